@@ -1,0 +1,41 @@
+# Every target sets up what it needs. `make` alone lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo dev test check format e2e e2e-full bench clean
+
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "restow needs Python 3.11 or newer; set PYTHON=python3.x")'
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## Show a living embedded cluster; ends by itself
+	@$(BIN)/restow demo
+
+dev: $(STAMP) ## Serve an embedded cluster for kubectl on port 6444
+	@$(BIN)/restow dev
+
+test: $(STAMP) ## Run the tests (Python alone, no network)
+	@$(PYTEST) -n 2 -q
+
+check: $(STAMP) ## Lint, format, types, layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP) ## Rewrite the sources in the project's format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean: ## Remove the virtual environment and caches
+	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -1,0 +1,507 @@
+"""Typed verbs over the Api port: what every part of Restow uses to read and change a cluster.
+
+In go kinds (`model.kinds`), names and documents; out come typed objects. Reads are decoded straight from the server's
+bytes into Structs that hold only the fields we use. Writes take whole documents or patches (mappings), so nothing we
+do not know about an object is ever dropped. Failures are the `ports.ApiError` tree; a reply that is not what its kind
+promises is a `model.wire.WireError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from functools import cache
+from typing import Any, Generic, Literal, TypeVar, cast
+
+import msgspec
+
+from restow.model.kinds import POD, Kind
+from restow.model.wire import decode
+from restow.ports import (
+    APPLY_PATCH,
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    Api,
+    ApiError,
+    Gone,
+    Request,
+    Resource,
+    Status,
+    Verb,
+)
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+Document = dict[str, Any]
+Selector = str | Mapping[str, str] | None
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+Propagation = Literal["Foreground", "Background", "Orphan"]
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class Event(msgspec.Struct, Generic[T], frozen=True):
+    """One change seen by a watch. A BOOKMARK's object carries nothing but `metadata`."""
+
+    type: EventType
+    object: T
+
+
+class Listing(msgspec.Struct, Generic[T], frozen=True):
+    """The objects of a list, and the version at which the list was true."""
+
+    items: list[T]
+    resource_version: str
+
+
+class ListMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    resource_version: str | None = None
+    continue_token: str | None = msgspec.field(name="continue", default=None)
+    remaining_item_count: int | None = None
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One page of a list as the server sends it."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[T] | None = None
+
+
+class _RawEvent(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+@cache
+def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(type_)
+
+
+def read(type_: type[T], body: bytes | msgspec.Raw, what: str) -> T:
+    """Decode a server's reply; the slower `wire.decode` is asked only to say everything that is wrong with it."""
+    try:
+        return _decoder(type_).decode(body)
+    except msgspec.DecodeError:
+        return decode(type_, bytes(body), what)
+
+
+def resource_of(kind: Kind[Any]) -> Resource:
+    return Resource(kind.group, kind.version, kind.plural)
+
+
+def selector_text(selector: Selector) -> str | None:
+    """A selector in the server's notation; a mapping means equality of every entry."""
+    if selector is None or isinstance(selector, str):
+        return selector or None
+    return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or None
+
+
+def _query(**parameters: str | int | bool | None) -> dict[str, str]:
+    """Query parameters as strings; None and False are left out."""
+    texts: dict[str, str] = {}
+    for key, value in parameters.items():
+        if value is None or value is False:
+            continue
+        texts[key] = "true" if value is True else str(value)
+    return texts
+
+
+def _dry(dry_run: bool) -> str | None:
+    return "All" if dry_run else None
+
+
+class Client:
+    """Typed verbs over one Api. `manager` is the field manager that every write is recorded under."""
+
+    def __init__(self, api: Api, *, manager: str = "restow") -> None:
+        self.api = api
+        self.manager = manager
+
+    # ---- reading
+
+    async def get(
+        self, kind: Kind[T], name: str, namespace: str | None = None, *, resource_version: str | None = None
+    ) -> T:
+        return read(kind.type, await self._get(kind, name, namespace, resource_version), f"{kind.kind} {name}")
+
+    async def get_document(
+        self, kind: Kind[Any], name: str, namespace: str | None = None, *, subresource: str | None = None
+    ) -> Document:
+        return read(Document, await self._get(kind, name, namespace, None, subresource), f"{kind.kind} {name}")
+
+    async def list(
+        self,
+        kind: Kind[T],
+        namespace: str | None = None,
+        *,
+        labels: Selector = None,
+        fields: Selector = None,
+        resource_version: str | None = None,
+        limit: int = 500,
+    ) -> Listing[T]:
+        """Every matching object, read in pages. Without `resource_version` the list is as fresh as a write."""
+        query = self._list_query(labels, fields, resource_version)
+        return await self._gather(kind, kind.type, namespace, query, limit)
+
+    async def list_documents(
+        self,
+        kind: Kind[Any],
+        namespace: str | None = None,
+        *,
+        labels: Selector = None,
+        fields: Selector = None,
+        resource_version: str | None = None,
+        limit: int = 500,
+    ) -> Listing[Document]:
+        query = self._list_query(labels, fields, resource_version)
+        return await self._gather(kind, Document, namespace, query, limit)
+
+    async def pages(
+        self,
+        kind: Kind[T],
+        namespace: str | None = None,
+        *,
+        labels: Selector = None,
+        fields: Selector = None,
+        resource_version: str | None = None,
+        limit: int = 500,
+    ) -> AsyncGenerator[Page[T], None]:
+        """The pages of one list; raises Gone when the server forgets it half-way."""
+        query = self._list_query(labels, fields, resource_version)
+        async with aclosing(self._pages(kind, kind.type, namespace, query, limit)) as pages:
+            async for page in pages:
+                yield page
+
+    async def watch(
+        self,
+        kind: Kind[T],
+        namespace: str | None = None,
+        *,
+        labels: Selector = None,
+        fields: Selector = None,
+        resource_version: str | None = None,
+        initial_events: bool = False,
+        bookmarks: bool = True,
+        timeout_seconds: int | None = None,
+    ) -> AsyncGenerator[Event[T], None]:
+        """Changes after `resource_version`; with `initial_events`, first the present state as ADDED events, closed by
+        a BOOKMARK annotated `k8s.io/initial-events-end`. An ERROR event is raised as the ApiError of its Status."""
+        request = Request(
+            verb="watch",
+            resource=resource_of(kind),
+            namespace=namespace,
+            query=_query(
+                labelSelector=selector_text(labels),
+                fieldSelector=selector_text(fields),
+                resourceVersion=resource_version,
+                resourceVersionMatch="NotOlderThan" if initial_events else None,
+                sendInitialEvents=initial_events,
+                allowWatchBookmarks=bookmarks or initial_events,
+                timeoutSeconds=timeout_seconds,
+            ),
+        )
+        what = f"watch event of {kind.kind}"
+        async with _closing(self.api.watch(request)) as lines:
+            async for line in lines:
+                raw = read(_RawEvent, line, what)
+                if raw.type == "ERROR":
+                    raise ApiError.of(read_status(bytes(raw.object), 500))
+                yield Event(cast(EventType, raw.type), read(kind.type, raw.object, what))
+
+    # ---- writing
+
+    async def create(
+        self, kind: Kind[T], document: Mapping[str, Any], namespace: str | None = None, *, dry_run: bool = False
+    ) -> T:
+        document = _complete(kind, document)
+        body = await self._write(
+            "create",
+            kind,
+            namespace or _namespace(document),
+            body=document,
+            query=_query(fieldManager=self.manager, dryRun=_dry(dry_run)),
+        )
+        return read(kind.type, body, kind.kind)
+
+    async def replace(
+        self,
+        kind: Kind[T],
+        document: Mapping[str, Any],
+        *,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> T:
+        """Put a whole document, as `get_document` gave it; its resourceVersion guards against lost updates."""
+        document = _complete(kind, document)
+        body = await self._write(
+            "replace",
+            kind,
+            _namespace(document),
+            document["metadata"]["name"],
+            subresource,
+            body=document,
+            query=_query(fieldManager=self.manager, dryRun=_dry(dry_run)),
+        )
+        return read(kind.type, body, kind.kind)
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        namespace: str | None = None,
+        *,
+        type: str = MERGE_PATCH,
+        subresource: str | None = None,
+        dry_run: bool = False,
+        resource_version: str | None = None,
+    ) -> T:
+        """Change part of an object. With `resource_version` it is a Conflict if the object has moved on since."""
+        body = await self._write(
+            "patch",
+            kind,
+            namespace,
+            name,
+            subresource,
+            body=_guarded(patch, type, resource_version),
+            content_type=type,
+            query=_query(fieldManager=self.manager, dryRun=_dry(dry_run)),
+        )
+        return read(kind.type, body, f"{kind.kind} {name}")
+
+    async def apply(
+        self,
+        kind: Kind[T],
+        document: Mapping[str, Any],
+        *,
+        force: bool = False,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> T:
+        """Server-side apply: this manager owns exactly the fields it names; others' fields are a Conflict unless forced."""
+        document = _complete(kind, document)
+        body = await self._write(
+            "patch",
+            kind,
+            _namespace(document),
+            document["metadata"]["name"],
+            subresource,
+            body=document,
+            content_type=APPLY_PATCH,
+            query=_query(fieldManager=self.manager, dryRun=_dry(dry_run), force=force),
+        )
+        return read(kind.type, body, kind.kind)
+
+    async def delete(
+        self,
+        kind: Kind[Any],
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: Propagation | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        options = {"apiVersion": "v1", "kind": "DeleteOptions"} | _delete_options(
+            uid, resource_version, grace_seconds, propagation
+        )
+        await self._write("delete", kind, namespace, name, body=options, query=_query(dryRun=_dry(dry_run)))
+
+    async def bind(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        node: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Bind this very pod to a node; `annotations` land on the pod in the same write."""
+        metadata: Document = {"name": name, "namespace": namespace, "uid": uid}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        query = _query(fieldManager=self.manager)
+        await self._write("create", POD, namespace, name, "binding", body=binding, query=query)
+
+    async def evict(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        grace_seconds: int | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Ask for this very pod to leave, through its disruption budgets. TooManyRequests means a budget said no."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": _delete_options(uid, None, grace_seconds, None),
+        }
+        query = _query(fieldManager=self.manager, dryRun=_dry(dry_run))
+        await self._write("create", POD, namespace, name, "eviction", body=eviction, query=query)
+
+    # ---- the port
+
+    async def _get(
+        self,
+        kind: Kind[Any],
+        name: str,
+        namespace: str | None,
+        resource_version: str | None,
+        subresource: str | None = None,
+    ) -> bytes:
+        request = Request(
+            verb="get",
+            resource=resource_of(kind),
+            namespace=namespace,
+            name=name,
+            subresource=subresource,
+            query=_query(resourceVersion=resource_version),
+        )
+        return (await self.api.call(request)).body
+
+    async def _write(
+        self,
+        verb: Verb,
+        kind: Kind[Any],
+        namespace: str | None,
+        name: str | None = None,
+        subresource: str | None = None,
+        *,
+        body: Any,
+        query: Mapping[str, str],
+        content_type: str = JSON,
+    ) -> bytes:
+        request = Request(
+            verb=verb,
+            resource=resource_of(kind),
+            namespace=namespace if kind.namespaced else None,
+            name=name,
+            subresource=subresource,
+            query=query,
+            content_type=content_type,
+            body=msgspec.json.encode(body),
+        )
+        return (await self.api.call(request)).body
+
+    def _list_query(self, labels: Selector, fields: Selector, resource_version: str | None) -> dict[str, str]:
+        return _query(
+            labelSelector=selector_text(labels),
+            fieldSelector=selector_text(fields),
+            resourceVersion=resource_version,
+        )
+
+    async def _pages(
+        self, kind: Kind[Any], type_: type[D], namespace: str | None, query: dict[str, str], limit: int
+    ) -> AsyncGenerator[Page[D], None]:
+        page_type = cast("type[Page[D]]", Page[type_])  # type: ignore[valid-type]
+        first = dict(query) | _query(limit=limit or None)
+        token: str | None = None
+        while True:
+            # A continue token holds the version of its list; a second one beside it is refused.
+            rest = {key: value for key, value in first.items() if key != "resourceVersion"}
+            request = Request(
+                verb="list",
+                resource=resource_of(kind),
+                namespace=namespace,
+                query=rest | {"continue": token} if token else first,
+            )
+            page = read(page_type, (await self.api.call(request)).body, f"list of {kind.kind}")
+            yield page
+            token = page.metadata.continue_token
+            if not token:
+                return
+
+    async def _gather(
+        self, kind: Kind[Any], type_: type[D], namespace: str | None, query: dict[str, str], limit: int
+    ) -> Listing[D]:
+        """All pages as one. If the list expires half-way it is read again, whole: a single page cannot expire."""
+        try:
+            return await self._read_pages(kind, type_, namespace, query, limit)
+        except Gone:
+            if not limit:
+                raise
+            return await self._read_pages(kind, type_, namespace, query, 0)
+
+    async def _read_pages(
+        self, kind: Kind[Any], type_: type[D], namespace: str | None, query: dict[str, str], limit: int
+    ) -> Listing[D]:
+        items: list[D] = []
+        version = ""
+        async with aclosing(self._pages(kind, type_, namespace, query, limit)) as pages:
+            async for page in pages:
+                items.extend(page.items or ())
+                version = page.metadata.resource_version or version
+        return Listing(items, version)
+
+
+def read_status(body: bytes, code: int) -> Status:
+    """The Status in a failure's body; whatever else a server or proxy sent becomes the message of one."""
+    try:
+        return _decoder(Status).decode(body)
+    except msgspec.DecodeError:
+        text = " ".join(body.decode("utf-8", "replace").split())
+        return Status(code=code, message=text[:500] or f"HTTP {code} without a body")
+
+
+@asynccontextmanager
+async def _closing(stream: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Close a stream when leaving, if it is of the kind that can be closed."""
+    try:
+        yield stream
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _complete(kind: Kind[Any], document: Mapping[str, Any]) -> Document:
+    """The document with apiVersion and kind, which callers need not repeat."""
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **document}
+
+
+def _namespace(document: Document) -> str | None:
+    namespace: str | None = document["metadata"].get("namespace")
+    return namespace
+
+
+def _delete_options(
+    uid: str | None, resource_version: str | None, grace_seconds: int | None, propagation: Propagation | None
+) -> Document:
+    options: Document = {}
+    preconditions = {
+        key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value is not None
+    }
+    if preconditions:
+        options["preconditions"] = preconditions
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    if propagation is not None:
+        options["propagationPolicy"] = propagation
+    return options
+
+
+def _guarded(
+    patch: Mapping[str, Any] | Sequence[Mapping[str, Any]], type: str, resource_version: str | None
+) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+    """The patch with the resourceVersion it may be applied to; servers answer Conflict when it is another."""
+    if resource_version is None:
+        return patch
+    if type == JSON_PATCH:
+        operations = cast("Sequence[Mapping[str, Any]]", patch)
+        guard = {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}
+        return [guard, *operations]
+    changes = cast("Mapping[str, Any]", patch)
+    return {**changes, "metadata": {**changes.get("metadata", {}), "resourceVersion": resource_version}}

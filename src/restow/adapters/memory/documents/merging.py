@@ -1,0 +1,136 @@
+"""How documents merge: for every field of a kind, what it is, and for every list whether it is a map, a set or atomic.
+
+One description, `MergeTypes`, serves strategic merge patch, server-side apply, typed reading and unknown-field reports.
+Built-in kinds are described by `types.json` (written by `golang`), custom resources by their schema (see `schema`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import msgspec
+
+Form = Literal["leaf", "struct", "map", "list", "any"]
+
+
+class MergeTypes:
+    """The type of one value: a leaf, a struct of named fields, a map or list of `element`, or anything at all.
+
+    `atomic` values are replaced and owned whole. A list that is not atomic is a set of scalars, or a map when `keys`
+    are given. `patch` and `patch_key` are what strategic merge goes by, which differs from server-side apply in places.
+    """
+
+    __slots__ = ("atomic", "element", "fields", "form", "key_defaults", "keys", "leaf", "omit", "patch", "patch_key")
+
+    def __init__(
+        self,
+        form: Form,
+        *,
+        leaf: str = "",
+        fields: Mapping[str, MergeTypes] | None = None,
+        element: MergeTypes | None = None,
+        atomic: bool = False,
+        keys: tuple[str, ...] = (),
+        key_defaults: Mapping[str, Any] | None = None,
+        patch: frozenset[str] = frozenset(),
+        patch_key: str = "",
+        omit: str = "",
+    ) -> None:
+        self.form = form
+        self.leaf = leaf
+        self.fields: Mapping[str, MergeTypes] = fields if fields is not None else {}
+        self.element = element
+        self.atomic = atomic
+        self.keys = keys
+        self.key_defaults: Mapping[str, Any] = key_defaults or {}
+        self.patch = patch
+        self.patch_key = patch_key
+        self.omit = omit
+
+    def child(self, name: str) -> MergeTypes:
+        """The type of the member `name`; members nobody described merge by their look (`DEDUCED`)."""
+        if self.form == "struct":
+            return self.fields.get(name, DEDUCED)
+        return self.element or DEDUCED
+
+    def item(self) -> MergeTypes:
+        return self.element or DEDUCED
+
+
+DEDUCED = MergeTypes("any")
+OPAQUE = MergeTypes("any", atomic=True)
+SCALAR = MergeTypes("leaf", leaf="any")
+
+
+class _Table(msgspec.Struct, frozen=True):
+    kinds: dict[str, str]
+    types: dict[str, dict[str, str]]
+
+
+@cache
+def _table() -> _Table:
+    return msgspec.json.decode(files(__package__).joinpath("types.json").read_bytes(), type=_Table)
+
+
+@cache
+def struct_fields(name: str) -> dict[str, MergeTypes]:
+    return {field: _field(text) for field, text in _table().types[name].items()}
+
+
+def _field(text: str) -> MergeTypes:
+    """One field as `types.json` writes it: a type, its JSON options, then merge attributes."""
+    written, *attributes = text.split(" ")
+    written, _, omit = written.partition(",")
+    marks = dict(mark.partition("=")[::2] for mark in attributes)
+    return _described(written.removeprefix("*"), marks, omit="pointer" if written.startswith("*") else omit)
+
+
+def _described(written: str, marks: Mapping[str, str], *, omit: str = "") -> MergeTypes:
+    atomic = "atomic" in marks
+    patch = frozenset(marks["patch"].split(",")) if "patch" in marks else frozenset()
+    if written.startswith("[]"):
+        keys = tuple(marks["keys"].split(",")) if marks.get("list") == "map" else ()
+        return MergeTypes(
+            "list",
+            element=_described(written[2:], {}),
+            atomic=marks.get("list", "atomic") == "atomic",
+            keys=keys,
+            key_defaults=_key_defaults(written[2:], keys),
+            patch=patch,
+            patch_key=marks.get("key", ""),
+            omit=omit,
+        )
+    if written.startswith("{}"):
+        return MergeTypes("map", element=_described(written[2:], {}), atomic=atomic, patch=patch, omit=omit)
+    if written == "any":
+        return MergeTypes("any", leaf="any", atomic=True, omit=omit)
+    if "." in written:
+        return MergeTypes("struct", leaf=written, fields=struct_fields(written), atomic=atomic, patch=patch, omit=omit)
+    return MergeTypes("leaf", leaf=written, omit=omit)
+
+
+def _key_defaults(item: str, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Values a missing key of a list-map item stands for, e.g. protocol TCP."""
+    found: dict[str, Any] = {}
+    for key in keys:
+        for mark in _table().types[item][key].split(" ")[1:]:
+            if mark.startswith("default="):
+                found[key] = msgspec.json.decode(mark.removeprefix("default="))
+    return found
+
+
+@cache
+def merge_types(group: str, kind: str) -> MergeTypes | None:
+    """The description of a built-in kind, or None when it is not one."""
+    name = _table().kinds.get(f"{group}/{kind}")
+    return _described(name, {}) if name else None
+
+
+METADATA = MergeTypes("struct", leaf="meta.v1.ObjectMeta", fields=struct_fields("meta.v1.ObjectMeta"))
+UNTYPED = MergeTypes(
+    "struct",
+    fields={"apiVersion": SCALAR, "kind": SCALAR, "metadata": METADATA},
+)

@@ -1,0 +1,239 @@
+"""Reads a document as its built-in kind, the way a server written in Go does: decode into types, encode again.
+
+In: a document as a client sent it. Out: a private copy holding only known fields of the right types in declaration
+order, without empty optional fields, quantities in canonical form; and the paths of the unknown fields that were dropped.
+Types come from `merging`. Values of a wrong type are refused with the path of every one of them.
+
+The fast way is one conversion in C; only a document with nulls, unknown fields or errors is walked in Python.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from functools import cache, lru_cache
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from restow.adapters.memory.documents.merging import MergeTypes, merge_types, struct_fields
+from restow.adapters.memory.documents.refusals import bad_request
+from restow.model.quantity import Quantity, QuantityError
+
+_TIME = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$"
+_IS_TIME = re.compile(_TIME)
+
+
+class Conformed(NamedTuple):
+    document: dict[str, Any]
+    unknown: list[str]
+
+
+class _Amount:
+    """A quantity on its way through the conversion; leaves it as canonical text."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class _Base64:
+    """Bytes on their way through: checked, not changed."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def conform(document: dict[str, Any], *, group: str, kind: str) -> Conformed:
+    """A private, typed copy of a built-in's document; kinds nobody described are returned as they are."""
+    shape = merge_types(group, kind)
+    if shape is None:
+        return Conformed(document, [])
+    type_ = _record(shape.leaf)
+    try:
+        return Conformed(_round_trip(document, type_), [])
+    except msgspec.ValidationError:
+        pass
+    cleaned, unknown, wrong = _clean(document, shape)
+    if not wrong:
+        try:
+            return Conformed(_round_trip(cleaned, type_), unknown)
+        except msgspec.ValidationError as error:  # a value the walk accepts and the types do not
+            wrong = [str(error)]
+    version = document.get("apiVersion", "").rpartition("/")[2] if isinstance(document.get("apiVersion"), str) else ""
+    raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: ' + "; ".join(wrong))
+
+
+def unknown_fields(document: dict[str, Any], *, group: str, kind: str) -> list[str]:
+    """The paths of the fields this kind does not have, for fieldValidation Strict and Warn."""
+    shape = merge_types(group, kind)
+    return _clean(document, shape)[1] if shape else []
+
+
+def _round_trip(document: dict[str, Any], type_: type[Any]) -> dict[str, Any]:
+    read = msgspec.convert(document, type_, dec_hook=_decode)
+    return msgspec.to_builtins(read, enc_hook=_encode)  # type: ignore[no-any-return]
+
+
+def _decode(type_: type[Any], value: Any) -> Any:
+    if type_ is _Amount:
+        return _Amount(canonical_quantity(value))
+    if not isinstance(value, str):
+        raise ValueError("expected base64 text")
+    return _Base64(_checked_base64(value))
+
+
+def _encode(value: _Amount | _Base64) -> str:
+    return value.text
+
+
+def _checked_base64(value: str) -> str:
+    try:
+        b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"illegal base64 data: {error}") from None
+    return value
+
+
+@lru_cache(maxsize=8192)
+def _canonical(value: str | int | float) -> str:
+    return str(Quantity.parse(value))
+
+
+def canonical_quantity(value: Any) -> str:
+    """A quantity as the server writes it; ValueError when it is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("expected a quantity")
+    try:
+        return _canonical(value)
+    except QuantityError as error:
+        raise ValueError(str(error)) from None
+
+
+# --- types, built on first use ---
+
+_LEAVES: dict[str, Any] = {
+    "string": str,
+    "bool": bool,
+    "int": int,
+    "number": float,
+    "time": Annotated[str, msgspec.Meta(pattern=_TIME)],
+    "quantity": _Amount,
+    "intorstring": int | str,
+    "bytes": _Base64,
+    "any": Any,
+}
+_ZEROS: dict[str, Any] = {"string": "", "bool": False, "int": 0, "number": 0.0}
+
+
+@cache
+def _record(name: str) -> type[Any]:
+    """The record type of one struct of the table; its defaults make Go's zero values and `omitempty`."""
+    fields = struct_fields(name)
+    members: list[tuple[str, Any, Any]] = []
+    rename: dict[str, str] = {}
+    for position, (json_name, shape) in enumerate(fields.items()):
+        attribute = f"f{position}"
+        rename[attribute] = json_name
+        members.append((attribute, *_member(shape)))
+    return msgspec.defstruct(
+        name.replace(".", "_"),
+        members,
+        rename=rename,
+        omit_defaults=True,
+        forbid_unknown_fields=True,
+        kw_only=True,
+        gc=False,
+    )
+
+
+def _member(shape: MergeTypes) -> tuple[Any, Any]:
+    """Type and default of one field. A default made by a factory is always written, a plain one is left out."""
+    type_ = _type_of(shape)
+    if shape.omit == "pointer":
+        return type_ | None if type_ is not Any else Any, None
+    if shape.leaf == "time":
+        return type_ | None, None if shape.omit == "omitzero" else msgspec.field(default_factory=lambda: None)
+    if shape.form == "struct":
+        return type_, msgspec.field(default_factory=type_)
+    if shape.form == "list":
+        return type_, msgspec.field(default_factory=list) if shape.omit else None
+    if shape.form == "map":
+        return type_, msgspec.field(default_factory=dict) if shape.omit else None
+    if shape.form == "any" or shape.leaf not in _ZEROS:
+        return type_, None
+    zero = _ZEROS[shape.leaf]
+    return type_, zero if shape.omit else msgspec.field(default_factory=lambda: zero)
+
+
+def _type_of(shape: MergeTypes) -> Any:
+    if shape.form == "struct":
+        return _record(shape.leaf)
+    if shape.form == "list":
+        return list[_type_of(shape.item())]  # type: ignore[misc]
+    if shape.form == "map":
+        return dict[str, _type_of(shape.item())]  # type: ignore[misc]
+    return _LEAVES[shape.leaf]
+
+
+# --- the walk: every unknown field and every wrong value, with its path ---
+
+
+def _clean(document: dict[str, Any], shape: MergeTypes) -> tuple[dict[str, Any], list[str], list[str]]:
+    unknown: list[str] = []
+    wrong: list[str] = []
+    cleaned = _walk(document, shape, "", unknown, wrong)
+    return cleaned, unknown, wrong
+
+
+def _walk(value: Any, shape: MergeTypes, path: str, unknown: list[str], wrong: list[str]) -> Any:
+    if shape.form in ("struct", "map") and isinstance(value, dict):
+        cleaned: dict[str, Any] = {}
+        for name, member in value.items():
+            place = f"{path}.{name}" if path else name
+            if shape.form == "struct" and name not in shape.fields:
+                unknown.append(f'unknown field "{place}"')
+            elif member is not None:
+                cleaned[name] = _walk(member, shape.child(name), place, unknown, wrong)
+        return cleaned
+    if shape.form == "list" and isinstance(value, list):
+        return [_walk(item, shape.item(), f"{path}[{index}]", unknown, wrong) for index, item in enumerate(value)]
+    problem = _problem(value, shape)
+    if problem:
+        wrong.append(f"{path}: {problem}")
+    return value
+
+
+_GO_NAMES = {"string": "string", "bool": "bool", "int": "int64", "number": "float64", "time": "v1.Time"}
+
+
+def _problem(value: Any, shape: MergeTypes) -> str:
+    """Why a value cannot be what its field is declared as; empty when it can."""
+    if shape.form == "any":
+        return ""
+    if shape.form != "leaf":
+        go = {"struct": shape.leaf.partition(".")[2], "list": "a list", "map": "a map"}[shape.form]
+        return f"json: cannot unmarshal {_json_name(value)} into Go value of type {go}"
+    if shape.leaf in ("quantity", "bytes"):
+        try:
+            _decode(_Amount if shape.leaf == "quantity" else _Base64, value)
+        except ValueError as error:
+            return str(error)
+        return ""
+    accepted = {"string": str, "bool": bool, "int": int, "number": (int, float), "time": str, "intorstring": (int, str)}
+    if not isinstance(value, accepted[shape.leaf]) or (isinstance(value, bool) and shape.leaf != "bool"):
+        name = _GO_NAMES.get(shape.leaf, "intstr.IntOrString")
+        return f"json: cannot unmarshal {_json_name(value)} into Go value of type {name}"
+    if shape.leaf == "time" and not _IS_TIME.match(value):
+        return f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse'
+    return ""
+
+
+def _json_name(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    return {str: "string", int: "number", float: "number", dict: "object", list: "array"}.get(type(value), "null")

@@ -8,15 +8,15 @@ promises is a `model.wire.WireError`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from functools import cache
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
 from restow.model.kinds import POD, Kind
-from restow.model.wire import decode
+from restow.model.objects import Document, MetadataOnly, ObjectList
+from restow.model.wire import WireError, decode
 from restow.ports import (
     APPLY_PATCH,
     JSON,
@@ -34,7 +34,6 @@ from restow.ports import (
 T = TypeVar("T")
 D = TypeVar("D")
 
-Document = dict[str, Any]
 Selector = str | Mapping[str, str] | None
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 Propagation = Literal["Foreground", "Background", "Orphan"]
@@ -56,35 +55,16 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
     resource_version: str
 
 
-class ListMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    resource_version: str | None = None
-    continue_token: str | None = msgspec.field(name="continue", default=None)
-    remaining_item_count: int | None = None
+class Unreadable(msgspec.Struct, frozen=True):
+    """An object, by (namespace, name), whose form is not what its kind promises, and why."""
 
-
-class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One page of a list as the server sends it."""
-
-    metadata: ListMeta = ListMeta()
-    items: list[T] | None = None
+    key: tuple[str, str]
+    error: str
 
 
 class _RawEvent(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
-
-
-@cache
-def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(type_)
-
-
-def read(type_: type[T], body: bytes | msgspec.Raw, what: str) -> T:
-    """Decode a server's reply; the slower `wire.decode` is asked only to say everything that is wrong with it."""
-    try:
-        return _decoder(type_).decode(body)
-    except msgspec.DecodeError:
-        return decode(type_, bytes(body), what)
 
 
 def resource_of(kind: Kind[Any]) -> Resource:
@@ -124,12 +104,12 @@ class Client:
     async def get(
         self, kind: Kind[T], name: str, namespace: str | None = None, *, resource_version: str | None = None
     ) -> T:
-        return read(kind.type, await self._get(kind, name, namespace, resource_version), f"{kind.kind} {name}")
+        return decode(kind.type, await self._get(kind, name, namespace, resource_version), f"{kind.kind} {name}")
 
     async def get_document(
         self, kind: Kind[Any], name: str, namespace: str | None = None, *, subresource: str | None = None
     ) -> Document:
-        return read(Document, await self._get(kind, name, namespace, None, subresource), f"{kind.kind} {name}")
+        return decode(Document, await self._get(kind, name, namespace, None, subresource), f"{kind.kind} {name}")
 
     async def list(
         self,
@@ -167,10 +147,14 @@ class Client:
         fields: Selector = None,
         resource_version: str | None = None,
         limit: int = 500,
-    ) -> AsyncGenerator[Page[T], None]:
-        """The pages of one list; raises Gone when the server forgets it half-way."""
+        unreadable: Callable[[Unreadable], None] | None = None,
+    ) -> AsyncGenerator[ObjectList[T], None]:
+        """The pages of one list; raises Gone when the server forgets it half-way.
+
+        `unreadable` is told of objects that cannot be decoded, which are then left out; without it they are an error.
+        """
         query = self._list_query(labels, fields, resource_version)
-        async with aclosing(self._pages(kind, kind.type, namespace, query, limit)) as pages:
+        async with aclosing(self._pages(kind, kind.type, namespace, query, limit, unreadable)) as pages:
             async for page in pages:
                 yield page
 
@@ -185,9 +169,11 @@ class Client:
         initial_events: bool = False,
         bookmarks: bool = True,
         timeout_seconds: int | None = None,
+        unreadable: Callable[[Unreadable], None] | None = None,
     ) -> AsyncGenerator[Event[T], None]:
         """Changes after `resource_version`; with `initial_events`, first the present state as ADDED events, closed by
-        a BOOKMARK annotated `k8s.io/initial-events-end`. An ERROR event is raised as the ApiError of its Status."""
+        a BOOKMARK annotated `k8s.io/initial-events-end`. An ERROR event is raised as the ApiError of its Status.
+        `unreadable` as in `pages`."""
         request = Request(
             verb="watch",
             resource=resource_of(kind),
@@ -205,10 +191,17 @@ class Client:
         what = f"watch event of {kind.kind}"
         async with _closing(self.api.watch(request)) as lines:
             async for line in lines:
-                raw = read(_RawEvent, line, what)
+                raw = decode(_RawEvent, line, what)
                 if raw.type == "ERROR":
                     raise ApiError.of(read_status(bytes(raw.object), 500))
-                yield Event(cast(EventType, raw.type), read(kind.type, raw.object, what))
+                try:
+                    item = decode(kind.type, raw.object, what)
+                except WireError as error:
+                    if unreadable is None:
+                        raise
+                    unreadable(_unreadable(raw.object, error))
+                    continue
+                yield Event(cast(EventType, raw.type), item)
 
     # ---- writing
 
@@ -223,7 +216,7 @@ class Client:
             body=document,
             query=_query(fieldManager=self.manager, dryRun=_dry(dry_run)),
         )
-        return read(kind.type, body, kind.kind)
+        return decode(kind.type, body, kind.kind)
 
     async def replace(
         self,
@@ -244,7 +237,7 @@ class Client:
             body=document,
             query=_query(fieldManager=self.manager, dryRun=_dry(dry_run)),
         )
-        return read(kind.type, body, kind.kind)
+        return decode(kind.type, body, kind.kind)
 
     async def patch(
         self,
@@ -269,7 +262,7 @@ class Client:
             content_type=type,
             query=_query(fieldManager=self.manager, dryRun=_dry(dry_run)),
         )
-        return read(kind.type, body, f"{kind.kind} {name}")
+        return decode(kind.type, body, f"{kind.kind} {name}")
 
     async def apply(
         self,
@@ -280,7 +273,8 @@ class Client:
         subresource: str | None = None,
         dry_run: bool = False,
     ) -> T:
-        """Server-side apply: this manager owns exactly the fields it names; others' fields are a Conflict unless forced."""
+        """Server-side apply: this manager owns exactly the fields it names; a value that another one owns is a Conflict
+        unless forced."""
         document = _complete(kind, document)
         body = await self._write(
             "patch",
@@ -292,7 +286,7 @@ class Client:
             content_type=APPLY_PATCH,
             query=_query(fieldManager=self.manager, dryRun=_dry(dry_run), force=force),
         )
-        return read(kind.type, body, kind.kind)
+        return decode(kind.type, body, kind.kind)
 
     async def delete(
         self,
@@ -404,9 +398,14 @@ class Client:
         )
 
     async def _pages(
-        self, kind: Kind[Any], type_: type[D], namespace: str | None, query: dict[str, str], limit: int
-    ) -> AsyncGenerator[Page[D], None]:
-        page_type = cast("type[Page[D]]", Page[type_])  # type: ignore[valid-type]
+        self,
+        kind: Kind[Any],
+        type_: type[D],
+        namespace: str | None,
+        query: dict[str, str],
+        limit: int,
+        unreadable: Callable[[Unreadable], None] | None = None,
+    ) -> AsyncGenerator[ObjectList[D], None]:
         first = dict(query) | _query(limit=limit or None)
         token: str | None = None
         while True:
@@ -418,9 +417,9 @@ class Client:
                 namespace=namespace,
                 query=rest | {"continue": token} if token else first,
             )
-            page = read(page_type, (await self.api.call(request)).body, f"list of {kind.kind}")
+            page = _read_page(type_, (await self.api.call(request)).body, f"list of {kind.kind}", unreadable)
             yield page
-            token = page.metadata.continue_token
+            token = page.metadata.continue_
             if not token:
                 return
 
@@ -447,11 +446,35 @@ class Client:
         return Listing(items, version)
 
 
+def _read_page(
+    type_: type[D], body: bytes, what: str, unreadable: Callable[[Unreadable], None] | None
+) -> ObjectList[D]:
+    page_type = cast("type[ObjectList[D]]", ObjectList[type_])  # type: ignore[valid-type]
+    try:
+        return decode(page_type, body, what)
+    except WireError:
+        if unreadable is None:
+            raise
+    raw = decode(ObjectList[msgspec.Raw], body, what)
+    items: list[D] = []
+    for item in raw.items or ():
+        try:
+            items.append(decode(type_, item, what))
+        except WireError as error:
+            unreadable(_unreadable(item, error))
+    return ObjectList(metadata=raw.metadata, items=items)
+
+
+def _unreadable(item: msgspec.Raw, error: WireError) -> Unreadable:
+    meta = decode(MetadataOnly, item, "metadata").metadata
+    return Unreadable((meta.namespace or "", meta.name), str(error))
+
+
 def read_status(body: bytes, code: int) -> Status:
     """The Status in a failure's body; whatever else a server or proxy sent becomes the message of one."""
     try:
-        return _decoder(Status).decode(body)
-    except msgspec.DecodeError:
+        return decode(Status, body)
+    except WireError:
         text = " ".join(body.decode("utf-8", "replace").split())
         return Status(code=code, message=text[:500] or f"HTTP {code} without a body")
 

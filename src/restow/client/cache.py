@@ -1,0 +1,210 @@
+"""What an informer knows: the objects of one kind, their indexes, and the rules by which news may change them.
+
+In go listings and watch events, out come the changes they really made. The cache never goes back in time: news that are
+older than what it holds, that speak of an object known to be deleted, or that an earlier listing already settled are
+ignored. Versions are compared as numbers, which Kubernetes guarantees for its own API server; versions that are
+not numbers cannot be compared and are taken as newer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Generic, Literal, Protocol, TypeVar
+
+import msgspec
+
+from restow.client.verbs import Event
+from restow.model.objects import ObjectMeta, Pod
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+Key = tuple[str, str]
+
+REMEMBERED_DELETIONS = 20_000
+
+
+class Object(Protocol):
+    """Anything Kubernetes stores."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=Object)
+IndexFunction = Callable[[T], Iterable[str]]
+
+
+class Change(msgspec.Struct, Generic[T], frozen=True):
+    """What became of one object: `object` as it is now (as last seen, if DELETED) and `old` as it was before."""
+
+    type: ChangeType
+    object: T
+    old: T | None = None
+
+
+def key_of(item: Object) -> Key:
+    """(namespace, name); the namespace of cluster-scoped objects is empty."""
+    return (item.metadata.namespace or "", item.metadata.name or "")
+
+
+def by_namespace(item: Object) -> Iterable[str]:
+    return (item.metadata.namespace or "",)
+
+
+def by_node(pod: Pod) -> Iterable[str]:
+    """The node a pod is bound to; the empty name holds those that are not."""
+    return (pod.spec.node_name or "",)
+
+
+def version_number(version: str | None) -> int | None:
+    return int(version) if version and version.isascii() and version.isdigit() else None
+
+
+def is_older(version: str | None, than: str | None, *, or_same: bool = False) -> bool:
+    """Whether one resourceVersion certainly precedes another."""
+    if or_same and version is not None and version == than:
+        return True
+    number, other = version_number(version), version_number(than)
+    return number is not None and other is not None and number < other
+
+
+class Cache(Generic[T]):
+    """Objects by (namespace, name) and by any number of indexes; see the module for when news are believed."""
+
+    def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
+        self.version: str | None = None
+        self._objects: dict[Key, T] = {}
+        self._functions: dict[str, IndexFunction[T]] = dict(indexes or {})
+        self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._functions}
+        self._deleted: OrderedDict[str, str | None] = OrderedDict()
+        self._listed: str | None = None
+
+    # ---- reading
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._objects
+
+    def get(self, key: Key) -> T | None:
+        return self._objects.get(key)
+
+    def find(self, index: str, value: str) -> list[T]:
+        """The objects that an index files under a value, in the order in which they came to be there."""
+        return [self._objects[key] for key in self._indexes[index].get(value, ())]
+
+    def values(self, index: str) -> Collection[str]:
+        """The values an index has objects for."""
+        return self._indexes[index].keys()
+
+    # ---- news
+
+    def replace(
+        self, items: Iterable[T], version: str | None, *, keep: Collection[Key] = (), reset: bool = False
+    ) -> list[Change[T]]:
+        """Make the cache what a listing says it is; `keep` names listed objects whose present form is unreadable.
+
+        What the cache holds in a newer version than the listing's stays, listed or not; except with `reset`, when the
+        server's own history started anew and what was seen before means nothing.
+        """
+        if reset:
+            self.version = self._listed = None
+            self._deleted.clear()
+        changes: list[Change[T]] = []
+        listed: set[Key] = set(keep)
+        for item in items:
+            listed.add(key_of(item))
+            changes += self._put(item, reset=reset)
+        for key in [key for key in self._objects if key not in listed]:
+            gone = self._objects[key]
+            if reset or not is_older(version, gone.metadata.resource_version):
+                changes.append(self._remove(key, gone, version))
+        self._listed = version
+        self.advance(version)
+        return changes
+
+    def apply(self, event: Event[T]) -> list[Change[T]]:
+        """What a watch event changes: nothing if it is old news, two things if a namesake took an object's place."""
+        meta = event.object.metadata
+        old_news = is_older(meta.resource_version, self._listed, or_same=True)
+        self.advance(meta.resource_version)
+        if event.type == "BOOKMARK":
+            return []
+        if event.type == "DELETED":
+            return self._delete(event.object)
+        return [] if old_news else self._put(event.object)
+
+    def advance(self, version: str | None) -> None:
+        """Note that everything up to `version` has been seen."""
+        if version and not is_older(version, self.version):
+            self.version = version
+
+    def _put(self, item: T, *, reset: bool = False) -> list[Change[T]]:
+        meta = item.metadata
+        if is_older(meta.resource_version, self._deleted.get(meta.uid or ""), or_same=True):
+            return []
+        key = key_of(item)
+        old = self._objects.get(key)
+        if old is None:
+            self._store(key, item, None)
+            return [Change("ADDED", item)]
+        same = old.metadata.uid == meta.uid
+        if same and old.metadata.resource_version == meta.resource_version:
+            return []
+        if not reset and is_older(meta.resource_version, old.metadata.resource_version):
+            return []
+        if same:
+            self._store(key, item, old)
+            return [Change("MODIFIED", item, old)]
+        removed = self._remove(key, old, meta.resource_version)
+        self._store(key, item, None)
+        return [removed, Change("ADDED", item)]
+
+    def _delete(self, item: T) -> list[Change[T]]:
+        version = item.metadata.resource_version
+        self._bury(item.metadata.uid, version)
+        key = key_of(item)
+        old = self._objects.get(key)
+        if old is None or is_older(version, old.metadata.resource_version):
+            return []
+        self._remove(key, old, version)
+        return [Change("DELETED", item if old.metadata.uid == item.metadata.uid else old, old)]
+
+    def _remove(self, key: Key, old: T, version: str | None) -> Change[T]:
+        del self._objects[key]
+        self._unindex(key, old)
+        self._bury(old.metadata.uid, version)
+        return Change("DELETED", old, old)
+
+    def _bury(self, uid: str | None, version: str | None) -> None:
+        """Remember at which version an object left. It may come back later: into a selection, if not into being."""
+        if not uid or is_older(version, self._deleted.get(uid)):
+            return
+        self._deleted[uid] = version
+        self._deleted.move_to_end(uid)
+        if len(self._deleted) > REMEMBERED_DELETIONS:
+            self._deleted.popitem(last=False)
+
+    def _store(self, key: Key, item: T, old: T | None) -> None:
+        self._objects[key] = item
+        if old is not None:
+            self._unindex(key, old)
+        for name, function in self._functions.items():
+            index = self._indexes[name]
+            for value in function(item):
+                index.setdefault(value, {})[key] = None
+
+    def _unindex(self, key: Key, old: T) -> None:
+        for name, function in self._functions.items():
+            index = self._indexes[name]
+            for value in function(old):
+                entries = index.get(value)
+                if entries is None:
+                    continue
+                entries.pop(key, None)
+                if not entries:
+                    del index[value]

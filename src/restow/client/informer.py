@@ -1,0 +1,318 @@
+"""Keeping a cache of one kind true: list once, then follow the watch, for as long as the process lives.
+
+    start ──watch-list, or paged LIST──> following ──stream ends, breaks or idles──> following, from the last version
+                  ^                          │
+                  └── 410 Gone: list again, announcing what vanished meanwhile as DELETED
+
+Lists are consistent: resourceVersion is left unset, never 0, so a process that takes over sees at least what its
+predecessor wrote. Every failure waits (exponential back-off with full jitter, or the server's Retry-After) and goes on.
+Handlers see changes in order and without gaps: of any object, each one's `old` is the `object` of the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from random import Random
+from typing import Generic, TypeVar
+
+import msgspec
+
+from restow.client.cache import Cache, Change, IndexFunction, Key, Object, is_older, key_of
+from restow.client.rate import Backoff
+from restow.client.verbs import INITIAL_EVENTS_END, Client, Event, Selector, Unreadable
+from restow.model.kinds import Kind
+from restow.ports import ApiError, Gone, Invalid, TooManyRequests
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Object)
+Handler = Callable[[Change[T]], None]
+
+STALE_LISTS = 8  # listings older than what was seen already, in a row, before they are believed
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How an informer spends its time, in seconds."""
+
+    backoff: float = 1.0
+    backoff_cap: float = 30.0
+    watch_shortest: int = 300
+    watch_longest: int = 600
+    idle: float = 180.0
+    initial_idle: float = 10.0
+    settled: float = 5.0
+    relist: float | None = None
+
+
+class _Ignored(Exception):
+    """The server does not do watch-list: it refused, or never marked the end of the initial events."""
+
+
+class _Stale(Exception):
+    """A listing was older than what has been seen."""
+
+
+class Informer(Generic[T]):
+    """The objects of one kind (in one namespace, of one selection, or all), as of the last news. Needs `run` to run."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind[T],
+        *,
+        rng: Random,
+        namespace: str | None = None,
+        labels: Selector = None,
+        fields: Selector = None,
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        transform: Callable[[T], T] | None = None,
+        pace: Pace | None = None,
+        page_size: int = 500,
+    ) -> None:
+        self.kind = kind
+        self.failure: BaseException | None = None
+        self.unreadable: dict[Key, str] = {}
+        self._client = client
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._transform = transform
+        self._page_size = self._limit = page_size
+        self._pace = pace or Pace()
+        self._rng = rng
+        self._backoff = Backoff(rng, base=self._pace.backoff, cap=self._pace.backoff_cap)
+        self._cache: Cache[T] = Cache(indexes)
+        self._handlers: list[Handler[T]] = []
+        self._synced = asyncio.Event()
+        self._listed = False
+        self._listed_at = 0.0
+        self._watch_list = True
+        self._stale_lists = 0
+
+    # ---- reading
+
+    async def synced(self) -> None:
+        """Wait until the first list is in. `failure` says what is in the way, if anything."""
+        await self._synced.wait()
+
+    @property
+    def is_synced(self) -> bool:
+        return self._synced.is_set()
+
+    @property
+    def version(self) -> str | None:
+        """The resourceVersion up to which everything has been seen."""
+        return self._cache.version
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._cache)
+
+    def get(self, name: str, namespace: str | None = None) -> T | None:
+        return self._cache.get((namespace or "", name))
+
+    def find(self, index: str, value: str) -> list[T]:
+        return self._cache.find(index, value)
+
+    def values(self, index: str) -> Collection[str]:
+        return self._cache.values(index)
+
+    # ---- being told
+
+    def subscribe(self, handler: Handler[T]) -> Callable[[], None]:
+        """Call `handler` with every change, starting with what is there already as ADDED; returns how to stop.
+
+        Handlers must be quick and must not raise: an exception ends `run`.
+        """
+        for item in self._cache:
+            handler(Change("ADDED", item))
+        self._handlers.append(handler)
+        return lambda: self._handlers.remove(handler)
+
+    async def changes(self) -> AsyncGenerator[Change[T], None]:
+        """The same as a feed that keeps what its reader has not got to yet."""
+        feed: asyncio.Queue[Change[T]] = asyncio.Queue()
+        unsubscribe = self.subscribe(feed.put_nowait)
+        try:
+            while True:
+                yield await feed.get()
+        finally:
+            unsubscribe()
+
+    # ---- running
+
+    async def run(self) -> None:
+        """Keep the cache true until cancelled."""
+        while True:
+            delay = await self._once()
+            if delay > 0:
+                await asyncio.sleep(delay)
+
+    async def _once(self) -> float:
+        """List if need be and follow until something ends it; the seconds to wait before going on."""
+        try:
+            quiet = await (self._follow() if self._listed and not self._due() else self._list())
+        except (Gone, _Ignored, _Stale) as error:
+            self._listed = False
+            return self._failed(error)
+        except TooManyRequests as error:
+            return max(self._failed(error), error.retry_after or 0.0)
+        except (ApiError, OSError, TimeoutError) as error:
+            return self._failed(error)
+        return self._backoff.next() if quiet else 0.0
+
+    def _failed(self, error: Exception) -> float:
+        self.failure = error
+        delay = self._backoff.next()
+        facts = {"kind": self.kind.kind, "version": self.version, "err": str(error), "delay": round(delay, 3)}
+        log.info("informer interrupted", extra=facts)
+        return delay
+
+    def _due(self) -> bool:
+        relist = self._pace.relist
+        return relist is not None and asyncio.get_running_loop().time() >= self._listed_at + relist
+
+    # ---- listing
+
+    async def _list(self) -> bool:
+        self.unreadable.clear()
+        if not self._watch_list:
+            await self._list_pages()
+            return False
+        try:
+            return await self._list_by_watch()
+        except (Invalid, _Ignored) as error:
+            facts = {"kind": self.kind.kind, "err": str(error)}
+            log.info("watch-list not available, listing in pages", extra=facts)
+            self._watch_list = False
+            return False
+
+    async def _list_pages(self) -> None:
+        """Read the present state in pages; if the list expires half-way, the next try reads it in one."""
+        items: list[T] = []
+        version = ""
+        limit, self._limit = self._limit, 0
+        pages = self._client.pages(
+            self.kind,
+            self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            limit=limit,
+            unreadable=self._note_unreadable,
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                items += map(self._kept, page.items or ())
+                version = page.metadata.resource_version or version
+        self._limit = self._page_size
+        self._replace(items, version)
+
+    async def _list_by_watch(self) -> bool:
+        """Read the present state as the beginning of a watch, then follow the same stream."""
+        async with aclosing(self._stream(None)) as events:
+            staged, version = await self._stage(events)
+            self._replace(staged.values(), version)
+            staged.clear()
+            return await self._consume(events)
+
+    async def _stage(self, events: AsyncIterator[Event[T]]) -> tuple[dict[Key, T], str]:
+        """The initial events of a watch-list, up to the bookmark that ends them."""
+        staged: dict[Key, T] = {}
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._pace.initial_idle) as idle:
+                async for event in events:
+                    idle.reschedule(loop.time() + self._pace.initial_idle)
+                    meta = event.object.metadata
+                    if event.type == "BOOKMARK":
+                        if (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
+                            return staged, meta.resource_version
+                    elif event.type == "DELETED":
+                        staged.pop(key_of(event.object), None)
+                    else:
+                        staged[key_of(event.object)] = self._kept(event.object)
+        except TimeoutError:
+            raise _Ignored("the end of the initial events was not marked") from None
+        raise _Ignored("the stream ended before the initial events did")
+
+    def _kept(self, item: T) -> T:
+        """What to keep of an object just read: the one already held, if it is no other; else the transformed one."""
+        held = self._cache.get(key_of(item))
+        if held is not None and _identity(held) == _identity(item):
+            return held
+        return self._transform(item) if self._transform else item
+
+    def _replace(self, items: Iterable[T], version: str) -> None:
+        stale = is_older(version, self._cache.version)
+        self._stale_lists = self._stale_lists + 1 if stale else 0
+        if stale and self._stale_lists < STALE_LISTS:
+            raise _Stale(f"a list of version {version} came after version {self._cache.version} was seen")
+        changes = self._cache.replace(items, version, keep=self.unreadable, reset=stale)
+        self._listed = True
+        self._listed_at = asyncio.get_running_loop().time()
+        self._announce(changes)
+        self._synced.set()
+
+    # ---- following
+
+    async def _follow(self) -> bool:
+        async with aclosing(self._stream(self._cache.version)) as events:
+            return await self._consume(events)
+
+    async def _consume(self, events: AsyncIterator[Event[T]]) -> bool:
+        """Apply events until the stream ends; whether it ended so soon and silently that going on at once is unwise."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        silent = True
+        async with asyncio.timeout(self._pace.idle) as idle:
+            async for event in events:
+                idle.reschedule(loop.time() + self._pace.idle)
+                silent = False
+                self._went_well()
+                if event.type in ("ADDED", "MODIFIED") and self._transform:
+                    event = Event(event.type, self._transform(event.object))
+                self._announce(self._cache.apply(event))
+        if loop.time() - started >= self._pace.settled:
+            self._went_well()
+            return False
+        return silent
+
+    def _stream(self, version: str | None) -> AsyncGenerator[Event[T], None]:
+        """A watch from `version`, or with the present state first."""
+        longest = self._rng.randint(self._pace.watch_shortest, self._pace.watch_longest)
+        if self._pace.relist is not None:
+            longest = max(1, min(longest, int(self._pace.relist)))
+        return self._client.watch(
+            self.kind,
+            self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            resource_version=version,
+            initial_events=version is None,
+            timeout_seconds=longest,
+            unreadable=self._note_unreadable,
+        )
+
+    def _went_well(self) -> None:
+        self._backoff.reset()
+        self.failure = None
+
+    def _note_unreadable(self, item: Unreadable) -> None:
+        """One odd object must not stop the news of all others: its last readable form stays."""
+        self.unreadable[item.key] = item.error
+        log.error("object cannot be read", extra={"kind": self.kind.kind, "object": item.key, "err": item.error})
+
+    def _announce(self, changes: list[Change[T]]) -> None:
+        for change in changes:
+            self.unreadable.pop(key_of(change.object), None)
+            for handler in tuple(self._handlers):
+                handler(change)
+
+
+def _identity(item: Object) -> tuple[str, str]:
+    return item.metadata.uid, item.metadata.resource_version

@@ -1,0 +1,164 @@
+"""What each verb sends, and how each reply is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.client.verbs import Client, Unreadable, selector_text
+from restow.model.kinds import NODE, POD
+from restow.model.wire import WireError
+from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Gone, NotFound, Resource
+from tests.client.script import ScriptedApi, bookmark, error, event, page, pod
+
+PODS = Resource("", "v1", "pods")
+
+
+@pytest.mark.parametrize(
+    ("selector", "text"),
+    [
+        pytest.param(None, None, id="none selects everything"),
+        pytest.param("", None, id="so does an empty text"),
+        pytest.param({}, None, id="and an empty mapping"),
+        pytest.param({"b": "2", "a": "1"}, "a=1,b=2", id="a mapping is equality, ordered"),
+        pytest.param("a in (b, c)", "a in (b, c)", id="a text is the server's own notation"),
+    ],
+)
+def test_selectors(selector, text):
+    assert selector_text(selector) == text
+
+
+async def test_get_reads_typed():
+    api = ScriptedApi(pod("web", 7, node="n1"))
+    web = await Client(api).get(POD, "web", "shop", resource_version="5")
+    assert (web.metadata.name, web.spec.node_name) == ("web", "n1")
+    assert (api.requests[0].verb, api.requests[0].resource, api.requests[0].query) == (
+        "get",
+        PODS,
+        {"resourceVersion": "5"},
+    )
+
+
+async def test_get_document_keeps_what_no_type_knows():
+    api = ScriptedApi(pod("web", 7) | {"odd": {"x": 1}})
+    assert (await Client(api).get_document(POD, "web", "shop"))["odd"] == {"x": 1}
+
+
+async def test_a_reply_of_the_wrong_form_names_the_field():
+    api = ScriptedApi({"metadata": {"name": 3}})
+    with pytest.raises(WireError, match=r"metadata\.name"):
+        await Client(api).get(POD, "web", "shop")
+
+
+async def test_list_reads_all_pages_at_one_version():
+    api = ScriptedApi(page(pod("a", 1), version=9, token="t1"), page(pod("b", 2), version=9))
+    listing = await Client(api).list(POD, labels={"app": "x"}, resource_version="4", limit=1)
+    assert ([item.metadata.name for item in listing.items], listing.resource_version) == (["a", "b"], "9")
+    assert api.requests[0].query == {"labelSelector": "app=x", "resourceVersion": "4", "limit": "1"}
+    assert api.requests[1].query == {"labelSelector": "app=x", "limit": "1", "continue": "t1"}
+
+
+async def test_a_list_that_expires_half_way_is_read_again_in_one():
+    gone = Gone.because(410, "Expired", "too old")
+    api = ScriptedApi(page(pod("a", 1), version=9, token="t"), gone, page(pod("a", 1), pod("b", 2), version=12))
+    listing = await Client(api).list(POD, limit=1)
+    assert (len(listing.items), listing.resource_version, api.requests[2].query) == (2, "12", {})
+
+
+async def test_pages_leave_out_what_cannot_be_read():
+    odd: list[Unreadable] = []
+    api = ScriptedApi(page(pod("a", 1), {"metadata": {"name": "odd", "namespace": "shop"}, "spec": 3}, version=9))
+    names = [item.metadata.name async for p in Client(api).pages(POD, unreadable=odd.append) for item in p.items or ()]
+    assert (names, [item.key for item in odd]) == (["a"], [("shop", "odd")])
+    assert "spec" in odd[0].error
+
+
+async def test_watch_decodes_events_and_raises_errors():
+    stream = [event("ADDED", pod("a", 3)), bookmark(5), error(410, "Expired")]
+    api = ScriptedApi(streams=[stream])
+    seen = []
+    with pytest.raises(Gone):
+        async for item in Client(api).watch(POD, "shop", resource_version="2", timeout_seconds=300):
+            seen += [(item.type, item.object.metadata.resource_version)]
+    assert seen == [("ADDED", "3"), ("BOOKMARK", "5")]
+    assert api.requests[0].query == {"resourceVersion": "2", "allowWatchBookmarks": "true", "timeoutSeconds": "300"}
+
+
+async def test_an_error_event_without_a_status_is_still_an_error():
+    api = ScriptedApi(streams=[[event("ERROR", {"oops": 1})]])
+    with pytest.raises(Exception, match="oops"):
+        [item async for item in Client(api).watch(POD)]
+
+
+async def test_create_completes_the_document():
+    api = ScriptedApi(pod("a", 1))
+    await Client(api, manager="me").create(POD, {"metadata": {"name": "a", "namespace": "shop"}}, dry_run=True)
+    assert (api.body["kind"], api.body["apiVersion"], api.requests[0].namespace) == ("Pod", "v1", "shop")
+    assert api.requests[0].query == {"fieldManager": "me", "dryRun": "All"}
+
+
+@pytest.mark.parametrize(
+    ("type_", "patch", "sent"),
+    [
+        pytest.param(
+            MERGE_PATCH,
+            {"metadata": {"labels": {"a": "b"}}},
+            {"metadata": {"labels": {"a": "b"}, "resourceVersion": "7"}},
+            id="merge patches carry the version in metadata",
+        ),
+        pytest.param(
+            JSON_PATCH,
+            [{"op": "remove", "path": "/spec/x"}],
+            [
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
+                {"op": "remove", "path": "/spec/x"},
+            ],
+            id="json patches set it first",
+        ),
+    ],
+)
+async def test_patch_guarded_by_version(type_, patch, sent):
+    api = ScriptedApi(pod("a", 8))
+    await Client(api).patch(POD, "a", patch, "shop", type=type_, subresource="status", resource_version="7")
+    assert (api.body, api.requests[0].content_type, api.requests[0].subresource) == (sent, type_, "status")
+
+
+async def test_apply_is_a_patch_of_the_whole_document():
+    api = ScriptedApi(pod("a", 8))
+    await Client(api).apply(POD, {"metadata": {"name": "a", "namespace": "shop"}}, force=True)
+    request = api.requests[0]
+    assert (request.verb, request.name, request.content_type) == ("patch", "a", APPLY_PATCH)
+    assert request.query == {"fieldManager": "restow", "force": "true"}
+
+
+async def test_replace_puts_the_document_back():
+    api = ScriptedApi({"metadata": {"name": "n1", "resourceVersion": "9"}})
+    await Client(api).replace(NODE, {"metadata": {"name": "n1", "resourceVersion": "8"}, "odd": 1})
+    assert (api.requests[0].verb, api.requests[0].namespace, api.body["odd"]) == ("replace", None, 1)
+
+
+async def test_delete_sends_its_preconditions():
+    api = ScriptedApi({"kind": "Status", "status": "Success"})
+    await Client(api).delete(POD, "a", "shop", uid="u", grace_seconds=0, propagation="Background")
+    options = {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+    assert api.body == {"apiVersion": "v1", "kind": "DeleteOptions"} | options
+
+
+async def test_bind_names_the_very_pod_and_takes_a_status_for_an_answer():
+    api = ScriptedApi({"kind": "Status", "status": "Success", "code": 201})
+    await Client(api).bind("shop", "web", uid="u1", node="n1", annotations={"a": "b"})
+    meta = {"name": "web", "namespace": "shop", "uid": "u1", "annotations": {"a": "b"}}
+    assert (api.requests[0].subresource, api.body["metadata"]) == ("binding", meta)
+    assert api.body["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+
+
+async def test_evict_carries_the_uid():
+    api = ScriptedApi({"kind": "Status", "status": "Success"})
+    await Client(api).evict("shop", "web", uid="u1", grace_seconds=5, dry_run=True)
+    assert api.body["deleteOptions"] == {"preconditions": {"uid": "u1"}, "gracePeriodSeconds": 5}
+    assert (api.requests[0].subresource, api.requests[0].query["dryRun"]) == ("eviction", "All")
+
+
+async def test_refusals_are_raised_as_they_are():
+    api = ScriptedApi(NotFound.because(404, "NotFound", "no such pod"))
+    with pytest.raises(NotFound, match="no such pod"):
+        await Client(api).get(POD, "web", "shop")

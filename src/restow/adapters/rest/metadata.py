@@ -1,0 +1,27 @@
+"""Answers reduced to metadata: `PartialObjectMetadata`, alone, in a list or in a watch event.
+
+Garbage collectors and other clients that only follow names, labels and owners ask for this form.
+"""
+
+from __future__ import annotations
+
+from restow.adapters.rest.reading import Document, mapping, sequence
+
+
+def partial(document: Document, version: str = "v1") -> Document:
+    """The metadata of one object."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": mapping(document, "metadata"),
+    }
+
+
+def partial_list(document: Document, version: str = "v1") -> Document:
+    """The metadata of every object of a list."""
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": f"meta.k8s.io/{version}",
+        "metadata": mapping(document, "metadata"),
+        "items": [partial(item, version) for item in sequence(document, "items")],
+    }

@@ -1,0 +1,228 @@
+"""Rows of nodes, namespaces, events and the other small kinds of a cluster."""
+
+from __future__ import annotations
+
+from restow.adapters.rest.reading import Document, at, condition_is_true, flag, mapping, number, sequence, strings, text
+from restow.adapters.rest.tables.ages import UNKNOWN, since
+from restow.adapters.rest.tables.columns import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    Cells,
+    abbreviated,
+    age_of,
+    boolean,
+    integer,
+    labels_text,
+    name_of,
+    printer,
+    selector_text,
+    wide,
+)
+
+ROLE_PREFIX = "node-role.kubernetes.io/"
+ROLE_LABEL = "kubernetes.io/role"
+
+
+def _node(item: Document, now: float) -> Cells:
+    details = mapping(item, "status", "nodeInfo")
+    kernel, architecture = text(details, "kernelVersion") or UNKNOWN, text(details, "architecture")
+    return [
+        name_of(item),
+        _node_status(item),
+        _node_roles(item),
+        age_of(item, now),
+        text(details, "kubeletVersion"),
+        _node_address(item, "InternalIP"),
+        _node_address(item, "ExternalIP"),
+        text(details, "osImage") or UNKNOWN,
+        f"{kernel} ({architecture})" if architecture else kernel,
+        text(details, "containerRuntimeVersion") or UNKNOWN,
+    ]
+
+
+def _node_status(item: Document) -> str:
+    if any(text(each, "type") == "Ready" for each in sequence(item, "status", "conditions")):
+        status = "Ready" if condition_is_true(item, "Ready") else "NotReady"
+    else:
+        status = "Unknown"
+    return f"{status},SchedulingDisabled" if flag(item, "spec", "unschedulable") else status
+
+
+def _node_roles(item: Document) -> str:
+    labels = mapping(item, "metadata", "labels")
+    roles = {key.removeprefix(ROLE_PREFIX) for key in labels if key.startswith(ROLE_PREFIX)}
+    roles |= {text(labels, ROLE_LABEL)}
+    return ",".join(sorted(roles - {""})) or NONE
+
+
+def _node_address(item: Document, kind: str) -> str:
+    found = [text(each, "address") for each in sequence(item, "status", "addresses") if text(each, "type") == kind]
+    return found[0] if found else NONE
+
+
+def _namespace(item: Document, now: float) -> Cells:
+    return [name_of(item), text(item, "status", "phase"), age_of(item, now)]
+
+
+def _event(item: Document, now: float) -> Cells:
+    """Both event APIs; the newer one calls the same things regarding, note and deprecated*."""
+    first = text(item, "firstTimestamp") or text(item, "deprecatedFirstTimestamp") or text(item, "eventTime")
+    last = text(item, "lastTimestamp") or text(item, "deprecatedLastTimestamp") or first
+    count = number(item, "count") or number(item, "deprecatedCount") or 1
+    if series := mapping(item, "series"):
+        last, count = text(series, "lastObservedTime"), number(series, "count")
+    subject = mapping(item, "involvedObject") or mapping(item, "regarding")
+    kind, name = text(subject, "kind").lower(), text(subject, "name")
+    return [
+        since(last, now),
+        text(item, "type"),
+        text(item, "reason"),
+        f"{kind}/{name}" if name else kind,
+        text(subject, "fieldPath"),
+        _event_source(item),
+        (text(item, "message") or text(item, "note")).strip(),
+        since(first, now),
+        count,
+        name_of(item),
+    ]
+
+
+def _event_source(item: Document) -> str:
+    source = mapping(item, "source") or mapping(item, "deprecatedSource")
+    component = text(source, "component") or text(item, "reportingComponent") or text(item, "reportingController")
+    host = text(source, "host") or text(item, "reportingInstance")
+    return f"{component}, {host}" if host else component
+
+
+def _service(item: Document, now: float) -> Cells:
+    ports = ",".join(_service_port(port) for port in sequence(item, "spec", "ports"))
+    cluster_ip = next(iter(strings(item, "spec", "clusterIPs")), "") or text(item, "spec", "clusterIP")
+    cells = [name_of(item), text(item, "spec", "type"), cluster_ip or NONE, _external_ip(item), ports or NONE]
+    return [*cells, age_of(item, now), labels_text(mapping(item, "spec", "selector"))]
+
+
+def _service_port(port: Document) -> str:
+    node_port = number(port, "nodePort")
+    shown = f"{number(port, 'port')}:{node_port}" if node_port else f"{number(port, 'port')}"
+    return f"{shown}/{text(port, 'protocol')}"
+
+
+def _external_ip(item: Document) -> str:
+    external = strings(item, "spec", "externalIPs")
+    match text(item, "spec", "type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(external) or NONE
+        case "LoadBalancer":
+            ingress = sequence(item, "status", "loadBalancer", "ingress")
+            return ",".join(sorted({text(e, "ip") or text(e, "hostname") for e in ingress}) + external) or "<pending>"
+        case "ExternalName":
+            return text(item, "spec", "externalName")
+    return UNKNOWN
+
+
+def _endpoints(item: Document, now: float) -> Cells:
+    shown = []
+    for subset in sequence(item, "subsets"):
+        addresses = [text(each, "ip") for each in sequence(subset, "addresses")]
+        ports = [f":{number(each, 'port')}" for each in sequence(subset, "ports")] or [""]
+        shown += [address + port for port in ports for address in addresses]
+    return [name_of(item), abbreviated(shown) or NONE, age_of(item, now)]
+
+
+def _endpoint_slice(item: Document, now: float) -> Cells:
+    ports = [text(each, "port") or text(each, "name") or "*" for each in sequence(item, "ports")]
+    addresses = [address for each in sequence(item, "endpoints") for address in strings(each, "addresses")]
+    cells = [name_of(item), text(item, "addressType"), abbreviated(ports) or UNSET, abbreviated(addresses) or UNSET]
+    return [*cells, age_of(item, now)]
+
+
+def _config_map(item: Document, now: float) -> Cells:
+    return [name_of(item), len(mapping(item, "data")) + len(mapping(item, "binaryData")), age_of(item, now)]
+
+
+def _secret(item: Document, now: float) -> Cells:
+    return [name_of(item), text(item, "type"), len(mapping(item, "data")), age_of(item, now)]
+
+
+def _name_and_age(item: Document, now: float) -> Cells:
+    return [name_of(item), age_of(item, now)]
+
+
+def _quota(item: Document, now: float) -> Cells:
+    used = mapping(item, "status", "used")
+    hard = sorted(mapping(item, "status", "hard").items())
+    shown = [(resource, f"{resource}: {text(used, resource) or '0'}/{limit}") for resource, limit in hard]
+    requests = ", ".join(entry for resource, entry in shown if not resource.startswith("limits."))
+    limits = ", ".join(entry for resource, entry in shown if resource.startswith("limits."))
+    return [name_of(item), requests, limits, age_of(item, now)]
+
+
+def _lease(item: Document, now: float) -> Cells:
+    return [name_of(item), text(item, "spec", "holderIdentity"), age_of(item, now)]
+
+
+def _priority_class(item: Document, now: float) -> Cells:
+    cells = [name_of(item), number(item, "value"), flag(item, "globalDefault"), age_of(item, now)]
+    return [*cells, text(item, "preemptionPolicy")]
+
+
+def _role_binding(item: Document, now: float) -> Cells:
+    role = f"{text(item, 'roleRef', 'kind')}/{text(item, 'roleRef', 'name')}"
+    subjects = sequence(item, "subjects")
+    users, groups = (
+        ", ".join(text(each, "name") for each in subjects if text(each, "kind") == kind) for kind in ("User", "Group")
+    )
+    accounts = (each for each in subjects if text(each, "kind") == "ServiceAccount")
+    shown = ", ".join(f"{text(each, 'namespace')}/{text(each, 'name')}" for each in accounts)
+    return [name_of(item), role, age_of(item, now), users, groups, shown]
+
+
+def _network_policy(item: Document, now: float) -> Cells:
+    return [name_of(item), selector_text(mapping(item, "spec", "podSelector")), age_of(item, now)]
+
+
+def _metrics(item: Document, now: float) -> Cells:
+    usage = mapping(item, "usage")
+    return [name_of(item), text(usage, "cpu"), text(usage, "memory"), text(item, "window")]
+
+
+def _created(item: Document, now: float) -> Cells:
+    return [name_of(item), at(item, "metadata", "creationTimestamp")]
+
+
+_BINDING_COLUMNS = (NAME, "Role", AGE, wide("Users"), wide("Groups"), wide("ServiceAccounts"))
+_EVENT_COLUMNS = (
+    *("Last Seen", "Type", "Reason", "Object", wide("Subobject"), wide("Source"), "Message"),
+    *(wide("First Seen"), wide("Count"), wide("Name")),
+)
+
+# What every kind without columns of its own prints, as upstream does for Roles and CustomResourceDefinitions.
+PLAIN = printer(_created, NAME, "Created At")
+
+PRINTERS = {
+    ("", "Node"): printer(
+        _node,
+        *(NAME, "Status", "Roles", AGE, "Version", wide("Internal-IP"), wide("External-IP")),
+        *(wide("OS-Image"), wide("Kernel-Version"), wide("Container-Runtime")),
+    ),
+    ("", "Namespace"): printer(_namespace, NAME, "Status", AGE),
+    ("", "Event"): printer(_event, *_EVENT_COLUMNS),
+    ("events.k8s.io", "Event"): printer(_event, *_EVENT_COLUMNS),
+    ("", "Service"): printer(_service, NAME, "Type", "Cluster-IP", "External-IP", "Port(s)", AGE, wide("Selector")),
+    ("", "Endpoints"): printer(_endpoints, NAME, "Endpoints", AGE),
+    ("discovery.k8s.io", "EndpointSlice"): printer(_endpoint_slice, NAME, "AddressType", "Ports", "Endpoints", AGE),
+    ("", "ConfigMap"): printer(_config_map, NAME, integer("Data"), AGE),
+    ("", "Secret"): printer(_secret, NAME, "Type", integer("Data"), AGE),
+    ("", "ServiceAccount"): printer(_name_and_age, NAME, AGE),
+    ("", "ResourceQuota"): printer(_quota, NAME, "Request", "Limit", AGE),
+    ("coordination.k8s.io", "Lease"): printer(_lease, NAME, "Holder", AGE),
+    ("scheduling.k8s.io", "PriorityClass"): printer(
+        _priority_class, NAME, integer("Value"), boolean("Global-Default"), AGE, "PreemptionPolicy"
+    ),
+    ("rbac.authorization.k8s.io", "RoleBinding"): printer(_role_binding, *_BINDING_COLUMNS),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): printer(_role_binding, *_BINDING_COLUMNS),
+    ("networking.k8s.io", "NetworkPolicy"): printer(_network_policy, NAME, "Pod-Selector", AGE),
+    ("metrics.k8s.io", "NodeMetrics"): printer(_metrics, NAME, "CPU", "Memory", "Window"),
+}

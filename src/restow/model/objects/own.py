@@ -1,0 +1,379 @@
+"""The four custom kinds: Reservation, Queue, PodGroup and PodMigrationJob.
+
+Groups, names and fields are those of Volcano's and Koordinator's design documents, with optional additions.
+Enumerations are checked by the CRD schema, not when decoding, because an upstream CRD of the same name may already be
+installed and allow more.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from msgspec import Meta, field
+
+from restow.model.objects.base import (
+    ApiStruct,
+    Condition,
+    Count,
+    Duration,
+    ObjectMeta,
+    ObjectReference,
+    Quantities,
+    SelectorSpec,
+    Time,
+)
+from restow.model.objects.pod import PodTemplate
+
+
+class ReservationPhase(StrEnum):
+    """Pending -> Waiting -> Available -> Succeeded; Failed from any of the first three.
+
+    Pending is not placed; Waiting is placed onto room that terminating pods are still leaving; Available holds at
+    least minAvailable tasks; Succeeded means every task was consumed.
+    """
+
+    PENDING = "Pending"
+    WAITING = "Waiting"
+    AVAILABLE = "Available"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class MatchPolicy(StrEnum):
+    """How a pod must resemble the reserved task: the same spec, or merely fitting into the held room."""
+
+    TEMPLATE = "Template"
+    FITS = "Fits"
+
+
+class JobMode(StrEnum):
+    RESERVATION_FIRST = "ReservationFirst"
+    EVICT_DIRECTLY = "EvictDirectly"
+
+
+class JobPhase(StrEnum):
+    """Pending -> Running -> Succeed | Failed; Aborted when a user writes it."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEED = "Succeed"
+    FAILED = "Failed"
+    ABORTED = "Aborted"
+
+
+class JobConditionType(StrEnum):
+    RESERVATION_CREATED = "ReservationCreated"
+    RESERVATION_SCHEDULED = "ReservationScheduled"
+    PREEMPTION = "Preemption"
+    EVICTION = "Eviction"
+    POD_SCHEDULED = "PodScheduled"
+    POD_BOUND_RESERVATION = "PodBoundReservation"
+    RESERVATION_BOUND = "ReservationBound"
+
+
+class JobReason(StrEnum):
+    TIMEOUT = "Timeout"
+    FAILED_CREATE_RESERVATION = "FailedCreateReservation"
+    UNSCHEDULABLE = "Unschedulable"
+    MISSING_POD = "MissingPod"
+    MISSING_RESERVATION = "MissingReservation"
+    PREEMPTING = "Preempting"
+    PREEMPT_COMPLETE = "PreemptComplete"
+    EVICTING = "Evicting"
+    FAILED_EVICT = "FailedEvict"
+    EVICT_COMPLETE = "EvictComplete"
+    WAIT_FOR_POD_BIND_RESERVATION = "WaitForPodBindReservation"
+    FORBIDDEN_MIGRATE_POD = "ForbiddenMigratePod"
+    RESERVATION_EXPIRED = "ReservationExpired"
+    WAIT_FOR_BOUND_POD_READY = "WaitForBoundPodReady"
+    INVALID_POD_REF = "InvalidPodRef"
+    ROOM_TAKEN = "RoomTaken"
+
+
+class QueueState(StrEnum):
+    OPEN = "Open"
+    CLOSED = "Closed"
+    CLOSING = "Closing"
+    UNKNOWN = "Unknown"
+
+
+class GuaranteePolicy(StrEnum):
+    BEST_EFFORT = "Best-Effort"
+    GUARANTEED = "Guaranteed"
+
+
+class PodGroupPhase(StrEnum):
+    PENDING = "Pending"
+    INQUEUE = "Inqueue"
+    RUNNING = "Running"
+    UNKNOWN = "Unknown"
+    COMPLETED = "Completed"
+
+
+class ConditionStatus(StrEnum):
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+def _one_of(values: type[StrEnum]) -> Any:
+    return Meta(extra_json_schema={"enum": [str(value) for value in values]})
+
+
+# --- Reservation ------------------------------------------------------------------------------------------------------
+
+
+class ReservationOwner(ApiStruct):
+    """Who may consume a reservation; the fields of one entry are ORed, and so are the entries."""
+
+    object: ObjectReference | None = None
+    label_selector: SelectorSpec | None = None
+    controller: ObjectReference | None = None
+
+
+class TaskSpec(ApiStruct):
+    """A number of equal seats: `replicas` pods of `template`, preferably on `reservation_node_names` in that order."""
+
+    name: str = ""
+    replicas: Count | None = None
+    template: PodTemplate = PodTemplate()
+    reservation_node_names: list[str] | None = None
+
+
+class ReservationSpec(ApiStruct):
+    scheduler_name: str | None = None
+    min_available: Count | None = None
+    tasks: Annotated[list[TaskSpec], Meta(extra={"list_map_keys": ["name"]})] | None = None
+    queue: str | None = None
+    owners: list[ReservationOwner] | None = None
+    ttl: Duration | None = None
+    expires: Time | None = None
+    match_policy: Annotated[str, _one_of(MatchPolicy)] | None = None
+
+
+class ReservationState(ApiStruct):
+    phase: Annotated[str, _one_of(ReservationPhase)] | None = None
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: Time | None = None
+
+
+class ReservationCondition(ApiStruct):
+    """When a phase was last entered and why; `status` names the phase, and there is one entry per phase."""
+
+    status: Annotated[str, _one_of(ReservationPhase)]
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: Time | None = None
+
+
+class TaskState(ApiStruct):
+    """How many seats of one task are in which phase."""
+
+    phase: dict[str, Count] | None = None
+
+
+class Placement(ApiStruct):
+    """Where seat `index` of `task` is held, and by which pod it was consumed."""
+
+    task: str
+    index: Count
+    node_name: str
+    pod_ref: ObjectReference | None = None
+
+
+class ReservationStatus(ApiStruct):
+    state: ReservationState = ReservationState()
+    min_available: Count | None = None
+    task_status_count: dict[str, TaskState] | None = None
+    pending: Count | None = None
+    available: Count | None = None
+    succeeded: Count | None = None
+    failed: Count | None = None
+    conditions: Annotated[list[ReservationCondition], Meta(extra={"list_map_keys": ["status"]})] | None = None
+    current_owner: ObjectReference | None = None
+    current_owners: list[ObjectReference] | None = None
+    allocatable: Quantities | None = None
+    allocated: Quantities | None = None
+    placements: Annotated[list[Placement], Meta(extra={"list_map_keys": ["task", "index"]})] | None = None
+
+
+class Reservation(ApiStruct):
+    """Room held for pods that do not exist yet."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReservationSpec = ReservationSpec()
+    status: ReservationStatus = ReservationStatus()
+
+
+class ReservationTemplate(ApiStruct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReservationSpec = ReservationSpec()
+
+
+# --- Queue ------------------------------------------------------------------------------------------------------------
+
+
+class GuaranteePercentage(ApiStruct):
+    """A share of the cluster's nodes, compared in `dimensions`."""
+
+    dimensions: list[str] | None = None
+    value: Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 1})] | None = None
+
+
+class Guarantee(ApiStruct):
+    """What is kept for a queue: a share of the nodes, an amount, or the larger of both."""
+
+    policy: Annotated[str, _one_of(GuaranteePolicy)] | None = None
+    percentage: GuaranteePercentage | None = None
+    resource: Quantities | None = None
+
+
+class QueueSpec(ApiStruct):
+    weight: Annotated[int, Meta(extra={"mark": "int32"}, extra_json_schema={"minimum": 1, "maximum": 65535})] | None = (
+        None
+    )
+    capability: Quantities | None = None
+    reclaimable: bool | None = None
+    guarantee: Guarantee | None = None
+    deserved: Quantities | None = None
+    priority: Count | None = None
+    parent: str | None = None
+
+
+class QueueReservation(ApiStruct):
+    """The nodes locked for a queue's guarantee and the idle room on them."""
+
+    nodes: list[str] | None = None
+    resource: Quantities | None = None
+
+
+class QueueStatus(ApiStruct):
+    state: Annotated[str, _one_of(QueueState)] | None = None
+    unknown: Count | None = None
+    pending: Count | None = None
+    running: Count | None = None
+    inqueue: Count | None = None
+    completed: Count | None = None
+    reservation: QueueReservation | None = None
+    allocated: Quantities | None = None
+    conditions: Annotated[list[Condition], Meta(extra={"list_map_keys": ["type"]})] | None = None
+
+
+class Queue(ApiStruct):
+    """A share of the cluster that jobs and reservations are charged to."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()
+
+
+# --- PodGroup ---------------------------------------------------------------------------------------------------------
+
+
+class PodGroupSpec(ApiStruct):
+    min_member: Count | None = None
+    min_task_member: dict[str, Count] | None = None
+    queue: str | None = None
+    priority_class_name: str | None = None
+    min_resources: Quantities | None = None
+
+
+class PodGroupCondition(ApiStruct):
+    type: str | None = None
+    status: str | None = None
+    transition_id: str | None = field(name="transitionID", default=None)
+    last_transition_time: Time | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class PodGroupStatus(ApiStruct):
+    phase: Annotated[str, _one_of(PodGroupPhase)] | None = None
+    conditions: list[PodGroupCondition] | None = None
+    running: Count | None = None
+    succeeded: Count | None = None
+    failed: Count | None = None
+
+
+class PodGroup(ApiStruct):
+    """A gang: pods that are bound together or not at all."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+# --- PodMigrationJob --------------------------------------------------------------------------------------------------
+
+
+class PreemptionOptions(ApiStruct):
+    """Reserved by the design; always empty."""
+
+
+class ReservationOptions(ApiStruct):
+    reservation_ref: ObjectReference | None = None
+    template: ReservationTemplate | None = None
+    preemption_options: PreemptionOptions | None = None
+
+
+class Preconditions(ApiStruct):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(ApiStruct):
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    preconditions: Preconditions | None = None
+    dry_run: list[str] | None = None
+
+
+class PodMigrationJobSpec(ApiStruct):
+    pod_ref: ObjectReference
+    paused: bool | None = None
+    ttl: Duration | None = None
+    mode: Annotated[str, _one_of(JobMode)] | None = None
+    reservation_options: ReservationOptions | None = None
+    delete_options: DeleteOptions | None = None
+
+
+class PodMigrationJobCondition(ApiStruct):
+    type: Annotated[str, _one_of(JobConditionType)]
+    status: Annotated[str, _one_of(ConditionStatus)]
+    reason: str | None = None
+    message: str | None = None
+    last_probe_time: Time | None = None
+    last_transition_time: Time | None = None
+
+
+class PreemptedReservation(ApiStruct):
+    namespace: str | None = None
+    name: str | None = None
+    node_name: str | None = None
+    phase: str | None = None
+    preempted_pod_ref: ObjectReference | None = None
+    pods_ref: list[ObjectReference] | None = None
+
+
+class PodMigrationJobStatus(ApiStruct):
+    """`node_name` is the target; `status` is the condition updated last, or Complete."""
+
+    phase: Annotated[str, _one_of(JobPhase)] | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    conditions: Annotated[list[PodMigrationJobCondition], Meta(extra={"list_map_keys": ["type"]})] | None = None
+    node_name: str | None = None
+    pod_ref: ObjectReference | None = None
+    preempted_pods_ref: list[ObjectReference] | None = None
+    preempted_pods_reservation: list[PreemptedReservation] | None = None
+
+
+class PodMigrationJob(ApiStruct):
+    """One pod's move: reserve a seat, evict, see the successor Ready."""
+
+    spec: PodMigrationJobSpec
+    metadata: ObjectMeta = ObjectMeta()
+    status: PodMigrationJobStatus = PodMigrationJobStatus()

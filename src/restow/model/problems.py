@@ -1,0 +1,162 @@
+"""Everything that is wrong with a document, found by walking it along the type that should read it.
+
+Goes in: a Struct type and a decoded JSON or YAML value. Comes out: `Problem`s, each with the path of its field.
+Decoders stop at the first mistake; this runs when one has stopped, or before a document a person wrote is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from restow.model.quantity import Quantity, QuantityError
+from restow.model.times import TimeError, parse_duration, parse_time
+
+
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """One thing that is wrong, and the path of the field ("" for the whole document)."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+_CHECKS: dict[str, Callable[[Any], object]] = {
+    "quantity": Quantity.parse,
+    "date-time": parse_time,
+    "duration": parse_duration,
+}
+_EXPECTED: tuple[tuple[type[inspect.Type], str], ...] = (
+    (inspect.StructType, "a map"),
+    (inspect.DictType, "a map"),
+    (inspect.ListType, "a list"),
+    (inspect.StrType, "a string"),
+    (inspect.BoolType, "a boolean"),
+    (inspect.IntType, "an integer"),
+    (inspect.FloatType, "a number"),
+)
+
+
+def find_problems(type: type[Any], value: Any, *, marks: bool) -> list[Problem]:
+    """All problems of `value` read as `type`; with `marks`, quantities, times and durations are parsed as well."""
+    return list(_Walk(marks).walk(_type_info(type), value, ""))
+
+
+_TYPE_INFO: dict[Any, inspect.Type] = {}
+
+
+def _type_info(type: type[Any]) -> inspect.Type:
+    found = _TYPE_INFO.get(type)
+    if found is None:
+        found = _TYPE_INFO[type] = inspect.type_info(type)
+    return found
+
+
+class _Walk:
+    def __init__(self, marks: bool) -> None:
+        self.marks = marks
+
+    def walk(self, info: inspect.Type, value: Any, path: str) -> Iterator[Problem]:
+        mark = None
+        while isinstance(info, inspect.Metadata):
+            mark = (info.extra or {}).get("mark", mark)
+            info = info.type
+        if isinstance(info, inspect.UnionType):
+            options = info.types
+            if len(options) == 2 and inspect.NoneType() in options:
+                rest = next(option for option in options if not isinstance(option, inspect.NoneType))
+                if value is not None:
+                    yield from self.walk(rest, value, path)
+                return
+        else:
+            options = (info,)
+        accepting = next((option for option in options if _accepts(option, value)), None)
+        if accepting is None:
+            yield Problem(path, f"expected {_expected(options)}, got {describe(value)}")
+        elif isinstance(accepting, inspect.StructType):
+            yield from self.struct(accepting, value, path)
+        elif isinstance(accepting, inspect.ListType):
+            for index, item in enumerate(value):
+                yield from self.walk(accepting.item_type, item, f"{path}[{index}]")
+        elif isinstance(accepting, inspect.DictType):
+            for key, item in value.items():
+                yield from self.walk(accepting.value_type, item, join(path, key))
+        elif self.marks and mark in _CHECKS:
+            yield from _check(_CHECKS[mark], value, path)
+
+    def struct(self, info: inspect.StructType, value: dict[str, Any], path: str) -> Iterator[Problem]:
+        for member in info.fields:
+            where = join(path, member.encode_name)
+            if member.encode_name in value:
+                yield from self.walk(member.type, value[member.encode_name], where)
+            elif member.required:
+                yield Problem(where, "missing")
+
+
+def join(path: str, key: str) -> str:
+    """The path of a member; keys that contain dots or slashes are bracketed, as in labels['example.com/x']."""
+    if not key or any(character in key for character in "./[]'\" "):
+        return f"{path}[{key!r}]"
+    return f"{path}.{key}" if path else key
+
+
+def describe(value: Any) -> str:
+    """A value in the words of an error message."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "a map"
+        case list():
+            return "a list"
+        case str():
+            return f"the string {value[:40]!r}"
+        case _:
+            return f"the number {value}"
+
+
+def _accepts(option: inspect.Type, value: Any) -> bool:
+    while isinstance(option, inspect.Metadata):
+        option = option.type
+    match option:
+        case inspect.AnyType():
+            return True
+        case inspect.NoneType():
+            return value is None
+        case inspect.StructType() | inspect.DictType():
+            return isinstance(value, dict)
+        case inspect.ListType():
+            return isinstance(value, list)
+        case inspect.BoolType():
+            return isinstance(value, bool)
+        case inspect.StrType():
+            return isinstance(value, str)
+        case inspect.IntType():
+            return not isinstance(value, bool) and isinstance(value, int | float) and value == int(value)
+        case inspect.FloatType():
+            return not isinstance(value, bool) and isinstance(value, int | float)
+        case _:
+            return False
+
+
+def _expected(options: tuple[inspect.Type, ...]) -> str:
+    words: list[str] = []
+    for option in options:
+        while isinstance(option, inspect.Metadata):
+            option = option.type
+        words += [word for kind, word in _EXPECTED if isinstance(option, kind) and word not in words]
+    return " or ".join(words)
+
+
+def _check(parse: Callable[[Any], object], value: Any, path: str) -> Iterator[Problem]:
+    try:
+        parse(value)
+    except (QuantityError, TimeError) as error:
+        yield Problem(path, str(error))

@@ -1,0 +1,201 @@
+"""JSON and YAML to objects and back. Errors name the file, the line if there is one, and the path of every wrong field.
+
+Two ways in, by how far the sender is trusted:
+- `decode(type, bytes)` for what an API server sent: fast, looks at types only;
+- `read_documents(bytes)`, then `convert(type, document)`, for what a person wrote: also checks quantities, times and
+  durations, and takes a null member for an absent one.
+Both report everything that is wrong at once. `document(kind, object)` is the way out.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from restow.model.kinds import Kind, UnknownKind, kind_of
+from restow.model.problems import Problem, describe, find_problems
+from restow.model.yaml_text import YamlError, load_documents
+
+__all__ = ["Located", "Problem", "WireError", "convert", "decode", "document", "document_kind", "read_documents"]
+
+T = TypeVar("T")
+
+MAX_SHOWN = 50
+MAX_UNPACKED = 2 * 1024**3
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+class WireError(ValueError):
+    """Bytes that are not what they should be: `what` they were, and every problem with its path."""
+
+    def __init__(self, what: str, problems: list[Problem]) -> None:
+        self.what = what
+        self.problems = problems
+        shown = [str(problem) for problem in problems[:MAX_SHOWN]]
+        if len(problems) > MAX_SHOWN:
+            shown.append(f"and {len(problems) - MAX_SHOWN} more")
+        super().__init__(f"{what}: {'; '.join(shown)}")
+
+
+class Located(msgspec.Struct, frozen=True):
+    """A document and where it was written: the file, and for YAML the line."""
+
+    where: str
+    document: dict[str, Any]
+
+
+def decode(type: type[T], data: bytes | msgspec.Raw, what: str = "object") -> T:
+    """Read JSON from an API server. Raises WireError."""
+    try:
+        return _decoder(type).decode(data)
+    except msgspec.ValidationError as error:
+        problems = find_problems(type, msgspec.json.decode(data), marks=False)
+        raise WireError(what, problems or [Problem("", str(error))]) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WireError(what, [_not_json(bytes(data), error)]) from None
+    except RecursionError:
+        raise WireError(what, [Problem("", "nested too deeply")]) from None
+
+
+def convert(type: type[T], document: Mapping[str, Any], what: str = "object") -> T:
+    """Read a document a person wrote, checking quantities, times and durations too. Raises WireError."""
+    cleaned = _without_nulls(document)
+    problems = find_problems(type, cleaned, marks=True)
+    if problems:
+        raise WireError(what, problems)
+    try:
+        return msgspec.convert(cleaned, type)
+    except msgspec.ValidationError as error:
+        raise WireError(what, [Problem("", str(error))]) from None
+
+
+def document(kind: Kind[Any], value: msgspec.Struct) -> dict[str, Any]:
+    """An object as the JSON document to create it with: its members, apiVersion and kind."""
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **msgspec.to_builtins(value)}
+
+
+def document_kind(document: Mapping[str, Any], what: str = "object") -> Kind[Any]:
+    """The kind a document says it is. Raises WireError when it does not say, or when the kind is not known."""
+    api_version, kind = document.get("apiVersion"), document.get("kind")
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        wrong = {"apiVersion": api_version, "kind": kind}
+        problems = [
+            Problem(name, "missing" if value is None else f"expected a string, got {describe(value)}")
+            for name, value in wrong.items()
+            if not isinstance(value, str)
+        ]
+        raise WireError(what, problems)
+    try:
+        return kind_of(api_version, kind)
+    except UnknownKind as error:
+        raise WireError(what, [Problem("kind", str(error))]) from None
+
+
+def read_documents(data: bytes, name: str) -> list[dict[str, Any]]:
+    """The objects in a file: JSON or YAML, one or many documents, Lists unpacked, gzip accepted. Raises WireError."""
+    return [located.document for located in locate_documents(data, name)]
+
+
+def locate_documents(data: bytes, name: str) -> list[Located]:
+    """`read_documents` with the place of each object, for messages about it."""
+    text = _text(_unpacked(data, name), name)
+    found: list[Located] = []
+    problems: list[Problem] = []
+    for where, value in _values(text, name):
+        if value is None:
+            continue
+        if not isinstance(value, dict):
+            problems.append(Problem("", f"{where}: expected an object, got {describe(value)}"))
+        elif str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list | None):
+            found += _items(value, where, problems)
+        else:
+            found.append(Located(where, value))
+    if problems:
+        raise WireError(name, problems)
+    return found
+
+
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(type: type[T]) -> msgspec.json.Decoder[T]:
+    found = _DECODERS.get(type)
+    if found is None:
+        found = _DECODERS[type] = msgspec.json.Decoder(type)
+    return found
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _unpacked(data: bytes, name: str) -> bytes:
+    if not data.startswith(_GZIP_MAGIC):
+        return data
+    unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        result = unpack.decompress(data, MAX_UNPACKED)
+    except zlib.error as error:
+        raise WireError(name, [Problem("", f"broken gzip: {error}")]) from None
+    if unpack.unconsumed_tail:
+        raise WireError(name, [Problem("", f"unpacks to more than {MAX_UNPACKED} bytes")])
+    if not unpack.eof:
+        raise WireError(name, [Problem("", "broken gzip: the file ends early")])
+    return result
+
+
+def _text(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise WireError(name, [Problem("", f"line {line}: not UTF-8")]) from None
+
+
+def _values(text: str, name: str) -> list[tuple[str, Any]]:
+    """Each document and its place. What starts like JSON but is not may still be YAML's flow style."""
+    looks_like_json = text.lstrip()[:1] in ("{", "[")
+    json_problem = None
+    if looks_like_json:
+        try:
+            return [(name, msgspec.json.decode(text))]
+        except RecursionError:
+            raise WireError(name, [Problem("", "nested too deeply")]) from None
+        except msgspec.DecodeError as error:
+            json_problem = _not_json(text.encode(), error)
+    try:
+        return [(f"{name}:{line}", value) for line, value in load_documents(text)]
+    except YamlError as error:
+        raise WireError(name, [json_problem or Problem("", f"not YAML: {error}")]) from None
+
+
+def _not_json(data: bytes, error: Exception) -> Problem:
+    message = str(error)
+    match = re.search(r" \(byte (\d+)\)", message)
+    if match is None:
+        return Problem("", f"not JSON: {message}")
+    before = data[: int(match[1])]
+    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+    return Problem("", f"not JSON: line {line}, column {column}: {message.replace(match[0], '')}")
+
+
+def _items(value: dict[str, Any], where: str, problems: list[Problem]) -> list[Located]:
+    """The objects of a List; those of a typed one (PodList) take its apiVersion and the kind in its name."""
+    kind = str(value["kind"]).removesuffix("List")
+    found: list[Located] = []
+    for index, item in enumerate(value.get("items") or []):
+        if not isinstance(item, dict):
+            problems.append(Problem("", f"{where}: items[{index}]: expected an object, got {describe(item)}"))
+            continue
+        if kind and "kind" not in item:
+            item = {"apiVersion": value.get("apiVersion"), "kind": kind, **item}
+        found.append(Located(f"{where} items[{index}]", item))
+    return found

@@ -265,6 +265,6 @@ def kind_of(api_version: str, kind: str, known: Sequence[Kind[Any]] = ALL_KINDS)
     found = _BY_NAME.get((api_version, kind))
     if found is not None and found in known:
         return found
-    close = sorted(other.api_version for other in known if other.kind.lower() == kind.lower())
-    hint = f"; {kind} is known as {', '.join(close)}" if close else ""
+    close = sorted(str(other) for other in known if other.kind.lower() == kind.lower())
+    hint = f"; known is {', '.join(close)}" if close else ""
     raise UnknownKind(f"unknown kind {kind!r} in apiVersion {api_version!r}{hint}")

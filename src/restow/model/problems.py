@@ -139,7 +139,9 @@ def _accepts(option: inspect.Type, value: Any) -> bool:
         case inspect.StrType():
             return isinstance(value, str)
         case inspect.IntType():
-            return not isinstance(value, bool) and isinstance(value, int | float) and value == int(value)
+            return not isinstance(value, bool) and (
+                isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+            )
         case inspect.FloatType():
             return not isinstance(value, bool) and isinstance(value, int | float)
         case _:

@@ -59,9 +59,7 @@ def format_micro_time(seconds: float) -> str:
 def parse_duration(text: str) -> float:
     """Seconds of a Go duration string, such as "600s", "1h30m" or "-1.5h"."""
     if _DURATION.fullmatch(text) is None:
-        raise TimeError(
-            f"duration {text[:40]!r}: expected numbers with units ns, us, ms, s, m or h, such as 600s or 1h30m"
-        )
+        raise TimeError(f"duration {text[:40]!r}: expected numbers with units (ns us ms s m h), such as 600s or 1h30m")
     nanoseconds = sum(_part_nanoseconds(number, unit) for number, unit in _DURATION_PART.findall(text))
     if nanoseconds > MAX_DURATION_SECONDS * 10**9:
         raise TimeError(f"duration {text[:40]!r}: longer than 292 years")

@@ -52,13 +52,8 @@ def decode(type: type[T], data: bytes | msgspec.Raw, what: str = "object") -> T:
     """Read JSON from an API server. Raises WireError."""
     try:
         return _decoder(type).decode(data)
-    except msgspec.ValidationError as error:
-        problems = find_problems(type, msgspec.json.decode(data), marks=False)
-        raise WireError(what, problems or [Problem("", str(error))]) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise WireError(what, [_not_json(bytes(data), error)]) from None
-    except RecursionError:
-        raise WireError(what, [Problem("", "nested too deeply")]) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise WireError(what, _decoding_problems(type, bytes(data), error)) from None
 
 
 def convert(type: type[T], document: Mapping[str, Any], what: str = "object") -> T:
@@ -109,13 +104,13 @@ def locate_documents(data: bytes, name: str) -> list[Located]:
         if value is None:
             continue
         if not isinstance(value, dict):
-            problems.append(Problem("", f"{where}: expected an object, got {describe(value)}"))
+            problems.append(Problem(where, f"expected an object, got {describe(value)}"))
         elif str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list | None):
             found += _items(value, where, problems)
         else:
             found.append(Located(where, value))
     if problems:
-        raise WireError(name, problems)
+        raise WireError("cannot read", problems)
     return found
 
 
@@ -127,6 +122,17 @@ def _decoder(type: type[T]) -> msgspec.json.Decoder[T]:
     if found is None:
         found = _DECODERS[type] = msgspec.json.Decoder(type)
     return found
+
+
+def _decoding_problems(type: type[Any], data: bytes, error: Exception) -> list[Problem]:
+    """What stopped the typed decoder: broken JSON, or every field of the wrong type."""
+    try:
+        value = msgspec.json.decode(data)
+    except RecursionError:
+        return [Problem("", "nested too deeply")]
+    except (msgspec.DecodeError, UnicodeDecodeError) as broken:
+        return [_not_json(data, broken)]
+    return find_problems(type, value, marks=False) or [Problem("", str(error))]
 
 
 def _without_nulls(value: Any) -> Any:
@@ -169,7 +175,7 @@ def _values(text: str, name: str) -> list[tuple[str, Any]]:
             return [(name, msgspec.json.decode(text))]
         except RecursionError:
             raise WireError(name, [Problem("", "nested too deeply")]) from None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             json_problem = _not_json(text.encode(), error)
     try:
         return [(f"{name}:{line}", value) for line, value in load_documents(text)]
@@ -193,7 +199,7 @@ def _items(value: dict[str, Any], where: str, problems: list[Problem]) -> list[L
     found: list[Located] = []
     for index, item in enumerate(value.get("items") or []):
         if not isinstance(item, dict):
-            problems.append(Problem("", f"{where}: items[{index}]: expected an object, got {describe(item)}"))
+            problems.append(Problem(f"{where} items[{index}]", f"expected an object, got {describe(item)}"))
             continue
         if kind and "kind" not in item:
             item = {"apiVersion": value.get("apiVersion"), "kind": kind, **item}

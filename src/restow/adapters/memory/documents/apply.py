@@ -1,11 +1,47 @@
-"""Server-side apply and the field ownership that makes it possible."""
+"""Server-side apply: a manager states the fields it wants, the server works out the rest.
+
+In: the live document (None when there is none yet), the applied one, and who applies. Out: the next document with its
+managedFields. Fields the manager applied before and does not any more are removed unless somebody else owns them; a
+field another manager owns with a different value is a conflict, which `force` decides in the applier's favour.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Iterator
 from typing import Any
 
-from restow.adapters.memory.documents.mergepatch import merge_patch
+import msgspec
+
+from restow.adapters.memory.documents.comparison import (
+    BadItem,
+    compare,
+    field_set,
+    merged,
+    step_of,
+    with_named_fields,
+    without,
+)
+from restow.adapters.memory.documents.fieldsets import FieldSet, difference, intersection, paths, shown_step, union
 from restow.adapters.memory.documents.merging import MergeTypes
+from restow.adapters.memory.documents.ownership import (
+    IDENTITY,
+    Owned,
+    Owner,
+    Owners,
+    blank,
+    read_owners,
+    track_update,
+    with_owners,
+)
+from restow.adapters.memory.documents.refusals import bad_request
+from restow.ports import Conflict, StatusCause, StatusDetails
+
+__all__ = ["server_side_apply", "track_update"]
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+BEFORE = "before-first-apply"
+KUBECTL = "kubectl"
 
 
 def server_side_apply(
@@ -17,21 +53,217 @@ def server_side_apply(
     now: str,
     merge: MergeTypes,
     subresource: str | None = None,
+    ignored: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """The document after `manager` applied its intent; raises Conflict where others own what it changes."""
-    merged: dict[str, Any] = merge_patch(live or {}, applied)
-    return merged
+    """The document after `manager` applied its intent; Conflict where others own what it would change.
+
+    `ignored` are the top-level fields this request cannot set: by default `status` for the object itself, and
+    everything but `status` and `metadata` for the status subresource. An apply that changes nothing returns an equal
+    document.
+    """
+    _check(applied, merge)
+    applied = _settable(applied, merge, subresource, ignored)
+    owner = Owner(manager, "Apply", applied.get("apiVersion", ""), subresource or "")
+    before = live if live is not None else blank(applied)
+    owners = _owners_before(live, merge)
+    last = owners.get(owner)
+    mine = difference(field_set(applied, merge), IDENTITY)
+    owners[owner] = Owned(mine, last.time if last else None)
+    result = merged(_bare(before), applied, merge)
+    if last:
+        result = _pruned(result, last.fields, owners, merge)
+    changes = compare(_bare(before), result, merge)
+    disputed = _disputed(owners, owner, changes.changed)
+    if disputed and not force:
+        granted = _applied_by_client(live, merge) if manager == KUBECTL and live else {}
+        refused = {other: rest for other, fields in disputed.items() if (rest := difference(fields, granted))}
+        if refused:
+            raise _conflict(refused, owners)
+    owners = _settled(owners, owner, disputed, changes.removed)
+    if mine and (last is None or last.fields != mine or result != _bare(before)):
+        owners[owner] = Owned(mine, now)
+    if manager == KUBECTL:
+        result = _with_last_applied(result, applied)
+    return with_owners(result, owners)
 
 
-def track_update(
-    old: dict[str, Any] | None,
-    new: dict[str, Any],
-    *,
-    manager: str,
-    now: str,
-    operation: str = "Update",
-    subresource: str | None = None,
-    merge: MergeTypes,
+def _bare(document: dict[str, Any]) -> dict[str, Any]:
+    """A document without its managedFields, which are nobody's field."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return document
+    return {**document, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
+
+
+def _settable(
+    applied: dict[str, Any], merge: MergeTypes, subresource: str | None, ignored: Collection[str] | None
 ) -> dict[str, Any]:
-    """`new` with managedFields telling that `manager` set what differs from `old`."""
-    return new
+    if ignored is None:
+        if subresource == "status":
+            ignored = [name for name in applied if name not in ("apiVersion", "kind", "metadata", "status")]
+        else:
+            ignored = ("status",)
+    return {name: value for name, value in applied.items() if name not in ignored}
+
+
+def _owners_before(live: dict[str, Any] | None, merge: MergeTypes) -> Owners:
+    """The owners of the live document; fields of one never tracked belong to `before-first-apply`."""
+    owners = read_owners(live)
+    if live is None or owners:
+        return owners
+    tracked = compare(blank(live), _bare(live), merge).changed
+    owner = Owner(BEFORE, "Update", live.get("apiVersion", ""), "")
+    return {owner: Owned(difference(tracked, IDENTITY), live.get("metadata", {}).get("creationTimestamp"))}
+
+
+def _pruned(result: dict[str, Any], last: FieldSet, owners: Owners, merge: MergeTypes) -> dict[str, Any]:
+    """Remove what this manager applied last time and nobody owns now."""
+    wanted: FieldSet = {}
+    for owned in owners.values():
+        wanted = union(wanted, owned.fields)
+    had = with_named_fields(last, merge)
+    present = with_named_fields(field_set(result, merge), merge)
+    kept = union(_present(without(result, had, merge), merge), with_named_fields(wanted, merge))
+    remaining = _present(without(result, difference(present, kept), merge), merge)
+    pruned: dict[str, Any] = without(result, intersection(difference(present, remaining), had), merge)
+    return pruned
+
+
+def _present(document: Any, merge: MergeTypes) -> FieldSet:
+    return with_named_fields(field_set(document, merge), merge)
+
+
+def _disputed(owners: Owners, owner: Owner, changed: FieldSet) -> dict[Owner, FieldSet]:
+    """What the write changes although others own it."""
+    return {
+        other: fields
+        for other, owned in owners.items()
+        if other != owner and (fields := intersection(owned.fields, changed))
+    }
+
+
+def _settled(owners: Owners, owner: Owner, disputed: dict[Owner, FieldSet], removed: FieldSet) -> Owners:
+    """Ownership after the write: others lose what was changed or removed, and go when nothing is left."""
+    settled: Owners = {}
+    for other, owned in owners.items():
+        fields = owned.fields
+        if other != owner:
+            fields = difference(difference(fields, disputed.get(other, {})), removed)
+        if fields:
+            settled[other] = Owned(fields, owned.time)
+    return settled
+
+
+# --- conflicts ---
+
+
+def _conflict(disputed: dict[Owner, FieldSet], owners: Owners) -> Conflict:
+    causes: list[StatusCause] = []
+    listed: list[str] = []
+    for other in sorted(disputed):
+        who = _shown(other, owners[other].time)
+        listed.append(f"conflicts with {who}:")
+        for path in paths(disputed[other]):
+            causes.append(StatusCause(reason="FieldManagerConflict", message=f"conflict with {who}", field=path))
+            listed.append(f"- {path}")
+    if len(causes) == 1:
+        text = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+    else:
+        text = f"Apply failed with {len(causes)} conflicts: " + "\n".join(listed)
+    return Conflict.because(409, "Conflict", text, StatusDetails(causes=causes))
+
+
+def _shown(other: Owner, time: str | None) -> str:
+    who = json.dumps(other.manager)
+    if other.subresource:
+        who += f" with subresource {json.dumps(other.subresource)}"
+    if other.operation == "Update":
+        who += f" using {other.api_version}" + (f" at {time}" if time else "")
+    return who
+
+
+# --- coming from client-side apply ---
+
+
+def _applied_by_client(live: dict[str, Any], merge: MergeTypes) -> FieldSet:
+    """Fields that kubectl's annotation says it applied and that still hold that value: kubectl may take them over."""
+    text = (live.get("metadata", {}).get("annotations") or {}).get(LAST_APPLIED)
+    try:
+        applied = msgspec.json.decode(text or "")
+    except msgspec.DecodeError:
+        return {}
+    if not isinstance(applied, dict) or applied.get("apiVersion") != live.get("apiVersion"):
+        return {}
+    changed, removed = compare(applied, _bare(live), merge)
+    return difference(difference(field_set(applied, merge), changed), removed)
+
+
+def _with_last_applied(result: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
+    """kubectl's annotation follows what was applied, so that going back to client-side apply works."""
+    metadata = result.get("metadata", {})
+    annotations = metadata.get("annotations") or {}
+    if not annotations.get(LAST_APPLIED):
+        return result
+    told = _without_annotation(applied)
+    text = json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n"
+    return {**result, "metadata": {**metadata, "annotations": {**annotations, LAST_APPLIED: text}}}
+
+
+def _without_annotation(applied: dict[str, Any]) -> dict[str, Any]:
+    metadata = applied.get("metadata", {})
+    kept = {name: value for name, value in (metadata.get("annotations") or {}).items() if name != LAST_APPLIED}
+    return {**applied, "metadata": {**metadata, "annotations": kept}}
+
+
+# --- what cannot be applied ---
+
+
+def _check(applied: dict[str, Any], merge: MergeTypes) -> None:
+    """Refuse own managedFields, undeclared fields, values of the wrong form, list items nobody can tell apart."""
+    metadata = applied.get("metadata")
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata: an applied document needs an object here")
+    if metadata.get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    problems = list(_problems(applied, merge, ""))
+    if problems:
+        kind, version = applied.get("kind"), applied.get("apiVersion")
+        place = "/".join(part for part in (metadata.get("namespace"), metadata.get("name")) if part)
+        raise bad_request(
+            f"failed to create typed patch object ({place}; {version}, Kind={kind}): " + "; ".join(problems)
+        )
+
+
+_EXPECTED = {"struct": (dict, "map"), "map": (dict, "map"), "list": (list, "list")}
+
+
+def _problems(value: Any, types: MergeTypes, path: str) -> Iterator[str]:
+    if value is None or types.form in ("leaf", "any"):
+        return
+    wanted, word = _EXPECTED[types.form]
+    if not isinstance(value, wanted):
+        yield f"{path or '.'}: expected {word}, got {value!r}"
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            if types.form == "struct" and name not in types.fields and types.element is None:
+                yield f"{path}.{name}: field not declared in schema"
+            else:
+                yield from _problems(member, types.child(name), f"{path}.{name}")
+    elif not types.atomic:
+        yield from _item_problems(value, types, path)
+
+
+def _item_problems(items: list[Any], types: MergeTypes, path: str) -> Iterator[str]:
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        try:
+            step = step_of(item, types)
+        except BadItem as error:
+            yield f"{path}: element {index}: {error}"
+            continue
+        where = shown_step(step)
+        if step in seen:
+            yield f"{path}: duplicate entries for key {where}"
+        seen.add(step)
+        if types.keys:
+            yield from _problems(item, types.item(), path + where)

@@ -21,6 +21,7 @@ class MergeTypes:
 
     `atomic` values are replaced and owned whole. A list that is not atomic is a set of scalars, or a map when `keys`
     are given. `patch` and `patch_key` are what strategic merge goes by, which differs from server-side apply in places.
+    `omit` is how an empty value is written: "pointer" and "omitempty" leave it out, "" always writes it.
     """
 
     __slots__ = ("atomic", "element", "fields", "form", "key_defaults", "keys", "leaf", "omit", "patch", "patch_key")
@@ -37,7 +38,7 @@ class MergeTypes:
         key_defaults: Mapping[str, Any] | None = None,
         patch: frozenset[str] = frozenset(),
         patch_key: str = "",
-        omit: str = "",
+        omit: str = "omitempty",
     ) -> None:
         self.form = form
         self.leaf = leaf
@@ -88,7 +89,7 @@ def _field(text: str) -> MergeTypes:
     return _described(written.removeprefix("*"), marks, omit="pointer" if written.startswith("*") else omit)
 
 
-def _described(written: str, marks: Mapping[str, str], *, omit: str = "") -> MergeTypes:
+def _described(written: str, marks: Mapping[str, str], *, omit: str = "omitempty") -> MergeTypes:
     atomic = "atomic" in marks
     patch = frozenset(marks["patch"].split(",")) if "patch" in marks else frozenset()
     if written.startswith("[]"):

@@ -1,8 +1,8 @@
 """Reads a document as its built-in kind, the way a server written in Go does: decode into types, encode again.
 
 In: a document as a client sent it. Out: a private copy holding only known fields of the right types in declaration
-order, without empty optional fields, quantities in canonical form; and the paths of the unknown fields that were dropped.
-Types come from `merging`. Values of a wrong type are refused with the path of every one of them.
+order, without empty optional fields, quantities in canonical form; and the paths of the unknown fields that were
+dropped. Types come from `merging`. Values of a wrong type are refused with the path of every one of them.
 
 The fast way is one conversion in C; only a document with nulls, unknown fields or errors is walked in Python.
 """
@@ -208,6 +208,14 @@ def _walk(value: Any, shape: MergeTypes, path: str, unknown: list[str], wrong: l
     return value
 
 
+_ACCEPTED: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "bool": (bool,),
+    "int": (int,),
+    "number": (int, float),
+    "time": (str,),
+    "intorstring": (int, str),
+}
 _GO_NAMES = {"string": "string", "bool": "bool", "int": "int64", "number": "float64", "time": "v1.Time"}
 
 
@@ -224,8 +232,7 @@ def _problem(value: Any, shape: MergeTypes) -> str:
         except ValueError as error:
             return str(error)
         return ""
-    accepted = {"string": str, "bool": bool, "int": int, "number": (int, float), "time": str, "intorstring": (int, str)}
-    if not isinstance(value, accepted[shape.leaf]) or (isinstance(value, bool) and shape.leaf != "bool"):
+    if not isinstance(value, _ACCEPTED[shape.leaf]) or (isinstance(value, bool) and shape.leaf != "bool"):
         name = _GO_NAMES.get(shape.leaf, "intstr.IntOrString")
         return f"json: cannot unmarshal {_json_name(value)} into Go value of type {name}"
     if shape.leaf == "time" and not _IS_TIME.match(value):

@@ -1,0 +1,319 @@
+"""Documents against their `MergeTypes`: which fields one has, what differs between two, merging and removing.
+
+These are the operations server-side apply is made of. In: documents and types; out: field sets (see `fieldsets`) and
+new documents. Nothing is changed in place; results share parts with their arguments.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from restow.adapters.memory.documents.fieldsets import SELF, FieldSet, children, is_member, node
+from restow.adapters.memory.documents.merging import DEDUCED, SCALAR, MergeTypes
+
+
+class Changes(NamedTuple):
+    """Fields set to something new, and fields that are gone."""
+
+    changed: FieldSet
+    removed: FieldSet
+
+
+class BadItem(ValueError):
+    """A list item that cannot be told from others: it lacks a key, or has one that is taken."""
+
+
+_ATOMIC = "atomic"
+
+
+def _looks(value: Any, types: MergeTypes) -> str:
+    """How a value takes part in merging: as a "dict", a "list" or one "atomic" piece."""
+    if types.atomic or types.form == "leaf":
+        return _ATOMIC
+    if isinstance(value, dict):
+        return "dict" if types.form != "list" else _ATOMIC
+    if isinstance(value, list) and types.form == "list":
+        return "list"
+    return _ATOMIC
+
+
+@lru_cache(maxsize=8192)
+def _value_step(value: str) -> str:
+    return "v:" + json.dumps(value, ensure_ascii=False)
+
+
+@lru_cache(maxsize=8192)
+def _name_step(key: str, value: str) -> str:
+    return "k:" + json.dumps({key: value}, ensure_ascii=False, separators=(",", ":"))
+
+
+def step_of(item: Any, types: MergeTypes) -> str:
+    """The step that names a list item: its keys in a list that is a map, its value in a set."""
+    if not types.keys:
+        if isinstance(item, str):
+            return _value_step(item)
+        return "v:" + json.dumps(item, ensure_ascii=False, separators=(",", ":"))
+    if not isinstance(item, dict):
+        raise BadItem("associative list with keys may not have non-map elements")
+    if len(types.keys) == 1 and isinstance(item.get(types.keys[0]), str):
+        return _name_step(types.keys[0], item[types.keys[0]])
+    found: dict[str, Any] = {}
+    for key in sorted(types.keys):
+        if item.get(key) is not None:
+            found[key] = item[key]
+        elif key in types.key_defaults:
+            found[key] = types.key_defaults[key]
+    if not found:
+        wanted = ", ".join(f'"{key}"' for key in types.keys)
+        raise BadItem(
+            f"associative list with keys has an element that omits key field {wanted} (and doesn't have default value)"
+        )
+    return "k:" + json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+
+def _indexed(items: list[Any] | None, types: MergeTypes) -> dict[str, Any]:
+    """List items by step; duplicates, which only updates may bring in, count as their first."""
+    found: dict[str, Any] = {}
+    for item in items or ():
+        found.setdefault(step_of(item, types), item)
+    return found
+
+
+def _item_type(types: MergeTypes) -> MergeTypes:
+    return types.item() if types.keys else SCALAR
+
+
+# --- which fields a document has ---
+
+
+def field_set(value: Any, types: MergeTypes) -> FieldSet:
+    """The fields an applied document claims: its leaves, its list items, its map entries."""
+    return children(_claimed(value, types) or {})
+
+
+def _claimed(value: Any, types: MergeTypes) -> FieldSet | None:
+    looks = _looks(value, types)
+    if looks == "dict":
+        below: FieldSet = {}
+        for name, member in value.items():
+            child = types.child(name)
+            claimed = _claimed(member, child)
+            entry = member is None or member == {} or name not in types.fields
+            if entry or claimed is not None:
+                below[f"f:{name}"] = _joined(claimed, entry)
+        return node(False, below)
+    if looks == "list":
+        items = {
+            step: _joined(_claimed(item, _item_type(types)), True) for step, item in _indexed(value, types).items()
+        }
+        return node(False, items)
+    return {}
+
+
+def _joined(claimed: FieldSet | None, member: bool) -> FieldSet:
+    if claimed is None:
+        return {}
+    return node(member or is_member(claimed), children(claimed)) or {}
+
+
+def with_named_fields(fields: FieldSet, types: MergeTypes) -> FieldSet:
+    """The set plus every struct field on the way to a member, so that emptied structs can be removed whole."""
+    result: FieldSet = {}
+    for step, below in fields.items():
+        if step == SELF:
+            continue
+        name = step[2:]
+        if step.startswith("f:"):
+            child, named = types.child(name), name in types.fields
+        else:
+            child, named = _item_type(types), False
+        made = node(is_member(below) or named, with_named_fields(children(below), child))
+        result[step] = {} if made is None else made
+    return result
+
+
+# --- what differs ---
+
+
+def compare(old: Any, new: Any, types: MergeTypes) -> Changes:
+    changed, removed = _compared(old, new, types)
+    return Changes(children(changed or {}), children(removed or {}))
+
+
+def _compared(old: Any, new: Any, types: MergeTypes) -> tuple[FieldSet | None, FieldSet | None]:
+    if old is new or old == new:
+        return None, None
+    before, after = _looks(old, types), _looks(new, types)
+    if "dict" in (before, after) and _both("dict", old, before, new, after):
+        return _compared_fields(old or {}, new or {}, types)
+    if "list" in (before, after) and _both("list", old, before, new, after):
+        return _compared_items(_indexed(old, types), _indexed(new, types), _item_type(types))
+    return {}, None
+
+
+def _both(looks: str, old: Any, before: str, new: Any, after: str) -> bool:
+    """Whether both sides look alike; null looks like whatever the other side is."""
+    return (before == looks or old is None) and (after == looks or new is None)
+
+
+def _compared_fields(
+    old: dict[str, Any], new: dict[str, Any], types: MergeTypes
+) -> tuple[FieldSet | None, FieldSet | None]:
+    changed: FieldSet = {}
+    removed: FieldSet = {}
+    fields, rest = types.fields, types.element or DEDUCED
+    for name, value in new.items():
+        child = fields.get(name, rest)
+        if name in old or (child.omit == "" and child.form in ("list", "map")):
+            # Go writes a nil list without omitempty as null, so such a field never appears or vanishes.
+            more, less = _compared(old.get(name), value, child)
+            _note(changed, f"f:{name}", more)
+            _note(removed, f"f:{name}", less)
+        else:
+            changed[f"f:{name}"] = everything(value, child)
+    for name, value in old.items():
+        if name not in new:
+            removed[f"f:{name}"] = everything(value, fields.get(name, rest))
+    return node(False, changed), node(False, removed)
+
+
+def _compared_items(
+    old: dict[str, Any], new: dict[str, Any], item: MergeTypes
+) -> tuple[FieldSet | None, FieldSet | None]:
+    changed: FieldSet = {}
+    removed: FieldSet = {}
+    for step, value in new.items():
+        if step in old:
+            more, less = _compared(old[step], value, item)
+            _note(changed, step, more)
+            _note(removed, step, less)
+        else:
+            changed[step] = everything(value, item)
+    for step, value in old.items():
+        if step not in new:
+            removed[step] = everything(value, item)
+    return node(False, changed), node(False, removed)
+
+
+def _note(fields: FieldSet, step: str, below: FieldSet | None) -> None:
+    if below is not None:
+        fields[step] = below
+
+
+def everything(value: Any, types: MergeTypes) -> FieldSet:
+    """A value that is new (or gone) as a whole: itself and all below it."""
+    looks = _looks(value, types)
+    if looks == _ATOMIC or not value:
+        return {}
+    below: FieldSet = {SELF: {}}
+    if looks == "dict":
+        fields, rest = types.fields, types.element or DEDUCED
+        for name, member in value.items():
+            below[f"f:{name}"] = everything(member, fields.get(name, rest))
+    else:
+        item = _item_type(types)
+        for step, member in _indexed(value, types).items():
+            below[step] = everything(member, item)
+    return below
+
+
+# --- merging and removing ---
+
+
+def merged(live: Any, applied: Any, types: MergeTypes) -> Any:
+    """The live value with the applied one laid over it; null takes a field away."""
+    before, after = _looks(live, types), _looks(applied, types)
+    if before == "dict" and after == "dict":
+        result = dict(live)
+        for name, value in applied.items():
+            if value is None:
+                result.pop(name, None)
+            else:
+                result[name] = merged(live[name], value, types.child(name)) if name in live else without_nulls(value)
+        return result
+    if before == "list" and after == "list":
+        return _merged_items(live, applied, types)
+    return without_nulls(applied)
+
+
+def _merged_items(live: list[Any], applied: list[Any], types: MergeTypes) -> list[Any]:
+    """Items of both lists: applied ones in applied order, live-only ones staying behind the item they followed."""
+    theirs, ours = _indexed(live, types), _indexed(applied, types)
+    item = _item_type(types)
+
+    def joined(step: str) -> Any:
+        return merged(theirs[step], ours[step], item) if step in theirs else without_nulls(ours[step])
+
+    result: list[Any] = []
+    shared = [step for step in ours if step in theirs]
+    left, right = list(theirs), list(ours)
+    done: set[str] = set()
+    here = there = 0
+    while here < len(left) or there < len(right):
+        if here < len(left) and there < len(right):
+            step = left[here]
+            if step == right[there]:
+                result.append(joined(step))
+                done.add(step)
+                here, there = here + 1, there + 1
+                continue
+            waiting = next((step for step in shared if step not in done), None)
+            if step in ours and waiting is not None and step != waiting:
+                here += 1
+                continue
+        if here < len(left):
+            step = left[here]
+            if step not in ours:
+                result.append(theirs[step])
+                here += 1
+                continue
+            if step in done:
+                here += 1
+        if there < len(right):
+            step = right[there]
+            result.append(joined(step))
+            done.add(step)
+            there += 1
+    return result
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_nulls(member) for name, member in value.items() if member is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def without(value: Any, fields: FieldSet, types: MergeTypes) -> Any:
+    """The value minus every member of `fields`; a container emptied by that goes too."""
+    if not fields or not value:
+        return value
+    looks = _looks(value, types)
+    if looks == "dict":
+        kept: dict[str, Any] = {}
+        for name, member in value.items():
+            below = fields.get(f"f:{name}")
+            if below is None:
+                kept[name] = member
+            elif not is_member(below):
+                rest = without(member, children(below), types.child(name))
+                if rest or rest == member:
+                    kept[name] = rest
+        return kept
+    if looks == "list":
+        return _items_without(value, fields, types)
+    return value
+
+
+def _items_without(items: list[Any], fields: FieldSet, types: MergeTypes) -> list[Any]:
+    kept: list[Any] = []
+    for item in items:
+        below = fields.get(step_of(item, types))
+        if below is None:
+            kept.append(item)
+        elif not is_member(below):
+            kept.append(without(item, children(below), _item_type(types)))
+    return kept

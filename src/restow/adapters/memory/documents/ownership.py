@@ -1,0 +1,171 @@
+"""`metadata.managedFields`: who set which field, kept through creates, updates and patches.
+
+In: the stored document and the one about to replace it. Out: the new document with its managedFields. An entry
+belongs to one manager, one operation (Apply or Update), one API version and one subresource; changing a field takes
+it away from all other managers, and who owns nothing any more is dropped. The rules of Apply are in `apply`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from restow.adapters.memory.documents.comparison import compare
+from restow.adapters.memory.documents.fieldsets import FieldSet, difference, malformed, union
+from restow.adapters.memory.documents.merging import MergeTypes, merge_types
+from restow.adapters.memory.documents.refusals import bad_request
+from restow.adapters.memory.documents.typed import conform
+
+MAX_UPDATERS = 10  # upstream folds the oldest updaters beyond this many into one entry
+ANCIENT = "ancient-changes"
+IDENTITY: FieldSet = {
+    "f:apiVersion": {},
+    "f:kind": {},
+    "f:metadata": {
+        ".": {},
+        "f:name": {},
+        "f:namespace": {},
+        "f:creationTimestamp": {},
+        "f:selfLink": {},
+        "f:uid": {},
+        "f:clusterName": {},
+        "f:generation": {},
+        "f:managedFields": {},
+        "f:resourceVersion": {},
+    },
+}
+
+
+class Owner(NamedTuple):
+    """Whose entry it is."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+
+
+class Owned(NamedTuple):
+    """What it owns, since when."""
+
+    fields: FieldSet
+    time: str | None
+
+
+Owners = dict[Owner, Owned]
+
+
+def read_owners(document: dict[str, Any] | None) -> Owners:
+    """The managedFields of a stored document, by owner."""
+    owners: Owners = {}
+    for entry in (document or {}).get("metadata", {}).get("managedFields") or []:
+        if entry:
+            owner = Owner(
+                entry.get("manager", ""), entry["operation"], entry.get("apiVersion", ""), entry.get("subresource", "")
+            )
+            owners[owner] = Owned(entry["fieldsV1"], entry.get("time"))
+    return owners
+
+
+def _check_entries(entries: list[dict[str, Any]]) -> None:
+    """managedFields a client sends are its own responsibility, but they must be readable."""
+    for index, entry in enumerate(entries):
+        if entry and (malformed(entry.get("fieldsV1")) or entry.get("operation") not in ("Apply", "Update")):
+            raise bad_request(f"metadata.managedFields[{index}]: not a managed fields entry")
+
+
+def with_owners(document: dict[str, Any], owners: Owners) -> dict[str, Any]:
+    """The document with these managedFields: appliers first, then by time and name."""
+    metadata = {name: value for name, value in document.get("metadata", {}).items() if name != "managedFields"}
+    entries = [_entry(owner, owned) for owner, owned in sorted(owners.items(), key=_rank) if owned.fields]
+    if entries:
+        metadata["managedFields"] = entries
+    return {**document, "metadata": metadata}
+
+
+def _rank(item: tuple[Owner, Owned]) -> tuple[str, str, Owner]:
+    owner, owned = item
+    return owner.operation, owned.time or "", owner
+
+
+def _entry(owner: Owner, owned: Owned) -> dict[str, Any]:
+    entry: dict[str, Any] = {"manager": owner.manager, "operation": owner.operation, "apiVersion": owner.api_version}
+    if owned.time:
+        entry["time"] = owned.time
+    entry["fieldsType"] = "FieldsV1"
+    entry["fieldsV1"] = owned.fields
+    if owner.subresource:
+        entry["subresource"] = owner.subresource
+    return entry
+
+
+def blank(document: dict[str, Any]) -> dict[str, Any]:
+    """What there was before a document was created: for built-ins the zero value of its type. Not to be changed."""
+    return _blank(document.get("apiVersion", ""), document.get("kind", ""))
+
+
+@cache
+def _blank(api_version: str, kind: str) -> dict[str, Any]:
+    group = api_version.rpartition("/")[0]
+    identity = {"apiVersion": api_version, "kind": kind}
+    return identity if merge_types(group, kind) is None else conform(identity, group=group, kind=kind).document
+
+
+def track_update(
+    old: dict[str, Any] | None,
+    new: dict[str, Any],
+    *,
+    manager: str,
+    now: str,
+    merge: MergeTypes,
+    operation: str = "Update",
+    subresource: str | None = None,
+) -> dict[str, Any]:
+    """`new` with managedFields telling that `manager` set what differs from `old` (None on creation).
+
+    managedFields that `new` itself brings replace the stored ones, except on subresources; `[{}]` clears them. An
+    object whose ownership is not tracked stays so until somebody applies to it.
+    """
+    brought = new.get("metadata", {}).get("managedFields")
+    stored = (old or {}).get("metadata", {}).get("managedFields")
+    if brought and not subresource and brought != stored:
+        _check_entries(brought)
+        owners = read_owners(new)
+    else:
+        owners = read_owners(old)
+    if old is not None and not owners:
+        return with_owners(new, {})
+    changed, removed = compare(old if old is not None else blank(new), new, merge)
+    changed, removed = difference(changed, IDENTITY), difference(removed, IDENTITY)
+    if changed or removed:
+        owner = Owner(manager or "unknown", operation, new.get("apiVersion", ""), subresource or "")
+        owners = _taken(owners, owner, changed, removed, now)
+    return with_owners(new, owners)
+
+
+def _taken(owners: Owners, owner: Owner, changed: FieldSet, removed: FieldSet, now: str) -> Owners:
+    """Ownership after `owner` changed and removed fields: nobody else owns those any more."""
+    gone = union(changed, removed)
+    left = {
+        other: Owned(difference(owned.fields, removed if other == owner else gone), owned.time)
+        for other, owned in owners.items()
+    }
+    if changed:
+        mine = left.get(owner)
+        left[owner] = Owned(union(mine.fields, changed) if mine else changed, now)
+    return _capped({other: owned for other, owned in left.items() if owned.fields})
+
+
+def _capped(owners: Owners) -> Owners:
+    """Folds the oldest updaters of a version together when there are too many of them."""
+    updaters = sorted((item for item in owners.items() if item[0].operation == "Update"), key=_rank)
+    if len(updaters) <= MAX_UPDATERS:
+        return owners
+    result = dict(owners)
+    excess = len(updaters) - MAX_UPDATERS
+    for owner, owned in updaters[: excess + 1]:
+        bucket = Owner(ANCIENT, "Update", owner.api_version, "")
+        before = result.get(bucket)
+        del result[owner]
+        result[bucket] = Owned(union(before.fields, owned.fields) if before else owned.fields, owned.time)
+    return result

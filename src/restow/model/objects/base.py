@@ -106,7 +106,10 @@ class SelectorRequirement(ApiStruct):
 
 
 class SelectorSpec(ApiStruct):
-    """A label selector as written in an object (metav1.LabelSelector). `selectors.label_selector` compiles it."""
+    """A label selector as written in an object.
+
+    Named metav1.LabelSelector upstream; here that is the compiled form, `selectors.label_selector` leads to it.
+    """
 
     match_labels: Labels | None = None
     match_expressions: list[SelectorRequirement] | None = None

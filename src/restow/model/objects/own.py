@@ -133,7 +133,7 @@ class ReservationOwner(ApiStruct):
 
 
 class TaskSpec(ApiStruct):
-    """A number of equal seats: `replicas` pods of `template`, preferably on `reservation_node_names` in that order."""
+    """A number of equal seats: `replicas` pods of `template`, preferably on `reservationNodeNames`, in that order."""
 
     name: str = ""
     replicas: Count | None = None
@@ -144,7 +144,7 @@ class TaskSpec(ApiStruct):
 class ReservationSpec(ApiStruct):
     scheduler_name: str | None = None
     min_available: Count | None = None
-    tasks: Annotated[list[TaskSpec], Meta(extra={"list_map_keys": ["name"]})] | None = None
+    tasks: list[TaskSpec] | None = None
     queue: str | None = None
     owners: list[ReservationOwner] | None = None
     ttl: Duration | None = None
@@ -358,7 +358,7 @@ class PreemptedReservation(ApiStruct):
 
 
 class PodMigrationJobStatus(ApiStruct):
-    """`node_name` is the target; `status` is the condition updated last, or Complete."""
+    """How far the move is; `nodeName` is the target, `status` the condition updated last, or Complete."""
 
     phase: Annotated[str, _one_of(JobPhase)] | None = None
     status: str | None = None

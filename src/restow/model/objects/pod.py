@@ -315,7 +315,7 @@ class Pod(ApiStruct):
 
 
 class PodTemplate(ApiStruct):
-    """What pods of a workload look like; `spec` is read typed, and everything else in it is kept by the API server."""
+    """What the pods of a workload look like."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()

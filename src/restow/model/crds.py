@@ -1,0 +1,210 @@
+"""CustomResourceDefinitions of the four own kinds, generated from the Structs that read them.
+
+Goes in: nothing but the types. Comes out: documents that kube-apiserver accepts: structural OpenAPI v3 schemas with
+enumerations, formats and list-map keys, a status subresource, printer columns and short names. There are no defaults:
+where a value is left out, a configuration decides later, and the object must not claim otherwise.
+
+Unknown fields are kept, not pruned, wherever somebody else's fields may appear: in everything of Queue, PodGroup and
+PodMigrationJob, which exist upstream with more fields than are used here, and in the task templates of a Reservation.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from msgspec import inspect
+
+from restow.model.kinds import OWN_KINDS, POD_GROUP, POD_MIGRATION_JOB, QUEUE, RESERVATION, Kind
+from restow.model.objects import ObjectMeta, PodTemplate, ReservationTemplate, TaskSpec
+
+Schema = dict[str, Any]
+
+QUANTITY_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+_KEEP_UNKNOWN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+_FOREIGN_STRUCTS = (PodTemplate, TaskSpec, ReservationTemplate)
+_FOREIGN_KINDS = (QUEUE, POD_GROUP, POD_MIGRATION_JOB)
+
+_COLUMNS: dict[str, list[tuple[str, str, str]]] = {
+    RESERVATION.kind: [
+        ("Phase", "string", ".status.state.phase"),
+        ("Min", "integer", ".spec.minAvailable"),
+        ("Available", "integer", ".status.available"),
+        ("Succeeded", "integer", ".status.succeeded"),
+        ("Reason", "string", ".status.state.reason"),
+        ("Queue", "string", ".spec.queue"),
+        ("TTL", "string", ".spec.ttl"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    ],
+    QUEUE.kind: [
+        ("State", "string", ".status.state"),
+        ("Weight", "integer", ".spec.weight"),
+        ("Parent", "string", ".spec.parent"),
+        ("Running", "integer", ".status.running"),
+        ("Pending", "integer", ".status.pending"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    ],
+    POD_GROUP.kind: [
+        ("Phase", "string", ".status.phase"),
+        ("MinMember", "integer", ".spec.minMember"),
+        ("Running", "integer", ".status.running"),
+        ("Queue", "string", ".spec.queue"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    ],
+    POD_MIGRATION_JOB.kind: [
+        ("Phase", "string", ".status.phase"),
+        ("Status", "string", ".status.status"),
+        ("Reason", "string", ".status.reason"),
+        ("Namespace", "string", ".spec.podRef.namespace"),
+        ("Pod", "string", ".spec.podRef.name"),
+        ("Node", "string", ".status.nodeName"),
+        ("Reservation", "string", ".spec.reservationOptions.reservationRef.name"),
+        ("NewPod", "string", ".status.podRef.name"),
+        ("TTL", "string", ".spec.ttl"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    ],
+}
+
+
+def custom_resource_definitions() -> list[dict[str, Any]]:
+    """The four CRDs as documents, in the order they are best installed."""
+    return [custom_resource_definition(kind) for kind in OWN_KINDS]
+
+
+def custom_resource_definition(kind: Kind[Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": kind.qualified_name, "labels": {"app.kubernetes.io/part-of": "restow"}},
+        "spec": {
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "names": {
+                "plural": kind.plural,
+                "singular": kind.kind.lower(),
+                "kind": kind.kind,
+                "listKind": f"{kind.kind}List",
+                "shortNames": list(kind.short_names),
+                "categories": list(kind.categories),
+            },
+            "versions": [
+                {
+                    "name": kind.version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": _object_schema(kind)},
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [
+                        {"name": name, "type": type, "jsonPath": path} for name, type, path in _COLUMNS[kind.kind]
+                    ],
+                }
+            ],
+        },
+    }
+
+
+def _object_schema(kind: Kind[Any]) -> Schema:
+    members = _members(kind.type)
+    keep = kind in _FOREIGN_KINDS
+    properties: Schema = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+    for member in members:
+        if member.name != "metadata":
+            properties[member.encode_name] = _schema(member.type, keep=keep, template=False)
+    required = [member.encode_name for member in members if member.required]
+    return _described(kind.type, {"type": "object", "properties": properties, **_required(required)})
+
+
+def _members(type: type[Any]) -> tuple[inspect.Field, ...]:
+    info = inspect.type_info(type)
+    if not isinstance(info, inspect.StructType):
+        raise TypeError(f"{type} is not a Struct")
+    return info.fields
+
+
+def _schema(info: inspect.Type, *, keep: bool, template: bool) -> Schema:
+    """The structural schema of one type; `keep` keeps unknown fields, `template` accepts what built-in types accept."""
+    extra: Schema = {}
+    given: Schema = {}
+    while isinstance(info, inspect.Metadata):
+        extra |= info.extra or {}
+        given |= info.extra_json_schema or {}
+        info = info.type
+    if isinstance(info, inspect.UnionType) and any(isinstance(option, inspect.NoneType) for option in info.types):
+        return _optional(info, keep=keep, template=template)
+    schema = _marked(extra.get("mark"), template) or _plain(info, keep=keep, template=template)
+    if "list_map_keys" in extra:
+        schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [*extra["list_map_keys"]]}
+        schema["items"]["required"] = sorted({*schema["items"].get("required", ()), *extra["list_map_keys"]})
+    return schema | copy.deepcopy(given)
+
+
+def _optional(info: inspect.UnionType, *, keep: bool, template: bool) -> Schema:
+    """A pointer, list or map that may be null. An enumeration may not: API servers compare null with its values."""
+    rest = [option for option in info.types if not isinstance(option, inspect.NoneType)]
+    schema = _schema(rest[0] if len(rest) == 1 else inspect.UnionType(tuple(rest)), keep=keep, template=template)
+    return schema if "enum" in schema else schema | {"nullable": True}
+
+
+def _marked(mark: str | None, template: bool) -> Schema | None:
+    match mark:
+        case "quantity" if template:
+            return {**_KEEP_UNKNOWN, "pattern": QUANTITY_PATTERN}
+        case "quantity":
+            return {**_int_or_string(), "pattern": QUANTITY_PATTERN}
+        case "int-or-string":
+            return _int_or_string()
+        case "date-time" | "duration":
+            return {"type": "string", "format": mark}
+        case "int32":
+            return {"type": "integer", "format": "int32"}
+        case _:
+            return None
+
+
+def _int_or_string() -> Schema:
+    return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+
+
+def _plain(info: inspect.Type, *, keep: bool, template: bool) -> Schema:
+    match info:
+        case inspect.StructType():
+            return _struct(info, keep=keep, template=template)
+        case inspect.ListType():
+            return {"type": "array", "items": _schema(info.item_type, keep=keep, template=template)}
+        case inspect.DictType():
+            values = _schema(info.value_type, keep=keep, template=template)
+            return {"type": "object", "additionalProperties": values}
+        case inspect.StrType():
+            return {"type": "string"}
+        case inspect.BoolType():
+            return {"type": "boolean"}
+        case inspect.IntType():
+            return {"type": "integer", "format": "int64"}
+        case inspect.FloatType():
+            return {"type": "number", "format": "double"}
+        case _:
+            raise TypeError(f"no schema for {info}")
+
+
+def _struct(info: inspect.StructType, *, keep: bool, template: bool) -> Schema:
+    if info.cls is ObjectMeta:
+        return {"type": "object", **_KEEP_UNKNOWN}
+    keep = keep or info.cls in _FOREIGN_STRUCTS
+    template = template or info.cls is PodTemplate
+    schema: Schema = {"type": "object"}
+    if info.fields:
+        schema["properties"] = {
+            member.encode_name: _schema(member.type, keep=keep, template=template) for member in info.fields
+        }
+    schema |= _required([member.encode_name for member in info.fields if member.required])
+    return _described(info.cls, schema | _KEEP_UNKNOWN if keep else schema)
+
+
+def _required(names: list[str]) -> Schema:
+    return {"required": sorted(names)} if names else {}
+
+
+def _described(type: type[Any], schema: Schema) -> Schema:
+    """With the first sentences of the Struct's docstring, for `kubectl explain`."""
+    text = (type.__doc__ or "").split("\n\n")[0]
+    return {"description": " ".join(text.split()), **schema} if text else schema

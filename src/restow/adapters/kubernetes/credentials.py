@@ -1,0 +1,153 @@
+"""Who we are to the server, and how that is kept fresh.
+
+In goes the time, out comes an `Identity`: headers and perhaps a client certificate. After a 401 the transport asks to
+`renew`, naming the identity that was refused, so that many refused requests renew it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+log = logging.getLogger(__name__)
+
+REREAD = 60.0  # seconds between looks at files that others rotate
+
+
+class ConfigError(ValueError):
+    """The configuration or a credential cannot be used; one line that says where and why."""
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    """A client certificate (with its chain) and its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """The Authorization header and the client certificate to send, if any."""
+
+    authorization: str | None = None
+    certificate: Certificate | None = None
+
+    @classmethod
+    def bearer(cls, token: str, certificate: Certificate | None = None) -> Identity:
+        return cls(f"Bearer {token}", certificate)
+
+    @classmethod
+    def basic(cls, username: str, password: str, certificate: Certificate | None = None) -> Identity:
+        secret = base64.b64encode(f"{username}:{password}".encode()).decode()
+        return cls(f"Basic {secret}", certificate)
+
+    def __repr__(self) -> str:
+        return "Identity(…)"
+
+
+class Credentials(Protocol):
+    async def current(self, now: float) -> Identity:
+        """The identity to use at this wall time. Raises ConfigError when there is none to be had."""
+        ...
+
+    async def renew(self, refused: Identity, now: float) -> bool:
+        """Look for a newer identity than the refused one; whether there is one."""
+        ...
+
+
+class StaticCredentials:
+    """An identity that never changes."""
+
+    def __init__(self, identity: Identity | None = None) -> None:
+        self._identity = identity or Identity()
+
+    async def current(self, now: float) -> Identity:
+        return self._identity
+
+    async def renew(self, refused: Identity, now: float) -> bool:
+        return False
+
+
+class FileCredentials:
+    """An identity in files that others rotate: a token file, a certificate and its key, or both. Read every minute."""
+
+    def __init__(
+        self,
+        *,
+        token: Path | None = None,
+        certificate: tuple[Path, Path] | None = None,
+        base: Identity | None = None,
+    ) -> None:
+        self._token = token
+        self._certificate = certificate
+        self._base = base or Identity()
+        self._identity: Identity | None = None
+        self._read_at = 0.0
+
+    async def current(self, now: float) -> Identity:
+        if self._identity is None or not 0 <= now - self._read_at < REREAD:
+            self._read(now)
+        assert self._identity is not None
+        return self._identity
+
+    async def renew(self, refused: Identity, now: float) -> bool:
+        self._read(now)
+        return self._identity != refused
+
+    def _read(self, now: float) -> None:
+        try:
+            self._identity = self.read()
+        except ConfigError as error:
+            if self._identity is None:
+                raise
+            log.warning("credentials not re-read, using the previous ones", extra={"err": str(error)})
+        self._read_at = now
+
+    def read(self) -> Identity:
+        """The identity in the files now. Raises ConfigError."""
+        authorization = self._base.authorization
+        certificate = self._base.certificate
+        if self._token is not None:
+            token = read_file(self._token).decode("utf-8", "replace").strip()
+            if not token:
+                raise ConfigError(f"token file {self._token} is empty")
+            authorization = Identity.bearer(token).authorization
+        if self._certificate is not None:
+            certificate = Certificate(*map(read_file, self._certificate))
+        return Identity(authorization, certificate)
+
+
+class RenewableCredentials:
+    """An identity that has to be fetched, and expires. Subclasses say how to `fetch`; it is done once at a time."""
+
+    def __init__(self) -> None:
+        self._identity: Identity | None = None
+        self._expires: float | None = None
+        self._lock = asyncio.Lock()
+
+    async def fetch(self) -> tuple[Identity, float | None]:
+        """A new identity and the wall time at which it expires, if it does."""
+        raise ConfigError("no way to fetch credentials")
+
+    async def current(self, now: float) -> Identity:
+        async with self._lock:
+            if self._identity is None or (self._expires is not None and now >= self._expires):
+                self._identity, self._expires = await self.fetch()
+            return self._identity
+
+    async def renew(self, refused: Identity, now: float) -> bool:
+        async with self._lock:
+            if self._identity is None or self._identity == refused:
+                self._identity, self._expires = await self.fetch()
+            return self._identity != refused
+
+
+def read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None

@@ -1,0 +1,102 @@
+"""The words of the Api port as HTTP, and HTTP's answers as the port's errors. No I/O here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from restow.adapters.kubernetes.config import Impersonation
+from restow.client.verbs import read_status
+from restow.ports import Request, Status, StatusDetails
+
+METHODS = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "replace": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+    "deletecollection": "DELETE",
+}
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+_HEADER_TOKEN = "!#$&'*+-.^_`|~"
+_LONGEST_MESSAGE = 500
+
+
+def path_of(request: Request) -> str:
+    """The path and query of a request, relative to the server's URL."""
+    resource = request.resource
+    parts = ["apis", resource.group, resource.version] if resource.group else ["api", resource.version]
+    if request.namespace is not None:
+        parts += ["namespaces", request.namespace]
+    parts.append(resource.plural)
+    parts += [part for part in (request.name, request.subresource) if part is not None]
+    path = "/" + "/".join(quote(part, safe="") for part in parts)
+    query = dict(request.query) | ({"watch": "true"} if request.verb == "watch" else {})
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def impersonation_headers(impersonation: Impersonation | None) -> list[tuple[str, str]]:
+    if impersonation is None:
+        return []
+    headers = [("Impersonate-User", impersonation.user)]
+    if impersonation.uid:
+        headers.append(("Impersonate-Uid", impersonation.uid))
+    headers += [("Impersonate-Group", group) for group in impersonation.groups]
+    for key, values in impersonation.extra.items():
+        name = f"Impersonate-Extra-{quote(key, safe=_HEADER_TOKEN)}"
+        headers += [(name, value) for value in values]
+    return headers
+
+
+def warnings_of(headers: Iterable[str]) -> tuple[str, ...]:
+    """The texts of Warning headers."""
+    texts = (match for header in headers for match in _WARNING.findall(header))
+    return tuple(re.sub(r"\\(.)", r"\1", text) for text in texts)
+
+
+def status_of(code: int, body: bytes, content_type: str, retry_after: str | None) -> Status:
+    """The Status of a failure, whatever its body looks like, with Retry-After filled in from its header."""
+    if "html" in content_type:
+        text = re.sub(r"<[^>]*>", " ", body.decode("utf-8", "replace"))
+        body = f"{content_type.partition(';')[0]} instead of JSON: {' '.join(text.split())[:_LONGEST_MESSAGE]}".encode()
+    status = read_status(body, code)
+    if retry_after is None or not retry_after.isdigit():
+        return status
+    details = status.details or StatusDetails()
+    if details.retry_after_seconds is not None:
+        return status
+    return msgspec.structs.replace(
+        status, details=msgspec.structs.replace(details, retry_after_seconds=int(retry_after))
+    )
+
+
+def is_budget_refusal(status: Status) -> bool:
+    """An eviction that a disruption budget refuses: a 429 that says no, not that the server is busy."""
+    causes = status.details.causes if status.details else None
+    return any(cause.reason == "DisruptionBudget" for cause in causes or ())
+
+
+class Lines:
+    """Cuts a stream of chunks into lines of any length."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk completes, without their ends; empty ones are left out."""
+        *complete, rest = chunk.split(b"\n")
+        if complete:
+            complete[0] = b"".join((*self._parts, complete[0]))
+            self._parts.clear()
+        if rest:
+            self._parts.append(rest)
+        return [line for line in complete if line.strip()]
+
+    def rest(self) -> bytes:
+        """What came after the last line end."""
+        return b"".join(self._parts).strip()

@@ -1,0 +1,299 @@
+"""`KubernetesApi`: the Api port over HTTP, to a real kube-apiserver or anything that speaks like one.
+
+What it does about trouble, so that nobody above has to:
+
+    401                      renew the credentials, try once more
+    429 with Retry-After     nothing was executed: wait and try again, as long as the call's time allows
+    no connection            nothing was sent: try again
+    broken connection, 5xx   reads are tried again; a write raises OutcomeUnknown, for its result is unknown
+    time is up               OutcomeUnknown
+
+A call's time limit covers all its tries. A watch has none; one that breaks or falls silent ends with an ERROR event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from restow.adapters.kubernetes.config import ClusterConfig, ConfigError
+from restow.adapters.kubernetes.credentials import Certificate, Identity
+from restow.adapters.kubernetes.http_form import (
+    METHODS,
+    Lines,
+    impersonation_headers,
+    is_budget_refusal,
+    path_of,
+    status_of,
+    warnings_of,
+)
+from restow.adapters.kubernetes.tls import tls_context
+from restow.client.rate import TokenBucket
+from restow.ports import (
+    ApiError,
+    Clock,
+    OutcomeUnknown,
+    Request,
+    Response,
+    Status,
+    TooManyRequests,
+    Unauthorized,
+)
+
+log = logging.getLogger(__name__)
+
+READ_BUFFER = 2**21
+CONNECT_TIMEOUT = 10.0
+RETRIES = 4
+FIRST_RETRY = 0.1
+DEFAULT_RETRY_AFTER = 1.0
+CONNECTIONS = 256
+
+
+class _NotSent(Exception):
+    """No connection could be made: the request certainly had no effect."""
+
+
+class _Broken(Exception):
+    """The connection ended before the answer did."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Time limits in seconds; the rate of calls (None: no limit on our side)."""
+
+    request_timeout: float = 30.0
+    watch_idle: float = 300.0
+    rate: float | None = 400.0
+    burst: int = 800
+
+
+def user_agent() -> str:
+    try:
+        return f"restow/{version('restow')}"
+    except PackageNotFoundError:
+        return "restow"
+
+
+class KubernetesApi:
+    """ports.Api over HTTP. Use as an async context manager, or `close` it."""
+
+    def __init__(self, config: ClusterConfig, *, clock: Clock, limits: Limits | None = None) -> None:
+        self.config = config
+        self._clock = clock
+        self._limits = limits or Limits()
+        self._session: aiohttp.ClientSession | None = None
+        self._tls: tuple[Certificate | None, ssl.SSLContext] | None = None
+        self._bucket = TokenBucket(self._limits.rate, self._limits.burst) if self._limits.rate else None
+        self._headers = [("User-Agent", user_agent()), *impersonation_headers(config.impersonation)]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    # ---- ports.Api
+
+    async def call(self, request: Request) -> Response:
+        limit = self._limits.request_timeout
+        try:
+            async with asyncio.timeout(limit):
+                if self._bucket is not None:
+                    await self._bucket.wait()
+                return await self._call_with_retries(request)
+        except TimeoutError:
+            message = f"{_describe(request)}: no answer within {limit:g}s"
+            raise OutcomeUnknown.because(504, "Timeout", message) from None
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        try:
+            async with self._renewed(request) as response:
+                await _raise_for_status(request, response)
+                try:
+                    async for line in _lines(response):
+                        yield line
+                except _Broken as error:
+                    message = f"{_describe(request)}: {error}"
+                    status = Status(code=503, reason="ServiceUnavailable", message=message)
+                    yield msgspec.json.encode({"type": "ERROR", "object": status})
+        except (_NotSent, _Broken) as error:
+            raise OutcomeUnknown.because(503, "ServiceUnavailable", f"{_describe(request)}: {error}") from None
+
+    # ---- tries
+
+    async def _call_with_retries(self, request: Request) -> Response:
+        deadline = asyncio.get_running_loop().time() + self._limits.request_timeout
+        for attempt in range(RETRIES + 1):
+            try:
+                return await self._try(request)
+            except _NotSent as error:
+                failure, delay = _unavailable(request, error), FIRST_RETRY * 2**attempt
+            except TooManyRequests as error:
+                if is_budget_refusal(error.status):
+                    raise
+                failure, delay = error, error.retry_after or DEFAULT_RETRY_AFTER
+            except (_Broken, OutcomeUnknown) as error:
+                failure, delay = _unavailable(request, error), FIRST_RETRY * 2**attempt
+                if request.verb not in ("get", "list"):
+                    raise failure from None
+            if attempt == RETRIES or asyncio.get_running_loop().time() + delay >= deadline:
+                raise failure from None
+            log.debug("request retried", extra={"request": _describe(request), "err": str(failure), "delay": delay})
+            await asyncio.sleep(delay)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _try(self, request: Request) -> Response:
+        async with self._renewed(request) as response:
+            await _raise_for_status(request, response)
+            body = await _body(response)
+            if "html" in response.content_type:
+                status = status_of(response.status, body, response.content_type, None)
+                raise ApiError(msgspec.structs.replace(status, message=f"{_describe(request)}: {status.message}"))
+            warnings = warnings_of(response.headers.getall("Warning", ()))
+            return Response(body=body, code=response.status, warnings=warnings)
+
+    @asynccontextmanager
+    async def _renewed(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send the request; after a 401 once more, if the credentials could be renewed."""
+        identity = await self._identity()
+        response = await self._send(request, identity)
+        try:
+            if response.status == 401 and await self._renew(identity):
+                response.release()
+                response = await self._send(request, await self._identity())
+            yield response
+        finally:
+            response.close() if request.verb == "watch" else response.release()
+
+    async def _identity(self) -> Identity:
+        try:
+            return await self.config.credentials.current(self._clock.now())
+        except ConfigError as error:
+            raise Unauthorized.because(401, "Unauthorized", str(error)) from None
+
+    async def _renew(self, refused: Identity) -> bool:
+        try:
+            return await self.config.credentials.renew(refused, self._clock.now())
+        except ConfigError as error:
+            raise Unauthorized.because(401, "Unauthorized", str(error)) from None
+
+    async def _send(self, request: Request, identity: Identity) -> aiohttp.ClientResponse:
+        watching = request.verb == "watch"
+        headers = [*self._headers, ("Accept", "application/json")]
+        headers.append(("Accept-Encoding", "gzip" if self.config.compress and not watching else "identity"))
+        if identity.authorization:
+            headers.append(("Authorization", identity.authorization))
+        if request.body:
+            headers.append(("Content-Type", request.content_type))
+        idle = self._limits.watch_idle if watching else None
+        try:
+            return await self._open().request(
+                METHODS[request.verb],
+                URL(self.config.server + path_of(request), encoded=True),
+                data=request.body or None,
+                headers=headers,
+                allow_redirects=False,
+                proxy=self.config.proxy,
+                ssl=self._context(identity.certificate),
+                server_hostname=self.config.tls_server_name,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=idle),
+                read_bufsize=READ_BUFFER,
+            )
+        except aiohttp.ClientSSLError as error:
+            raise _NotSent(f"TLS to {self.config.server} failed: {_reason(error)}") from None
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.ClientProxyConnectionError,
+        ) as error:
+            raise _NotSent(f"cannot connect to {self.config.server}: {_reason(error)}") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _Broken(f"connection to {self.config.server} broken: {_reason(error)}") from None
+
+    # ---- connections
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=CONNECTIONS, keepalive_timeout=60.0)
+            self._session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), skip_auto_headers=("Content-Type",)
+            )
+        return self._session
+
+    def _context(self, certificate: Certificate | None) -> ssl.SSLContext | bool:
+        """The TLS context for a certificate; connections made with an earlier one are not reused for it."""
+        if not self.config.server.startswith("https:"):
+            return True
+        if self._tls is None or self._tls[0] != certificate:
+            try:
+                context = tls_context(self.config.authority, certificate, insecure=self.config.insecure)
+            except ConfigError as error:
+                raise Unauthorized.because(401, "Unauthorized", str(error)) from None
+            self._tls = (certificate, context)
+        return self._tls[1]
+
+
+async def _raise_for_status(request: Request, response: aiohttp.ClientResponse) -> None:
+    code = response.status
+    if 300 <= code < 400:
+        target = response.headers.get("Location", "elsewhere")
+        message = f"{_describe(request)}: redirected to {target}, which is no API server's way to answer"
+        raise ApiError(Status(code=code, reason="Redirected", message=message))
+    if code < 400:
+        return
+    body = await _body(response)
+    raise ApiError.of(status_of(code, body, response.content_type, response.headers.get("Retry-After")))
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    try:
+        return await response.read()
+    except (aiohttp.ClientError, OSError) as error:
+        raise _Broken(f"the answer broke off: {_reason(error)}") from None
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    lines = Lines()
+    try:
+        async for chunk in response.content.iter_any():
+            for line in lines.feed(chunk):
+                yield line
+    except TimeoutError:
+        raise _Broken("silent for too long") from None
+    except (aiohttp.ClientError, OSError) as error:
+        raise _Broken(f"stream broken: {_reason(error)}") from None
+    if lines.rest():
+        raise _Broken("the stream ended in the middle of an event")
+
+
+def _unavailable(request: Request, error: Exception) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    return OutcomeUnknown.because(503, "ServiceUnavailable", f"{_describe(request)}: {error}")
+
+
+def _describe(request: Request) -> str:
+    name = "/".join(part for part in (request.namespace, request.name) if part)
+    plural = f"{request.resource.plural}/{request.subresource}" if request.subresource else request.resource.plural
+    return " ".join(part for part in (request.verb, plural, name) if part)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,50 @@
+"""Reading request bodies: not too large, and protobuf turned into JSON.
+
+In: the HTTP request. Out: the bytes and their media type, as `ports.Request` wants them. What the bytes mean is for
+the API server to judge.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage
+
+from restow.adapters.memory import errors
+from restow.adapters.rest.protobuf import MEDIA_TYPE, ProtobufError, UnknownKind, decode_body
+from restow.ports import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Invalid
+
+MAX_BODY = 3 * 1024 * 1024
+ACCEPTED = (JSON, MEDIA_TYPE, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+
+
+async def read_body(request: web.BaseRequest) -> tuple[bytes, str]:
+    """The body and its media type; an absent media type means JSON."""
+    data = await _read(request)
+    media_type = request.headers.get("Content-Type", "").split(";")[0].strip().lower() or JSON
+    if media_type == MEDIA_TYPE and data:
+        return _from_protobuf(data), JSON
+    return data, JSON if media_type == MEDIA_TYPE else media_type
+
+
+async def _read(request: web.BaseRequest) -> bytes:
+    if (request.content_length or 0) > MAX_BODY:
+        raise errors.too_large_body(MAX_BODY)
+    data = bytearray()
+    try:
+        async for chunk in request.content.iter_any():
+            data += chunk
+            if len(data) > MAX_BODY:
+                raise errors.too_large_body(MAX_BODY)
+    except (BadHttpMessage, web.RequestPayloadError) as error:
+        raise errors.bad_request(f"the body cannot be read: {error}") from None
+    return bytes(data)
+
+
+def _from_protobuf(data: bytes) -> bytes:
+    try:
+        return msgspec.json.encode(decode_body(data))
+    except UnknownKind as error:
+        raise Invalid.because(415, "UnsupportedMediaType", str(error)) from None
+    except ProtobufError as error:
+        raise errors.bad_request(f"the protobuf body cannot be read: {error}") from None

@@ -1,0 +1,74 @@
+"""The embedded API server over HTTP, so that kubectl and other Kubernetes clients can talk to it.
+
+In: a `MemoryApi` and an address. Out: a running `RestServer`.
+
+There is no authentication: whoever reaches the port may do everything. Therefore it listens on loopback unless told
+otherwise, and there it also refuses requests that a web page in a browser could have caused.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from restow.adapters.rest.handler import EmbeddedApi, Handler
+from restow.adapters.rest.loopback import is_loopback
+
+MAX_LINE = 64 * 1024
+KEEP_ALIVE = 600.0
+CLOSE_WITHIN = 1.0
+
+
+class RestServer:
+    """A server that is listening. `close` ends open watches and connections, then stops listening."""
+
+    def __init__(self, runner: web.ServerRunner, handler: Handler, host: str, port: int) -> None:
+        self._runner = runner
+        self._handler = handler
+        self.host = host
+        self.port = port
+
+    @property
+    def url(self) -> str:
+        """Where to reach it from this machine."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @property
+    def open_watches(self) -> int:
+        return len(self._handler.streams)
+
+    async def close(self) -> None:
+        self._handler.streams.close()
+        await self._runner.cleanup()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def serve(api: EmbeddedApi, *, host: str = "127.0.0.1", port: int = 0) -> RestServer:
+    """Listen on an address; port 0 takes a free one. Raises OSError when the port is taken."""
+    handler = Handler(api, loopback_only=is_loopback(host))
+    server = web.Server(
+        handler,
+        handler_cancellation=True,
+        access_log=None,
+        keepalive_timeout=KEEP_ALIVE,
+        max_line_size=MAX_LINE,
+        max_field_size=MAX_LINE,
+    )
+    runner = web.ServerRunner(server, shutdown_timeout=CLOSE_WITHIN)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except BaseException:
+        await runner.cleanup()
+        raise
+    return RestServer(runner, handler, host, runner.addresses[0][1])

@@ -1,0 +1,519 @@
+"""The HTTP side alone: what becomes of paths, headers, bodies, errors and streams. The API server is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from restow.adapters.rest import RestServer, serve
+from restow.adapters.rest.bodies import MAX_BODY
+from restow.adapters.rest.protobuf import MEDIA_TYPE
+from restow.ports import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    ApiError,
+    Conflict,
+    Gone,
+    NotFound,
+    Request,
+    Resource,
+    Response,
+    StatusDetails,
+    TooManyRequests,
+)
+from tests.rest.protobuf_writer import body
+from tests.rest.scripted import ScriptedApi
+
+PODS = Resource("", "v1", "pods")
+NODES = Resource("", "v1", "nodes")
+NAMESPACES = Resource("", "v1", "namespaces")
+DEPLOYMENTS = Resource("apps", "v1", "deployments")
+TABLE = (
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+)
+
+ROUTES: dict[str, tuple[str, str, Request]] = {
+    "list over all namespaces": ("GET", "/api/v1/pods", Request(verb="list", resource=PODS)),
+    "list in a namespace": ("GET", "/api/v1/namespaces/d/pods", Request(verb="list", resource=PODS, namespace="d")),
+    "query passes": (
+        "GET",
+        "/api/v1/pods?limit=5&labelSelector=a%3Db%2Cc",
+        Request(verb="list", resource=PODS, query={"limit": "5", "labelSelector": "a=b,c"}),
+    ),
+    "watch=false is a list": (
+        "GET",
+        "/api/v1/pods?watch=false",
+        Request(verb="list", resource=PODS),
+    ),
+    "get": ("GET", "/api/v1/namespaces/d/pods/p", Request(verb="get", resource=PODS, namespace="d", name="p")),
+    "get with an escaped name": (
+        "GET",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
+        Request(verb="get", resource=Resource("rbac.authorization.k8s.io", "v1", "clusterroles"), name="system:node"),
+    ),
+    "cluster-scoped": ("GET", "/api/v1/nodes/n", Request(verb="get", resource=NODES, name="n")),
+    "a namespace": ("GET", "/api/v1/namespaces/d", Request(verb="get", resource=NAMESPACES, name="d")),
+    "status of a namespace": (
+        "PUT",
+        "/api/v1/namespaces/d/status",
+        Request(verb="replace", resource=NAMESPACES, name="d", subresource="status"),
+    ),
+    "finalize a namespace": (
+        "PUT",
+        "/api/v1/namespaces/d/finalize",
+        Request(verb="replace", resource=NAMESPACES, name="d", subresource="finalize"),
+    ),
+    "a resource called status in another group": (
+        "GET",
+        "/apis/x.io/v1/namespaces/d/status",
+        Request(verb="list", resource=Resource("x.io", "v1", "status"), namespace="d"),
+    ),
+    "create": (
+        "POST",
+        "/apis/apps/v1/namespaces/d/deployments",
+        Request(verb="create", resource=DEPLOYMENTS, namespace="d"),
+    ),
+    "replace": (
+        "PUT",
+        "/apis/apps/v1/namespaces/d/deployments/x",
+        Request(verb="replace", resource=DEPLOYMENTS, namespace="d", name="x"),
+    ),
+    "delete": (
+        "DELETE",
+        "/apis/apps/v1/namespaces/d/deployments/x",
+        Request(verb="delete", resource=DEPLOYMENTS, namespace="d", name="x"),
+    ),
+    "delete a collection": (
+        "DELETE",
+        "/apis/apps/v1/namespaces/d/deployments",
+        Request(verb="deletecollection", resource=DEPLOYMENTS, namespace="d"),
+    ),
+    "evict": (
+        "POST",
+        "/api/v1/namespaces/d/pods/p/eviction",
+        Request(verb="create", resource=PODS, namespace="d", name="p", subresource="eviction"),
+    ),
+    "scale": (
+        "GET",
+        "/apis/apps/v1/namespaces/d/deployments/x/scale",
+        Request(verb="get", resource=DEPLOYMENTS, namespace="d", name="x", subresource="scale"),
+    ),
+    "metrics": (
+        "GET",
+        "/apis/metrics.k8s.io/v1beta1/nodes",
+        Request(verb="list", resource=Resource("metrics.k8s.io", "v1beta1", "nodes")),
+    ),
+}
+
+
+@pytest.mark.parametrize(("method", "path", "wanted"), ROUTES.values(), ids=ROUTES)
+async def test_a_path_becomes_a_request(
+    http: aiohttp.ClientSession, scripted: ScriptedApi, method: str, path: str, wanted: Request
+) -> None:
+    async with http.request(method, path, skip_auto_headers=["Content-Type"]) as answer:
+        assert answer.status == 200
+    assert scripted.requests == [wanted]
+
+
+@pytest.mark.parametrize("media_type", [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH])
+async def test_a_patch_keeps_its_type_and_body(
+    http: aiohttp.ClientSession, scripted: ScriptedApi, media_type: str
+) -> None:
+    headers = {"Content-Type": f"{media_type}; charset=utf-8"}
+    await http.patch("/api/v1/nodes/n", data=b"[]", headers=headers)
+    (asked,) = scripted.requests
+    assert (asked.verb, asked.content_type, asked.body) == ("patch", media_type, b"[]")
+
+
+MISSING = {
+    "nothing": ("GET", "/"),
+    "another server's path": ("GET", "/favicon.ico"),
+    "the old OpenAPI": ("GET", "/openapi/v2"),
+    "an unknown group": ("GET", "/apis/nobody.example"),
+    "an unknown version": ("GET", "/apis/apps/v9"),
+    "an unknown core version": ("GET", "/api/v2"),
+    "OpenAPI of an unknown group": ("GET", "/openapi/v3/apis/nobody.example/v1"),
+    "too many segments": ("GET", "/api/v1/namespaces/d/pods/p/log/x"),
+    "an empty segment": ("GET", "/api/v1/namespaces//pods"),
+    "writing to nothing": ("POST", "/nothing"),
+}
+
+
+@pytest.mark.parametrize(("method", "path"), MISSING.values(), ids=MISSING)
+async def test_unknown_paths_are_not_found(http: aiohttp.ClientSession, method: str, path: str) -> None:
+    async with http.request(method, path) as answer:
+        status = await answer.json()
+    assert (answer.status, status["kind"], status["code"], status["reason"]) == (404, "Status", 404, "NotFound")
+
+
+async def test_head_is_not_found(http: aiohttp.ClientSession) -> None:
+    async with http.head("/api/v1/pods") as answer:
+        assert answer.status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/version"),
+        ("PUT", "/api/v1/pods"),
+        ("PATCH", "/api/v1/pods"),
+        ("POST", "/api/v1/nodes/n"),
+        ("DELETE", "/apis"),
+        ("OPTIONS", "/api/v1/pods"),
+    ],
+)
+async def test_methods_a_path_does_not_have_are_refused(http: aiohttp.ClientSession, method: str, path: str) -> None:
+    async with http.request(method, path) as answer:
+        assert (answer.status, (await answer.json())["reason"]) == (405, "MethodNotAllowed")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/readyz/ping", "/livez?verbose"])
+async def test_it_says_that_it_is_well(http: aiohttp.ClientSession, path: str) -> None:
+    async with http.get(path) as answer:
+        assert (answer.status, await answer.text()) == (200, "ok")
+
+
+async def test_version(http: aiohttp.ClientSession) -> None:
+    async with http.get("/version") as answer:
+        assert (await answer.json())["gitVersion"].startswith("v1.36")
+
+
+# --- bodies --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_body_of_the_limit_passes_and_one_byte_more_is_refused(
+    http: aiohttp.ClientSession, scripted: ScriptedApi
+) -> None:
+    async with http.post("/api/v1/nodes", data=b"x" * MAX_BODY) as answer:
+        assert answer.status == 200
+    async with http.post("/api/v1/nodes", data=b"x" * (MAX_BODY + 1)) as answer:
+        assert (answer.status, (await answer.json())["reason"]) == (413, "RequestEntityTooLarge")
+    assert [len(asked.body) for asked in scripted.requests] == [MAX_BODY]
+
+
+async def test_a_body_without_length_is_limited_too(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    async def endless() -> Any:
+        for _ in range(5):
+            yield b"x" * 1024 * 1024
+
+    async with http.post("/api/v1/nodes", data=endless()) as answer:
+        assert answer.status == 413
+    assert scripted.requests == []
+
+
+async def test_a_compressed_body_is_limited_by_its_real_size(
+    http: aiohttp.ClientSession, scripted: ScriptedApi
+) -> None:
+    small, bomb = gzip.compress(b"{}"), gzip.compress(b"x" * (MAX_BODY + 1))
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    async with http.post("/api/v1/nodes", data=small, headers=headers) as answer:
+        assert answer.status == 200
+    async with http.post("/api/v1/nodes", data=bomb, headers=headers) as answer:
+        assert answer.status == 413
+    assert [asked.body for asked in scripted.requests] == [b"{}"]
+
+
+async def test_a_body_that_is_not_what_its_encoding_says_is_a_bad_request(http: aiohttp.ClientSession) -> None:
+    async with http.post("/api/v1/nodes", data=b"not gzip", headers={"Content-Encoding": "gzip"}) as answer:
+        assert answer.status == 400
+
+
+async def test_protobuf_becomes_json(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
+    await http.post("/api/v1/namespaces", data=body(document), headers={"Content-Type": MEDIA_TYPE})
+    (asked,) = scripted.requests
+    assert (asked.content_type, json.loads(asked.body)) == ("application/json", document)
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "reason"),
+    [
+        (b"k8s\x00\x0a\x12\x0a\x08x.io/v1a\x12\x06Widget", 415, "UnsupportedMediaType"),
+        (b"k8s\x00\xff", 400, "BadRequest"),
+        (b"{}", 400, "BadRequest"),
+    ],
+    ids=["a kind without tables", "cut off", "JSON"],
+)
+async def test_protobuf_that_cannot_be_read(http: aiohttp.ClientSession, data: bytes, code: int, reason: str) -> None:
+    async with http.post("/api/v1/namespaces", data=data, headers={"Content-Type": MEDIA_TYPE}) as answer:
+        assert (answer.status, (await answer.json())["reason"]) == (code, reason)
+
+
+# --- answers -------------------------------------------------------------------------------------------------------
+
+ERRORS: list[tuple[ApiError, int]] = [
+    (NotFound.because(404, "NotFound", 'pods "x" not found', StatusDetails(name="x", kind="pods")), 404),
+    (Conflict.because(409, "Conflict", "moved on"), 409),
+    (Gone.because(410, "Expired", "too old"), 410),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), ERRORS, ids=lambda value: type(value).__name__)
+async def test_errors_are_a_status_with_its_code(
+    http: aiohttp.ClientSession, scripted: ScriptedApi, error: ApiError, code: int
+) -> None:
+    scripted.answer = error
+    async with http.get("/api/v1/pods", headers={"Accept": TABLE}) as answer:
+        assert (answer.status, await answer.json()) == (code, json.loads(msgspec.json.encode(error.status)))
+
+
+async def test_too_many_requests_says_when_to_come_back(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.answer = TooManyRequests.because(429, "TooManyRequests", "later", StatusDetails(retry_after_seconds=7))
+    async with http.get("/api/v1/pods") as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "7")
+
+
+async def test_a_bug_is_a_status_too(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.answer = RuntimeError("secret")
+    async with http.get("/api/v1/pods") as answer:
+        text = await answer.text()
+    assert (answer.status, json.loads(text)["reason"], "secret" in text) == (500, "InternalError", False)
+
+
+async def test_code_and_warnings_pass(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.says({}, code=201, warnings=('unknown field "a"', "two\nlines"))
+    async with http.post("/api/v1/pods") as answer:
+        warnings = answer.headers.getall("Warning")
+    assert answer.status == 201
+    assert warnings == ['299 - "unknown field \\"a\\""', '299 - "two lines"']
+
+
+@pytest.mark.parametrize(
+    ("size", "encoding", "compressed"),
+    [(200_000, "gzip", True), (200_000, "identity", False), (1000, "gzip", False)],
+    ids=["large and asked for", "not asked for", "small"],
+)
+async def test_large_answers_are_compressed(
+    http: aiohttp.ClientSession, scripted: ScriptedApi, size: int, encoding: str, compressed: bool
+) -> None:
+    scripted.answer = Response(body=b'"' + b"x" * size + b'"')
+    async with http.get("/api/v1/pods", headers={"Accept-Encoding": encoding}) as answer:
+        assert (len(await answer.read()), "Content-Encoding" in answer.headers) == (size + 2, compressed)
+
+
+POD = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {"name": "p", "resourceVersion": "5"},
+    "status": {"phase": "Pending"},
+}
+POD_LIST = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [POD]}
+
+
+@pytest.mark.parametrize("document", [POD, POD_LIST], ids=["one", "list"])
+async def test_a_table_is_served_to_who_asks(
+    http: aiohttp.ClientSession, scripted: ScriptedApi, document: dict[str, Any]
+) -> None:
+    scripted.says(document)
+    async with http.get("/api/v1/pods", headers={"Accept": TABLE}) as answer:
+        table = await answer.json()
+    assert (table["kind"], table["apiVersion"], table["metadata"]) == (
+        "Table",
+        "meta.k8s.io/v1",
+        {"resourceVersion": document["metadata"]["resourceVersion"]},
+    )
+    assert table["rows"][0]["cells"][:3] == ["p", "0/0", "Pending"]
+    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+
+
+async def test_a_scale_prints_as_what_it_is(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.says({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "x"}, "spec": {"replicas": 3}})
+    async with http.get("/apis/apps/v1/namespaces/d/deployments/x/scale", headers={"Accept": TABLE}) as answer:
+        assert (await answer.json())["rows"][0]["cells"][:2] == ["x", 3]
+
+
+async def test_a_status_has_no_table(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.says({"kind": "Status", "status": "Success"})
+    async with http.delete("/api/v1/nodes/n", headers={"Accept": TABLE}) as answer:
+        assert (await answer.json())["kind"] == "Status"
+
+
+async def test_metadata_only(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.says(POD_LIST)
+    accept = (
+        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"
+        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+    )
+    async with http.get("/api/v1/pods", headers={"Accept": accept}) as answer:
+        found = await answer.json()
+    item = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": POD["metadata"]}
+    assert found == {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": "9"},
+        "items": [item],
+    }
+
+
+@pytest.mark.parametrize(
+    ("accept", "code"),
+    [
+        ("application/json", 200),
+        ("*/*", 200),
+        ("application/vnd.kubernetes.protobuf,application/json", 200),
+        ("application/vnd.kubernetes.protobuf", 406),
+        ("text/html", 406),
+        ("application/json;as=Chart;g=meta.k8s.io;v=v1", 406),
+        ("application/json;q=0", 406),
+        ("application/json;q=high", 200),
+    ],
+)
+async def test_what_a_client_accepts_decides(http: aiohttp.ClientSession, accept: str, code: int) -> None:
+    async with http.get("/api/v1/pods", headers={"Accept": accept}) as answer:
+        assert answer.status == code
+
+
+async def test_a_wrong_include_object_is_a_bad_request(http: aiohttp.ClientSession) -> None:
+    async with http.get("/api/v1/pods?includeObject=Half", headers={"Accept": TABLE}) as answer:
+        assert (answer.status, (await answer.json())["reason"]) == (400, "BadRequest")
+
+
+# --- what only a kubelet can answer --------------------------------------------------------------------------------
+
+
+async def test_logs_tell_the_truth(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.says({"metadata": {"namespace": "d", "name": "p"}, "spec": {"containers": [{"name": "a"}]}})
+    async with http.get("/api/v1/namespaces/d/pods/p/log?container=a") as answer:
+        assert answer.content_type == "text/plain"
+        assert await answer.text() == "pod d/p has no logs: the embedded kubelet runs no containers\n"
+    async with http.get("/api/v1/namespaces/d/pods/p/log?container=b") as answer:
+        assert (answer.status, (await answer.json())["message"]) == (400, "container b is not valid for pod p")
+
+
+@pytest.mark.parametrize("subresource", ["exec", "attach", "portforward", "proxy"])
+async def test_what_needs_a_container_is_refused_with_the_reason(http: aiohttp.ClientSession, subresource: str) -> None:
+    async with http.post(f"/api/v1/namespaces/d/pods/p/{subresource}") as answer:
+        assert (answer.status, "runs no containers" in (await answer.json())["message"]) == (400, True)
+
+
+# --- watches -------------------------------------------------------------------------------------------------------
+
+ADDED = msgspec.json.encode({"type": "ADDED", "object": POD})
+BOOKMARK = msgspec.json.encode({"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "11"}}})
+BROKEN = msgspec.json.encode({"type": "ERROR", "object": {"kind": "Status", "code": 410}})
+
+
+async def test_a_watch_sends_one_line_per_event(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.events, scripted.ends = [ADDED, BOOKMARK], True
+    async with http.get("/api/v1/pods?watch=true&resourceVersion=4") as answer:
+        assert await answer.read() == ADDED + b"\n" + BOOKMARK + b"\n"
+    assert scripted.requests == [Request(verb="watch", resource=PODS, query={"resourceVersion": "4"})]
+
+
+async def test_a_watch_of_one_name(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.ends = True
+    async with http.get("/api/v1/namespaces/d/pods/p?watch=1") as answer:
+        assert await answer.read() == b""
+    assert scripted.requests == [Request(verb="watch", resource=PODS, namespace="d", name="p")]
+
+
+async def test_a_quiet_watch_answers_at_once(http: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(2), http.get("/api/v1/pods?watch=true") as answer:
+        assert answer.status == 200
+
+
+async def test_an_error_before_the_first_event_is_an_http_error(
+    http: aiohttp.ClientSession, scripted: ScriptedApi
+) -> None:
+    scripted.events = [Gone.because(410, "Expired", "too old")]
+    async with http.get("/api/v1/pods?watch=true") as answer:
+        assert (answer.status, (await answer.json())["reason"]) == (410, "Expired")
+
+
+async def test_table_events_carry_columns_once(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.events, scripted.ends = [ADDED, ADDED, BOOKMARK, BROKEN], True
+    async with http.get("/api/v1/pods?watch=true", headers={"Accept": TABLE}) as answer:
+        events = [json.loads(line) for line in (await answer.read()).splitlines()]
+    assert [len(event["object"].get("columnDefinitions", ())) for event in events] == [9, 0, 0, 0]
+    assert [len(event["object"].get("rows", ())) for event in events] == [1, 1, 0, 0]
+    assert events[2]["object"]["metadata"] == {"resourceVersion": "11"}
+    assert events[3] == json.loads(BROKEN)
+
+
+async def test_metadata_events(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.events, scripted.ends = [ADDED], True
+    accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    async with http.get("/api/v1/pods?watch=true", headers={"Accept": accept}) as answer:
+        event = json.loads(await answer.read())
+    assert (event["object"]["kind"], event["object"]["metadata"]) == ("PartialObjectMetadata", POD["metadata"])
+
+
+async def test_a_client_that_leaves_ends_its_watch(
+    http: aiohttp.ClientSession, scripted: ScriptedApi, server: RestServer
+) -> None:
+    async with http.get("/api/v1/pods?watch=true"):
+        assert (scripted.open, server.open_watches) == (1, 1)
+    async with asyncio.timeout(2):
+        await scripted.all_left.wait()
+        await asyncio.sleep(0)
+    assert server.open_watches == 0
+
+
+async def test_closing_ends_open_watches_cleanly_and_at_once(scripted: ScriptedApi) -> None:
+    running = await serve(scripted)
+    scripted.events = [ADDED]
+    async with aiohttp.ClientSession(running.url) as http:
+        answers = [await http.get("/api/v1/pods?watch=true") for _ in range(5)]
+        for answer in answers:
+            assert await answer.content.readline() == ADDED + b"\n"
+        async with asyncio.timeout(2):
+            await running.close()
+            assert [await answer.content.read() for answer in answers] == [b""] * 5
+        assert scripted.open == 0
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await http.get("/version")
+
+
+async def test_a_stream_that_breaks_ends_with_an_error_event(
+    http: aiohttp.ClientSession, scripted: ScriptedApi
+) -> None:
+    scripted.events = [ADDED, b"not JSON"]
+    async with http.get("/api/v1/pods?watch=true", headers={"Accept": TABLE}) as answer:
+        last = json.loads((await answer.read()).splitlines()[-1])
+    assert (last["type"], last["object"]["code"]) == ("ERROR", 500)
+
+
+# --- who may ask ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:6444"}, 200),
+        ({"Host": "[::1]:6444"}, 200),
+        ({"Host": "127.8.8.8"}, 200),
+        ({"Host": "rebound.example:6444"}, 403),
+        ({"Host": "127.0.0.1.rebound.example"}, 403),
+        ({"Host": "10.0.0.1"}, 403),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+    ids=str,
+)
+async def test_only_this_machine_may_ask(http: aiohttp.ClientSession, headers: dict[str, str], code: int) -> None:
+    async with http.get("/version", headers=headers) as answer:
+        assert answer.status == code
+
+
+async def test_a_server_on_all_interfaces_answers_to_any_host(scripted: ScriptedApi) -> None:
+    async with (
+        await serve(scripted, host="0.0.0.0") as running,
+        aiohttp.ClientSession(running.url) as http,
+        http.get("/version", headers={"Host": "cluster.example"}) as answer,
+    ):
+        assert (answer.status, running.url) == (200, f"http://127.0.0.1:{running.port}")
+
+
+async def test_a_taken_port_is_told(server: RestServer, scripted: ScriptedApi) -> None:
+    with pytest.raises(OSError, match="in use"):
+        await serve(scripted, port=server.port)

@@ -1,0 +1,160 @@
+"""Node selectors and node affinity: which nodes a pod, or a volume, may be on, and which it prefers.
+
+Goes in: what a pod spec or a volume says. Comes out: a compiled matcher asked with a node's name and labels. Terms are
+ORed, the expressions of a term ANDed; an empty term matches nothing, an absent node selector matches everything, and a
+term that cannot be read matches nothing and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+import msgspec
+
+from restow.model.objects import NodeSelector, NodeSelectorTerm, PodSpec, PreferredSchedulingTerm, SelectorRequirement
+from restow.model.selectors import Operator, Requirement, SelectorError, requirement
+
+Labels = Mapping[str, str]
+_OPERATORS: tuple[Operator, ...] = get_args(Operator)
+NAME_FIELD = "metadata.name"
+
+
+class FieldRequirement(msgspec.Struct, frozen=True, gc=False):
+    """A condition on a field of the node; only its name can be asked for, every other field reads ""."""
+
+    path: str
+    negated: bool
+    value: str
+
+    def matches(self, name: str) -> bool:
+        return ((name if self.path == NAME_FIELD else "") == self.value) is not self.negated
+
+
+class NodeTerm(msgspec.Struct, frozen=True, gc=False):
+    """One alternative: all of it must hold. With a `problem` it could not be read, and never does."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[FieldRequirement, ...] = ()
+    problem: str = ""
+
+    def matches(self, name: str, labels: Labels) -> bool:
+        return (
+            not self.problem
+            and all(one.matches(labels) for one in self.labels)
+            and all(one.matches(name) for one in self.fields)
+        )
+
+    def pinned(self) -> frozenset[str] | None:
+        """The only node names that can match, if the term names any; empty when it names two different ones."""
+        named = {one.value for one in self.fields if one.path == NAME_FIELD and not one.negated}
+        if not named:
+            return None
+        return frozenset(named) if len(named) == 1 else frozenset()
+
+
+class NodeConstraint(msgspec.Struct, frozen=True, gc=False):
+    """Labels that must be equal, and terms of which one must match (None: no terms were asked for)."""
+
+    equal: tuple[tuple[str, str], ...] = ()
+    terms: tuple[NodeTerm, ...] | None = None
+
+    def matches(self, name: str, labels: Labels | None) -> bool:
+        present = labels or {}
+        if any(present.get(key) != value for key, value in self.equal):
+            return False
+        return self.terms is None or any(term.matches(name, present) for term in self.terms)
+
+    def pinned(self) -> frozenset[str] | None:
+        """The only node names worth asking about, or None when any name may do."""
+        if self.terms is None:
+            return None
+        names: set[str] = set()
+        for term in self.terms:
+            pinned = term.pinned()
+            if pinned is None:
+                return None
+            names |= pinned
+        return frozenset(names)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return tuple(term.problem for term in self.terms or () if term.problem)
+
+
+class NodePreference(msgspec.Struct, frozen=True, gc=False):
+    """Weighted terms; a node scores the sum of the weights of those that match."""
+
+    terms: tuple[tuple[int, NodeTerm], ...] = ()
+
+    def score(self, name: str, labels: Labels | None) -> int:
+        present = labels or {}
+        return sum(weight for weight, term in self.terms if term.matches(name, present))
+
+
+def node_constraint(spec: PodSpec) -> NodeConstraint:
+    """What spec.nodeSelector and the required node affinity together demand."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    equal = tuple(sorted((spec.node_selector or {}).items()))
+    return NodeConstraint(equal, _terms(affinity.required) if affinity else None)
+
+
+def volume_constraint(selector: NodeSelector | None) -> NodeConstraint:
+    """What a volume's node affinity demands."""
+    return NodeConstraint((), _terms(selector))
+
+
+def node_preference(spec: PodSpec) -> NodePreference:
+    """What the preferred node affinity of a pod is worth. Raises SelectorError when a term cannot be read."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    preferred: Sequence[PreferredSchedulingTerm] = (affinity.preferred if affinity else None) or ()
+    terms = [(term.weight, _term(term.preference)) for term in preferred if term.weight and not _empty(term.preference)]
+    problems = [term.problem for _, term in terms if term.problem]
+    if problems:
+        raise SelectorError("; ".join(problems))
+    return NodePreference(tuple(terms))
+
+
+def _terms(selector: NodeSelector | None) -> tuple[NodeTerm, ...] | None:
+    if selector is None:
+        return None
+    return tuple(_term(term) for term in selector.node_selector_terms or () if not _empty(term))
+
+
+def _empty(term: NodeSelectorTerm) -> bool:
+    return not term.match_expressions and not term.match_fields
+
+
+def _term(term: NodeSelectorTerm) -> NodeTerm:
+    labels: list[Requirement] = []
+    fields: list[FieldRequirement] = []
+    problems: list[str] = []
+    for expression in term.match_expressions or ():
+        try:
+            labels.append(_label_requirement(expression))
+        except SelectorError as error:
+            problems.append(str(error))
+    for expression in term.match_fields or ():
+        try:
+            fields.append(_field_requirement(expression))
+        except SelectorError as error:
+            problems.append(str(error))
+    return NodeTerm(tuple(labels), tuple(fields), "; ".join(problems))
+
+
+def _label_requirement(expression: SelectorRequirement) -> Requirement:
+    for operator in _OPERATORS:
+        if expression.operator == operator:
+            return requirement(expression.key, operator, expression.values or [])
+    raise SelectorError(
+        f"operator {expression.operator!r} of {expression.key!r}: expected one of {', '.join(_OPERATORS)}"
+    )
+
+
+def _field_requirement(expression: SelectorRequirement) -> FieldRequirement:
+    if expression.operator not in ("In", "NotIn"):
+        raise SelectorError(f"operator {expression.operator!r} of field {expression.key!r}: expected In or NotIn")
+    values = expression.values or []
+    if len(values) != 1:
+        raise SelectorError(f"values of field {expression.key!r}: expected exactly one")
+    return FieldRequirement(expression.key, expression.operator == "NotIn", values[0])

@@ -1,0 +1,221 @@
+"""Resource vectors, and what a pod asks of a node.
+
+A vector maps a resource name to an integer in base units (cpu in milli, everything else whole); a missing name is zero.
+Every operation works name by name: amounts of different resources are never added or compared with each other.
+
+`pod_requests` is kube-scheduler's own sum: containers and sidecars added up, at least what the largest init step
+needs, pod-level requests in place of cpu, memory and hugepages, overhead on top; while a pod is being resized in place,
+the larger of what it has and what it wants. Sums are exact and rounded up once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from restow.model.objects import Container, ContainerStatus, Pod, PodSpec, PodStatus, Quantities
+from restow.model.quantity import NANO, Quantity, amount, quantity_of
+
+Vector = Mapping[str, int]
+
+CPU, MEMORY, EPHEMERAL_STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+HUGEPAGES = "hugepages-"
+
+# What a container without a request counts as when nodes are scored, in nano units: 100m and 200Mi.
+_SCORED_IF_MISSING = {CPU: NANO // 10, MEMORY: 200 * 2**20 * NANO}
+
+
+class Shortage(msgspec.Struct, frozen=True, order=True):
+    """One resource there is not enough of."""
+
+    resource: str
+    requested: int
+    available: int
+
+    def __str__(self) -> str:
+        requested, available = (quantity_of(self.resource, number) for number in (self.requested, self.available))
+        return f"insufficient {self.resource} (requested {requested}, available {available})"
+
+
+def amounts(quantities: Quantities | None) -> dict[str, int]:
+    """The vector of a resource list as written in an object. Raises QuantityError."""
+    return {name: amount(name, text) for name, text in (quantities or {}).items()}
+
+
+def quantities(vector: Vector) -> dict[str, str]:
+    """A vector as it is written in an object, by name."""
+    return {name: str(quantity_of(name, vector[name])) for name in sorted(vector)}
+
+
+def add(left: Vector, right: Vector) -> dict[str, int]:
+    return _by_name(left, right, int.__add__)
+
+
+def subtract(left: Vector, right: Vector) -> dict[str, int]:
+    """Name by name and possibly negative: what is missing must stay visible."""
+    return _by_name(left, right, int.__sub__)
+
+
+def maximum(left: Vector, right: Vector) -> dict[str, int]:
+    return _by_name(left, right, max)
+
+
+def minimum(left: Vector, right: Vector) -> dict[str, int]:
+    return _by_name(left, right, min)
+
+
+def scale(vector: Vector, times: int) -> dict[str, int]:
+    return {name: number * times for name, number in vector.items()}
+
+
+def shortages(request: Vector, available: Vector) -> list[Shortage]:
+    """Every resource of which more is requested than available, by name. A request of zero is never short."""
+    return [
+        Shortage(name, request[name], available.get(name, 0))
+        for name in sorted(request)
+        if 0 < request[name] > available.get(name, 0)
+    ]
+
+
+def fits(request: Vector, available: Vector) -> bool:
+    """Whether nothing is short; zero fits even where the node is over-committed."""
+    return all(number <= 0 or number <= available.get(name, 0) for name, number in request.items())
+
+
+def pod_requests(pod: Pod) -> dict[str, int]:
+    """What the pod occupies on its node, or needs on one, as kube-scheduler counts it. Raises QuantityError."""
+    return _rounded(_total(pod.spec, pod.status, {}))
+
+
+def template_requests(spec: PodSpec) -> dict[str, int]:
+    """What a pod of this spec will need."""
+    return _rounded(_total(spec, PodStatus(), {}))
+
+
+def scored_requests(pod: Pod) -> dict[str, int]:
+    """`pod_requests` as scoring sees them: a container that leaves out cpu or memory counts as 100m and 200Mi."""
+    requested = _total(pod.spec, pod.status, {})
+    missing = dict(_SCORED_IF_MISSING)
+    if _pod_level(pod.spec):
+        missing = {name: number for name, number in missing.items() if name not in requested}
+    return _rounded(_total(pod.spec, pod.status, missing) if missing else requested)
+
+
+def is_scheduled(name: str) -> bool:
+    """Whether a scheduler accounts for this resource at all: the built-in ones, and scalars such as extended ones."""
+    if name in (CPU, MEMORY, EPHEMERAL_STORAGE):
+        return True
+    return ("/" in name and not name.startswith("requests.")) or name.startswith((HUGEPAGES, "attachable-volumes-"))
+
+
+def is_sidecar(container: Container) -> bool:
+    """Whether an init container keeps running beside the others."""
+    return container.restart_policy == "Always"
+
+
+def _by_name(left: Vector, right: Vector, combine: Callable[[int, int], int]) -> dict[str, int]:
+    return {name: combine(left.get(name, 0), right.get(name, 0)) for name in sorted({*left, *right})}
+
+
+def _rounded(nano: Mapping[str, int]) -> dict[str, int]:
+    return {
+        name: Quantity(number).milli if name == CPU else Quantity(number).value
+        for name, number in nano.items()
+        if is_scheduled(name)
+    }
+
+
+# --- the sum, in nano units -------------------------------------------------------------------------------------------
+
+
+def _total(spec: PodSpec, status: PodStatus, if_missing: Mapping[str, int]) -> dict[str, int]:
+    infeasible = _resize_infeasible(status)
+    total = _containers(spec, status, infeasible, if_missing)
+    level = _pod_level(spec)
+    if level:
+        total.update(_effective_pod_level(level, status, infeasible))
+    _add_to(total, _nano(spec.overhead))
+    return total
+
+
+def _containers(spec: PodSpec, status: PodStatus, infeasible: bool, if_missing: Mapping[str, int]) -> dict[str, int]:
+    statuses = _resized_statuses(status)
+    total: dict[str, int] = {}
+    for container in spec.containers or ():
+        _add_to(total, _container(container, statuses.get(container.name), infeasible, if_missing))
+    sidecars: dict[str, int] = {}
+    init_peak: dict[str, int] = {}
+    for container in spec.init_containers or ():
+        if is_sidecar(container):
+            request = _container(container, statuses.get(container.name), infeasible, if_missing)
+            _add_to(total, request)
+            _add_to(sidecars, request)
+            step = sidecars
+        else:
+            step = _container(container, None, infeasible, if_missing)
+            _add_to(step, sidecars)
+        _raise_to(init_peak, step)
+    _raise_to(total, init_peak)
+    return total
+
+
+def _container(
+    container: Container, status: ContainerStatus | None, infeasible: bool, if_missing: Mapping[str, int]
+) -> dict[str, int]:
+    request = _nano(container.resources.requests)
+    if status is not None and status.resources is not None:
+        request = _effective(request, status.resources.requests, status.allocated_resources, infeasible)
+    for name, number in if_missing.items():
+        request.setdefault(name, number)
+    return request
+
+
+def _effective(
+    wanted: dict[str, int], actual: Quantities | None, allocated: Quantities | None, infeasible: bool
+) -> dict[str, int]:
+    """During an in-place resize the largest of all; a resize that cannot happen on this node is not wanted."""
+    result = {} if infeasible else dict(wanted)
+    _raise_to(result, _nano(actual))
+    _raise_to(result, _nano(allocated))
+    return result
+
+
+def _pod_level(spec: PodSpec) -> dict[str, int]:
+    """The pod-level requests that take the place of the containers' sum."""
+    written = _nano(spec.resources.requests) if spec.resources else {}
+    return {name: number for name, number in written.items() if name in (CPU, MEMORY) or name.startswith(HUGEPAGES)}
+
+
+def _effective_pod_level(level: dict[str, int], status: PodStatus, infeasible: bool) -> dict[str, int]:
+    if status.resources is None:
+        return level
+    effective = _effective(level, status.resources.requests, status.allocated_resources, infeasible)
+    return {name: effective.get(name, 0) for name in level}
+
+
+def _resize_infeasible(status: PodStatus) -> bool:
+    for condition in status.conditions or ():
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
+
+
+def _resized_statuses(status: PodStatus) -> dict[str, ContainerStatus]:
+    reports: Sequence[ContainerStatus] = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    return {report.name: report for report in reports if report.resources is not None}
+
+
+def _nano(written: Quantities | None) -> dict[str, int]:
+    return {name: Quantity.parse(text).nano for name, text in written.items()} if written else {}
+
+
+def _add_to(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, number in more.items():
+        total[name] = total.get(name, 0) + number
+
+
+def _raise_to(total: dict[str, int], least: Mapping[str, int]) -> None:
+    for name, number in least.items():
+        if name not in total or total[name] < number:
+            total[name] = number

@@ -1,0 +1,58 @@
+"""Taints and tolerations: which taints of a node keep a pod away.
+
+Goes in: taints of a node, tolerations of a pod. Comes out: the taints nothing tolerates, in the node's order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from restow.model.objects import Taint, Toleration
+from restow.model.selectors import compare_integers
+
+NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "PreferNoSchedule"
+HARD_EFFECTS = (NO_SCHEDULE, NO_EXECUTE)
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+_DECIMAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
+
+
+def tolerates(toleration: Toleration, taint: Taint, *, comparisons: bool = False) -> bool:
+    """Whether one toleration tolerates one taint. `comparisons` turns on Gt and Lt, off by default as in clusters."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    wanted, value = toleration.value or "", taint.value or ""
+    match toleration.operator or "Equal":
+        case "Equal":
+            return wanted == value
+        case "Exists":
+            return True
+        case "Gt" | "Lt" as operator:
+            numeric = bool(_DECIMAL.fullmatch(wanted) and _DECIMAL.fullmatch(value))
+            return comparisons and numeric and compare_integers("Gt" if operator == "Gt" else "Lt", value, wanted)
+        case _:
+            return False
+
+
+def untolerated(
+    taints: Iterable[Taint] | None,
+    tolerations: Collection[Toleration] | None,
+    effects: Collection[str] = HARD_EFFECTS,
+    *,
+    comparisons: bool = False,
+) -> list[Taint]:
+    """The taints with one of these effects that no toleration tolerates."""
+    return [
+        taint
+        for taint in taints or ()
+        if taint.effect in effects
+        and not any(tolerates(toleration, taint, comparisons=comparisons) for toleration in tolerations or ())
+    ]
+
+
+def describe_taint(taint: Taint) -> str:
+    """A taint as kubectl writes it: key=value:effect."""
+    return f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"

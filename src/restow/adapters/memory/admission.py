@@ -1,0 +1,156 @@
+"""What kube-apiserver's strategies and default admission plugins do to objects on their way in.
+
+`prepare` runs before defaulting and sets the first status; `complete` runs after it and fills in what depends on other
+objects (priority classes, the default storage class); `keep` guards fields that later writes must not lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from restow.adapters.memory import definitions, errors
+from restow.adapters.memory.qos import qos_class
+from restow.adapters.memory.resources import ResourceType
+from restow.adapters.memory.state import State
+from restow.adapters.memory.store import Document, Stored
+from restow.ports import StatusCause
+
+_NOT_READY_SECONDS = 300
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+_STORAGE_CLASSES = "storageclasses.storage.k8s.io"
+
+
+def check_namespace(state: State, served: ResourceType, metadata: Document) -> None:
+    """A namespaced object needs a namespace that exists and is not on its way out."""
+    namespace = metadata.get("namespace")
+    if not served.namespaced or namespace is None:
+        return
+    stored = state.find("namespaces", "", namespace)
+    if stored is None:
+        raise errors.not_found("namespaces", "", namespace)
+    if stored.deleting:
+        cause = StatusCause(
+            reason="NamespaceTerminating",
+            message=f"namespace {namespace} is being terminated",
+            field="metadata.namespace",
+        )
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        raise errors.forbidden(served.plural, served.group, metadata.get("name") or "", why, [cause])
+
+
+def prepare(state: State, served: ResourceType, document: Document) -> None:
+    step = _PREPARE.get(served.collection)
+    if step is not None:
+        step(state, document)
+    elif served.custom is None and served.has_status:
+        document.setdefault("status", {})
+
+
+def complete(state: State, served: ResourceType, document: Document) -> None:
+    step = _COMPLETE.get(served.collection)
+    if step is not None:
+        step(state, document)
+
+
+def keep(state: State, served: ResourceType, old: Document, new: Document, subresource: str | None) -> None:
+    if served.collection == "pods" and subresource == "status" and "qosClass" in old.get("status", {}):
+        new.setdefault("status", {}).setdefault("qosClass", old["status"]["qosClass"])
+    elif served.collection == "namespaces" and subresource is None:
+        if "spec" in old:
+            new["spec"] = old["spec"]
+    elif served.collection == definitions.COLLECTION:
+        definitions.keep(state, old, new, subresource)
+
+
+def _prepare_pod(state: State, pod: Document) -> None:
+    pod["status"] = {"phase": "Pending"}
+
+
+def _prepare_namespace(state: State, namespace: Document) -> None:
+    spec = namespace.setdefault("spec", {})
+    finalizers = spec.setdefault("finalizers", [])
+    if "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+    namespace["status"] = {"phase": "Active"}
+
+
+def _label_namespace(state: State, namespace: Document) -> None:
+    metadata = namespace["metadata"]
+    if metadata.get("name"):
+        metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata["name"]
+
+
+def _prepare_volume(state: State, volume: Document) -> None:
+    volume["status"] = {"phase": "Pending"}
+
+
+def _complete_pod(state: State, pod: Document) -> None:
+    spec = pod["spec"]
+    _set_priority(state, pod, spec)
+    tolerations = spec.setdefault("tolerations", [])
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(_tolerates_execution(each, key) for each in tolerations):
+            tolerations.append(
+                {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _NOT_READY_SECONDS}
+            )
+    pod["status"]["qosClass"] = qos_class(spec)
+
+
+def _tolerates_execution(toleration: Document, key: str) -> bool:
+    return toleration.get("key") in (key, None, "") and toleration.get("effect") in ("NoExecute", None, "")
+
+
+def _set_priority(state: State, pod: Document, spec: Document) -> None:
+    """The Priority admission plugin: the class decides, and a pod that says otherwise is refused."""
+    name = spec.get("priorityClassName")
+    priority, policy = 0, "PreemptLowerPriority"
+    classes = state.store.collections[_PRIORITY_CLASSES]
+    chosen = classes.get("", name) if name else next((each for each in classes if _is_global(each)), None)
+    if name and chosen is None:
+        why = f"no PriorityClass with name {name} was found"
+        raise errors.forbidden("pods", "", pod["metadata"].get("name") or "", why)
+    if chosen is not None:
+        document = chosen.document()
+        spec["priorityClassName"] = chosen.name
+        priority = document.get("value", 0)
+        policy = document.get("preemptionPolicy") or policy
+    _agree(pod, "integer value of priority", spec.setdefault("priority", priority), priority)
+    _agree(pod, "string value of PreemptionPolicy", spec.setdefault("preemptionPolicy", policy), policy)
+
+
+def _agree(pod: Document, what: str, said: object, computed: object) -> None:
+    if said != computed:
+        why = f"the {what} ({said}) must not be provided in pod spec; priority admission controller computed {computed}"
+        raise errors.forbidden("pods", "", pod["metadata"].get("name") or "", why)
+
+
+def _is_global(stored: Stored) -> bool:
+    return b'"globalDefault":true' in stored.data and stored.document().get("globalDefault") is True
+
+
+def _complete_claim(state: State, claim: Document) -> None:
+    spec = claim.setdefault("spec", {})
+    if spec.get("storageClassName") is not None:
+        return
+    annotated = f'"{_DEFAULT_CLASS}":"true"'.encode()
+    default = [each.document() for each in state.store.collections[_STORAGE_CLASSES] if annotated in each.data]
+    if default:
+        newest = max(default, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))
+        spec["storageClassName"] = newest["metadata"]["name"]
+
+
+Step = Callable[[State, Document], None]
+_PREPARE: dict[str, Step] = {
+    "pods": _prepare_pod,
+    "namespaces": _prepare_namespace,
+    "persistentvolumes": _prepare_volume,
+    "persistentvolumeclaims": _prepare_volume,
+    definitions.COLLECTION: definitions.prepare,
+}
+_COMPLETE: dict[str, Step] = {
+    "pods": _complete_pod,
+    "namespaces": _label_namespace,
+    "persistentvolumeclaims": _complete_claim,
+    definitions.COLLECTION: definitions.complete,
+}

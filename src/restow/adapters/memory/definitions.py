@@ -1,0 +1,200 @@
+"""CustomResourceDefinitions: they extend the table of served resources as soon as they are stored.
+
+There is no controller to wait for, so a definition is Established when its creation is answered. Deleting one deletes
+its objects first; the finalizer that upstream uses holds the definition until the last of them is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from restow.adapters.memory import deletion, errors
+from restow.adapters.memory.documents.schema import CustomSchema, validate_definition
+from restow.adapters.memory.resources import (
+    Conversion,
+    ResourceType,
+    ScalePaths,
+    Subresource,
+    collection_name,
+)
+from restow.adapters.memory.state import State
+from restow.adapters.memory.store import Change, Collection, Document, Field, Stored
+
+COLLECTION = "customresourcedefinitions.apiextensions.k8s.io"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+
+def prepare(state: State, definition: Document) -> None:
+    definition["status"] = {}
+    finalizers = definition["metadata"].setdefault("finalizers", [])
+    if CLEANUP not in finalizers:
+        finalizers.append(CLEANUP)
+
+
+def complete(state: State, definition: Document) -> None:
+    _check(definition)
+    names = _accepted_names(definition)
+    now = state.stamp()
+    definition["status"] = {
+        "conditions": [
+            _condition("NamesAccepted", "NoConflicts", "no conflicts found", now),
+            _condition("Established", "InitialNamesAccepted", "the initial names have been accepted", now),
+        ],
+        "acceptedNames": names,
+        "storedVersions": [each["name"] for each in definition["spec"]["versions"] if each.get("storage")],
+    }
+
+
+def keep(state: State, old: Document, new: Document, subresource: str | None) -> None:
+    """A changed definition is served at once, too; its status stays the server's."""
+    if subresource is not None:
+        return
+    _check(new)
+    status = dict(old.get("status") or {})
+    status["acceptedNames"] = _accepted_names(new)
+    stored = [each["name"] for each in new["spec"]["versions"] if each.get("storage")]
+    status["storedVersions"] = [*status.get("storedVersions", ())]
+    status["storedVersions"] += [each for each in stored if each not in status["storedVersions"]]
+    new["status"] = status
+
+
+def _check(definition: Document) -> None:
+    causes = validate_definition(definition)
+    if causes:
+        name = definition["metadata"].get("name") or ""
+        raise errors.invalid("apiextensions.k8s.io", "CustomResourceDefinition", name, causes)
+
+
+def _accepted_names(definition: Document) -> Document:
+    """The names with upstream's defaults, which are set in spec, too."""
+    names = definition["spec"]["names"]
+    names.setdefault("singular", names["kind"].lower())
+    names.setdefault("listKind", f"{names['kind']}List")
+    return dict(names)
+
+
+def _condition(type_: str, reason: str, message: str, now: str) -> Document:
+    return {"type": type_, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}
+
+
+def served_types(definition: Document) -> list[ResourceType]:
+    """One resource type per served version."""
+    spec = definition["spec"]
+    storage = next(each["name"] for each in spec["versions"] if each.get("storage"))
+    return [_served(definition, version, storage) for version in spec["versions"] if version.get("served")]
+
+
+def _served(definition: Document, version: Document, storage: str) -> ResourceType:
+    spec = definition["spec"]
+    names, group = spec["names"], spec["group"]
+    subresources = version.get("subresources") or {}
+    scale = subresources.get("scale")
+    listed = [Subresource("status", names["kind"])] if "status" in subresources else []
+    if scale is not None:
+        listed.append(Subresource("scale", "Scale", "autoscaling", "v1"))
+    return ResourceType(
+        group=group,
+        version=version["name"],
+        kind=names["kind"],
+        plural=names["plural"],
+        singular=names.get("singular") or names["kind"].lower(),
+        list_kind=names.get("listKind") or f"{names['kind']}List",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        namespaced=spec["scope"] == "Namespaced",
+        collection=collection_name(names["plural"], group),
+        subresources=tuple(listed),
+        fields=tuple(_selectable(each["jsonPath"]) for each in version.get("selectableFields") or ()),
+        counts_generation=True,
+        unconditional_update=False,
+        scale=_scale_paths(scale) if scale is not None else None,
+        conversion=None if version["name"] == storage else _relabel(group, version["name"], storage),
+        custom=CustomSchema.compile(version),
+        definition=version,
+    )
+
+
+def _selectable(json_path: str) -> Field:
+    path = json_path.removeprefix(".")
+    return Field(path, (tuple(path.split(".")),))
+
+
+def _scale_paths(scale: Document) -> ScalePaths:
+    selector = scale.get("labelSelectorPath")
+    return ScalePaths(
+        replicas=_steps(scale["specReplicasPath"]),
+        status_replicas=_steps(scale["statusReplicasPath"]),
+        selector=_steps(selector) if selector else None,
+    )
+
+
+def _steps(json_path: str) -> tuple[str, ...]:
+    return tuple(json_path.removeprefix(".").split("."))
+
+
+def _relabel(group: str, version: str, storage: str) -> Conversion:
+    """Conversion strategy None: versions differ in their apiVersion only."""
+    return Conversion(
+        inward=lambda document: {**document, "apiVersion": f"{group}/{storage}"},
+        outward=lambda document: {**document, "apiVersion": f"{group}/{version}"},
+    )
+
+
+class Definitions:
+    """Follows the stored definitions: registers what they define, and clears up behind deleted ones."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._ending: dict[str, str] = {}  # collection of the objects -> name of the definition being deleted
+        state.store.observers.append(self._observe)
+
+    def _observe(self, collection: Collection, change: Change) -> None:
+        if collection.name == COLLECTION:
+            self._follow(change)
+        elif change.removed and collection.name in self._ending:
+            self._finish_soon(collection.name)
+
+    def _follow(self, change: Change) -> None:
+        definition = change.new.document()
+        group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
+        name = collection_name(plural, group)
+        self._state.catalog.discard(group, plural)
+        if change.removed:
+            self._ending.pop(name, None)
+            self._state.store.drop(name)
+            return
+        for served in served_types(definition):
+            self._state.catalog.add(served)
+            self._state.store.open(name, served.fields)
+        if change.new.deleting and name not in self._ending:
+            self._ending[name] = change.new.name
+            self._finish_soon(name)
+
+    def is_ending(self, collection: str) -> bool:
+        return collection in self._ending
+
+    def _finish_soon(self, name: str) -> None:
+        asyncio.get_running_loop().call_soon(self._finish, name)
+
+    def _finish(self, name: str) -> None:
+        """Delete the objects that are left; let go of the definition when there are none."""
+        if name not in self._ending:
+            return
+        objects = self._state.store.collections[name]
+        served = self._state.catalog.of_collection(name)
+        for stored in list(objects):
+            if not stored.deleting:
+                deletion.carry_out(self._state, served, stored, deletion.DeleteOptions())
+        definition = self._state.find(COLLECTION, "", self._ending[name])
+        if not len(objects) and definition is not None:
+            self._let_go(definition)
+
+    def _let_go(self, definition: Stored) -> None:
+        document = definition.document()
+        finalizers = [each for each in document["metadata"].get("finalizers", ()) if each != CLEANUP]
+        document["metadata"]["finalizers"] = finalizers
+        collection = self._state.builtin("customresourcedefinitions", "apiextensions.k8s.io")
+        if deletion.is_over(document):
+            self._state.store.remove(collection, definition)
+        else:
+            self._state.store.put(collection, document)

@@ -1,0 +1,253 @@
+"""Deletion: at once, after a grace period, or when the last finalizer is gone.
+
+    alive --delete--> deleting (deletionTimestamp set) --finalizers empty and grace over--> removed
+      \\______________ no finalizers and no grace ______________________________________/
+
+Only pods have a grace period. Propagation policies become finalizers (`orphan`, `foregroundDeletion`) that the garbage
+collector answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from restow.adapters.memory import bodies, errors, options
+from restow.adapters.memory.listing import existing
+from restow.adapters.memory.resources import ResourceType
+from restow.adapters.memory.selection import Selection
+from restow.adapters.memory.state import State
+from restow.adapters.memory.store import Document, Stored, encode
+from restow.model.times import format_time, parse_time
+from restow.ports import Request, Response
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+IMMORTAL_NAMESPACES = ("default", "kube-public", "kube-system")
+
+Policy = Literal["Background", "Foreground", "Orphan"]
+
+
+class Preconditions(msgspec.Struct, frozen=True, rename={"version": "resourceVersion"}):
+    uid: str | None = None
+    version: str | None = None
+
+
+class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
+    grace_period_seconds: int | None = None
+    preconditions: Preconditions | None = None
+    propagation_policy: Policy | None = None
+    orphan_dependents: bool | None = None
+    dry_run: list[str] | None = None
+
+    @property
+    def is_dry_run(self) -> bool:
+        return bool(self.dry_run)
+
+    @property
+    def policy(self) -> Policy | None:
+        if self.orphan_dependents is None:
+            return self.propagation_policy
+        return "Orphan" if self.orphan_dependents else "Background"
+
+    def check(self) -> None:
+        causes = []
+        if self.orphan_dependents is not None and self.propagation_policy is not None:
+            why = "orphanDependents and deletionPropagation cannot be both set"
+            causes.append(errors.invalid_value("propagationPolicy", self.propagation_policy, why))
+        if self.dry_run not in (None, [], ["All"]):
+            causes.append(errors.unsupported_value("dryRun", str(self.dry_run), ["All"]))
+        if causes:
+            raise errors.invalid("meta.k8s.io", "DeleteOptions", "", causes)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The object after the deletion was carried out, and whether it is gone."""
+
+    body: bytes
+    removed: bool
+
+
+def read_options(request: Request) -> DeleteOptions:
+    """From the body, or else from the query."""
+    if request.body.strip():
+        document = bodies.decode(request.body, "DeleteOptions")
+    else:
+        document = {
+            name: value
+            for name, value in (
+                ("gracePeriodSeconds", options.number(request.query, "gracePeriodSeconds")),
+                ("propagationPolicy", request.query.get("propagationPolicy") or None),
+                ("orphanDependents", options.flag(request.query, "orphanDependents")),
+            )
+            if value is not None
+        }
+    if options.dry_run(request):
+        document["dryRun"] = ["All"]
+    return convert_options(document)
+
+
+def convert_options(document: Any) -> DeleteOptions:
+    try:
+        read = msgspec.convert(document, DeleteOptions)
+    except msgspec.ValidationError as error:
+        raise errors.bad_request(f"DeleteOptions: {error}") from None
+    read.check()
+    return read
+
+
+def delete(state: State, served: ResourceType, request: Request) -> Response:
+    stored = existing(state.collection(served), served, request)
+    wanted = read_options(request)
+    outcome = carry_out(state, served, stored, wanted)
+    if outcome.removed and not served.returns_deleted:
+        return Response(body=_success(served, stored))
+    accepted = not outcome.removed and wanted.orphan_dependents is False
+    return Response(body=outcome.body, code=202 if accepted else 200)
+
+
+def delete_collection(state: State, served: ResourceType, request: Request) -> Response:
+    collection = state.collection(served)
+    selection = Selection(collection, request.namespace, request.query)
+    wanted = read_options(request)
+    chosen = [stored for stored in collection.within(request.namespace) if selection.matches(stored)]
+    items = [carry_out(state, served, stored, wanted).body for stored in chosen]
+    head = {
+        "kind": served.list_kind,
+        "apiVersion": served.api_version,
+        "metadata": {"resourceVersion": str(state.store.version)},
+    }
+    return Response(body=b'%s,"items":[%s]}' % (encode(head)[:-1], b",".join(items)))
+
+
+def carry_out(state: State, served: ResourceType, stored: Stored, wanted: DeleteOptions) -> Outcome:
+    """Delete one object as far as its grace period and finalizers let it be deleted."""
+    check_preconditions(served, stored, wanted)
+    _check_namespace(served, stored)
+    document = stored.document()
+    metadata = document["metadata"]
+    grace = _grace(state, served, document, wanted)
+    finalizers = _finalizers(served, metadata.get("finalizers") or [], wanted.policy)
+    if not stored.deleting and (grace or finalizers or not is_over_apart_from_mark(document)):
+        _mark(state, metadata, grace)
+    elif stored.deleting:
+        _shorten(state, metadata, grace)
+    _set_finalizers(metadata, finalizers)
+    if served.kind == "Namespace" and served.group == "":
+        document.setdefault("status", {})["phase"] = "Terminating"
+    gone = not grace and not finalizers and is_over_apart_from_mark(document)
+    if wanted.is_dry_run:
+        return Outcome(encode(served.outward(document)), gone)
+    collection = state.collection(served)
+    if gone:
+        return Outcome(served.render(state.store.remove(collection, stored)), True)
+    if document == stored.document():
+        return Outcome(served.render(stored), False)
+    return Outcome(served.render(state.store.put(collection, document)), False)
+
+
+def is_over(document: Document) -> bool:
+    """Whether nothing keeps a deleted object any longer."""
+    metadata = document["metadata"]
+    return (
+        "deletionTimestamp" in metadata
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+        and is_over_apart_from_mark(document)
+    )
+
+
+def is_over_apart_from_mark(document: Document) -> bool:
+    """Namespaces have finalizers of their own, in spec."""
+    return document["kind"] != "Namespace" or not (document.get("spec") or {}).get("finalizers")
+
+
+def check_preconditions(served: ResourceType, stored: Stored, wanted: DeleteOptions) -> None:
+    must = wanted.preconditions
+    if must is None:
+        return
+    if must.uid is not None and must.uid != stored.uid:
+        why = (
+            f"the UID in the precondition ({must.uid}) does not match the UID in record ({stored.uid}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise errors.conflict(served.kind, served.group, stored.name, why)
+    if must.version is not None and must.version != str(stored.version):
+        why = (
+            f"the ResourceVersion in the precondition ({must.version}) does not match the ResourceVersion in record "
+            f"({stored.version}). The object might have been modified"
+        )
+        raise errors.conflict(served.kind, served.group, stored.name, why)
+
+
+def _check_namespace(served: ResourceType, stored: Stored) -> None:
+    if served.kind != "Namespace" or served.group != "":
+        return
+    if stored.name in IMMORTAL_NAMESPACES:
+        raise errors.forbidden("namespaces", "", stored.name, "this namespace may not be deleted")
+    if stored.deleting and not is_over_apart_from_mark(stored.document()):
+        why = (
+            "The system is ensuring all content is removed from this namespace.  "
+            "Upon completion, this namespace will automatically be purged by the system."
+        )
+        raise errors.conflict("namespaces", "", stored.name, why)
+
+
+def _grace(state: State, served: ResourceType, document: Document, wanted: DeleteOptions) -> int:
+    """Seconds left to the object; a deletion under way can only be shortened."""
+    metadata = document["metadata"]
+    asked = wanted.grace_period_seconds
+    if asked is not None and asked < 0:
+        asked = 1
+    if "deletionTimestamp" in metadata:
+        running = metadata.get("deletionGracePeriodSeconds") or 0
+        return running if asked is None or asked >= running else asked
+    if served.kind != "Pod" or served.group != "":
+        return 0
+    spec = document["spec"]
+    if not spec.get("nodeName") or document.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    period: int = spec.get("terminationGracePeriodSeconds", 0) if asked is None else asked
+    return max(period, 1) if period else 0
+
+
+def _mark(state: State, metadata: Document, grace: int) -> None:
+    metadata["deletionTimestamp"] = format_time(state.clock.now() + grace)
+    metadata["deletionGracePeriodSeconds"] = grace
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+
+
+def _shorten(state: State, metadata: Document, grace: int) -> None:
+    running = metadata.get("deletionGracePeriodSeconds") or 0
+    if grace >= running:
+        return
+    moment = parse_time(metadata["deletionTimestamp"]) - running + grace
+    metadata["deletionTimestamp"] = format_time(max(moment, state.clock.now()))
+    metadata["deletionGracePeriodSeconds"] = grace
+
+
+def _finalizers(served: ResourceType, present: list[str], policy: Policy | None) -> list[str]:
+    """The finalizers with the one that the propagation policy stands for, and no other of its sort."""
+    if policy is None and served.kind == "ReplicationController" and not {ORPHAN, FOREGROUND} & set(present):
+        policy = "Orphan"
+    if policy is None:
+        return present
+    kept = [each for each in present if each not in (ORPHAN, FOREGROUND)]
+    added = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND], "Background": []}[policy]
+    return kept + added
+
+
+def _set_finalizers(metadata: Document, finalizers: list[str]) -> None:
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+
+
+def _success(served: ResourceType, stored: Stored) -> bytes:
+    details = {"name": stored.name, "kind": served.plural, "uid": stored.uid}
+    if served.group:
+        details["group"] = served.group
+    return encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})

@@ -1,0 +1,111 @@
+"""The scale subresource: any scalable object seen as an autoscaling/v1 Scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from restow.adapters.memory import bodies, errors, writes
+from restow.adapters.memory.documents.patching import apply_patch
+from restow.adapters.memory.listing import existing
+from restow.adapters.memory.resources import ResourceType, ScalePaths
+from restow.adapters.memory.state import State
+from restow.adapters.memory.store import Document, Stored, encode
+from restow.model.selectors import SelectorError, label_selector
+from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
+
+_API_VERSION = "autoscaling/v1"
+_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def get(state: State, served: ResourceType, request: Request) -> Response:
+    stored = existing(state.collection(served), served, request)
+    return Response(body=encode(_scale(served, stored.document())))
+
+
+def replace(state: State, served: ResourceType, request: Request) -> Response:
+    stored = existing(state.collection(served), served, request)
+    return _write(state, served, request, stored, bodies.decode(request.body, "Scale"))
+
+
+def patch(state: State, served: ResourceType, request: Request) -> Response:
+    stored = existing(state.collection(served), served, request)
+    scale = _scale(served, stored.document())
+    if request.content_type in (APPLY_PATCH, STRATEGIC_PATCH):  # a Scale has no lists: both are plain merges here
+        wanted = apply_patch(MERGE_PATCH, scale, request.body, kind="Scale", group="autoscaling")
+    elif request.content_type in (JSON_PATCH, MERGE_PATCH):
+        wanted = apply_patch(request.content_type, scale, request.body, kind="Scale", group="autoscaling")
+    else:
+        raise errors.unsupported_media((JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH))
+    return _write(state, served, request, stored, wanted)
+
+
+def _write(state: State, served: ResourceType, request: Request, stored: Stored, scale: Document) -> Response:
+    _check(served, request, scale)
+    metadata = scale.get("metadata") or {}
+    writes.check_version(served, stored, metadata.get("resourceVersion"))
+    old = stored.document()
+    new = stored.document()
+    paths = served.scale or ScalePaths()
+    _put(new, paths.replicas, scale.get("spec", {}).get("replicas", 0))
+    body = writes.update(writes.Write.of(state, served, request), stored, old, new)
+    return Response(body=encode(_scale(served, bodies.decode(body, served.kind))))
+
+
+def _check(served: ResourceType, request: Request, scale: Document) -> None:
+    if scale.get("apiVersion", _API_VERSION) != _API_VERSION or scale.get("kind", "Scale") != "Scale":
+        said = f"{scale.get('apiVersion')} {scale.get('kind')}"
+        raise errors.bad_request(f"the scale subresource takes an {_API_VERSION} Scale, not {said}")
+    name = (scale.get("metadata") or {}).get("name")
+    if name and name != request.name:
+        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({request.name})")
+    spec = scale.get("spec", {})
+    if not isinstance(spec, dict):
+        raise errors.bad_request("Scale: spec: expected an object")
+    replicas = spec.get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        raise errors.bad_request(f"Scale: spec.replicas: expected an integer, got {type(replicas).__name__}")
+    if replicas < 0:
+        cause = errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise errors.invalid("autoscaling", "Scale", request.name or "", [cause])
+
+
+def _scale(served: ResourceType, document: Document) -> Document:
+    paths = served.scale or ScalePaths()
+    metadata = document["metadata"]
+    status: Document = {"replicas": _at(document, paths.status_replicas) or 0}
+    selector = _selector_text(_at(document, paths.selector) if paths.selector else None)
+    if selector:
+        status["selector"] = selector
+    replicas = _at(document, paths.replicas)
+    return {
+        "kind": "Scale",
+        "apiVersion": _API_VERSION,
+        "metadata": {name: metadata[name] for name in _SHOWN if name in metadata},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def _selector_text(selector: Any) -> str:
+    """Custom resources keep the text itself, replication controllers a plain map, the others a label selector."""
+    if isinstance(selector, str) or not selector:
+        return selector or ""
+    if not {"matchLabels", "matchExpressions"} & set(selector):
+        selector = {"matchLabels": selector}
+    try:
+        return str(label_selector(selector))
+    except SelectorError:
+        return ""
+
+
+def _at(document: Document, path: tuple[str, ...]) -> Any:
+    value: Any = document
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _put(document: Document, path: tuple[str, ...], value: Any) -> None:
+    for step in path[:-1]:
+        document = document.setdefault(step, {})
+    document[path[-1]] = value

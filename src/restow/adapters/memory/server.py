@@ -1,0 +1,168 @@
+"""`MemoryApi`: an API server in this process, behind `ports.Api`.
+
+In goes a `Request`, out comes what kube-apiserver would answer. Each call gives other tasks a turn and then runs to its
+end without awaiting, so writes are atomic and every reader sees whole states. Time, names and UIDs come from the clock
+and the randomness handed in: the same calls in the same order give the same cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+
+from restow.adapters.memory import (
+    binding,
+    bodies,
+    bootstrap,
+    deletion,
+    errors,
+    eviction,
+    listing,
+    namespaces,
+    reviews,
+    scaling,
+    usage,
+    watching,
+    writes,
+)
+from restow.adapters.memory.definitions import Definitions
+from restow.adapters.memory.garbage import Garbage
+from restow.adapters.memory.resources import BUILTINS, Catalog, ResourceType
+from restow.adapters.memory.state import State
+from restow.adapters.memory.store import Store
+from restow.ports import Clock, Request, Response
+
+HISTORY = 8192
+BOOKMARK_SECONDS = 60.0
+
+Handler = Callable[[State, ResourceType, Request], Response]
+
+# Verbs of the port -> verbs of discovery, where they differ.
+_DISCOVERY_VERBS = {"replace": "update"}
+_OF_COLLECTIONS = ("create", "list", "deletecollection")
+
+_VERBS: dict[str, Handler] = {
+    "create": writes.create,
+    "replace": writes.replace,
+    "patch": writes.patch,
+    "delete": deletion.delete,
+    "deletecollection": deletion.delete_collection,
+    "get": lambda state, served, request: listing.get(state.store, served, request),
+    "list": lambda state, served, request: listing.list_(state.store, served, request),
+}
+_SUBRESOURCES: dict[tuple[str, str], Handler] = {
+    ("status", "get"): _VERBS["get"],
+    ("status", "replace"): writes.replace,
+    ("status", "patch"): writes.patch,
+    ("scale", "get"): scaling.get,
+    ("scale", "replace"): scaling.replace,
+    ("scale", "patch"): scaling.patch,
+    ("binding", "create"): binding.bind,
+    ("eviction", "create"): eviction.evict,
+    ("finalize", "replace"): namespaces.finalize,
+    ("resize", "get"): _VERBS["get"],
+    ("resize", "replace"): writes.replace,
+    ("resize", "patch"): writes.patch,
+    ("ephemeralcontainers", "get"): _VERBS["get"],
+    ("ephemeralcontainers", "replace"): writes.replace,
+    ("ephemeralcontainers", "patch"): writes.patch,
+}
+
+
+class MemoryApi:
+    """`history` is how many changes per resource a watch can resume across; `measure` answers metrics.k8s.io.
+
+    `collect_garbage` and `end_namespaces` switch the two controllers that live in the server: without them, dependents
+    stay when owners go, and a deleted namespace waits for somebody to empty and finalize it.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        history: int = HISTORY,
+        bookmark_seconds: float = BOOKMARK_SECONDS,
+        measure: usage.Usage = usage.nothing_measured,
+        collect_garbage: bool = True,
+        end_namespaces: bool = True,
+    ) -> None:
+        self._state = State(clock, rng, Store(history=history), Catalog(BUILTINS))
+        self._bookmark_seconds = bookmark_seconds
+        self._measure = measure
+        for served in BUILTINS:
+            self._state.store.open(served.collection, served.fields, index=served.index)
+        self._definitions = Definitions(self._state)
+        if collect_garbage:
+            Garbage(self._state)
+        if end_namespaces:
+            namespaces.Namespaces(self._state)
+        bootstrap.fill(self._state)
+
+    def resources(self) -> list[ResourceType]:
+        """Everything served right now, in order of group, version and plural."""
+        return list(self._state.catalog)
+
+    @property
+    def clock(self) -> Clock:
+        """The time this server stamps objects with."""
+        return self._state.clock
+
+    @property
+    def version(self) -> int:
+        """The newest resourceVersion."""
+        return self._state.store.version
+
+    def compact(self) -> None:
+        """Forget the history of changes, as etcd's compaction does: older watches and continue tokens expire."""
+        self._state.store.compact()
+
+    async def call(self, request: Request) -> Response:
+        await asyncio.sleep(0)
+        served = self._find(request)
+        bodies.check_size(request)
+        if served.group == usage.GROUP:
+            return usage.answer(self._measure, served, request)
+        if reviews.is_review(served):
+            return reviews.review(self._state, served, request)
+        if served.kind == "Binding":
+            return binding.bind(self._state, served, request)
+        return self._handler(served, request)(self._state, served, request)
+
+    def watch(self, request: Request) -> AsyncIterator[bytes]:
+        every = self._bookmark_seconds
+        return watching.watch(self._state.store, lambda: self._find(request), request, bookmark_every=every)
+
+    def _find(self, request: Request) -> ResourceType:
+        served = self._state.catalog.find(request.resource)
+        if request.subresource is not None:
+            known = served.subresource(request.subresource)
+            verbs = known.verbs if known else ()
+            if known is None:
+                raise errors.unknown_resource()
+        else:
+            verbs = served.verbs
+        if _DISCOVERY_VERBS.get(request.verb, request.verb) not in verbs:
+            raise errors.method_not_allowed(request.verb, served.plural, served.group)
+        self._check_scope(served, request)
+        return served
+
+    def _check_scope(self, served: ResourceType, request: Request) -> None:
+        if request.namespace is not None and not served.namespaced:
+            raise errors.unknown_resource()
+        if request.namespace is None and served.namespaced and request.verb not in ("list", "watch"):
+            raise errors.bad_request("an empty namespace may not be set when a resource name may be provided")
+        of_collection = request.verb in _OF_COLLECTIONS and request.subresource is None
+        if not request.name and not of_collection and request.verb != "watch":
+            raise errors.bad_request("resource name may not be empty")
+        if request.verb == "create" and self._definitions.is_ending(served.collection):
+            raise errors.method_not_allowed("create while its definition is terminating", served.plural, served.group)
+
+    def _handler(self, served: ResourceType, request: Request) -> Handler:
+        if request.subresource is None:
+            return _VERBS[request.verb]
+        handler = _SUBRESOURCES.get((request.subresource, request.verb))
+        if handler is None:
+            raise errors.method_not_allowed(request.verb, f"{served.plural}/{request.subresource}", served.group)
+        return handler

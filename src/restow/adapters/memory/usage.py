@@ -1,0 +1,46 @@
+"""metrics.k8s.io: what nodes and pods use, as the injected usage function tells it.
+
+The function is asked for `"nodes"` or `"pods"` and answers a list of metrics documents (`metadata`, `timestamp`,
+`window`, `usage` or `containers`), or None when nobody measures, which is a 404.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from restow.adapters.memory import errors
+from restow.adapters.memory.resources import ResourceType
+from restow.adapters.memory.store import Document, encode
+from restow.model.selectors import SelectorError, parse_label_selector
+from restow.ports import Request, Response
+
+GROUP = "metrics.k8s.io"
+Usage = Callable[[str], list[Document] | None]
+
+
+def nothing_measured(plural: str) -> list[Document] | None:
+    return None
+
+
+def answer(usage: Usage, served: ResourceType, request: Request) -> Response:
+    measured = usage(served.plural)
+    if measured is None:
+        raise errors.unknown_resource()
+    head = {"kind": served.kind, "apiVersion": served.api_version}
+    documents = [{**head, **each} for each in measured if _in_namespace(each, request.namespace)]
+    if request.verb == "get":
+        for document in documents:
+            if document["metadata"]["name"] == request.name:
+                return Response(body=encode(document))
+        raise errors.not_found(f"{served.kind.lower()}s", GROUP, request.name or "")
+    try:
+        selector = parse_label_selector(request.query.get("labelSelector", ""))
+    except SelectorError as error:
+        raise errors.bad_request(str(error)) from None
+    items = [each for each in documents if selector.matches(each["metadata"].get("labels"))]
+    body = {"kind": served.list_kind, "apiVersion": served.api_version, "metadata": {}, "items": items}
+    return Response(body=encode(body))
+
+
+def _in_namespace(document: Document, namespace: str | None) -> bool:
+    return namespace is None or document["metadata"].get("namespace") == namespace

@@ -1,0 +1,370 @@
+"""Create, replace and patch: the story of one write, from the body to the store.
+
+    read the body -> set what is the server's -> defaults -> admission -> validation -> owners of fields -> store
+
+No step awaits, so a write is atomic. A dry run takes all steps but the last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from restow.adapters.memory import admission, bodies, deletion, errors, options
+from restow.adapters.memory.documents.apply import server_side_apply, track_update
+from restow.adapters.memory.documents.builtins import apply_defaults, validate
+from restow.adapters.memory.documents.merging import MergeTypes, merge_types
+from restow.adapters.memory.documents.patching import apply_patch, parse_yaml
+from restow.adapters.memory.listing import existing
+from restow.adapters.memory.resources import ResourceType
+from restow.adapters.memory.state import State
+from restow.adapters.memory.store import Document, Stored, encode
+from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response, StatusCause
+
+_NAME_TRIES = 8
+_SERVER_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_UNTYPED = MergeTypes("any")
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One write under way: on what, by whom, and how it was asked for."""
+
+    state: State
+    served: ResourceType
+    manager: str
+    dry_run: bool
+    validation: str
+    subresource: str | None = None
+
+    @classmethod
+    def of(cls, state: State, served: ResourceType, request: Request) -> Write:
+        return cls(
+            state,
+            served,
+            options.field_manager(request),
+            options.dry_run(request),
+            options.field_validation(request),
+            request.subresource,
+        )
+
+    @property
+    def group(self) -> str:
+        """The group the stored form is validated as."""
+        return "" if self.served.conversion and self.served.custom is None else self.served.group
+
+    @property
+    def merge(self) -> MergeTypes:
+        if self.served.custom is not None:
+            return self.served.custom.merge
+        return merge_types(self.group, self.served.kind) or _UNTYPED
+
+
+def create(state: State, served: ResourceType, request: Request) -> Response:
+    write = Write.of(state, served, request)
+    document, warnings = bodies.shape(served, bodies.read_object(served, request), write.validation)
+    return Response(body=insert(write, document, request.namespace), code=201, warnings=warnings)
+
+
+def insert(write: Write, document: Document, namespace: str | None, *, tracked: bool = False) -> bytes:
+    """Bring a new object into being; the answer is its body."""
+    state, served = write.state, write.served
+    metadata = document["metadata"]
+    _place(metadata, namespace)
+    if metadata.get("resourceVersion"):
+        raise errors.failed("resourceVersion should not be set on objects to be created")
+    metadata.pop("resourceVersion", None)
+    _take_over(write, document)
+    admission.check_namespace(state, served, metadata)
+    admission.prepare(state, served, document)
+    _set_defaults(write, document)
+    admission.complete(state, served, document)
+    _name(write, document)
+    _refuse(write, document, _causes(write, document, None))
+    if not tracked:
+        document = track_update(
+            None,
+            document,
+            manager=write.manager,
+            now=state.stamp(),
+            subresource=write.subresource,
+            merge=write.merge,
+        )
+    if write.dry_run:
+        return encode(served.outward(document))
+    return served.render(state.store.put(state.collection(served), document))
+
+
+def _place(metadata: Document, namespace: str | None) -> None:
+    """The path decides the namespace; a body that says another one is refused."""
+    said = metadata.get("namespace")
+    if namespace is None:
+        metadata.pop("namespace", None)
+    elif said and said != namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    else:
+        metadata["namespace"] = namespace
+
+
+def _take_over(write: Write, document: Document) -> None:
+    """Set what only the server may say about a new object."""
+    served, metadata = write.served, document["metadata"]
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
+        metadata.pop(name, None)
+    metadata["uid"] = write.state.new_uid()
+    metadata["creationTimestamp"] = write.state.stamp()
+    if served.counts_generation:
+        metadata["generation"] = 1
+    if served.has_status and not served.status_on_create:
+        document.pop("status", None)
+
+
+def _name(write: Write, document: Document) -> None:
+    state, served, metadata = write.state, write.served, document["metadata"]
+    collection, namespace = state.collection(served), metadata.get("namespace", "")
+    if name := metadata.get("name"):
+        if collection.get(namespace, name):
+            raise errors.already_exists(served.plural, served.group, name)
+        return
+    base = metadata.get("generateName")
+    if not base:
+        cause = errors.required_value("metadata.name", "name or generateName is required")
+        raise errors.invalid(served.group, served.kind, "", [cause])
+    for _ in range(_NAME_TRIES):
+        metadata["name"] = state.generated_name(base)
+        if not collection.get(namespace, metadata["name"]):
+            return
+    raise errors.already_exists(served.plural, served.group, metadata["name"], generated=True)
+
+
+def replace(state: State, served: ResourceType, request: Request) -> Response:
+    write = Write.of(state, served, request)
+    sent = bodies.read_object(served, request)
+    _check_named(sent, request)
+    document, warnings = bodies.shape(served, sent, write.validation)
+    collection = state.collection(served)
+    stored = collection.get(request.namespace or "", request.name or "")
+    if stored is None and served.create_on_update and not request.subresource:
+        return Response(body=insert(write, document, request.namespace), code=201, warnings=warnings)
+    stored = existing(collection, served, request)
+    version = document["metadata"].get("resourceVersion")
+    if not version and not served.unconditional_update:
+        cause = errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+        raise errors.invalid(served.group, served.kind, stored.name, [cause])
+    check_version(served, stored, version)
+    _check_uid(served, stored, document["metadata"].get("uid"))
+    return Response(body=update(write, stored, stored.document(), document), warnings=warnings)
+
+
+def patch(state: State, served: ResourceType, request: Request) -> Response:
+    if request.content_type == APPLY_PATCH:
+        return _apply(state, served, request)
+    accepted = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH) if served.custom is None else (JSON_PATCH, MERGE_PATCH)
+    if request.content_type not in accepted:
+        raise errors.unsupported_media((*accepted, APPLY_PATCH))
+    if options.flag(request.query, "force") is not None:
+        why = "may not be specified for non-apply patch"
+        raise options.invalid_patch_options([errors.forbidden_value("force", why)])
+    write = Write.of(state, served, request)
+    stored = existing(state.collection(served), served, request)
+    old = stored.document()
+    patched = private(
+        apply_patch(request.content_type, served.outward(old), request.body, kind=served.kind, group=served.group)
+    )
+    bodies.check_kind(served, patched)
+    _check_named(patched, request)
+    document, warnings = bodies.shape(served, patched, write.validation)
+    check_version(served, stored, document["metadata"].get("resourceVersion"))
+    _check_uid(served, stored, document["metadata"].get("uid"))
+    return Response(body=update(write, stored, old, document), warnings=warnings)
+
+
+def _apply(state: State, served: ResourceType, request: Request) -> Response:
+    write = Write.of(state, served, request)
+    if not write.manager:
+        raise options.invalid_patch_options([errors.required_value("fieldManager", "is required for apply patch")])
+    applied = parse_yaml(request.body)
+    if not isinstance(applied, dict):
+        raise errors.bad_request("an apply patch is an object")
+    for needed in ("apiVersion", "kind"):
+        if not applied.get(needed):
+            raise errors.bad_request(f"error decoding apply patch: {needed} must be set")
+    bodies.check_kind(served, applied)
+    applied["metadata"].setdefault("name", request.name)
+    _check_named(applied, request)
+    if applied["metadata"].get("managedFields"):
+        raise errors.bad_request("metadata.managedFields must be nil")
+    stored = state.collection(served).get(request.namespace or "", request.name or "")
+    if stored is None and request.subresource:
+        raise errors.not_found(served.plural, served.group, request.name or "")
+    if request.namespace is not None:
+        applied["metadata"].setdefault("namespace", request.namespace)
+    warnings = bodies.unknown_fields(served, applied, write.validation)
+    intent = served.inward(applied)
+    wanted_version = intent["metadata"].pop("resourceVersion", None)
+    old = stored.document() if stored else None
+    if stored:
+        check_version(served, stored, wanted_version)
+        _check_uid(served, stored, intent["metadata"].get("uid"))
+    merged = server_side_apply(
+        old,
+        intent,
+        manager=write.manager,
+        force=bool(options.flag(request.query, "force")),
+        now=state.stamp(),
+        merge=write.merge,
+        subresource=request.subresource,
+    )
+    document, _ = bodies.shape(served, served.outward(private(merged)), "Ignore")
+    if stored is None or old is None:
+        return Response(body=insert(write, document, request.namespace, tracked=True), code=201, warnings=warnings)
+    return Response(body=update(write, stored, old, document, tracked=True), warnings=warnings)
+
+
+def update(write: Write, stored: Stored, old: Document, new: Document, *, tracked: bool = False) -> bytes:
+    """Replace one version by the next; the answer is its body. `old` is the document of `stored`."""
+    state, served = write.state, write.served
+    _isolate(write, old, new)
+    causes = _keep_server_fields(old["metadata"], new["metadata"])
+    _set_defaults(write, new)
+    admission.keep(state, served, old, new, write.subresource)
+    _refuse(write, new, causes + _causes(write, new, old))
+    if served.counts_generation and _specification(served, new) != _specification(served, old):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+    if not tracked:
+        new = track_update(
+            old,
+            new,
+            manager=write.manager,
+            now=state.stamp(),
+            subresource=write.subresource,
+            merge=write.merge,
+        )
+    if write.dry_run:
+        return encode(served.outward(new))
+    return commit(state, served, stored, old, new)
+
+
+def commit(state: State, served: ResourceType, stored: Stored, old: Document, new: Document) -> bytes:
+    """Store the next version, unless nothing changed; remove the object when that was the last thing in its way."""
+    if new == old:
+        return served.render(stored)
+    collection = state.collection(served)
+    if deletion.is_over(new):
+        return served.render(state.store.remove(collection, stored))
+    return served.render(state.store.put(collection, new))
+
+
+def _check_named(document: Document, request: Request) -> None:
+    metadata = document["metadata"]
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if not name:
+        raise errors.bad_request(
+            f"the name of the object ({request.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != request.name:
+        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({request.name})")
+    if request.namespace is None:
+        metadata.pop("namespace", None)
+    elif namespace and namespace != request.namespace:
+        raise errors.bad_request(
+            f"the namespace of the object ({namespace}) does not match "
+            f"the namespace on the request ({request.namespace})"
+        )
+    else:
+        metadata["namespace"] = request.namespace
+
+
+def check_version(served: ResourceType, stored: Stored, version: Any) -> None:
+    if version and version != str(stored.version):
+        raise errors.modified(served.plural, served.group, stored.name)
+
+
+def _check_uid(served: ResourceType, stored: Stored, uid: Any) -> None:
+    if uid and uid != stored.uid:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.uid}"
+        raise errors.conflict(served.plural, served.group, stored.name, why)
+
+
+def _isolate(write: Write, old: Document, new: Document) -> None:
+    """A status write changes the status, any other write everything else."""
+    served = write.served
+    if not served.has_status:
+        return
+    if write.subresource != "status":
+        _copy(old, new, "status")
+        return
+    for name in [each for each in {*old, *new} if each not in ("status", "metadata", "kind", "apiVersion")]:
+        _copy(old, new, name)
+    if served.custom is not None:
+        new["metadata"] = {**old["metadata"], "managedFields": new["metadata"].get("managedFields")}
+        _drop_empty(new["metadata"], "managedFields")
+    elif served.kind == "Pod":
+        _copy(old["metadata"], new["metadata"], "ownerReferences")
+    elif served.kind == "Deployment":
+        _copy(old["metadata"], new["metadata"], "labels")
+
+
+def _copy(old: Document, new: Document, name: str) -> None:
+    if name in old:
+        new[name] = old[name]
+    else:
+        new.pop(name, None)
+
+
+def _drop_empty(document: Document, name: str) -> None:
+    if not document.get(name):
+        document.pop(name, None)
+
+
+def _keep_server_fields(old: Document, new: Document) -> list[StatusCause]:
+    """What only the server may say stays; a body that says otherwise is refused, one that says nothing is filled in."""
+    causes = []
+    for name in _SERVER_FIELDS:
+        if new.get(name) is None:
+            _copy(old, new, name)
+        elif new[name] != old.get(name):
+            causes.append(errors.invalid_value(f"metadata.{name}", new[name], "field is immutable"))
+    _copy(old, new, "generation")
+    new["resourceVersion"] = old["resourceVersion"]
+    if "deletionTimestamp" in old:
+        added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
+        if added:
+            why = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+            causes.append(errors.forbidden_value("metadata.finalizers", why))
+    return causes
+
+
+def _set_defaults(write: Write, document: Document) -> None:
+    if write.served.custom is not None:
+        write.served.custom.apply_defaults(document)
+    else:
+        apply_defaults(document, group=write.group, kind=write.served.kind)
+
+
+def _causes(write: Write, document: Document, old: Document | None) -> list[StatusCause]:
+    if write.served.custom is not None:
+        return write.served.custom.validate(document, old)
+    return validate(document, old, group=write.group, kind=write.served.kind, subresource=write.subresource)
+
+
+def _refuse(write: Write, document: Document, causes: list[StatusCause]) -> None:
+    if causes:
+        raise errors.invalid(write.served.group, write.served.kind, document["metadata"].get("name") or "", causes)
+
+
+def _specification(served: ResourceType, document: Document) -> Any:
+    """What the generation counts changes of."""
+    if served.custom is None and served.kind != "CustomResourceDefinition":
+        annotations = document["metadata"].get("annotations") if served.kind == "Deployment" else None
+        return document.get("spec"), annotations
+    apart = ("metadata", "status") if served.has_status else ("metadata",)
+    return {name: value for name, value in document.items() if name not in apart}
+
+
+def private(document: Document) -> Document:
+    """A copy that shares nothing: patched documents share parts with what they were made from."""
+    copy: Document = msgspec.json.decode(encode(document))
+    return copy

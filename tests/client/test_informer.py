@@ -1,0 +1,264 @@
+"""How the informer starts, follows, falls back and recovers; time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from restow.client.cache import by_node
+from restow.client.informer import STALE_LISTS, Informer, Pace
+from restow.client.verbs import Client
+from restow.model.kinds import POD
+from restow.model.objects import Pod
+from restow.ports import Forbidden, Gone, Invalid, OutcomeUnknown, StatusDetails, TooManyRequests
+from restow.sim.loop import run_virtual
+from tests.client.script import OPEN, ScriptedApi, bookmark, error, event, page, pod
+
+UNAVAILABLE = OutcomeUnknown.because(503, "ServiceUnavailable", "connection refused")
+GONE = Gone.because(410, "Expired", "too old")
+NO_WATCH_LIST = Invalid.because(422, "Invalid", "sendInitialEvents is forbidden")
+
+
+@asynccontextmanager
+async def running(informer: Informer[Any]):
+    task = asyncio.create_task(informer.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def follow(
+    api: ScriptedApi, *, seconds: float = 30.0, **options: Any
+) -> tuple[Informer[Pod], list[tuple[str, str, str]]]:
+    """Run an informer for a while of virtual time; the informer and what its handler was told."""
+    seen: list[tuple[str, str, str]] = []
+
+    async def story() -> Informer[Pod]:
+        informer = Informer(Client(api), POD, rng=Random(1), **options)
+        informer.subscribe(lambda c: seen.append((c.type, c.object.metadata.name, c.object.metadata.resource_version)))
+        async with running(informer):
+            await asyncio.sleep(seconds)
+        return informer
+
+    return run_virtual(story()), seen
+
+
+def names(informer: Informer[Pod]) -> list[str]:
+    return sorted(item.metadata.name for item in informer)
+
+
+def versions_asked(api: ScriptedApi) -> list[tuple[str, str | None]]:
+    return [(request.verb, request.query.get("resourceVersion")) for request in api.requests]
+
+
+def test_watch_list_reads_the_state_and_follows_the_same_stream():
+    stream = [event("ADDED", pod("a", 3)), bookmark(7, initial_end=True), event("ADDED", pod("b", 8)), OPEN]
+    api = ScriptedApi(streams=[stream])
+    informer, seen = follow(api)
+    assert (seen, informer.version, informer.is_synced) == ([("ADDED", "a", "3"), ("ADDED", "b", "8")], "8", True)
+    query = api.requests[0].query
+    assert (query["sendInitialEvents"], query["resourceVersionMatch"]) == ("true", "NotOlderThan")
+    assert "resourceVersion" not in query
+    assert 300 <= int(query["timeoutSeconds"]) <= 600
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        pytest.param([NO_WATCH_LIST], id="refused with 422"),
+        pytest.param([Invalid.because(400, "BadRequest", "unknown parameter")], id="refused with 400"),
+        pytest.param([error(422, "Invalid")], id="refused in the stream"),
+        pytest.param([event("ADDED", pod("a", 3)), OPEN], id="ignored: no end of the initial events"),
+        pytest.param([event("ADDED", pod("a", 3))], id="ignored: the stream just ends"),
+    ],
+)
+def test_servers_without_watch_list_are_listed_in_pages(stream):
+    api = ScriptedApi(page(pod("a", 3), version=9, token="t"), page(pod("b", 4), version=9), streams=[stream, [OPEN]])
+    informer, seen = follow(api, page_size=1)
+    assert (names(informer), [s[0] for s in seen]) == (["a", "b"], ["ADDED", "ADDED"])
+    assert versions_asked(api) == [("watch", None), ("list", None), ("list", None), ("watch", "9")]
+    assert api.requests[1].query == {"limit": "1"}
+
+
+START = [event("ADDED", pod("a", 3)), event("ADDED", pod("b", 4)), bookmark(5, initial_end=True)]
+
+
+@pytest.mark.parametrize(
+    ("end", "resumed_from"),
+    [
+        pytest.param([], "5", id="the server ends the stream"),
+        pytest.param([UNAVAILABLE], "5", id="the connection breaks"),
+        pytest.param([error(500, "InternalError")], "5", id="an error event"),
+        pytest.param([bookmark(50)], "50", id="bookmarks move the version"),
+        pytest.param([event("MODIFIED", pod("a", 8))], "8", id="so do events"),
+        pytest.param([bookmark(50), event("MODIFIED", pod("a", 8))], "50", id="never backwards"),
+    ],
+)
+def test_a_broken_watch_resumes_from_the_last_version(end, resumed_from):
+    api = ScriptedApi(streams=[START + end, [event("MODIFIED", pod("b", 60)), OPEN]])
+    informer, seen = follow(api)
+    assert versions_asked(api) == [("watch", None), ("watch", resumed_from)]
+    assert (informer.version, seen[-1]) == ("60", ("MODIFIED", "b", "60"))
+
+
+@pytest.mark.parametrize(
+    "gone", [pytest.param([error(410, "Expired")], id="as an event"), pytest.param([GONE], id="as a refusal")]
+)
+def test_410_lists_again_and_announces_what_vanished(gone):
+    again = [event("ADDED", pod("b", 9)), event("ADDED", pod("c", 10)), bookmark(20, initial_end=True), OPEN]
+    api = ScriptedApi(streams=[START, gone, again])
+    informer, seen = follow(api)
+    assert seen[2:] == [("MODIFIED", "b", "9"), ("ADDED", "c", "10"), ("DELETED", "a", "3")]
+    assert (names(informer), versions_asked(api)[-1]) == (["b", "c"], ("watch", None))
+
+
+def test_a_paged_list_that_expires_is_read_again_in_one():
+    first, whole = page(pod("a", 1), version=5, token="t"), page(pod("a", 1), pod("b", 2), version=9)
+    api = ScriptedApi(first, GONE, whole, streams=[[NO_WATCH_LIST], [OPEN]])
+    informer, _ = follow(api, page_size=1)
+    assert (names(informer), api.requests[3].query) == (["a", "b"], {})
+
+
+def test_the_idle_watch_is_given_up_and_resumed():
+    api = ScriptedApi(streams=[[*START, OPEN], [OPEN]])
+    follow(api, pace=Pace(idle=60), seconds=100)
+    assert versions_asked(api) == [("watch", None), ("watch", "5")]
+
+
+def test_an_unreachable_server_is_asked_less_and_less():
+    api = ScriptedApi(streams=[[UNAVAILABLE] for _ in range(1000)])
+    informer, _ = follow(api, seconds=3600)
+    assert 3600 / 30 < len(api.requests) < 3600 / 30 * 2.5
+    assert (informer.is_synced, informer.failure) == (False, UNAVAILABLE)
+
+
+def test_a_server_that_ends_every_watch_at_once_is_not_hammered():
+    api = ScriptedApi(streams=[START] + [[] for _ in range(1000)])
+    follow(api, seconds=600)
+    assert len(api.requests) < 100
+
+
+def test_a_server_that_forgets_at_once_is_not_hammered():
+    api = ScriptedApi(streams=[START, [GONE]] * 500)
+    follow(api, seconds=600)
+    assert len(api.requests) < 200
+
+
+def test_retry_after_is_honoured():
+    details = StatusDetails(retry_after_seconds=20)
+    busy = TooManyRequests.because(429, "TooManyRequests", "later", details)
+    api = ScriptedApi(streams=[[busy], [OPEN]])
+    follow(api, seconds=19)
+    assert len(api.requests) == 1
+
+
+def test_failure_is_told_and_forgotten_when_things_go_well():
+    forbidden = Forbidden.because(403, "Forbidden", "pods is forbidden")
+    informer, _ = follow(ScriptedApi(streams=[[forbidden]] * 50), seconds=5)
+    assert informer.failure is forbidden
+    informer, _ = follow(ScriptedApi(streams=[[forbidden], [*START, bookmark(6), OPEN]]), seconds=5)
+    assert informer.failure is None
+
+
+def stale_start(version: int) -> list[Any]:
+    return [event("ADDED", pod("a", 2)), bookmark(version, initial_end=True)]
+
+
+def test_stale_lists_are_not_believed():
+    streams = [[*START, event("DELETED", pod("a", 9))], [GONE], stale_start(4), [*stale_start(8), OPEN]]
+    fresh = [event("ADDED", pod("b", 4)), bookmark(12, initial_end=True), OPEN]
+    informer, seen = follow(ScriptedApi(streams=[*streams, fresh]))
+    assert (names(informer), seen[-1]) == (["b"], ("DELETED", "a", "9"))
+
+
+def test_a_server_whose_history_was_reset_is_believed_in_the_end():
+    streams = [START, [GONE]] + [stale_start(3)] * STALE_LISTS
+    informer, seen = follow(ScriptedApi(streams=streams), seconds=300)
+    assert (names(informer), informer.version) == (["a"], "3")
+    assert seen[-1][0] == "DELETED"
+
+
+def test_one_unreadable_object_does_not_stop_the_others():
+    odd = {"metadata": {"name": "odd", "namespace": "shop"}, "spec": 3}
+    stream = [*START, event("MODIFIED", odd), event("ADDED", pod("c", 8)), OPEN]
+    informer, _ = follow(ScriptedApi(streams=[stream]))
+    assert (names(informer), list(informer.unreadable)) == (["a", "b", "c"], [("shop", "odd")])
+
+
+def test_relisting_on_a_schedule_heals_lost_events():
+    again = [event("ADDED", pod("a", 3)), bookmark(9, initial_end=True), OPEN]
+    api = ScriptedApi(streams=[START, [OPEN], [OPEN], again])
+    informer, seen = follow(api, pace=Pace(idle=50, relist=100), seconds=200)
+    assert (names(informer), seen[-1]) == (["a"], ("DELETED", "b", "4"))
+
+
+def test_transformed_objects_are_kept_and_unchanged_ones_are_not_replaced():
+    made: list[Pod] = []
+
+    def transform(item: Pod) -> Pod:
+        made.append(item)
+        return item
+
+    follow(ScriptedApi(streams=[START, [GONE], [*START, OPEN]]), transform=transform)
+    assert [item.metadata.name for item in made] == ["a", "b"]
+
+
+def story(play: Callable[[Informer[Pod]], Awaitable[Any]], *streams: list[Any]) -> Any:
+    async def whole() -> Any:
+        informer = Informer(Client(ScriptedApi(streams=list(streams))), POD, rng=Random(1), indexes={"node": by_node})
+        async with running(informer):
+            return await play(informer)
+
+    return run_virtual(whole())
+
+
+def test_late_subscribers_are_told_what_is_there():
+    async def play(informer: Informer[Pod]) -> list[str]:
+        await informer.synced()
+        seen: list[str] = []
+        unsubscribe = informer.subscribe(lambda change: seen.append(change.object.metadata.name))
+        unsubscribe()
+        return seen
+
+    assert story(play, [*START, OPEN]) == ["a", "b"]
+
+
+def test_the_feed_keeps_order():
+    async def play(informer: Informer[Pod]) -> list[tuple[str, str]]:
+        feed = informer.changes()
+        seen = [(change.type, change.object.metadata.name) for change in [await anext(feed) for _ in range(4)]]
+        await feed.aclose()
+        return seen
+
+    stream = [*START, event("MODIFIED", pod("a", 6)), event("DELETED", pod("b", 7)), OPEN]
+    assert story(play, stream) == [("ADDED", "a"), ("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
+
+
+def test_reading_by_name_and_by_index():
+    async def play(informer: Informer[Pod]) -> None:
+        await informer.synced()
+        assert informer.get("a", "shop").spec.node_name == "n1"
+        assert informer.get("a") is None
+        assert ([p.metadata.name for p in informer.find("node", "n1")], list(informer.values("node"))) == (
+            ["a"],
+            ["n1"],
+        )
+
+    story(play, [event("ADDED", pod("a", 3, node="n1")), bookmark(5, initial_end=True), OPEN])
+
+
+def test_a_handler_that_raises_ends_the_run():
+    async def play() -> None:
+        informer = Informer(Client(ScriptedApi(streams=[START])), POD, rng=Random(1))
+        informer.subscribe(lambda change: 1 / 0)
+        await informer.run()
+
+    with pytest.raises(ZeroDivisionError):
+        run_virtual(play())

@@ -33,9 +33,19 @@ check: $(STAMP) ## Lint, format, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+bench: $(VENV)/.bench ## Compare with peers, as ratios within one run
+	@$(BIN)/python -m bench
+
+$(VENV)/.bench: $(STAMP)
+	@echo "installing the peers to compare with (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+	@touch $@
+
 format: $(STAMP) ## Rewrite the sources in the project's format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+-include e2e/targets.mk
 
 clean: ## Remove the virtual environment and caches
 	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

@@ -235,7 +235,7 @@ def _problem(value: Any, shape: MergeTypes) -> str:
     if not isinstance(value, _ACCEPTED[shape.leaf]) or (isinstance(value, bool) and shape.leaf != "bool"):
         name = _GO_NAMES.get(shape.leaf, "intstr.IntOrString")
         return f"json: cannot unmarshal {_json_name(value)} into Go value of type {name}"
-    if shape.leaf == "time" and not _IS_TIME.match(value):
+    if shape.leaf == "time" and not _IS_TIME.match(str(value)):
         return f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse'
     return ""
 

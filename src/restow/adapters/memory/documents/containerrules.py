@@ -1,0 +1,253 @@
+"""Rules for containers and volumes of a pod."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from restow.adapters.memory.documents.findings import Findings
+from restow.adapters.memory.documents.resourcerules import check_amount, check_resources
+from restow.model.names import dns_label_problems, subdomain_problems
+
+Document = dict[str, Any]
+
+_PULL = ("Always", "IfNotPresent", "Never")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
+_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
+_PORT_NAME = re.compile(r"(?=[a-z0-9-]*[a-z])(?!-)(?!.*--)[a-z0-9-]{1,15}(?<!-)", re.ASCII)
+_ENV_NAME = re.compile(r"[^=\x00-\x1f\x7f]+")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_CLAIM_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
+
+
+def check_containers(spec: Document, field: str, found: Findings) -> None:
+    """All containers of a pod spec; names are unique across ordinary and init containers."""
+    volumes = {volume.get("name") for volume in spec.get("volumes", ())}
+    seen: set[str] = set()
+    containers = spec.get("containers")
+    if not containers:
+        found.required(f"{field}.containers")
+    for kind in ("containers", "initContainers", "ephemeralContainers"):
+        for index, container in enumerate(spec.get(kind, ())):
+            _check_container(container, f"{field}.{kind}[{index}]", found, volumes, seen)
+            if kind == "initContainers":
+                _check_init(container, f"{field}.{kind}[{index}]", found)
+            elif (
+                "restartPolicy" in container and "restartPolicyRules" not in container and kind == "ephemeralContainers"
+            ):
+                found.forbidden(f"{field}.{kind}[{index}].restartPolicy", "may not be set for ephemeral containers")
+    if containers:
+        _check_host_ports(containers, f"{field}.containers", found)
+
+
+def _check_container(container: Document, field: str, found: Findings, volumes: set[Any], seen: set[str]) -> None:
+    name = container.get("name")
+    if not name:
+        found.required(f"{field}.name")
+    elif name in seen:
+        found.duplicate(f"{field}.name", name)
+    else:
+        seen.add(name)
+        if problems := dns_label_problems(name):
+            found.all_invalid(f"{field}.name", name, problems)
+    image = container.get("image")
+    if not image:
+        found.required(f"{field}.image")
+    elif image != image.strip():
+        found.invalid(f"{field}.image", image, "must not have leading or trailing whitespace")
+    _check_one_of(container, "imagePullPolicy", _PULL, field, found)
+    _check_one_of(container, "terminationMessagePolicy", _MESSAGE_POLICIES, field, found)
+    if ports := container.get("ports"):
+        _check_ports(ports, f"{field}.ports", found)
+    if environment := container.get("env"):
+        _check_environment(environment, f"{field}.env", found)
+    if resources := container.get("resources"):
+        check_resources(resources, f"{field}.resources", found)
+    if mounts := container.get("volumeMounts"):
+        _check_mounts(mounts, "mountPath", f"{field}.volumeMounts", found, volumes)
+    if devices := container.get("volumeDevices"):
+        _check_mounts(devices, "devicePath", f"{field}.volumeDevices", found, volumes)
+    for probe in _PROBES:
+        if probe in container:
+            _check_probe(container[probe], probe, f"{field}.{probe}", found)
+
+
+def _check_one_of(holder: Document, name: str, known: tuple[str, ...], field: str, found: Findings) -> None:
+    value = holder.get(name)
+    if value not in known:
+        if value:
+            found.unsupported(f"{field}.{name}", value, known)
+        else:
+            found.required(f"{field}.{name}")
+
+
+def _check_init(container: Document, field: str, found: Findings) -> None:
+    policy = container.get("restartPolicy")
+    if policy == "Always":
+        return
+    if policy is not None and policy not in ("Never", "OnFailure"):
+        found.unsupported(f"{field}.restartPolicy", policy, ("Always",))
+    for name in ("lifecycle", *_PROBES):
+        if name in container:
+            found.forbidden(f"{field}.{name}", "may not be set for init containers without restartPolicy=Always")
+
+
+def _check_ports(ports: list[Document], field: str, found: Findings) -> None:
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        name, number, host = port.get("name"), port.get("containerPort"), port.get("hostPort")
+        if name:
+            if not _PORT_NAME.fullmatch(name):
+                why = "must be at most 15 lower case letters, digits or single '-', with at least one letter"
+                found.invalid(f"{field}[{index}].name", name, why)
+            elif name in names:
+                found.duplicate(f"{field}[{index}].name", name)
+            names.add(name)
+        if not number:
+            found.required(f"{field}[{index}].containerPort")
+        elif not 0 < number < 65536:
+            found.invalid(f"{field}[{index}].containerPort", number, "must be between 1 and 65535, inclusive")
+        if host and not 0 < host < 65536:
+            found.invalid(f"{field}[{index}].hostPort", host, "must be between 1 and 65535, inclusive")
+        _check_one_of(port, "protocol", _PROTOCOLS, f"{field}[{index}]", found)
+
+
+def _check_host_ports(containers: list[Document], field: str, found: Findings) -> None:
+    taken: set[tuple[Any, ...]] = set()
+    for index, container in enumerate(containers):
+        for position, port in enumerate(container.get("ports", ())):
+            if not port.get("hostPort"):
+                continue
+            key = (port.get("protocol"), port.get("hostIP", ""), port["hostPort"])
+            if key in taken:
+                text = "/".join(str(part) for part in key)
+                found.duplicate(f"{field}[{index}].ports[{position}].hostPort", text)
+            taken.add(key)
+
+
+def _check_environment(environment: list[Document], field: str, found: Findings) -> None:
+    for index, variable in enumerate(environment):
+        name = variable.get("name")
+        if not name:
+            found.required(f"{field}[{index}].name")
+        elif not _ENV_NAME.fullmatch(name):
+            found.invalid(f"{field}[{index}].name", name, "must be printable characters other than '='")
+        source = variable.get("valueFrom")
+        if source is None:
+            continue
+        if variable.get("value"):
+            found.invalid(f"{field}[{index}].valueFrom", "", "may not be specified when `value` is not empty")
+        if len(source) != 1:
+            why = "may not have more than one field specified at a time" if source else "must specify one source"
+            found.invalid(f"{field}[{index}].valueFrom", "", why)
+
+
+def _check_mounts(mounts: list[Document], place: str, field: str, found: Findings, volumes: set[Any]) -> None:
+    places: set[str] = set()
+    for index, mount in enumerate(mounts):
+        name, path = mount.get("name"), mount.get(place)
+        if not name:
+            found.required(f"{field}[{index}].name")
+        elif name not in volumes:
+            found.not_found(f"{field}[{index}].name", name)
+        if not path:
+            found.required(f"{field}[{index}].{place}")
+        elif path in places:
+            found.invalid(f"{field}[{index}].{place}", path, "must be unique")
+        else:
+            places.add(path)
+        if mount.get("subPath") and mount.get("subPathExpr"):
+            found.invalid(
+                f"{field}[{index}].subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive"
+            )
+        for name in ("subPath", "subPathExpr"):
+            value = mount.get(name)
+            if value and (value.startswith("/") or ".." in value.split("/")):
+                found.invalid(f"{field}[{index}].{name}", value, "must be a relative path without '..'")
+
+
+def _check_probe(probe: Document, name: str, field: str, found: Findings) -> None:
+    handlers = [each for each in _HANDLERS if each in probe]
+    if not handlers:
+        found.required(field, "must specify a handler type")
+    for extra in handlers[1:]:
+        found.forbidden(f"{field}.{extra}", "may not specify more than 1 handler type")
+    for number in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
+        if probe.get(number, 0) < 0:
+            found.invalid(f"{field}.{number}", probe[number], "must be greater than or equal to 0")
+    if name != "readinessProbe" and probe.get("successThreshold", 1) != 1:
+        found.invalid(f"{field}.successThreshold", probe["successThreshold"], "must be 1")
+
+
+def check_volumes(volumes: list[Document], field: str, found: Findings) -> None:
+    seen: set[str] = set()
+    for index, volume in enumerate(volumes):
+        where = f"{field}[{index}]"
+        name = volume.get("name")
+        if not name:
+            found.required(f"{where}.name")
+        elif name in seen:
+            found.duplicate(f"{where}.name", name)
+        elif problems := dns_label_problems(name):
+            found.all_invalid(f"{where}.name", name, problems)
+        seen.add(name or "")
+        sources = [each for each in volume if each != "name"]
+        if not sources:
+            found.required(where, "must specify a volume type")
+        for extra in sources[1:]:
+            found.forbidden(f"{where}.{extra}", "may not specify more than 1 volume type")
+        if sources:
+            _check_source(sources[0], volume[sources[0]], f"{where}.{sources[0]}", found)
+
+
+_NEEDED = {
+    "hostPath": "path",
+    "secret": "secretName",
+    "configMap": "name",
+    "persistentVolumeClaim": "claimName",
+    "csi": "driver",
+    "nfs": "server",
+}
+
+
+def _check_source(kind: str, source: Document, field: str, found: Findings) -> None:
+    needed = _NEEDED.get(kind)
+    if needed and not source.get(needed):
+        found.required(f"{field}.{needed}")
+    mode = source.get("defaultMode")
+    if mode is not None and not 0 <= mode <= 0o777:
+        found.invalid(f"{field}.defaultMode", mode, "must be a number between 0 and 0777 (octal), both inclusive")
+    if kind == "emptyDir" and "sizeLimit" in source:
+        check_amount("sizeLimit", source["sizeLimit"], f"{field}.sizeLimit", found)
+    if kind == "ephemeral":
+        template = source.get("volumeClaimTemplate")
+        if not template:
+            found.required(f"{field}.volumeClaimTemplate")
+        else:
+            check_claim_spec(template.get("spec") or {}, f"{field}.volumeClaimTemplate.spec", found)
+
+
+def check_claim_spec(spec: Document, field: str, found: Findings) -> None:
+    """What a PersistentVolumeClaim asks for, wherever it is written."""
+    modes = spec.get("accessModes")
+    if not modes:
+        found.required(f"{field}.accessModes", "at least 1 access mode is required")
+    for index, mode in enumerate(modes or ()):
+        if mode not in _CLAIM_MODES:
+            found.unsupported(f"{field}.accessModes[{index}]", mode, _CLAIM_MODES)
+    if modes and "ReadWriteOncePod" in modes and len(modes) > 1:
+        found.forbidden(f"{field}.accessModes", "may not use ReadWriteOncePod with other access modes")
+    storage = (spec.get("resources") or {}).get("requests", {}).get("storage")
+    if storage is None:
+        found.required(f"{field}.resources[storage]")
+    else:
+        quantity = check_amount("storage", storage, f"{field}.resources[storage]", found)
+        if quantity is not None and quantity.nano == 0:
+            found.invalid(f"{field}.resources[storage]", storage, "must be greater than zero")
+    if spec.get("storageClassName"):
+        found.all_invalid(
+            f"{field}.storageClassName", spec["storageClassName"], subdomain_problems(spec["storageClassName"])
+        )
+    if spec.get("volumeMode", "Filesystem") not in ("Block", "Filesystem"):
+        found.unsupported(f"{field}.volumeMode", spec["volumeMode"], ("Block", "Filesystem"))

@@ -1,0 +1,123 @@
+"""Rules every object's metadata obeys: names, labels, annotations, owners, finalizers, and what may never change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from restow.adapters.memory.documents.findings import Findings
+from restow.model.names import dns_label_problems, label_value_problems, qualified_name_problems, subdomain_problems
+
+Document = dict[str, Any]
+NameRule = Callable[[str], tuple[str, ...]]
+
+MAX_ANNOTATIONS = 256 * 1024
+_DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_FOREGROUND = ("orphan", "foregroundDeletion")
+_COMMON_OWNER_KINDS = {("v1", "Event")}
+
+
+def service_name_problems(name: str) -> tuple[str, ...]:
+    """Problems of a Service name, a DNS label that starts with a letter (RFC 1035)."""
+    problems: tuple[str, ...] = () if len(name) <= 63 else ("must be no longer than 63 characters",)
+    if not _DNS_1035.fullmatch(name):
+        problems += ("must be lower case letters, digits or '-', start with a letter and end with a letter or digit",)
+    return problems
+
+
+def path_segment_problems(name: str) -> tuple[str, ...]:
+    """Problems of a name that only has to fit into a URL path (RBAC objects)."""
+    if name in (".", ".."):
+        return (f"may not be '{name}'",)
+    return tuple(f"may not contain '{character}'" for character in "/%" if character in name)
+
+
+_NAME_RULES: dict[tuple[str, str], NameRule] = {
+    ("", "Namespace"): dns_label_problems,
+    ("", "Service"): service_name_problems,
+    ("rbac.authorization.k8s.io", "Role"): path_segment_problems,
+    ("rbac.authorization.k8s.io", "ClusterRole"): path_segment_problems,
+    ("rbac.authorization.k8s.io", "RoleBinding"): path_segment_problems,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): path_segment_problems,
+}
+NAME_OF_GENERATED = 63 - 5  # a generated name is cut to this before its suffix
+
+
+@lru_cache(maxsize=16384)
+def name_problems(name: str, group: str, kind: str) -> tuple[str, ...]:
+    return _NAME_RULES.get((group, kind), subdomain_problems)(name)
+
+
+def check_metadata(metadata: Document, found: Findings, *, group: str, kind: str) -> None:
+    name, prefix = metadata.get("name"), metadata.get("generateName")
+    if prefix and (problems := name_problems(_as_name(prefix), group, kind)):
+        found.all_invalid("metadata.generateName", prefix, problems)
+    if name:
+        if problems := name_problems(name, group, kind):
+            found.all_invalid("metadata.name", name, problems)
+    elif not prefix:
+        found.required("metadata.name", "name or generateName is required")
+    check_labels(metadata.get("labels"), "metadata.labels", found)
+    if metadata.get("annotations"):
+        check_annotations(metadata["annotations"], "metadata.annotations", found)
+    if metadata.get("ownerReferences"):
+        _check_owners(metadata["ownerReferences"], found)
+    if metadata.get("finalizers"):
+        _check_finalizers(metadata["finalizers"], found)
+
+
+def _as_name(prefix: str) -> str:
+    """A prefix may end with a dash, because a suffix follows."""
+    return prefix[:-1] + "a" if prefix.endswith("-") and len(prefix) > 1 else prefix
+
+
+def check_labels(labels: Document | None, field: str, found: Findings) -> None:
+    for key, value in labels.items() if labels else ():
+        if problems := qualified_name_problems(key):
+            found.all_invalid(field, key, problems)
+        if problems := label_value_problems(value):
+            found.all_invalid(field, value, problems)
+
+
+def check_annotations(annotations: Document, field: str, found: Findings) -> None:
+    total = 0
+    for key, value in annotations.items():
+        if problems := qualified_name_problems(key.lower()):
+            found.all_invalid(field, key, problems)
+        total += len(key) + len(value)
+    if total > MAX_ANNOTATIONS:
+        found.too_long(field, MAX_ANNOTATIONS)
+
+
+def _check_owners(owners: list[Document], found: Findings) -> None:
+    controller = ""
+    for index, owner in enumerate(owners):
+        field = f"metadata.ownerReferences[{index}]"
+        version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
+        for name, value in (("apiVersion", version), ("kind", kind), ("name", owner.get("name"))):
+            if not value:
+                found.invalid(f"{field}.{name}", value or "", f"{name} must not be empty")
+        if not owner.get("uid"):
+            found.invalid(f"{field}.uid", "", "uid must not be empty")
+        if (version, kind) in _COMMON_OWNER_KINDS:
+            found.invalid(field, f"{version}, Kind={kind}", "is disallowed from being an owner")
+        if owner.get("controller"):
+            if controller:
+                why = f"only one owner may be the controller, found {controller!r} and {owner.get('name')!r}"
+                found.invalid("metadata.ownerReferences", owners, why)
+            controller = owner.get("name", "")
+
+
+def _check_finalizers(finalizers: list[str], found: Findings) -> None:
+    for index, finalizer in enumerate(finalizers):
+        found.all_invalid(f"metadata.finalizers[{index}]", finalizer, qualified_name_problems(finalizer))
+    if all(each in finalizers for each in _FOREGROUND):
+        found.invalid("metadata.finalizers", finalizers, "orphan and foregroundDeletion cannot be set together")
+
+
+def check_metadata_update(new: Document, old: Document, found: Findings) -> None:
+    """Names never change; the server guards uid and times itself."""
+    for name in ("name", "namespace"):
+        found.immutable(f"metadata.{name}", old.get(name), new.get(name))

@@ -1,0 +1,277 @@
+"""Rules for pods and pod templates, and for what an update of a pod may change.
+
+Updates: images, an earlier activeDeadlineSeconds, more tolerations, fewer scheduling gates; while gated also a narrower
+node selection; a negative grace period may become 1. The subresources each change their own part only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from restow.adapters.memory.documents.affinityrules import (
+    REQUIRED,
+    check_affinity,
+    check_spread,
+    check_tolerations,
+)
+from restow.adapters.memory.documents.containerrules import check_containers, check_volumes
+from restow.adapters.memory.documents.findings import Findings
+from restow.adapters.memory.documents.metadatarules import check_annotations, check_labels
+from restow.adapters.memory.documents.resourcerules import check_amounts, check_resources
+from restow.model.names import dns_label_problems, qualified_name_problems, subdomain_problems
+
+Document = dict[str, Any]
+
+_RESTART = ("Always", "Never", "OnFailure")
+_DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+_PREEMPTION = ("Never", "PreemptLowerPriority")
+_MAX_INT32 = 2**31 - 1
+_CHANGEABLE = (
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+    "`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def check_pod(pod: Document, found: Findings) -> None:
+    spec = pod.get("spec") or {}
+    check_pod_spec(spec, "spec", found)
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        found.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+def check_template(
+    template: Document | None, field: str, found: Findings, restart: tuple[str, ...] = ("Always",)
+) -> None:
+    """The pod template of a workload, which fixes the restart policies it can work with."""
+    if not template:
+        found.required(field)
+        return
+    metadata = template.get("metadata") or {}
+    check_labels(metadata.get("labels"), f"{field}.metadata.labels", found)
+    if metadata.get("annotations"):
+        check_annotations(metadata["annotations"], f"{field}.metadata.annotations", found)
+    spec = template.get("spec") or {}
+    check_pod_spec(spec, f"{field}.spec", found)
+    if spec.get("restartPolicy", "Always") in _RESTART and spec.get("restartPolicy", "Always") not in restart:
+        found.unsupported(f"{field}.spec.restartPolicy", spec["restartPolicy"], restart)
+    if restart == ("Always",) and "activeDeadlineSeconds" in spec:
+        found.forbidden(
+            f"{field}.spec.activeDeadlineSeconds", "activeDeadlineSeconds in a template is not supported here"
+        )
+    if spec.get("ephemeralContainers"):
+        found.forbidden(f"{field}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
+
+
+def check_pod_spec(spec: Document, field: str, found: Findings) -> None:
+    if volumes := spec.get("volumes"):
+        check_volumes(volumes, f"{field}.volumes", found)
+    check_containers(spec, field, found)
+    if spec.get("restartPolicy") not in _RESTART:
+        _unsupported_or_missing(spec, "restartPolicy", _RESTART, field, found)
+    if spec.get("dnsPolicy") not in _DNS:
+        _unsupported_or_missing(spec, "dnsPolicy", _DNS, field, found)
+    if labels := spec.get("nodeSelector"):
+        check_labels(labels, f"{field}.nodeSelector", found)
+    if affinity := spec.get("affinity"):
+        check_affinity(affinity, f"{field}.affinity", found)
+    if constraints := spec.get("topologySpreadConstraints"):
+        check_spread(constraints, f"{field}.topologySpreadConstraints", found)
+    if tolerations := spec.get("tolerations"):
+        check_tolerations(tolerations, f"{field}.tolerations", found)
+    if gates := spec.get("schedulingGates"):
+        _check_gates(gates, f"{field}.schedulingGates", found)
+    if overhead := spec.get("overhead"):
+        check_amounts(overhead, f"{field}.overhead", found)
+    if resources := spec.get("resources"):
+        check_resources(resources, f"{field}.resources", found, pod_level=True)
+    _check_scalars(spec, field, found)
+    if spec.get("hostNetwork"):
+        _check_host_network(spec, field, found)
+
+
+def _unsupported_or_missing(spec: Document, name: str, known: tuple[str, ...], field: str, found: Findings) -> None:
+    if spec.get(name):
+        found.unsupported(f"{field}.{name}", spec[name], known)
+    else:
+        found.required(f"{field}.{name}")
+
+
+def _check_scalars(spec: Document, field: str, found: Findings) -> None:
+    for name in ("serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"):
+        value = spec.get(name)
+        if value and (problems := subdomain_problems(value)):
+            found.all_invalid(f"{field}.{name}", value, problems)
+    for name in ("hostname", "subdomain"):
+        value = spec.get(name)
+        if value and (problems := dns_label_problems(value)):
+            found.all_invalid(f"{field}.{name}", value, problems)
+    scheduler = spec.get("schedulerName")
+    if scheduler and (problems := qualified_name_problems(scheduler)):
+        found.all_invalid(f"{field}.schedulerName", scheduler, problems)
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
+        found.invalid(f"{field}.activeDeadlineSeconds", deadline, f"must be between 1 and {_MAX_INT32}, inclusive")
+    if spec.get("terminationGracePeriodSeconds", 0) < 0:
+        why = "must be greater than or equal to 0"
+        found.invalid(f"{field}.terminationGracePeriodSeconds", spec["terminationGracePeriodSeconds"], why)
+    policy = spec.get("preemptionPolicy")
+    if policy is not None and policy not in _PREEMPTION:
+        found.unsupported(f"{field}.preemptionPolicy", policy, _PREEMPTION)
+
+
+def _check_gates(gates: list[Document], field: str, found: Findings) -> None:
+    seen: set[str] = set()
+    for index, gate in enumerate(gates):
+        name = gate.get("name", "")
+        found.all_invalid(f"{field}[{index}].name", name, qualified_name_problems(name))
+        if name in seen:
+            found.duplicate(f"{field}[{index}]", name)
+        seen.add(name)
+
+
+def _check_host_network(spec: Document, field: str, found: Findings) -> None:
+    for index, container in enumerate(spec.get("containers", ())):
+        for position, port in enumerate(container.get("ports", ())):
+            host = port.get("hostPort")
+            if host and host != port.get("containerPort"):
+                where = f"{field}.containers[{index}].ports[{position}].containerPort"
+                found.invalid(where, port.get("containerPort"), "must match `hostPort` when `hostNetwork` is true")
+
+
+# --- updates ---
+
+
+def check_pod_update(new: Document, old: Document, subresource: str | None, found: Findings) -> None:
+    after, before = new.get("spec") or {}, old.get("spec") or {}
+    if after == before:
+        return
+    if subresource == "resize":
+        _only_changed(
+            _without_resources(after), _without_resources(before), "only cpu and memory resources are mutable", found
+        )
+    elif subresource == "ephemeralcontainers":
+        _check_ephemeral(after, before, found)
+    elif subresource == "binding":
+        _check_binding(after, before, found)
+    elif subresource is None:
+        _check_spec_update(after, before, found)
+
+
+def _only_changed(after: Document, before: Document, why: str, found: Findings) -> None:
+    changed = sorted(name for name in {*after, *before} if after.get(name) != before.get(name))
+    if changed:
+        found.forbidden("spec", f"{why}\nchanged: {', '.join(f'spec.{name}' for name in changed)}")
+
+
+def _without_resources(spec: Document) -> Document:
+    kept = {name: value for name, value in spec.items() if name != "resources"}
+    for kind in ("containers", "initContainers"):
+        if kind in kept:
+            kept[kind] = [
+                {name: value for name, value in container.items() if name not in ("resources", "resizePolicy")}
+                for container in kept[kind]
+            ]
+    return kept
+
+
+def _check_ephemeral(after: Document, before: Document, found: Findings) -> None:
+    had = before.get("ephemeralContainers", [])
+    if after.get("ephemeralContainers", [])[: len(had)] != had:
+        found.forbidden("spec.ephemeralContainers", "existing ephemeral containers may not be changed or removed")
+    rest = (
+        {**after, "ephemeralContainers": had} if had else {k: v for k, v in after.items() if k != "ephemeralContainers"}
+    )
+    _only_changed(rest, before, "only ephemeralContainers may be added", found)
+
+
+def _check_binding(after: Document, before: Document, found: Findings) -> None:
+    _only_changed({**after, "nodeName": ""}, {**before, "nodeName": ""}, "a binding may only set nodeName", found)
+
+
+def _check_spec_update(after: Document, before: Document, found: Findings) -> None:
+    munged = dict(after)
+    for kind in ("containers", "initContainers"):
+        new, old = after.get(kind, []), before.get(kind, [])
+        if len(new) != len(old):
+            found.forbidden(f"spec.{kind}", "pod updates may not add or remove containers")
+            return
+        if new != old:
+            munged[kind] = [{**ours, "image": theirs.get("image")} for ours, theirs in zip(new, old, strict=True)]
+    _check_deadline(after, before, found)
+    _check_added_tolerations(after.get("tolerations", []), before.get("tolerations", []), found)
+    _check_removed_gates(after.get("schedulingGates", []), before.get("schedulingGates", []), found)
+    for name in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
+        _put_back(munged, before, name)
+    if before.get("terminationGracePeriodSeconds", 0) < 0 and after.get("terminationGracePeriodSeconds") == 1:
+        _put_back(munged, before, "terminationGracePeriodSeconds")
+    if before.get("schedulingGates"):
+        _check_gated(munged, before, found)
+    _only_changed(munged, before, f"pod updates may not change fields other than {_CHANGEABLE}", found)
+
+
+def _put_back(munged: Document, before: Document, name: str) -> None:
+    if name in before:
+        munged[name] = before[name]
+    else:
+        munged.pop(name, None)
+
+
+def _check_deadline(after: Document, before: Document, found: Findings) -> None:
+    new, old = after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    if new is None and old is not None:
+        found.invalid("spec.activeDeadlineSeconds", None, "must not update from a positive integer to nil value")
+    elif new is not None and old is not None and new > old:
+        found.invalid("spec.activeDeadlineSeconds", new, "must be less than or equal to previous value")
+
+
+def _check_added_tolerations(new: list[Document], old: list[Document], found: Findings) -> None:
+    def lasting(toleration: Document) -> Document:
+        return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+
+    kept = [lasting(each) for each in new]
+    if any(lasting(each) not in kept for each in old):
+        found.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+
+
+def _check_removed_gates(new: list[Document], old: list[Document], found: Findings) -> None:
+    known = {gate.get("name") for gate in old}
+    for index, gate in enumerate(new):
+        if gate.get("name") not in known:
+            found.forbidden(
+                f"spec.schedulingGates[{index}].name", "only deletion is allowed, but found new scheduling gate"
+            )
+
+
+def _check_gated(munged: Document, before: Document, found: Findings) -> None:
+    """A gated pod may narrow where it can go: more node labels, more requirements in each required term."""
+    new, old = munged.get("nodeSelector") or {}, before.get("nodeSelector") or {}
+    if new != old:
+        if any(new.get(key) != value for key, value in old.items()):
+            found.invalid(
+                "spec.nodeSelector", new, "only additions to spec.nodeSelector are allowed (no deletions or mutations)"
+            )
+        _put_back(munged, before, "nodeSelector")
+    affinity, was = munged.get("affinity") or {}, before.get("affinity") or {}
+    if affinity.get("nodeAffinity") != was.get("nodeAffinity"):
+        if not _narrower(affinity.get("nodeAffinity") or {}, was.get("nodeAffinity") or {}):
+            why = "only additions are allowed (no deletions or mutations)"
+            found.invalid("spec.affinity.nodeAffinity", affinity.get("nodeAffinity"), why)
+        rest = {name: value for name, value in affinity.items() if name != "nodeAffinity"}
+        if "nodeAffinity" in was:
+            rest["nodeAffinity"] = was["nodeAffinity"]
+        munged["affinity"] = rest
+        if not rest and "affinity" not in before:
+            del munged["affinity"]
+
+
+def _narrower(new: Document, old: Document) -> bool:
+    """Preferences may change freely; required terms may only gain expressions."""
+    wanted, was = new.get(REQUIRED), old.get(REQUIRED)
+    if was is None:
+        return True
+    terms, before = (wanted or {}).get("nodeSelectorTerms", []), was.get("nodeSelectorTerms", [])
+    return len(terms) == len(before) and all(
+        all(each in ours.get(name, []) for name in ("matchExpressions", "matchFields") for each in theirs.get(name, []))
+        for ours, theirs in zip(terms, before, strict=True)
+    )

@@ -1,0 +1,97 @@
+"""Rules for amounts of resources: names, quantities, and requests against limits."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from restow.adapters.memory.documents.findings import Findings
+from restow.model.names import qualified_name_problems
+from restow.model.quantity import Quantity, QuantityError
+
+Document = dict[str, Any]
+
+_CONTAINER = frozenset({"cpu", "memory", "ephemeral-storage"})
+_POD_LEVEL = frozenset({"cpu", "memory"})
+_NATIVE = "kubernetes.io/"
+
+
+@lru_cache(maxsize=8192)
+def parsed(text: str | int | float) -> Quantity | None:
+    """The quantity, or None when the text is none."""
+    try:
+        return Quantity.parse(text)
+    except QuantityError:
+        return None
+
+
+def is_extended(name: str) -> bool:
+    """A resource of a device plugin or of an operator: qualified, and not in kubernetes.io."""
+    return "/" in name and _NATIVE not in name and not name.startswith("requests.")
+
+
+def may_overcommit(name: str) -> bool:
+    """Whether requests may be below limits: ordinary resources, but neither huge pages nor extended ones."""
+    return not name.startswith("hugepages-") and ("/" not in name or _NATIVE in name)
+
+
+def check_amounts(amounts: Document, field: str, found: Findings) -> None:
+    """A resource list anywhere: qualified names, quantities that are not negative, whole numbers of extended ones."""
+    for name, text in amounts.items():
+        where = f"{field}.{name}" if "/" not in name else f"{field}[{name}]"
+        found.all_invalid(where, name, qualified_name_problems(name))
+        check_amount(name, text, where, found)
+
+
+def check_amount(name: str, text: Any, field: str, found: Findings) -> Quantity | None:
+    quantity = parsed(text)
+    if quantity is None:
+        found.invalid(field, text, "must be a quantity, such as 500m, 2 or 1Gi")
+    elif quantity.nano < 0:
+        found.invalid(field, text, "must be greater than or equal to 0")
+    elif is_extended(name) and quantity.milli % 1000:
+        found.invalid(field, text, "must be an integer")
+    return quantity
+
+
+def check_resources(resources: Document, field: str, found: Findings, *, pod_level: bool = False) -> None:
+    """Requests and limits of one container, or of a pod as a whole."""
+    requests, limits = resources.get("requests"), resources.get("limits")
+    if limits:
+        _check_named(limits, f"{field}.limits", found, pod_level)
+    if not requests:
+        return
+    _check_named(requests, f"{field}.requests", found, pod_level)
+    for name, text in requests.items():
+        limit_text = limits.get(name) if limits else None
+        if limit_text is None:
+            if not may_overcommit(name):
+                found.required(f"{field}.limits", "Limit must be set for non overcommitable resources")
+            continue
+        if text == limit_text:
+            continue
+        request, limit = parsed(text), parsed(limit_text)
+        if request is None or limit is None:
+            continue
+        if not may_overcommit(name) and request != limit:
+            found.invalid(f"{field}.requests", text, f"must be equal to {name} limit of {limit_text}")
+        elif limit < request:
+            found.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limit_text}")
+
+
+def _check_named(amounts: Document, field: str, found: Findings, pod_level: bool) -> None:
+    plain = _POD_LEVEL if pod_level else _CONTAINER
+    for name, text in amounts.items():
+        if name not in plain:
+            _check_name(name, field, found, plain)
+        quantity = parsed(text)
+        if quantity is None or quantity.nano < 0 or "/" in name:
+            check_amount(name, text, f"{field}[{name}]", found)
+
+
+def _check_name(name: str, field: str, found: Findings, plain: frozenset[str]) -> None:
+    if problems := qualified_name_problems(name):
+        found.all_invalid(f"{field}[{name}]", name, problems)
+    elif "/" not in name and not name.startswith("hugepages-"):
+        what = ", ".join(sorted(plain))
+        found.invalid(f"{field}[{name}]", name, f"must be {what}, hugepages-<size> or a qualified name (domain/name)")

@@ -148,7 +148,7 @@ class KubernetesApi:
             except TooManyRequests as error:
                 if is_budget_refusal(error.status):
                     raise
-                failure, delay = error, error.retry_after or DEFAULT_RETRY_AFTER
+                failure, delay = error, DEFAULT_RETRY_AFTER if error.retry_after is None else error.retry_after
             except (_Broken, OutcomeUnknown) as error:
                 failure, delay = _unavailable(request, error), FIRST_RETRY * 2**attempt
                 if request.verb not in ("get", "list"):

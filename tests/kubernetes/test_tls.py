@@ -1,0 +1,146 @@
+"""TLS: whom we trust, which certificate we show. The openssl command makes certificates, for this run only."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from restow.adapters.kubernetes import ClusterConfig, KubernetesApi
+from restow.adapters.kubernetes.credentials import Certificate, Identity, StaticCredentials
+from restow.adapters.kubernetes.transport import Limits
+from restow.ports import OutcomeUnknown, Request, Resource, Unauthorized
+from tests.kubernetes.server import StillClock, serving
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command is not installed")
+
+GET = Request(verb="get", resource=Resource("", "v1", "nodes"), name="n1")
+ONCE = Limits(request_timeout=0.15)
+
+
+def openssl(*arguments: str | Path) -> None:
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+
+def make_pair(folder: Path, name: str, authority: str | None, *extensions: str) -> Path:
+    """A key and a certificate, signed by `authority` or by itself, in one PEM file."""
+    key, request, certificate, both = (folder / f"{name}.{end}" for end in ("key", "csr", "crt", "pem"))
+    openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key)
+    openssl("req", "-new", "-key", key, "-out", request, "-subj", f"/O=system:masters/CN={name}")
+    options = folder / f"{name}.cnf"
+    options.write_text("\n".join(extensions))
+    if authority is None:
+        signer: list[str | Path] = ["-signkey", key]
+    else:
+        signer = ["-CA", folder / f"{authority}.crt", "-CAkey", folder / f"{authority}.key", "-CAcreateserial"]
+    openssl("x509", "-req", "-in", request, *signer, "-days", "1", "-extfile", options, "-out", certificate)
+    both.write_bytes(certificate.read_bytes() + key.read_bytes())
+    return both
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    make_pair(folder, "ca", None, "basicConstraints=critical,CA:TRUE")
+    make_pair(folder, "server", "ca", "subjectAltName=IP:127.0.0.1,DNS:inner")
+    make_pair(folder, "elsewhere", "ca", "subjectAltName=DNS:inner")
+    for name in ("jane", "john"):
+        make_pair(folder, name, "ca", "extendedKeyUsage=clientAuth")
+    return folder
+
+
+def certificate(folder: Path, name: str) -> Certificate:
+    return Certificate((folder / f"{name}.crt").read_bytes(), (folder / f"{name}.key").read_bytes())
+
+
+def server_context(folder: Path, name: str = "server", *, ask: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / f"{name}.pem")
+    if ask:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(folder / "ca.crt")
+    return context
+
+
+async def who(request: web.BaseRequest) -> web.Response:
+    """Answers with the common name of the client's certificate."""
+    assert request.transport is not None
+    shown = request.transport.get_extra_info("peercert") or {}
+    names = [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
+    return web.Response(text=names[0] if names else "nobody")
+
+
+async def ask(port: int, limits: Limits = ONCE, **options) -> str:
+    config = ClusterConfig(server=f"https://127.0.0.1:{port}", **({"credentials": StaticCredentials()} | options))
+    async with KubernetesApi(config, clock=StillClock(), limits=limits) as api:
+        return (await api.call(GET)).body.decode()
+
+
+SLOW = Limits(request_timeout=10)
+
+
+async def test_the_right_authority_is_trusted(folder):
+    async with serving(who, server_context(folder)) as port:
+        assert await ask(port, SLOW, authority=(folder / "ca.crt").read_bytes()) == "nobody"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        pytest.param("server", {}, "certificate verify failed", id="an unknown authority"),
+        pytest.param("elsewhere", {"authority": "ca"}, "not valid for '127.0.0.1'", id="another server's certificate"),
+        pytest.param("server", {"authority": "ca", "tls_server_name": "outer"}, "'outer'", id="not the name we expect"),
+    ],
+)
+async def test_servers_that_are_not_trusted(folder, name, options, message):
+    if "authority" in options:
+        options = options | {"authority": (folder / "ca.crt").read_bytes()}
+    async with serving(who, server_context(folder, name)) as port:
+        with pytest.raises(OutcomeUnknown, match=message):
+            await ask(port, **options)
+
+
+async def test_the_server_may_go_by_another_name(folder):
+    async with serving(who, server_context(folder, "elsewhere")) as port:
+        authority = (folder / "ca.crt").read_bytes()
+        assert await ask(port, SLOW, authority=authority, tls_server_name="inner") == "nobody"
+
+
+async def test_insecure_trusts_anyone(folder):
+    async with serving(who, server_context(folder)) as port:
+        assert await ask(port, SLOW, insecure=True) == "nobody"
+
+
+class Changing:
+    """Credentials whose certificate changes from call to call, as an exec plugin's does when it expires."""
+
+    def __init__(self, *certificates: Certificate) -> None:
+        self.certificates = list(certificates)
+
+    async def current(self, now: float) -> Identity:
+        return Identity(None, self.certificates.pop(0))
+
+    async def renew(self, refused: Identity, now: float) -> bool:
+        return False
+
+
+async def test_the_client_certificate_is_shown_and_a_new_one_replaces_it(folder):
+    credentials = Changing(*(certificate(folder, name) for name in ("jane", "jane", "john")))
+    async with serving(who, server_context(folder, ask=True)) as port:
+        config = ClusterConfig(
+            server=f"https://127.0.0.1:{port}", authority=(folder / "ca.crt").read_bytes(), credentials=credentials
+        )
+        async with KubernetesApi(config, clock=StillClock()) as api:
+            assert [(await api.call(GET)).body for _ in range(3)] == [b"jane", b"jane", b"john"]
+
+
+@pytest.mark.parametrize("key", [pytest.param("john", id="another key"), pytest.param(None, id="no key at all")])
+async def test_a_certificate_that_cannot_be_used(folder, key):
+    pair = Certificate(certificate(folder, "jane").certificate, certificate(folder, key).key if key else b"junk")
+    async with serving(who, server_context(folder)) as port:
+        with pytest.raises(Unauthorized, match="client certificate or its key cannot be used"):
+            await ask(port, credentials=StaticCredentials(Identity(None, pair)))

@@ -1,0 +1,231 @@
+"""KubernetesApi against a server that answers from a script."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from restow.adapters.kubernetes.credentials import FileCredentials, Identity, StaticCredentials
+from restow.adapters.kubernetes.transport import Limits
+from restow.ports import (
+    MERGE_PATCH,
+    ApiError,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+    Request,
+    Resource,
+    TooManyRequests,
+    Unauthorized,
+)
+from tests.kubernetes.server import StillClock, connected, hang_up, say
+
+PODS = Resource("", "v1", "pods")
+GET = Request(verb="get", resource=PODS, namespace="shop", name="web")
+CREATE = Request(verb="create", resource=PODS, namespace="shop", body=b'{"kind":"Pod"}')
+WATCH = Request(verb="watch", resource=PODS, query={"resourceVersion": "5"})
+BUSY = say("slow down", 429, headers={"Retry-After": "0"}, content_type="text/plain")
+BUDGET = {"code": 429, "reason": "TooManyRequests", "details": {"causes": [{"reason": "DisruptionBudget"}]}}
+
+
+async def test_a_call_is_one_http_request():
+    warning = say('{"kind":"Pod"}', 201, headers={"Warning": '299 - "old"'})
+    async with connected(warning, credentials=StaticCredentials(Identity.bearer("t"))) as (api, script):
+        patch = Request(verb="patch", resource=PODS, name="a", content_type=MERGE_PATCH, body=b"{}")
+        response = await api.call(patch)
+    seen = script.requests[0]
+    assert (response.code, response.body, response.warnings) == (201, b'{"kind":"Pod"}', ("old",))
+    assert (seen.method, seen.headers["Content-Type"], seen.headers["Authorization"]) == (
+        "PATCH",
+        MERGE_PATCH,
+        "Bearer t",
+    )
+    assert seen.headers["User-Agent"].startswith("restow")
+    assert script.bodies == [b"{}"]
+
+
+@pytest.mark.parametrize(("compress", "asked"), [(True, "gzip"), (False, "identity")], ids=["far away", "nearby"])
+async def test_compression_is_asked_for_only_off_cluster(compress, asked):
+    packed = say(gzip.compress(b'{"a":1}'), headers={"Content-Encoding": "gzip"})
+    async with connected(packed, compress=compress) as (api, script):
+        response = await api.call(GET)
+    assert (script.requests[0].headers["Accept-Encoding"], response.body) == (asked, b'{"a":1}')
+
+
+STORIES = [
+    pytest.param(GET, [hang_up, say()], None, 2, id="a read is tried again after a broken connection"),
+    pytest.param(GET, [say("x", 503), say()], None, 2, id="and after a 503"),
+    pytest.param(CREATE, [hang_up, say()], OutcomeUnknown, 1, id="a write is not: it may have taken effect"),
+    pytest.param(CREATE, [say("x", 500), say()], OutcomeUnknown, 1, id="nor after a 500"),
+    pytest.param(CREATE, [BUSY, BUSY, say()], None, 3, id="a 429 was not executed: even a write is tried again"),
+    pytest.param(CREATE, [BUSY], TooManyRequests, 5, id="but not for ever"),
+    pytest.param(CREATE, [say(json.dumps(BUDGET), 429)], TooManyRequests, 1, id="a budget's refusal is an answer"),
+    pytest.param(GET, [say("no", 404)], NotFound, 1, id="so is not found"),
+    pytest.param(CREATE, [say("no", 422)], Invalid, 1, id="so is invalid"),
+    pytest.param(GET, [say("no", 401)], Unauthorized, 1, id="a 401 that cannot be helped"),
+    pytest.param(
+        GET, [say("", 302, headers={"Location": "https://login"})], ApiError, 1, id="a redirect to a login page"
+    ),
+    pytest.param(GET, [say("<html>Log in", content_type="text/html")], ApiError, 1, id="a login page with a 200"),
+]
+
+
+@pytest.mark.parametrize(("request_", "answers", "error", "tries"), STORIES)
+async def test_what_is_tried_again(request_, answers, error, tries):
+    async with connected(*answers) as (api, script):
+        if error is None:
+            await api.call(request_)
+        else:
+            with pytest.raises(error):
+                await api.call(request_)
+    assert len(script.requests) == tries
+
+
+async def test_a_long_retry_after_is_left_to_the_caller():
+    async with connected(say("", 429, headers={"Retry-After": "60"})) as (api, script):
+        with pytest.raises(TooManyRequests) as caught:
+            await api.call(CREATE)
+    assert (caught.value.retry_after, len(script.requests)) == (60, 1)
+
+
+async def test_a_server_that_does_not_answer():
+    async def sleep(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.sleep(1)
+        return web.Response()
+
+    async with connected(sleep, limits=Limits(request_timeout=0.2)) as (api, _):
+        with pytest.raises(OutcomeUnknown, match=r"get pods shop/web: no answer within 0\.2s"):
+            await api.call(GET)
+
+
+async def test_a_server_that_is_not_there_had_no_effect_and_says_where():
+    async with connected(say()) as (api, _):
+        pass
+    with pytest.raises(OutcomeUnknown, match=r"create pods shop: cannot connect to http://127\.0\.0\.1"):
+        await api.call(CREATE)
+    await api.close()
+
+
+async def test_a_401_renews_the_credentials_once(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("old")
+    credentials = FileCredentials(token=token)
+
+    def check(request: web.BaseRequest) -> web.Response:
+        token.write_text("new")
+        return web.Response(status=200 if request.headers["Authorization"] == "Bearer new" else 401, text="{}")
+
+    async with connected(check, credentials=credentials) as (api, script):
+        await api.call(CREATE)
+        await api.call(GET)
+    assert [r.headers["Authorization"] for r in script.requests] == ["Bearer old", "Bearer new", "Bearer new"]
+
+
+async def test_rotated_tokens_are_noticed_within_a_minute(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("one")
+    clock = StillClock()
+    async with connected(say(), credentials=FileCredentials(token=token), clock=clock) as (api, script):
+        await api.call(GET)
+        token.write_text("two\n")
+        await api.call(GET)
+        clock.time += 61
+        await api.call(GET)
+    assert [r.headers["Authorization"] for r in script.requests] == ["Bearer one", "Bearer one", "Bearer two"]
+
+
+def stream(*chunks: bytes, end: Any = None) -> Any:
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        for chunk in chunks:
+            await response.write(chunk)
+            await asyncio.sleep(0.01)
+        if end == "silence":
+            await asyncio.sleep(2)
+        elif end == "break":
+            assert request.transport is not None
+            request.transport.close()
+        return response
+
+    return answer
+
+
+async def lines(api: Any, request: Request = WATCH) -> list[bytes]:
+    return [line async for line in api.watch(request)]
+
+
+async def test_a_watch_streams_lines_however_they_are_cut():
+    async with connected(stream(b'{"a":', b'1}\n{"b"', b":2}\n\n")) as (api, script):
+        assert await lines(api) == [b'{"a":1}', b'{"b":2}']
+    assert script.requests[0].path_qs == "/api/v1/pods?resourceVersion=5&watch=true"
+
+
+async def test_events_larger_than_any_buffer():
+    big = b'{"x":"' + b"y" * (5 * 2**20) + b'"}'
+    async with connected(stream(big + b"\n" + b"{}\n")) as (api, _):
+        assert await lines(api) == [big, b"{}"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        pytest.param(stream(b"{}\n", end="break"), "stream broken", id="the connection breaks"),
+        pytest.param(stream(b"{}\n", end="silence"), "silent for too long", id="the server falls silent"),
+        pytest.param(stream(b"{}\n", b'{"tru'), "middle of an event", id="the last event is cut off"),
+    ],
+)
+async def test_a_broken_watch_ends_with_an_error_event(answer, message):
+    async with connected(answer, limits=Limits(watch_idle=0.3)) as (api, _):
+        first, last = await lines(api)
+    event = json.loads(last)
+    assert (first, event["type"], event["object"]["code"]) == (b"{}", "ERROR", 503)
+    assert message in event["object"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        pytest.param(say('{"code":410,"reason":"Expired"}', 410), ApiError, id="410"),
+        pytest.param(BUSY, TooManyRequests, id="429"),
+        pytest.param(hang_up, OutcomeUnknown, id="no answer"),
+    ],
+)
+async def test_a_watch_that_does_not_start_raises(answer, error):
+    async with connected(answer) as (api, _):
+        with pytest.raises(error):
+            await lines(api)
+
+
+async def test_leaving_a_watch_early_closes_it():
+    gone = asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b"{}\n")
+                await asyncio.sleep(0.01)
+        finally:
+            gone.set()
+
+    async with connected(answer) as (api, _):
+        watch = api.watch(WATCH)
+        assert await anext(watch) == b"{}"
+        await watch.aclose()
+        async with asyncio.timeout(5):
+            await gone.wait()
+
+
+async def test_calls_are_spread_out_when_asked():
+    loop = asyncio.get_running_loop()
+    async with connected(say(), limits=Limits(rate=20, burst=1)) as (api, _):
+        started = loop.time()
+        await asyncio.gather(*(api.call(GET) for _ in range(5)))
+        assert loop.time() - started >= 0.19

@@ -1,0 +1,453 @@
+"""A generated cluster written down as Kubernetes documents, in the state in which its controllers would leave it
+alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from restow.sim.scenarios.fleet import BATCH_TAINT, GPU_TAINT, Fleet, Ints
+from restow.sim.scenarios.workloads import PRIORITIES, Workload
+from restow.sim.world.daemon_set import pin_to_node
+from restow.sim.world.template import TEMPLATE_HASH, controller_reference, random_suffix, template_hash
+
+Document = dict[str, Any]
+
+STORAGE_CLASS = "zonal"
+PROVISIONER = "sim.restow.sh/volumes"
+_DAY = 86400.0
+_API_VERSIONS = {"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "Job": "batch/v1"}
+_CRITICAL = 2_000_001_000  # system-node-critical
+
+
+class Writer:
+    """Collects documents; uids, ages and name suffixes come from the one random generator."""
+
+    def __init__(self, fleet: Fleet, scheduler: str, start: float, rng: np.random.Generator) -> None:
+        self.documents: list[Document] = []
+        self._fleet = fleet
+        self._scheduler = scheduler
+        self._start = start
+        self._random = random.Random(int(rng.integers(2**63)))
+        self._names: set[str] = set()
+
+    # ---- the cluster
+
+    def cluster(self, namespaces: int) -> None:
+        created = self._time(400 * _DAY)
+        for name in ("default", "kube-system", *(f"team-{index:02d}" for index in range(max(namespaces, 1)))):
+            self._add("v1", "Namespace", name, None, created, status={"phase": "Active"})
+        for name, value in PRIORITIES.items():
+            self._add("scheduling.k8s.io/v1", "PriorityClass", name, None, created, value=value)
+        self._add(
+            "storage.k8s.io/v1",
+            "StorageClass",
+            STORAGE_CLASS,
+            None,
+            created,
+            provisioner=PROVISIONER,
+            volumeBindingMode="WaitForFirstConsumer",
+            reclaimPolicy="Delete",
+        )
+        for node in range(len(self._fleet)):
+            self.documents.append(self._fleet.document(node, self._time(100 * _DAY), self._uid()))
+
+    def daemon_set(self, name: str, request: Ints, seats: Sequence[int]) -> None:
+        labels = {"app": name}
+        spec = self._pod_spec(request, "system-node-critical", [{"operator": "Exists"}])
+        template = {"metadata": {"labels": labels}, "spec": spec}
+        created = self._time(90 * _DAY)
+        count = len(seats)
+        daemons = self._add(
+            "apps/v1",
+            "DaemonSet",
+            name,
+            "kube-system",
+            created,
+            spec={"selector": {"matchLabels": labels}, "template": template},
+            status={
+                "currentNumberScheduled": count,
+                "desiredNumberScheduled": count,
+                "numberReady": count,
+                "numberAvailable": count,
+                "updatedNumberScheduled": count,
+                "numberMisscheduled": 0,
+                "observedGeneration": 1,
+            },
+        )
+        owner = controller_reference("apps/v1", "DaemonSet", name, daemons["metadata"]["uid"])
+        for node in seats:
+            pinned = spec | {"affinity": pin_to_node(None, self._fleet.names[node])}
+            self._pod(f"{name}-{self._suffix()}", "kube-system", labels, {}, pinned, owner, node, _CRITICAL)
+
+    # ---- workloads
+
+    def workload(self, workload: Workload, seats: Sequence[int]) -> None:
+        owner, labels, spec = self._controller(workload, len(seats))
+        if workload.budget:
+            self._budget(workload, len(seats))
+        for ordinal, node in enumerate(seats):
+            self._replica(workload, owner, labels, spec, ordinal, node)
+
+    def pending(self, workload: Workload) -> None:
+        """A workload whose only pod found no room."""
+        owner, labels, spec = self._controller(workload, 1, ready=0)
+        self._replica(workload, owner, labels, spec, 0, None)
+
+    def _controller(
+        self, workload: Workload, replicas: int, ready: int | None = None
+    ) -> tuple[Document, Document, Document]:
+        """Write the owners; gives the controller reference, labels and spec of the pods."""
+        labels: Document = {"app": workload.name}
+        template_labels = dict(labels)
+        if workload.quality:
+            template_labels["koordinator.sh/qosClass"] = workload.quality
+        spec = self._constrained_spec(workload)
+        template: Document = {"metadata": {"labels": template_labels}, "spec": spec}
+        created = self._time(60 * _DAY)
+        status = _status(replicas, replicas if ready is None else ready)
+        kind = workload.kind
+        if kind == "Deployment":
+            return self._deployment(workload, replicas, template, created, status)
+        body: Document = {"template": template}
+        if kind == "Job":
+            body |= {"parallelism": replicas, "completions": replicas, "backoffLimit": 6}
+            status = {"active": replicas, "ready": replicas, "startTime": created}
+        else:
+            body |= {"replicas": replicas, "selector": {"matchLabels": labels}}
+        if kind == "StatefulSet":
+            body |= {"serviceName": workload.name, "podManagementPolicy": "OrderedReady"}
+            body |= {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}}
+            if workload.volumes:
+                body["volumeClaimTemplates"] = [_claim_template()]
+        owner = self._add(
+            _API_VERSIONS[kind],
+            kind,
+            workload.name,
+            workload.namespace,
+            created,
+            labels=labels,
+            spec=body,
+            status=status,
+        )
+        return self._reference(owner), template_labels, spec
+
+    def _deployment(
+        self, workload: Workload, replicas: int, template: Document, created: str, status: Document
+    ) -> tuple[Document, Document, Document]:
+        labels: Document = {"app": workload.name}
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
+        deployment = self._add(
+            "apps/v1",
+            "Deployment",
+            workload.name,
+            workload.namespace,
+            created,
+            labels=labels,
+            annotations={"deployment.kubernetes.io/revision": "1"},
+            spec={
+                "replicas": replicas,
+                "selector": {"matchLabels": labels},
+                "template": template,
+                "strategy": strategy,
+            },
+            status=status | {"updatedReplicas": replicas},
+        )
+        digest = template_hash(template)
+        hashed = labels | {TEMPLATE_HASH: digest}
+        template_labels = template["metadata"]["labels"] | {TEMPLATE_HASH: digest}
+        replica_set = self._add(
+            "apps/v1",
+            "ReplicaSet",
+            f"{workload.name}-{digest}",
+            workload.namespace,
+            created,
+            labels=template_labels,
+            annotations={
+                "deployment.kubernetes.io/revision": "1",
+                "deployment.kubernetes.io/desired-replicas": str(replicas),
+                "deployment.kubernetes.io/max-replicas": str(replicas + -(-replicas // 4)),
+            },
+            owner=self._reference(deployment),
+            spec={
+                "replicas": replicas,
+                "selector": {"matchLabels": hashed},
+                "template": {"metadata": {"labels": template_labels}, "spec": template["spec"]},
+            },
+            status=status,
+        )
+        return self._reference(replica_set), template_labels, template["spec"]
+
+    def _replica(
+        self, workload: Workload, owner: Document, labels: Document, spec: Document, ordinal: int, node: int | None
+    ) -> None:
+        annotations: Document = {}
+        if workload.eviction_cost is not None:
+            annotations["scheduling.koordinator.sh/eviction-cost"] = str(workload.eviction_cost)
+            annotations["controller.kubernetes.io/pod-deletion-cost"] = str(workload.eviction_cost)
+        if workload.kind == "StatefulSet":
+            name = f"{workload.name}-{ordinal}"
+            labels = labels | {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(ordinal)}
+            spec = spec | {"hostname": name, "subdomain": workload.name}
+            if workload.volumes and node is not None:
+                spec = spec | {"volumes": [self._volume(workload, labels, name, node)]}
+        elif workload.kind == "Job":
+            name = f"{owner['name']}-{self._suffix()}"
+            labels = labels | {"batch.kubernetes.io/job-name": workload.name, "job-name": workload.name}
+            labels |= {"batch.kubernetes.io/controller-uid": owner["uid"], "controller-uid": owner["uid"]}
+        else:
+            name = f"{owner['name']}-{self._suffix()}"
+        priority = PRIORITIES.get(workload.priority or "", 0)
+        self._pod(name, workload.namespace, labels, annotations, spec, owner, node, priority)
+
+    def _volume(self, workload: Workload, labels: Document, pod: str, node: int) -> Document:
+        """The claim of a StatefulSet pod and its volume, bound, in the zone where the pod sits."""
+        claim = f"data-{pod}"
+        created = self._time(30 * _DAY)
+        uid = self._uid()
+        volume = f"pvc-{uid}"
+        zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [self._fleet.zone_name(node)]}
+        self._add(
+            "v1",
+            "PersistentVolume",
+            volume,
+            None,
+            created,
+            annotations={"pv.kubernetes.io/provisioned-by": PROVISIONER},
+            spec={
+                "capacity": {"storage": "10Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": STORAGE_CLASS,
+                "persistentVolumeReclaimPolicy": "Delete",
+                "volumeMode": "Filesystem",
+                "csi": {"driver": PROVISIONER, "volumeHandle": volume},
+                "claimRef": {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "namespace": workload.namespace,
+                    "name": claim,
+                    "uid": uid,
+                },
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}},
+            },
+            status={"phase": "Bound"},
+        )
+        self._add(
+            "v1",
+            "PersistentVolumeClaim",
+            claim,
+            workload.namespace,
+            created,
+            uid=uid,
+            labels={"app": labels["app"]},
+            annotations={
+                "pv.kubernetes.io/bind-completed": "yes",
+                "pv.kubernetes.io/bound-by-controller": "yes",
+                "volume.kubernetes.io/selected-node": self._fleet.names[node],
+            },
+            spec=_claim_template()["spec"] | {"volumeName": volume},
+            status={"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"}},
+        )
+        return {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+
+    def _budget(self, workload: Workload, replicas: int) -> None:
+        allowed = max(replicas - 1, 0) if workload.budget == "half" else 1
+        if workload.budget == "maxUnavailable":
+            spec: Document = {"maxUnavailable": 1}
+        elif workload.budget == "minAvailable":
+            spec = {"minAvailable": max(replicas - 1, 0)}
+        else:
+            spec = {"minAvailable": "50%"}
+            allowed = replicas - -(-replicas // 2)
+        self._add(
+            "policy/v1",
+            "PodDisruptionBudget",
+            workload.name,
+            workload.namespace,
+            self._time(60 * _DAY),
+            spec=spec | {"selector": {"matchLabels": {"app": workload.name}}},
+            status={
+                "observedGeneration": 1,
+                "expectedPods": replicas,
+                "currentHealthy": replicas,
+                "desiredHealthy": replicas - min(allowed, replicas),
+                "disruptionsAllowed": min(allowed, replicas),
+            },
+        )
+
+    # ---- pods
+
+    def _constrained_spec(self, workload: Workload) -> Document:
+        tolerations: list[Document] = []
+        spec: Document = {}
+        affinity: Document = {}
+        selected: Document = {}
+        if workload.pool:
+            taint = GPU_TAINT if workload.pool == "gpu" else BATCH_TAINT
+            tolerations.append({"key": taint["key"], "operator": "Exists", "effect": "NoSchedule"})
+            selected["pool"] = workload.pool
+        if workload.ssd:
+            selected["disktype"] = "ssd"
+        if workload.zones:
+            zones = [f"zone-{chr(ord('a') + zone % 26)}" for zone in workload.zones]
+            term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": zones}]}
+            affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        mine = {"matchLabels": {"app": workload.name}}
+        if workload.apart:
+            apart = {"labelSelector": mine, "topologyKey": "kubernetes.io/hostname"}
+            affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+        if workload.spread:
+            spec["topologySpreadConstraints"] = [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": "topology.kubernetes.io/zone",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": mine,
+                }
+            ]
+        if selected:
+            spec["nodeSelector"] = selected
+        if affinity:
+            spec["affinity"] = affinity
+        policy = {"restartPolicy": "Never"} if workload.kind == "Job" else {}
+        return self._pod_spec(workload.request, workload.priority, tolerations) | policy | spec
+
+    def _pod_spec(self, request: Ints, priority_class: str | None, tolerations: list[Document]) -> Document:
+        resources = {"cpu": f"{int(request[0])}m", "memory": f"{int(request[1]) // 1024**2}Mi"}
+        limits: Document = {}
+        if request[3]:
+            limits = {"limits": {"nvidia.com/gpu": str(int(request[3]))}}
+            resources |= limits["limits"]
+        spec: Document = {
+            "schedulerName": self._scheduler,
+            "terminationGracePeriodSeconds": 30,
+            "containers": [
+                {"name": "main", "image": "registry.invalid/app:1", "resources": {"requests": resources} | limits}
+            ],
+        }
+        if priority_class:
+            spec["priorityClassName"] = priority_class
+        if tolerations:
+            spec["tolerations"] = tolerations
+        return spec
+
+    def _pod(
+        self,
+        name: str,
+        namespace: str,
+        labels: Document,
+        annotations: Document,
+        spec: Document,
+        owner: Document,
+        node: int | None,
+        priority: int,
+    ) -> None:
+        age = self._random.expovariate(1 / (5 * _DAY)) + 600
+        created = self._time(age, exact=True)
+        metadata: Document = {
+            "name": name,
+            "namespace": namespace,
+            "uid": self._uid(),
+            "creationTimestamp": created,
+            "labels": labels,
+            "ownerReferences": [owner],
+        }
+        if annotations:
+            metadata["annotations"] = annotations
+        spec = spec | {"priority": priority}
+        status: Document = {"phase": "Pending", "qosClass": "Burstable"}
+        if node is not None:
+            spec["nodeName"] = self._fleet.names[node]
+            status = running_status(created)
+        self.documents.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status})
+
+    # ---- small things
+
+    def _add(
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        namespace: str | None,
+        created: str,
+        *,
+        uid: str | None = None,
+        labels: Document | None = None,
+        annotations: Document | None = None,
+        owner: Document | None = None,
+        **rest: Any,
+    ) -> Document:
+        metadata: Document = {"name": name, "uid": uid or self._uid(), "creationTimestamp": created, "generation": 1}
+        if namespace:
+            metadata["namespace"] = namespace
+        if labels:
+            metadata["labels"] = labels
+        if annotations:
+            metadata["annotations"] = annotations
+        if owner:
+            metadata["ownerReferences"] = [owner]
+        document = {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
+        self.documents.append(document)
+        return document
+
+    def _reference(self, owner: Document) -> Document:
+        metadata = owner["metadata"]
+        return controller_reference(owner["apiVersion"], owner["kind"], metadata["name"], metadata["uid"])
+
+    def _uid(self) -> str:
+        digits = f"{self._random.getrandbits(128):032x}"
+        return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+
+    def _suffix(self) -> str:
+        while True:
+            suffix = random_suffix(self._random)
+            if suffix not in self._names:
+                self._names.add(suffix)
+                return suffix
+
+    def _time(self, ago: float, *, exact: bool = False) -> str:
+        seconds = self._start - (ago if exact else ago * (0.5 + self._random.random() / 2))
+        return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def running_status(since: str) -> Document:
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": since}
+        for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+    ]
+    container = {
+        "name": "main",
+        "image": "registry.invalid/app:1",
+        "imageID": "",
+        "ready": True,
+        "started": True,
+        "restartCount": 0,
+        "state": {"running": {"startedAt": since}},
+    }
+    return {
+        "phase": "Running",
+        "qosClass": "Burstable",
+        "startTime": since,
+        "conditions": conditions,
+        "containerStatuses": [container],
+    }
+
+
+def _status(replicas: int, ready: int) -> Document:
+    return {"observedGeneration": 1, "replicas": replicas, "readyReplicas": ready, "availableReplicas": ready}
+
+
+def _claim_template() -> Document:
+    return {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": STORAGE_CLASS,
+            "volumeMode": "Filesystem",
+            "resources": {"requests": {"storage": "10Gi"}},
+        },
+    }

@@ -1,0 +1,85 @@
+"""Where the pods of a generated workload sit: scattered on purpose, within every hard constraint.
+
+Each node has a target share of its capacity, drawn once; pods go to random nodes still under their targets, and to any
+node with room when none is. So some nodes end full, many half empty, a few nearly idle: a fragmented cluster.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from restow.sim.scenarios.fleet import Fleet, Ints, Mask
+from restow.sim.scenarios.workloads import Workload
+
+
+def targets(size: int, utilisation: float, skew: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Per node the share of cpu to be requested: mean `utilisation`, from even (skew 0) to extreme (skew 1)."""
+    mean = min(max(utilisation, 0.01), 0.99)
+    if skew <= 0:
+        return np.full(size, mean)
+    spread = 20.0 ** (1.0 - 2.0 * min(skew, 1.0))
+    return rng.beta(mean * spread * 2, (1 - mean) * spread * 2, size=size)
+
+
+def eligible(fleet: Fleet, workload: Workload) -> Mask:
+    """Nodes that the workload's selector, affinity and tolerations allow."""
+    mask: Mask = np.ones(len(fleet), dtype=np.bool_)
+    tolerated = {"general"} | ({workload.pool} if workload.pool else set())
+    mask &= np.isin(fleet.pool, sorted(tolerated))
+    return mask & domains(fleet, workload)
+
+
+def domains(fleet: Fleet, workload: Workload) -> Mask:
+    """Nodes that selector and affinity allow, whatever their taints: these count as spread domains."""
+    mask: Mask = np.ones(len(fleet), dtype=np.bool_)
+    if workload.pool:
+        mask &= fleet.pool == workload.pool
+    if workload.ssd:
+        mask &= fleet.ssd
+    if workload.zones:
+        mask &= np.isin(fleet.zone, workload.zones)
+    return mask
+
+
+def place(fleet: Fleet, workload: Workload, target: npt.NDArray[np.float64], rng: np.random.Generator) -> list[int]:
+    """The nodes of the workload's replicas, taken from the fleet; fewer than asked when there is no more room."""
+    allowed = eligible(fleet, workload)
+    if workload.spread:
+        return _place_evenly(fleet, workload, allowed, rng)
+    seats: list[int] = []
+    while len(seats) < workload.replicas:
+        candidates = _candidates(fleet, workload, allowed, target)
+        if not candidates.size:
+            break
+        chosen = rng.permutation(candidates)[: workload.replicas - len(seats)]
+        fleet.take(chosen, workload.request)
+        seats.extend(chosen.tolist())
+        if workload.apart:
+            break
+    return seats
+
+
+def _candidates(fleet: Fleet, workload: Workload, allowed: Mask, target: npt.NDArray[np.float64]) -> Ints:
+    room = allowed & fleet.fits(workload.request)
+    used = fleet.allocatable[0] - fleet.free[0] + workload.request[0]
+    under = np.flatnonzero(room & (used <= target * fleet.allocatable[0]))
+    enough = workload.replicas if workload.apart else 1
+    return under if under.size >= enough else np.flatnonzero(room)
+
+
+def _place_evenly(fleet: Fleet, workload: Workload, allowed: Mask, rng: np.random.Generator) -> list[int]:
+    """One pod per zone and round, so that zones differ by one at most; a zone without room ends the placing."""
+    zones = sorted(set(fleet.zone[domains(fleet, workload)].tolist()))
+    seats: list[int] = []
+    while len(seats) < workload.replicas and zones:
+        before = len(seats)
+        for zone in zones[: workload.replicas - len(seats)]:
+            room = np.flatnonzero(allowed & fleet.fits(workload.request) & (fleet.zone == zone))
+            if room.size:
+                chosen = rng.choice(room, size=1)
+                fleet.take(chosen, workload.request)
+                seats.extend(chosen.tolist())
+        if len(seats) - before < len(zones):
+            break
+    return seats

@@ -1,0 +1,39 @@
+"""The last look a kubelet takes before it starts a pod: is there room, and is the node one the pod accepts?
+
+Real kubelets refuse here too, so a scheduler that over-commits a node shows: the pod ends Failed, `OutOfcpu`.
+"""
+
+from __future__ import annotations
+
+from restow.model.affinity import node_constraint
+from restow.model.objects import Node, Pod
+from restow.model.resources import PODS, amounts, shortages
+from restow.model.taints import NO_EXECUTE, untolerated
+from restow.sim.world.pods import is_finished
+from restow.sim.world.view import View
+
+
+def misfit(pod: Pod, node: Node, view: View) -> tuple[str, str] | None:
+    """(reason, message) why this node will not run the pod; None if it will."""
+    if not node_constraint(pod.spec).matches(node.metadata.name, node.metadata.labels):
+        return "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+    if untolerated(node.spec.taints, pod.spec.tolerations, (NO_EXECUTE,)):
+        return "TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod doesn't tolerate"
+    short = shortages({**view.requests(pod), PODS: 1}, room_on(node, view, without=pod))
+    if short:
+        first = short[0]
+        message = f"Node didn't have enough resource: {first.resource}, {first}"
+        return f"OutOf{first.resource}", f"Pod was rejected: {message}"
+    return None
+
+
+def room_on(node: Node, view: View, *, without: Pod | None = None) -> dict[str, int]:
+    """What is left of a node's allocatable beside the pods bound to it."""
+    room = amounts(node.status.allocatable)
+    for pod in view.pods_on(node.metadata.name):
+        if is_finished(pod) or (without is not None and pod.metadata.uid == without.metadata.uid):
+            continue
+        for name, amount in view.requests(pod).items():
+            room[name] = room.get(name, 0) - amount
+        room[PODS] = room.get(PODS, 0) - 1
+    return room

@@ -1,0 +1,332 @@
+"""Deployments: one ReplicaSet per template, and a gradual change from the old ones to the new one.
+
+One step does one thing, as upstream: create the new set, or scale, or clean up; the status is written with it. What
+`kubectl rollout status` waits for is in the status: observedGeneration, updated and available replicas, Progressing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from restow.client.cache import Change, Key
+from restow.model.kinds import POD, Kind
+from restow.model.times import format_time, parse_time
+from restow.sim.world.objects import DEPLOYMENT, REPLICA_SET, Document, Whole
+from restow.sim.world.pods import is_finished
+from restow.sim.world.rollout import Bounds, Size, grow_new, scale_in_proportion, shrink_old
+from restow.sim.world.rule import Rule, owner_keys, reference_to, some, with_condition, write_status
+from restow.sim.world.step import NOTHING, Create, Delete, Patch, Step, Write
+from restow.sim.world.template import TEMPLATE_HASH, template_hash, without_hash
+from restow.sim.world.view import View, controller_of
+
+REVISION = "deployment.kubernetes.io/revision"
+DESIRED = "deployment.kubernetes.io/desired-replicas"
+MOST = "deployment.kubernetes.io/max-replicas"
+
+
+class Deployments(Rule):
+    kind = DEPLOYMENT
+    also = (REPLICA_SET, POD)
+
+    def keys(self, kind: Kind[Any], change: Change[Any], view: View) -> Iterable[Key]:
+        if kind == REPLICA_SET:
+            return owner_keys(DEPLOYMENT, change, view)
+        # Recreate waits for the last old pod to go.
+        return _deployment_of_pod(change, view) if change.type == "DELETED" else ()
+
+    def decide(self, key: Key, view: View) -> Step:
+        deployment = view.get(DEPLOYMENT, key)
+        if deployment is None or view.is_leaving(deployment):
+            return NOTHING
+        sets = sorted(
+            (each for each in view.owned(REPLICA_SET, deployment.metadata.uid) if not view.is_leaving(each)),
+            key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name),
+        )
+        return _Rollout(deployment, sets, view).step()
+
+
+def _deployment_of_pod(change: Change[Any], view: View) -> Iterable[Key]:
+    owner = controller_of(change.object)
+    if owner is None or owner.kind != REPLICA_SET.kind:
+        return ()
+    namespace = change.object.metadata.namespace or ""
+    replica_set = view.get(REPLICA_SET, (namespace, owner.name))
+    above = controller_of(replica_set) if replica_set else None
+    return ((namespace, above.name),) if above else ()
+
+
+class _Rollout:
+    """One look at one Deployment and its sets."""
+
+    def __init__(self, deployment: Whole, sets: list[Whole], view: View) -> None:
+        self.deployment = deployment
+        self.sets = sets
+        self.view = view
+        spec = deployment.spec
+        template = without_hash(spec.get("template") or {})
+        self.new = next((each for each in sets if without_hash(each.spec.get("template") or {}) == template), None)
+        self.old = [each for each in sets if each is not self.new]
+        strategy = spec.get("strategy") or {}
+        rolling = strategy.get("rollingUpdate") or {}
+        self.recreate = strategy.get("type") == "Recreate"
+        self.replicas = int(spec.get("replicas", 1))
+        self.bounds = (
+            Bounds(self.replicas, 0, self.replicas)
+            if self.recreate
+            else Bounds.of(self.replicas, rolling.get("maxSurge", "25%"), rolling.get("maxUnavailable", "25%"))
+        )
+
+    def step(self) -> Step:
+        writes = self._writes()
+        status, again = self._status(creating=self.new is None and bool(writes))
+        return Step((*writes, *status), again)
+
+    # ---- deciding
+
+    def _writes(self) -> list[Write]:
+        paused = bool(self.deployment.spec.get("paused"))
+        if paused or self._was_rescaled():
+            return self._rescale()
+        if self.recreate:
+            return self._recreate()
+        if self.new is None:
+            return self._create_new(grow_new(self.bounds, Size("", 0, 0), self._sizes(self.old)))
+        marks = self._mark_revision(self.new)
+        if marks:
+            return marks
+        size = grow_new(self.bounds, _size(self.new), self._sizes(self.old))
+        if size != _replicas(self.new):
+            return [self._scale(self.new, size)]
+        shrunk = shrink_old(self.bounds, _size(self.new), self._sizes(self.old))
+        return [self._scale(each, shrunk[each.metadata.name]) for each in self.old if each.metadata.name in shrunk] or (
+            self._clean_up()
+        )
+
+    def _recreate(self) -> list[Write]:
+        """Everything old goes first; only then does the new set come."""
+        down: list[Write] = [self._scale(each, 0) for each in self.old if _replicas(each)]
+        if down:
+            return down
+        if any(self._has_pods(each) for each in self.old):
+            return []
+        if self.new is None:
+            return self._create_new(self.replicas)
+        if _replicas(self.new) != self.replicas:
+            return [self._scale(self.new, self.replicas)]
+        return self._mark_revision(self.new) or self._clean_up()
+
+    def _has_pods(self, replica_set: Whole) -> bool:
+        return any(not is_finished(pod) for pod in self.view.owned(POD, replica_set.metadata.uid))
+
+    def _was_rescaled(self) -> bool:
+        """Whether somebody changed the wished size since the sets were last scaled."""
+        wished = str(self.replicas)
+        return any(_replicas(each) and _annotations(each).get(DESIRED, wished) != wished for each in self.sets)
+
+    def _rescale(self) -> list[Write]:
+        active = [each for each in self.sets if _replicas(each)]
+        if len(active) <= 1:
+            target = active[0] if active else self.new or (self.old[-1] if self.old else None)
+            return [self._scale(target, self.replicas)] if target and self._differs(target, self.replicas) else []
+        if self.new is not None and _replicas(self.new) == _available(self.new) == self.replicas:
+            return [self._scale(each, 0) for each in self.old if _replicas(each)]
+        if self.recreate:
+            return []
+        before = {each.metadata.name: int(_annotations(each).get(MOST, "0")) for each in active}
+        sizes = scale_in_proportion(self.bounds, self._sizes(active), before)
+        return [
+            self._scale(each, sizes[each.metadata.name])
+            for each in active
+            if self._differs(each, sizes[each.metadata.name])
+        ]
+
+    def _differs(self, replica_set: Whole, size: int) -> bool:
+        return _replicas(replica_set) != size or _annotations(replica_set).get(DESIRED) != str(self.replicas)
+
+    def _clean_up(self) -> list[Write]:
+        """Forget old sets beyond the history limit, once the rollout is over."""
+        limit = int(self.deployment.spec.get("revisionHistoryLimit", 10))
+        idle = [each for each in self.old if not _replicas(each) and not each.status.get("replicas")]
+        idle.sort(key=_revision)
+        return [
+            Delete(
+                kind=REPLICA_SET,
+                namespace=each.metadata.namespace,
+                name=each.metadata.name,
+                uid=each.metadata.uid,
+            )
+            for each in idle[: max(0, len(idle) - limit)]
+        ]
+
+    # ---- writing
+
+    def _create_new(self, size: int) -> list[Write]:
+        meta = self.deployment.metadata
+        template: Document = self.deployment.spec.get("template") or {}
+        digest = template_hash(template, int(self.deployment.status.get("collisionCount") or 0))
+        labels = {**((template.get("metadata") or {}).get("labels") or {}), TEMPLATE_HASH: digest}
+        selector: Document = self.deployment.spec.get("selector") or {}
+        revision = str(1 + max((_revision(each) for each in self.old), default=0))
+        spec: Document = {
+            "replicas": size,
+            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), TEMPLATE_HASH: digest}},
+            "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}},
+        }
+        if self.deployment.spec.get("minReadySeconds"):
+            spec["minReadySeconds"] = self.deployment.spec["minReadySeconds"]
+        document = {
+            "metadata": {
+                "name": f"{meta.name}-{digest}",
+                "namespace": meta.namespace,
+                "labels": labels,
+                "annotations": self._scale_marks() | {REVISION: revision},
+                "ownerReferences": [reference_to(DEPLOYMENT, self.deployment)],
+            },
+            "spec": spec,
+        }
+        return [Create(REPLICA_SET, document), *self._set_revision(revision)]
+
+    def _mark_revision(self, new: Whole) -> list[Write]:
+        """A template that returns makes its set the newest revision again."""
+        latest = max((_revision(each) for each in self.old), default=0)
+        revision = _revision(new) if _revision(new) > latest else latest + 1
+        writes: list[Write] = []
+        if revision != _revision(new):
+            writes.append(_annotate(REPLICA_SET, new, {REVISION: str(revision)}))
+        return [*writes, *self._set_revision(str(revision))]
+
+    def _set_revision(self, revision: str) -> list[Write]:
+        if _annotations(self.deployment).get(REVISION) == revision:
+            return []
+        return [_annotate(DEPLOYMENT, self.deployment, {REVISION: revision})]
+
+    def _scale(self, replica_set: Whole, size: int) -> Patch:
+        meta = replica_set.metadata
+        return Patch(
+            kind=REPLICA_SET,
+            namespace=meta.namespace,
+            name=meta.name,
+            changes={"metadata": {"annotations": self._scale_marks()}, "spec": {"replicas": size}},
+            version=meta.resource_version,
+        )
+
+    def _scale_marks(self) -> dict[str, str]:
+        return {DESIRED: str(self.replicas), MOST: str(self.replicas + self.bounds.surge)}
+
+    def _sizes(self, sets: list[Whole]) -> list[Size]:
+        return [_size(each) for each in sets]
+
+    # ---- status
+
+    def _status(self, *, creating: bool) -> tuple[list[Write], float | None]:
+        available = sum(_available(each) for each in self.sets)
+        counts = {
+            "replicas": some(sum(each.status.get("replicas") or 0 for each in self.sets)),
+            "updatedReplicas": some((self.new.status.get("replicas") or 0) if self.new else 0),
+            "readyReplicas": some(sum(each.status.get("readyReplicas") or 0 for each in self.sets)),
+            "availableReplicas": some(available),
+            "unavailableReplicas": some(max(0, sum(map(_replicas, self.sets)) - available)),
+        }
+        conditions = self._availability(available)
+        conditions, again = self._progress(conditions, counts, creating)
+        wanted = counts | {"observedGeneration": self.deployment.metadata.generation, "conditions": conditions}
+        return write_status(DEPLOYMENT, self.deployment, wanted), again
+
+    def _availability(self, available: int) -> list[Document]:
+        enough = available >= self.replicas - self.bounds.unavailable
+        return _with_updates(
+            self.deployment.status.get("conditions"),
+            "Available",
+            "True" if enough else "False",
+            "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
+            f"Deployment {'has' if enough else 'does not have'} minimum availability.",
+            self.view.now,
+        )
+
+    def _progress(
+        self, conditions: list[Document], counts: Document, creating: bool
+    ) -> tuple[list[Document], float | None]:
+        deadline = self.deployment.spec.get("progressDeadlineSeconds", 600)
+        current = next((each for each in conditions if each["type"] == "Progressing"), None)
+        name = self.new.metadata.name if self.new else self.deployment.metadata.name
+        now = self.view.now
+        total, updated = counts["replicas"] or 0, counts["updatedReplicas"] or 0
+        if creating:
+            message = f"Created new replica set for {self.deployment.metadata.name}."
+            return _with_updates(conditions, "Progressing", "True", "NewReplicaSetCreated", message, now), float(
+                deadline
+            )
+        if total == updated and current and current.get("reason") == "NewReplicaSetAvailable":
+            return conditions, None
+        if total == updated == (counts["availableReplicas"] or 0) == self.replicas and self.new is not None:
+            message = f'ReplicaSet "{name}" has successfully progressed.'
+            return _with_updates(conditions, "Progressing", "True", "NewReplicaSetAvailable", message, now), None
+        if current is None or self._progressed(counts):
+            message = f'ReplicaSet "{name}" is progressing.'
+            others = [each for each in conditions if each["type"] != "Progressing"]
+            since = [current] if current and current["status"] == "True" else []
+            fresh = _with_updates([*others, *since], "Progressing", "True", "ReplicaSetUpdated", message, now)
+            return [
+                each | {"lastUpdateTime": format_time(now)} if each["type"] == "Progressing" else each for each in fresh
+            ], (float(deadline))
+        if current.get("reason") == "ProgressDeadlineExceeded" or self.deployment.spec.get("paused"):
+            return conditions, None
+        left = parse_time(current["lastUpdateTime"]) + deadline - now
+        if left > 0:
+            return conditions, left + 1
+        message = f'ReplicaSet "{name}" has timed out progressing.'
+        return _with_updates(conditions, "Progressing", "False", "ProgressDeadlineExceeded", message, now), None
+
+    def _progressed(self, counts: Document) -> bool:
+        before = self.deployment.status
+        then = {key: before.get(key) or 0 for key in counts}
+        now = {key: value or 0 for key, value in counts.items()}
+        return (
+            now["updatedReplicas"] > then["updatedReplicas"]
+            or now["replicas"] - now["updatedReplicas"] < then["replicas"] - then["updatedReplicas"]
+            or now["readyReplicas"] > then["readyReplicas"]
+            or now["availableReplicas"] > then["availableReplicas"]
+        )
+
+
+def _with_updates(
+    conditions: list[Document] | None, kind: str, status: str, reason: str, message: str, now: float
+) -> list[Document]:
+    """Conditions of a Deployment also say when they were last updated."""
+    return [
+        each if "lastUpdateTime" in each else each | {"lastUpdateTime": format_time(now)}
+        for each in with_condition(conditions, kind, status, reason, message, now)
+    ]
+
+
+def _annotate(kind: Kind[Any], item: Whole, annotations: dict[str, str]) -> Patch:
+    meta = item.metadata
+    return Patch(
+        kind=kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        changes={"metadata": {"annotations": annotations}},
+        version=meta.resource_version,
+    )
+
+
+def _replicas(replica_set: Whole) -> int:
+    return int(replica_set.spec.get("replicas", 1))
+
+
+def _available(replica_set: Whole) -> int:
+    return int(replica_set.status.get("availableReplicas") or 0)
+
+
+def _size(replica_set: Whole) -> Size:
+    return Size(replica_set.metadata.name, _replicas(replica_set), _available(replica_set))
+
+
+def _annotations(item: Whole) -> dict[str, str]:
+    return item.metadata.annotations or {}
+
+
+def _revision(replica_set: Whole) -> int:
+    text = _annotations(replica_set).get(REVISION, "0")
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,276 @@
+"""Kubelets: bound pods start, become ready, exit and restart; deleted pods stop and go.
+
+    Pending ──start──> Running ──ready──> Running, Ready ──exit──> Succeeded | Failed | restarted
+       └──────────── deletionTimestamp, grace over ────────────> gone
+
+All kubelets are one rule over pods. A kubelet that is silent (an annotation on its node) does nothing at all.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+from restow.client.cache import Change, Key, key_of
+from restow.model.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, Kind
+from restow.model.objects import Container, Node, Pod
+from restow.model.times import format_time, parse_time
+from restow.ports import STRATEGIC_PATCH
+from restow.sim.world.admission import misfit
+from restow.sim.world.objects import Document
+from restow.sim.world.pods import condition, is_finished, is_ready, restarts
+from restow.sim.world.rule import Rule
+from restow.sim.world.settings import EXIT_CODE, NEVER_READY, READY, RUN, SILENT_SINCE, START, STOP, Settings
+from restow.sim.world.step import NOTHING, Delete, Patch, Step
+from restow.sim.world.view import View
+
+
+class Kubelets(Rule):
+    kind = POD
+    also = (NODE, PERSISTENT_VOLUME_CLAIM)
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def keys(self, kind: Kind[Any], change: Change[Any], view: View) -> Iterable[Key]:
+        meta = change.object.metadata
+        if kind == NODE:
+            if change.old is not None and is_silent(change.old) == is_silent(change.object):
+                return ()
+            return [key_of(pod) for pod in view.pods_on(meta.name)]
+        return [key_of(pod) for pod in view.pods_using(meta.namespace or "", meta.name)]
+
+    def decide(self, key: Key, view: View) -> Step:
+        pod = view.get(POD, key)
+        node = view.node(pod.spec.node_name) if pod else None
+        if pod is None or node is None or is_silent(node):
+            return NOTHING
+        if pod.metadata.deletion_timestamp:
+            return self._stop(pod, view.now)
+        if is_finished(pod):
+            return NOTHING
+        if pod.status.phase != "Running":
+            return self._start(pod, node, view)
+        return self._run(pod, view.now)
+
+    # ---- the life of a pod
+
+    def _start(self, pod: Pod, node: Node, view: View) -> Step:
+        wait = _bound_at(pod) + _seconds(pod, START, self._settings.start) - view.now
+        if wait > 0:
+            return Step(again=wait)
+        if not _claims_bound(pod, view):
+            return NOTHING
+        reason = misfit(pod, node, view)
+        if reason is not None:
+            return _report(pod, {"phase": "Failed", "reason": reason[0], "message": reason[1]})
+        ready = _seconds(pod, READY, self._settings.ready) <= 0 and not _annotated(pod, NEVER_READY)
+        return _report(pod, _running(pod, node, ready, view.now))
+
+    def _run(self, pod: Pod, now: float) -> Step:
+        started = _started_at(pod, now)
+        deadline = pod.spec.active_deadline_seconds
+        begun = parse_time(pod.status.start_time) if pod.status.start_time else started
+        if deadline is not None and now >= begun + deadline:
+            message = "Pod was active on the node longer than the specified deadline"
+            return _report(pod, _exited(pod, 137, now) | {"reason": "DeadlineExceeded", "message": message})
+        run = _seconds(pod, RUN, None)
+        if run is not None and now >= started + run:
+            return self._exit(pod, now)
+        waits = [begun + deadline - now] if deadline is not None else []
+        waits += [started + run - now] if run is not None else []
+        if is_ready(pod) or _annotated(pod, NEVER_READY):
+            return Step(again=min(waits, default=None))
+        wait = started + _seconds(pod, READY, self._settings.ready) - now
+        if wait > 0:
+            return Step(again=min([*waits, wait]))
+        return _report(pod, _readiness(pod, True, now), again=min(waits, default=None))
+
+    def _exit(self, pod: Pod, now: float) -> Step:
+        """The containers have run their time."""
+        code = int(_seconds(pod, EXIT_CODE, 0.0))
+        policy = pod.spec.restart_policy or "Always"
+        if policy == "Always" or (policy == "OnFailure" and code):
+            return _report(pod, {"containerStatuses": _statuses(pod, now, ready=is_ready(pod), restarted=True)})
+        return _report(pod, _exited(pod, code, now))
+
+    def _stop(self, pod: Pod, now: float) -> Step:
+        meta = pod.metadata
+        grace = float(meta.deletion_grace_period_seconds or 0)
+        asked = parse_time(meta.deletion_timestamp or "") - grace
+        wait = asked + min(grace, _seconds(pod, STOP, self._settings.stop)) - now
+        if wait > 0:
+            return Step(again=wait)
+        if meta.finalizers:
+            # Whoever holds the pod wants to see how it ended.
+            return NOTHING if is_finished(pod) and not grace else self._end(pod, now)
+        return Step((_remove(pod),))
+
+    def _end(self, pod: Pod, now: float) -> Step:
+        report = _report(pod, _exited(pod, 0 if _annotated(pod, EXIT_CODE) else 137, now)).writes
+        return Step((*(() if is_finished(pod) else report), _remove(pod)))
+
+
+def is_silent(node: Node) -> bool:
+    return SILENT_SINCE in (node.metadata.annotations or {})
+
+
+# ---- what is read
+
+
+def _annotated(pod: Pod, key: str) -> bool:
+    return key in (pod.metadata.annotations or {})
+
+
+def _seconds(pod: Pod, key: str, otherwise: Any) -> Any:
+    text = (pod.metadata.annotations or {}).get(key)
+    try:
+        return otherwise if text is None else float(text)
+    except ValueError:
+        return otherwise
+
+
+def _bound_at(pod: Pod) -> float:
+    scheduled = condition(pod.status.conditions, "PodScheduled")
+    since = scheduled.last_transition_time if scheduled and scheduled.status == "True" else None
+    return parse_time(since or pod.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
+
+
+def _started_at(pod: Pod, now: float) -> float:
+    """When the containers last started: every run of a restarted pod takes its full time."""
+    begun = parse_time(pod.status.start_time) if pod.status.start_time else now
+    run: float = _seconds(pod, RUN, 0.0)
+    return begun + restarts(pod) * run
+
+
+def _claims_bound(pod: Pod, view: View) -> bool:
+    """Volumes are mounted only once every claim is bound."""
+    for volume in pod.spec.volumes or ():
+        if volume.persistent_volume_claim:
+            key = (pod.metadata.namespace or "", volume.persistent_volume_claim.claim_name)
+            claim = view.get(PERSISTENT_VOLUME_CLAIM, key)
+            if claim is None or claim.status.phase != "Bound":
+                return False
+    return True
+
+
+# ---- what is written
+
+
+def _report(pod: Pod, status: Document, again: float | None = None) -> Step:
+    meta = pod.metadata
+    patch = Patch(
+        kind=POD,
+        namespace=meta.namespace,
+        name=meta.name,
+        changes={"metadata": {"uid": meta.uid}, "status": status},
+        subresource="status",
+        type=STRATEGIC_PATCH,
+    )
+    return Step((patch,), again)
+
+
+def _remove(pod: Pod) -> Delete:
+    meta = pod.metadata
+    return Delete(kind=POD, namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=0)
+
+
+def _running(pod: Pod, node: Node, ready: bool, now: float) -> Document:
+    since = format_time(now)
+    addresses = node.status.addresses or ()
+    host = next(
+        (each.address for each in addresses if each.type == "InternalIP"), _address("172.16", node.metadata.uid)
+    )
+    own = host if pod.spec.host_network else _address("10", pod.metadata.uid)
+    settled = [
+        {"type": kind, "status": "True", "lastTransitionTime": since}
+        for kind in ("PodReadyToStartContainers", "Initialized")
+    ]
+    readiness = _readiness(pod, ready, now)
+    return {
+        "phase": "Running",
+        "startTime": since,
+        "hostIP": host,
+        "hostIPs": [{"ip": host}],
+        "podIP": own,
+        "podIPs": [{"ip": own}],
+        "initContainerStatuses": [_init_status(each, since) for each in pod.spec.init_containers or ()] or None,
+        **readiness,
+        "conditions": [*settled, *readiness["conditions"]],
+    }
+
+
+def _readiness(pod: Pod, ready: bool, now: float) -> Document:
+    return {
+        "conditions": ready_conditions(pod, ready, now),
+        "containerStatuses": _statuses(pod, now, ready=ready),
+    }
+
+
+def ready_conditions(pod: Pod, ready: bool, now: float, reason: str | None = None) -> list[Document]:
+    """The two conditions that say whether a pod serves; transition times move only with the status."""
+    entries: list[Document] = []
+    for kind in ("ContainersReady", "Ready"):
+        status = "True" if ready else "False"
+        before = condition(pod.status.conditions, kind)
+        same = before is not None and before.status == status and before.last_transition_time
+        entry = {"type": kind, "status": status, "lastTransitionTime": same or format_time(now)}
+        entry["reason"] = reason if reason else None if ready else "ContainersNotReady"  # type: ignore[assignment]
+        entries.append(entry)
+    return entries
+
+
+def _statuses(pod: Pod, now: float, *, ready: bool, restarted: bool = False) -> list[Document]:
+    before = {status.name: status for status in pod.status.container_statuses or ()}
+    statuses: list[Document] = []
+    for container in pod.spec.containers or ():
+        known = before.get(container.name)
+        statuses.append(
+            {
+                "name": container.name,
+                "image": container.image or "",
+                "imageID": "",
+                "containerID": f"sim://{pod.metadata.uid}/{container.name}",
+                "ready": ready,
+                "started": True,
+                "restartCount": (known.restart_count or 0 if known else 0) + (1 if restarted else 0),
+                "state": {"running": {"startedAt": format_time(now if restarted else _started_at(pod, now))}},
+            }
+        )
+    return statuses
+
+
+def _init_status(container: Container, since: str) -> Document:
+    sidecar = container.restart_policy == "Always"
+    ended = {"exitCode": 0, "reason": "Completed", "startedAt": since, "finishedAt": since}
+    return {
+        "name": container.name,
+        "image": container.image or "",
+        "imageID": "",
+        "ready": True,
+        "started": sidecar,
+        "restartCount": 0,
+        "state": {"running": {"startedAt": since}} if sidecar else {"terminated": ended},
+    }
+
+
+def _exited(pod: Pod, code: int, now: float) -> Document:
+    reason = "Error" if code else "Completed"
+    ended = {"exitCode": code, "reason": reason, "finishedAt": format_time(now)}
+    statuses = [
+        status | {"ready": False, "started": False, "state": {"terminated": ended, "running": None}}
+        for status in _statuses(pod, now, ready=False)
+    ]
+    return {
+        "phase": "Failed" if code else "Succeeded",
+        "containerStatuses": statuses,
+        "conditions": ready_conditions(pod, False, now, "PodFailed" if code else "PodCompleted"),
+    }
+
+
+def _address(prefix: str, uid: str) -> str:
+    """An address that is the pod's or node's own, and the same in every run."""
+    digest = zlib.crc32(uid.encode())
+    octets = [digest >> shift & 255 for shift in (16, 8, 0)]
+    return ".".join([prefix, *map(str, octets[prefix.count(".") :])])

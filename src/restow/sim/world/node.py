@@ -1,0 +1,204 @@
+"""Node lifecycle: kubelets report, silence is noticed, conditions become taints, pods of a lost node stop being ready.
+
+With heartbeats on, every node renews a Lease and silence is an old Lease; without them it is the annotation alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from restow.client.cache import Change, Key, key_of
+from restow.model.kinds import LEASE, NODE, POD, Kind
+from restow.model.objects import Node, Pod, Taint
+from restow.model.times import format_micro_time, format_time, parse_time
+from restow.ports import STRATEGIC_PATCH
+from restow.sim.world.kubelet import is_silent, ready_conditions
+from restow.sim.world.objects import Document
+from restow.sim.world.pods import condition, is_finished, is_ready
+from restow.sim.world.rule import Rule
+from restow.sim.world.settings import SILENT_SINCE, Settings
+from restow.sim.world.step import NOTHING, Create, Patch, Step, Write
+from restow.sim.world.view import View
+
+LEASES = "kube-node-lease"
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+# Which condition, in which state, becomes which taint (beside Ready, which has two).
+_CONDITIONS = {
+    "MemoryPressure": ("True", "node.kubernetes.io/memory-pressure"),
+    "DiskPressure": ("True", "node.kubernetes.io/disk-pressure"),
+    "PIDPressure": ("True", "node.kubernetes.io/pid-pressure"),
+    "NetworkUnavailable": ("True", "node.kubernetes.io/network-unavailable"),
+}
+_MANAGED = {NOT_READY, UNREACHABLE, UNSCHEDULABLE, *(key for _, key in _CONDITIONS.values())}
+
+
+class Heartbeats(Rule):
+    """Kubelets that renew their node's Lease; not part of the world unless asked for."""
+
+    kind = NODE
+    also = (LEASE,)
+
+    def __init__(self, every: float) -> None:
+        self._every = every
+
+    def keys(self, kind: Kind[Any], change: Change[Any], view: View) -> Iterable[Key]:
+        return ()
+
+    def decide(self, key: Key, view: View) -> Step:
+        node = view.node(key[1])
+        if node is None or is_silent(node):
+            return NOTHING
+        name = node.metadata.name
+        lease = view.get(LEASE, (LEASES, name))
+        spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": format_micro_time(view.now)}
+        if lease is None:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid}
+            metadata = {"name": name, "namespace": LEASES, "ownerReferences": [owner]}
+            return Step((Create(LEASE, {"metadata": metadata, "spec": spec}),), self._every)
+        due = parse_time(lease.spec.renew_time or "1970-01-01T00:00:00Z") + self._every - view.now
+        if due > 0:
+            return Step(again=due)
+        return Step((Patch(kind=LEASE, namespace=LEASES, name=name, changes={"spec": spec}),), self._every)
+
+
+class Nodes(Rule):
+    """What the node lifecycle controller does, and the kubelet's own report that it is there."""
+
+    kind = NODE
+    also = (POD,)
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def keys(self, kind: Kind[Any], change: Change[Any], view: View) -> Iterable[Key]:
+        """A pod that turns ready on a lost node concerns that node."""
+        pod: Pod = change.object
+        node = view.node(pod.spec.node_name)
+        return (key_of(node),) if node and change.type != "DELETED" and not _serves(node) and is_ready(pod) else ()
+
+    def decide(self, key: Key, view: View) -> Step:
+        node = view.node(key[1])
+        if node is None or view.is_leaving(node):
+            return NOTHING
+        report, wait = self._report(node, view)
+        if report:
+            return Step((report,))
+        taints = _taint(node, view.now)
+        return Step((*taints, *_unready(node, view)), wait)
+
+    def _report(self, node: Node, view: View) -> tuple[Write | None, float | None]:
+        """The node's Ready condition, if it should say something else."""
+        ready = condition(node.status.conditions, "Ready")
+        if is_silent(node):
+            wait = parse_time((node.metadata.annotations or {})[SILENT_SINCE]) + self._settings.node_notice - view.now
+            if wait > 0:
+                return None, wait
+            if ready is None or ready.status != "Unknown":
+                return _ready(
+                    node, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.", view.now
+                ), None
+        elif ready is None or (ready.status == "Unknown" and ready.reason == "NodeStatusUnknown"):
+            return _ready(node, "True", "KubeletReady", "kubelet is posting ready status", view.now), None
+        return None, None
+
+
+def _ready(node: Node, status: str, reason: str, message: str, now: float) -> Patch:
+    entry = {
+        "type": "Ready",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": format_time(now),
+        "lastTransitionTime": format_time(now),
+    }
+    changes: Document = {"conditions": [entry]}
+    if node.status.allocatable is None and node.status.capacity is not None:
+        changes["allocatable"] = node.status.capacity
+    return Patch(
+        kind=NODE,
+        namespace=None,
+        name=node.metadata.name,
+        changes={"status": changes},
+        subresource="status",
+        type=STRATEGIC_PATCH,
+    )
+
+
+def _serves(node: Node) -> bool:
+    ready = condition(node.status.conditions, "Ready")
+    return ready is not None and ready.status == "True"
+
+
+def _taint(node: Node, now: float) -> list[Write]:
+    """Make the managed taints what the conditions say; everybody else's stay."""
+    wanted = _wanted_taints(node)
+    present = list(node.spec.taints or ())
+    has = {(taint.key, taint.effect) for taint in present if taint.key in _MANAGED}
+    if has == set(wanted):
+        return []
+    kept = [taint for taint in present if taint.key not in _MANAGED or (taint.key, taint.effect) in wanted]
+    taints = [_document(taint) for taint in kept]
+    for key, effect in wanted:
+        if (key, effect) not in has:
+            since = {"timeAdded": format_time(now)} if effect == "NoExecute" else {}
+            taints.append({"key": key, "effect": effect, **since})
+    meta = node.metadata
+    return [
+        Patch(
+            kind=NODE,
+            namespace=None,
+            name=meta.name,
+            changes={"spec": {"taints": taints or None}},
+            version=meta.resource_version,
+        )
+    ]
+
+
+def _wanted_taints(node: Node) -> list[tuple[str, str]]:
+    wanted: list[tuple[str, str]] = []
+    ready = condition(node.status.conditions, "Ready")
+    if ready is None or ready.status != "True":
+        key = UNREACHABLE if ready is not None and ready.status == "Unknown" else NOT_READY
+        wanted += [(key, "NoSchedule"), (key, "NoExecute")] if ready is not None else [(key, "NoSchedule")]
+    for kind, (status, key) in _CONDITIONS.items():
+        found = condition(node.status.conditions, kind)
+        if found is not None and found.status == status:
+            wanted.append((key, "NoSchedule"))
+    if node.spec.unschedulable:
+        wanted.append((UNSCHEDULABLE, "NoSchedule"))
+    return wanted
+
+
+def _document(taint: Taint) -> Document:
+    members = {"key": taint.key, "value": taint.value, "effect": taint.effect, "timeAdded": taint.time_added}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _unready(node: Node, view: View) -> list[Write]:
+    """Pods of a node that does not serve do not serve either."""
+    if _serves(node) or condition(node.status.conditions, "Ready") is None:
+        return []
+    return [
+        Patch(
+            kind=POD,
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            changes={
+                "metadata": {"uid": pod.metadata.uid},
+                "status": {
+                    "conditions": [
+                        each
+                        for each in ready_conditions(pod, False, view.now, "NodeNotReady")
+                        if each["type"] == "Ready"
+                    ]
+                },
+            },
+            subresource="status",
+            type=STRATEGIC_PATCH,
+        )
+        for pod in view.pods_on(node.metadata.name)
+        if is_ready(pod) and not is_finished(pod)
+    ]

@@ -1,0 +1,46 @@
+"""The kinds the world acts on. Workloads are read whole: a controller copies templates, so nothing in them may be
+lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from restow.model import kinds
+from restow.model.kinds import Kind
+from restow.model.objects import ObjectMeta
+
+Document = dict[str, Any]
+
+
+class Whole(msgspec.Struct, frozen=True, kw_only=True):
+    """Typed metadata; spec, status and data as the documents they are."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Document = {}
+    status: Document = {}
+    data: Document | None = None
+    revision: int | None = None
+
+
+def _whole(kind: Kind[Any]) -> Kind[Whole]:
+    return Kind(
+        group=kind.group,
+        version=kind.version,
+        kind=kind.kind,
+        plural=kind.plural,
+        namespaced=kind.namespaced,
+        type=Whole,
+    )
+
+
+REPLICA_SET = _whole(kinds.REPLICA_SET)
+DEPLOYMENT = _whole(kinds.DEPLOYMENT)
+STATEFUL_SET = _whole(kinds.STATEFUL_SET)
+DAEMON_SET = _whole(kinds.DAEMON_SET)
+JOB = _whole(kinds.JOB)
+CONTROLLER_REVISION = Kind(
+    group="apps", kind="ControllerRevision", plural="controllerrevisions", namespaced=True, type=Whole
+)
+BUDGET = _whole(kinds.POD_DISRUPTION_BUDGET)

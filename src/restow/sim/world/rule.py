@@ -1,0 +1,168 @@
+"""What all rules share: their form, finding the owner to wake, adopting what fits a selector, writing a status once.
+
+A rule looks after the objects of one kind. `keys` says which of them a change elsewhere concerns; `decide` looks at
+one of them in the view and returns a Step. Both are quick and change nothing themselves.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from restow.client.cache import Change, Key, Object, key_of
+from restow.model.kinds import POD, Kind
+from restow.model.objects import ObjectReference, Pod
+from restow.model.selectors import LabelSelector, SelectorError, label_selector
+from restow.model.times import format_time
+from restow.sim.world.objects import Document, Whole
+from restow.sim.world.step import Patch, Step, Write
+from restow.sim.world.template import controller_reference
+from restow.sim.world.view import View, controller_of
+
+
+class Rule(ABC):
+    """One controller of the world.
+
+    `kind` is the kind whose objects are looked after, `also` are the others it reads. Changes that come within `settle`
+    seconds of each other are looked at once.
+    """
+
+    kind: ClassVar[Kind[Any]]
+    also: ClassVar[tuple[Kind[Any], ...]] = ()
+    settle: ClassVar[float] = 0.0
+
+    def keys(self, kind: Kind[Any], change: Change[Any], view: View) -> Iterable[Key]:
+        """Which objects of `kind` a change of another kind concerns."""
+        return ()
+
+    @abstractmethod
+    def decide(self, key: Key, view: View) -> Step: ...
+
+
+def owner_keys(owner: Kind[Any], change: Change[Any], view: View) -> Iterator[Key]:
+    """The controllers of an object, before and after a change; for an orphan, those whose selector it fits."""
+    for item in filter(None, (change.object, change.old)):
+        reference = controller_of(item)
+        if reference is not None and reference.kind == owner.kind:
+            yield (item.metadata.namespace or "", reference.name)
+    if change.type != "DELETED" and controller_of(change.object) is None:
+        meta = change.object.metadata
+        for candidate in view.inside(owner, meta.namespace or ""):
+            if selector_of(candidate).matches(meta.labels):
+                yield key_of(candidate)
+
+
+def selector_of(workload: Whole) -> LabelSelector:
+    """What a workload selects; an invalid selector selects nothing."""
+    try:
+        return label_selector(workload.spec.get("selector"))
+    except SelectorError:
+        return _NOTHING
+
+
+_NOTHING = label_selector(
+    {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}], "matchLabels": {"a": "c"}}
+)
+
+
+def reference_to(kind: Kind[Any], item: Object) -> Document:
+    """The owner reference by which a controller marks what it makes."""
+    return controller_reference(kind.api_version, kind.kind, item.metadata.name, item.metadata.uid)
+
+
+def about(kind: Kind[Any], item: Object) -> ObjectReference:
+    meta = item.metadata
+    return ObjectReference(
+        api_version=kind.api_version, kind=kind.kind, name=meta.name, namespace=meta.namespace, uid=meta.uid
+    )
+
+
+def claim_pods(owner_kind: Kind[Any], owner: Whole, view: View) -> tuple[list[Pod], list[Write]]:
+    """The owner's pods, and the writes that adopt fitting orphans and release pods that no longer fit its selector."""
+    selector = selector_of(owner)
+    mine: list[Pod] = []
+    writes: list[Write] = []
+    for pod in view.owned(POD, owner.metadata.uid):
+        if selector.matches(pod.metadata.labels):
+            mine.append(pod)
+        elif not view.is_leaving(pod):
+            writes.append(_release(pod, owner))
+    for pod in view.orphans(POD, owner.metadata.namespace or ""):
+        if selector.matches(pod.metadata.labels) and not view.is_leaving(pod):
+            writes.append(_adopt(pod, reference_to(owner_kind, owner)))
+            mine.append(pod)
+    return mine, writes
+
+
+def _adopt(pod: Pod, reference: Document) -> Patch:
+    others = [_document(owner) for owner in pod.metadata.owner_references or ()]
+    return _own(pod, [*others, reference])
+
+
+def _release(pod: Pod, owner: Whole) -> Patch:
+    owners = pod.metadata.owner_references or ()
+    return _own(pod, [_document(each) for each in owners if each.uid != owner.metadata.uid])
+
+
+def _own(pod: Pod, owners: list[Document]) -> Patch:
+    meta = pod.metadata
+    return Patch(
+        kind=POD,
+        namespace=meta.namespace,
+        name=meta.name,
+        changes={"metadata": {"uid": meta.uid, "ownerReferences": owners}},
+        version=meta.resource_version,
+    )
+
+
+def _document(reference: Any) -> Document:
+    document: Document = msgspec.to_builtins(reference)
+    return document
+
+
+def write_status(kind: Kind[Any], item: Whole, wanted: Mapping[str, Any]) -> list[Write]:
+    """The patch that makes the status say what it should, or nothing if it does. None removes a field."""
+    changes = {key: value for key, value in wanted.items() if item.status.get(key) != value}
+    if not changes:
+        return []
+    meta = item.metadata
+    return [
+        Patch(
+            kind=kind,
+            namespace=meta.namespace,
+            name=meta.name,
+            changes={"metadata": {"uid": meta.uid}, "status": changes},
+            subresource="status",
+        )
+    ]
+
+
+def some(number: int) -> int | None:
+    """A count as Kubernetes writes most of them: left out when zero."""
+    return number or None
+
+
+def with_condition(
+    conditions: list[Document] | None, kind: str, status: str, reason: str, message: str, now: float
+) -> list[Document]:
+    """The conditions with one set; its transition time moves only when its status does."""
+    before = next((each for each in conditions or () if each["type"] == kind), None)
+    others = [each for each in conditions or () if each["type"] != kind]
+    if before and (before["status"], before.get("reason"), before.get("message")) == (status, reason, message):
+        return list(conditions or ())
+    since = before["lastTransitionTime"] if before and before["status"] == status else format_time(now)
+    entry = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
+    return [*others, entry]
+
+
+def fraction(value: int | str | None, of: int, *, up: bool) -> int:
+    """A number as it is, or a percentage of `of`, rounded up or down."""
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value
+    percent = int(value.removesuffix("%"))
+    return -(-of * percent // 100) if up else of * percent // 100

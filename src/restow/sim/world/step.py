@@ -1,0 +1,76 @@
+"""What a rule decides: the writes to send now, and when to look again.
+
+Rules are functions from facts to a `Step`. Carrying steps out, and trying again when a write fails, is the world's job.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from restow.model.kinds import Kind
+from restow.model.objects import ObjectReference
+from restow.ports import MERGE_PATCH
+
+Document = dict[str, Any]
+
+
+class Create(msgspec.Struct, frozen=True):
+    """Create an object; one of that name that is there already is as good."""
+
+    kind: Kind[Any]
+    document: Document
+
+
+class Patch(msgspec.Struct, frozen=True, kw_only=True):
+    """Change part of an object; with `version`, only if it has not moved on."""
+
+    kind: Kind[Any]
+    namespace: str | None
+    name: str
+    changes: Document
+    subresource: str | None = None
+    version: str | None = None
+    type: str = MERGE_PATCH
+
+
+class Delete(msgspec.Struct, frozen=True, kw_only=True):
+    """Delete this very object (uid); `grace` None leaves the grace period to the object."""
+
+    kind: Kind[Any]
+    namespace: str | None
+    name: str
+    uid: str
+    grace: int | None = None
+
+
+class Bind(msgspec.Struct, frozen=True, kw_only=True):
+    """Bind this very pod to a node."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Tell people: an Event about an object."""
+
+    about: ObjectReference
+    reason: str
+    message: str
+    type: Literal["Normal", "Warning"] = "Normal"
+
+
+Write = Create | Patch | Delete | Bind | Record
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Writes in order; the first that fails ends the step. `again`: seconds until the rule looks at this key anyway."""
+
+    writes: tuple[Write, ...] = ()
+    again: float | None = None
+
+
+NOTHING = Step()

@@ -1,0 +1,137 @@
+"""What the rules know of the cluster: one cache per kind, fed by informers and by the answers to the world's own
+writes.
+
+Because answers are believed at once, a rule never acts twice on the same facts: the pod it created a moment ago is
+there, the pod it deleted is leaving, whether or not the watch has said so yet.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any, TypeVar, cast
+
+from restow.client.cache import Cache, Change, Key, Object, by_namespace, by_node
+from restow.client.verbs import Event
+from restow.model.affinity import node_constraint
+from restow.model.kinds import NODE, POD, Kind
+from restow.model.objects import Node, OwnerReference, Pod
+from restow.model.resources import Vector, pod_requests
+from restow.ports import Clock
+
+T = TypeVar("T", bound=Object)
+
+
+def controller_of(item: Object) -> OwnerReference | None:
+    """The owner that manages an object."""
+    return next((owner for owner in item.metadata.owner_references or () if owner.controller), None)
+
+
+def _by_controller(item: Object) -> Iterable[str]:
+    owner = controller_of(item)
+    return (owner.uid,) if owner else ()
+
+
+def _orphans(item: Object) -> Iterable[str]:
+    return () if controller_of(item) else (item.metadata.namespace or "",)
+
+
+def pinned_node(pod: Pod) -> str | None:
+    """The node a DaemonSet made this pod for, also while it is not bound."""
+    names = node_constraint(pod.spec).pinned()
+    return pod.spec.node_name or (min(names) if names else None)
+
+
+def _by_daemon(item: Object) -> Iterable[str]:
+    owner = controller_of(item)
+    if owner is None or owner.kind != "DaemonSet":
+        return ()
+    return (f"{owner.uid}/{pinned_node(cast(Pod, item)) or ''}",)
+
+
+def _by_claim(item: Object) -> Iterable[str]:
+    pod = cast(Pod, item)
+    claims = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
+    return {f"{pod.metadata.namespace}/{claim.claim_name}": None for claim in claims if claim}
+
+
+class View:
+    """The caches, the time and the randomness that rules decide by."""
+
+    def __init__(self, kinds: Iterable[Kind[Any]], clock: Clock, rng: random.Random) -> None:
+        self.rng = rng
+        self._clock = clock
+        self._leaving: set[str] = set()
+        self._requests: dict[str, tuple[str, Vector]] = {}
+        indexes = {"controller": _by_controller, "orphans": _orphans, "namespace": by_namespace}
+        of_pods = {"node": by_node, "claim": _by_claim, "daemon": _by_daemon}
+        self._caches: dict[Kind[Any], Cache[Any]] = {
+            kind: Cache(indexes | of_pods if kind == POD else indexes) for kind in kinds
+        }
+
+    @property
+    def now(self) -> float:
+        return self._clock.now()
+
+    # ---- reading
+
+    def all(self, kind: Kind[T]) -> Cache[T]:
+        return cast("Cache[T]", self._caches[kind])
+
+    def get(self, kind: Kind[T], key: Key) -> T | None:
+        return self.all(kind).get(key)
+
+    def node(self, name: str | None) -> Node | None:
+        return self.get(NODE, ("", name or ""))
+
+    def owned(self, kind: Kind[T], uid: str) -> list[T]:
+        """What the object with this uid controls."""
+        return self.all(kind).find("controller", uid)
+
+    def orphans(self, kind: Kind[T], namespace: str) -> list[T]:
+        """What nobody controls."""
+        return self.all(kind).find("orphans", namespace)
+
+    def inside(self, kind: Kind[T], namespace: str) -> list[T]:
+        return self.all(kind).find("namespace", namespace)
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """The pods bound to a node; those bound to none have the empty name."""
+        return self.all(POD).find("node", node)
+
+    def daemons(self, uid: str, node: str) -> list[Pod]:
+        """The pods that a DaemonSet made for a node."""
+        return self.all(POD).find("daemon", f"{uid}/{node}")
+
+    def requests(self, pod: Pod) -> Vector:
+        """What a pod asks of its node, computed once per version of the pod."""
+        meta = pod.metadata
+        known = self._requests.get(meta.uid)
+        if known is None or known[0] != meta.resource_version:
+            known = self._requests[meta.uid] = (meta.resource_version, pod_requests(pod))
+        return known[1]
+
+    def pods_using(self, namespace: str, claim: str) -> list[Pod]:
+        return self.all(POD).find("claim", f"{namespace}/{claim}")
+
+    def is_leaving(self, item: Object) -> bool:
+        """Whether the object is being deleted, as the API says or as we asked."""
+        return item.metadata.deletion_timestamp is not None or item.metadata.uid in self._leaving
+
+    # ---- news
+
+    def learn(self, kind: Kind[Any], change: Change[Any]) -> list[Change[Any]]:
+        """Take in news of a watch; what it really changed."""
+        if change.type == "DELETED":
+            self._leaving.discard(change.object.metadata.uid)
+            self._requests.pop(change.object.metadata.uid, None)
+        return self._caches[kind].apply(Event(change.type, change.object))
+
+    def learn_written(self, kind: Kind[Any], item: Object) -> list[Change[Any]]:
+        """Take in the answer to a write of ours."""
+        cache = self._caches.get(kind)
+        return cache.apply(Event("MODIFIED", item)) if cache is not None else []
+
+    def learn_deleted(self, uid: str) -> None:
+        """Our deletion was accepted: the object is leaving."""
+        self._leaving.add(uid)

@@ -1,0 +1,192 @@
+"""The world: carries out what the rules decide, for as long as it runs.
+
+In go an Api, a clock and a Random; what comes out happens in the API server. One informer per kind feeds the view,
+every change puts the keys it concerns into one work queue, and a few workers take keys, ask the rule, and send its
+writes. On a virtual loop the same seed gives the same run; on the ordinary loop the same world plays in real time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from restow.client.cache import Change, Key, key_of
+from restow.client.events import EventRecorder
+from restow.client.informer import Informer
+from restow.client.verbs import Client
+from restow.client.workqueue import WorkQueue
+from restow.model.kinds import POD, Kind
+from restow.ports import Api, ApiError, Clock, Conflict, NotFound, TooManyRequests
+from restow.sim.world.rule import Rule
+from restow.sim.world.rules import default_rules
+from restow.sim.world.settings import Settings
+from restow.sim.world.step import Bind, Create, Delete, Patch, Record, Write
+from restow.sim.world.view import View
+
+log = logging.getLogger(__name__)
+
+
+class World:
+    """Everything that acts on a cluster apart from Restow itself. `async with World(...)`, or `run()` as a task."""
+
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        settings: Settings | None = None,
+        rules: Sequence[Rule] | None = None,
+    ) -> None:
+        self.failures = 0  # decisions that raised: a bug, or an object nobody foresaw
+        self._settings = settings or Settings()
+        self._rules = list(default_rules(self._settings) if rules is None else rules)
+        kinds = dict.fromkeys(kind for rule in self._rules for kind in (rule.kind, *rule.also))
+        self.view = View(kinds, clock, rng)
+        self._client = Client(api, manager="restow-world")
+        self._recorder = EventRecorder(
+            self._client,
+            component="restow-world",
+            instance="world",
+            clock=clock,
+            rng=random.Random(rng.getrandbits(64)),
+        )
+        self._informers = [Informer(self._client, kind, rng=random.Random(rng.getrandbits(64))) for kind in kinds]
+        self._queue: WorkQueue[tuple[int, Key]] = WorkQueue(base=0.05, cap=10.0)
+        self._waiting: list[asyncio.Future[None]] = []
+        self._ready = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    # ---- running
+
+    async def run(self) -> None:
+        """Play until cancelled."""
+        for informer in self._informers:
+            informer.subscribe(partial(self._learn, informer.kind))
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run(), name=f"world informer {informer.kind.kind}")
+            tasks.create_task(self._recorder.run(), name="world events")
+            for informer in self._informers:
+                await informer.synced()
+            self._ready.set()
+            for number in range(self._settings.workers):
+                tasks.create_task(self._work(), name=f"world worker {number}")
+
+    async def ready(self) -> None:
+        """Wait until the world knows the cluster and has begun to act."""
+        await self._ready.wait()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self.run(), name="world")
+        ready = asyncio.create_task(self.ready(), name="world ready")
+        await asyncio.wait((self._task, ready), return_when=asyncio.FIRST_COMPLETED)
+        if self._task.done():
+            ready.cancel()
+            await self._task
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    async def until(self, condition: Callable[[View], object]) -> None:
+        """Wait until something is true of the cluster as the world sees it."""
+        while not condition(self.view):
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    # ---- news
+
+    def _learn(self, kind: Kind[Any], change: Change[Any]) -> None:
+        self._wake(kind, self.view.learn(kind, change))
+
+    def _wake(self, kind: Kind[Any], changes: list[Change[Any]]) -> None:
+        """Queue every key that these changes concern."""
+        for change in changes:
+            for index, rule in enumerate(self._rules):
+                if rule.kind == kind:
+                    self._queue.add_after((index, key_of(change.object)), rule.settle)
+                if kind in rule.also:
+                    for key in rule.keys(kind, change, self.view):
+                        self._queue.add_after((index, key), rule.settle)
+        if changes and self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    # ---- work
+
+    async def _work(self) -> None:
+        while True:
+            async with self._queue.next() as item:
+                await self._one(item)
+
+    async def _one(self, item: tuple[int, Key]) -> None:
+        index, key = item
+        rule = self._rules[index]
+        try:
+            step = rule.decide(key, self.view)
+        except Exception:
+            self.failures += 1
+            self._queue.retry(item)
+            log.exception("rule failed", extra={"rule": type(rule).__name__, "key": key})
+            return
+        try:
+            for write in step.writes:
+                await self._carry_out(write)
+        except TooManyRequests as error:
+            self._queue.add_after(item, error.retry_after or 1.0)
+        except ApiError as error:
+            delay = self._queue.retry(item)
+            facts = {"rule": type(rule).__name__, "key": key, "err": str(error), "delay": delay}
+            log.debug("write failed, looking again", extra=facts)
+        else:
+            self._queue.forget(item)
+            if step.again is not None:
+                self._queue.add_after(item, step.again)
+
+    async def _carry_out(self, write: Write) -> None:
+        if isinstance(write, Create):
+            created = await self._client.create(write.kind, write.document)
+            self._wake(write.kind, self.view.learn_written(write.kind, created))
+        elif isinstance(write, Patch):
+            await self._patch(write)
+        elif isinstance(write, Delete):
+            await self._delete(write)
+        elif isinstance(write, Bind):
+            await self._client.bind(write.namespace, write.name, uid=write.uid, node=write.node)
+            pod = await self._client.get(POD, write.name, write.namespace)
+            self._wake(POD, self.view.learn_written(POD, pod))
+        elif isinstance(write, Record):
+            self._recorder.record(write.about, write.reason, write.message, type=write.type)
+
+    async def _patch(self, write: Patch) -> None:
+        patched = await self._client.patch(
+            write.kind,
+            write.name,
+            write.changes,
+            write.namespace,
+            type=write.type,
+            subresource=write.subresource,
+            resource_version=write.version,
+        )
+        self._wake(write.kind, self.view.learn_written(write.kind, patched))
+
+    async def _delete(self, write: Delete) -> None:
+        """Delete; an object of that uid that is not there any more is what was wanted."""
+        with suppress(NotFound, Conflict):
+            await self._client.delete(write.kind, write.name, write.namespace, uid=write.uid, grace_seconds=write.grace)
+        self.view.learn_deleted(write.uid)

@@ -1,0 +1,130 @@
+"""A stage for stories: an embedded cluster on virtual time, with the world on it and builders for what stands there."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from restow.adapters.memory import MemoryApi
+from restow.client.verbs import Client
+from restow.model import kinds
+from restow.model.kinds import Kind
+from restow.model.objects import Pod
+from restow.ports import Api
+from restow.sim.loop import VirtualClock, run_virtual
+from restow.sim.world import FirstFit, Rule, Settings, World, default_rules
+
+Document = dict[str, Any]
+
+
+def virtual(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that is a coroutine on virtual time."""
+
+    @functools.wraps(story)
+    def test(*args: Any, **kwargs: Any) -> None:
+        run_virtual(story(*args, **kwargs))
+
+    return test
+
+
+class Stage:
+    """The cluster as a test sees and changes it."""
+
+    def __init__(self, api: Api, world: World, clock: VirtualClock) -> None:
+        self.api = api
+        self.world = world
+        self.clock = clock
+        self.client = Client(api, manager="test")
+
+    async def create(self, kind: Kind[Any], document: Document) -> Any:
+        return await self.client.create(kind, document)
+
+    async def pods(self, namespace: str = "default") -> list[Pod]:
+        listing = await self.client.list(kinds.POD, namespace)
+        return sorted(listing.items, key=lambda pod: pod.metadata.name)
+
+    async def document(self, kind: Kind[Any], name: str, namespace: str | None = "default") -> Document:
+        return await self.client.get_document(kind, name, namespace if kind.namespaced else None)
+
+    async def patch(self, kind: Kind[Any], name: str, changes: Document, namespace: str | None = "default") -> None:
+        await self.client.patch(kind, name, changes, namespace if kind.namespaced else None)
+
+    async def delete(self, kind: Kind[Any], name: str, namespace: str | None = "default", **options: Any) -> None:
+        await self.client.delete(kind, name, namespace if kind.namespaced else None, **options)
+
+
+@asynccontextmanager
+async def stage(
+    *,
+    nodes: int = 3,
+    seed: int = 1,
+    settings: Settings | None = None,
+    rules: Sequence[Rule] | None = None,
+    around: Callable[[Api], Api] = lambda api: api,
+) -> AsyncIterator[Stage]:
+    """A cluster of equal nodes n1, n2, ... with the whole world and a first-fit scheduler, unless told otherwise."""
+    clock = VirtualClock()
+    settings = settings or Settings()
+    api = MemoryApi(clock, random.Random(seed))
+    chosen = [*default_rules(settings), FirstFit(("restow", "default-scheduler"))] if rules is None else rules
+    world = World(around(api), clock, random.Random(seed + 1), rules=chosen, settings=settings)
+    made = Stage(api, world, clock)
+    for number in range(1, nodes + 1):
+        await made.create(kinds.NODE, node(f"n{number}"))
+    async with world:
+        yield made
+    assert world.failures == 0
+
+
+async def pass_time(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+def node(name: str, *, cpu: str = "4", memory: str = "16Gi", pods: str = "110", **labels: str) -> Document:
+    resources = {"cpu": cpu, "memory": memory, "pods": pods}
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "status": {"capacity": resources, "allocatable": resources},
+    }
+
+
+def template(cpu: str = "100m", *, app: str = "web", annotations: Document | None = None, **spec: Any) -> Document:
+    container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}
+    return {
+        "metadata": {"labels": {"app": app}, "annotations": annotations or {}},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def pod(name: str, cpu: str = "100m", **spec: Any) -> Document:
+    made = template(cpu, **spec)
+    return {"metadata": {"name": name, "namespace": "default", **made["metadata"]}, "spec": made["spec"]}
+
+
+def workload(name: str, replicas: int | None = 3, *, pods: Document | None = None, **spec: Any) -> Document:
+    """A Deployment, ReplicaSet, StatefulSet or DaemonSet, depending on the kind it is created as."""
+    made = pods or template(app=name)
+    counted = {} if replicas is None else {"replicas": replicas}
+    selector = {"matchLabels": {"app": made["metadata"]["labels"]["app"]}}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {**counted, "selector": selector, "template": made, **spec},
+    }
+
+
+def job(name: str, *, run: float = 10, exit_code: int = 0, policy: str = "Never", **spec: Any) -> Document:
+    annotations = {"sim.restow.sh/run-seconds": str(run), "sim.restow.sh/exit-code": str(exit_code)}
+    pods = template(app=name, annotations=annotations, restartPolicy=policy)
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"template": pods, **spec}}
+
+
+def ready(pod: Pod) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions or ())
+
+
+def reason(pod: Pod, kind: str) -> str:
+    return next((each.message or "" for each in pod.status.conditions or () if each.type == kind), "")

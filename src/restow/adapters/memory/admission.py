@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from restow.adapters.memory import definitions, errors
-from restow.adapters.memory.qos import qos_class
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.memory.state import State
+from restow.adapters.memory.state import State, set_condition
 from restow.adapters.memory.store import Document, Stored
+from restow.model.objects import PodSpec
+from restow.model.qos import qos_class
 from restow.ports import StatusCause
 
 _NOT_READY_SECONDS = 300
@@ -54,13 +57,25 @@ def complete(state: State, served: ResourceType, document: Document) -> None:
 
 
 def keep(state: State, served: ResourceType, old: Document, new: Document, subresource: str | None) -> None:
-    if served.collection == "pods" and subresource == "status" and "qosClass" in old.get("status", {}):
-        new.setdefault("status", {}).setdefault("qosClass", old["status"]["qosClass"])
+    if served.collection == "pods" and subresource == "status":
+        _keep_pod_status(old.get("status", {}), new.setdefault("status", {}))
     elif served.collection == "namespaces" and subresource is None:
         if "spec" in old:
             new["spec"] = old["spec"]
     elif served.collection == definitions.COLLECTION:
         definitions.keep(state, old, new, subresource)
+
+
+def _keep_pod_status(old: Document, new: Document) -> None:
+    """The QoS class is the server's; the first address is said twice, alone and in the list."""
+    if "qosClass" in old:
+        new.setdefault("qosClass", old["qosClass"])
+    for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+        listed = new.get(many) or []
+        if new.get(one) and (not listed or listed[0].get("ip") != new[one]):
+            new[many] = [{"ip": new[one]}]
+        elif listed and not new.get(one):
+            new[one] = listed[0].get("ip")
 
 
 def _prepare_pod(state: State, pod: Document) -> None:
@@ -94,7 +109,11 @@ def _complete_pod(state: State, pod: Document) -> None:
             tolerations.append(
                 {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _NOT_READY_SECONDS}
             )
-    pod["status"]["qosClass"] = qos_class(spec)
+    if spec.get("schedulingGates"):
+        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+        why = "Scheduling is blocked due to non-empty scheduling gates"
+        set_condition(pod["status"], {**gated, "message": why}, state.stamp())
+    pod["status"]["qosClass"] = qos_class(msgspec.convert(spec, PodSpec))
 
 
 def _tolerates_execution(toleration: Document, key: str) -> bool:

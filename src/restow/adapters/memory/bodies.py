@@ -6,6 +6,8 @@ a wrong type are refused, before anything else looks at the document.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -39,7 +41,34 @@ def decode(body: bytes, what: str) -> Document:
 def read_object(served: ResourceType, request: Request) -> Document:
     document = decode(request.body, served.kind)
     check_kind(served, document)
+    if request.query.get("fieldValidation") == "Strict":
+        _report(served, _repeated_fields(request.body), "Strict")
     return document
+
+
+class _Pairs(dict[str, Any]):
+    """A JSON object that remembers which names came twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        counts = Counter(name for name, _ in pairs)
+        self.repeated = [name for name, count in counts.items() if count > 1]
+
+
+def _repeated_fields(body: bytes) -> list[str]:
+    found: list[str] = []
+
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, _Pairs):
+            found.extend(f'duplicate field "{path}{name}"' for name in value.repeated)
+            for name, member in value.items():
+                walk(member, f"{path}{name}.")
+        elif isinstance(value, list):
+            for number, item in enumerate(value):
+                walk(item, f"{path.removesuffix('.')}[{number}].")
+
+    walk(json.loads(body, object_pairs_hook=_Pairs), "")
+    return found
 
 
 def check_kind(served: ResourceType, document: Document) -> None:

@@ -9,7 +9,7 @@ collector answers.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -26,7 +26,7 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 IMMORTAL_NAMESPACES = ("default", "kube-public", "kube-system")
 
-Policy = Literal["Background", "Foreground", "Orphan"]
+_FINALIZER_OF: dict[str, list[str]] = {"Foreground": [FOREGROUND], "Background": [], "Orphan": [ORPHAN]}
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename={"version": "resourceVersion"}):
@@ -37,7 +37,7 @@ class Preconditions(msgspec.Struct, frozen=True, rename={"version": "resourceVer
 class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
     grace_period_seconds: int | None = None
     preconditions: Preconditions | None = None
-    propagation_policy: Policy | None = None
+    propagation_policy: str | None = None
     orphan_dependents: bool | None = None
     dry_run: list[str] | None = None
 
@@ -46,7 +46,7 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
         return bool(self.dry_run)
 
     @property
-    def policy(self) -> Policy | None:
+    def policy(self) -> str | None:
         if self.orphan_dependents is None:
             return self.propagation_policy
         return "Orphan" if self.orphan_dependents else "Background"
@@ -56,6 +56,9 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
         if self.orphan_dependents is not None and self.propagation_policy is not None:
             why = "orphanDependents and deletionPropagation cannot be both set"
             causes.append(errors.invalid_value("propagationPolicy", self.propagation_policy, why))
+        if self.propagation_policy not in (None, *_FINALIZER_OF):
+            known = [*_FINALIZER_OF, "nil"]
+            causes.append(errors.unsupported_value("propagationPolicy", str(self.propagation_policy), known))
         if self.dry_run not in (None, [], ["All"]):
             causes.append(errors.unsupported_value("dryRun", str(self.dry_run), ["All"]))
         if causes:
@@ -112,7 +115,7 @@ def delete_collection(state: State, served: ResourceType, request: Request) -> R
     selection = Selection(collection, request.namespace, request.query)
     wanted = read_options(request)
     chosen = [stored for stored in collection.within(request.namespace) if selection.matches(stored)]
-    items = [carry_out(state, served, stored, wanted).body for stored in chosen]
+    items = [served.as_item(carry_out(state, served, stored, wanted).body) for stored in chosen]
     head = {
         "kind": served.list_kind,
         "apiVersion": served.api_version,
@@ -129,22 +132,22 @@ def carry_out(state: State, served: ResourceType, stored: Stored, wanted: Delete
     metadata = document["metadata"]
     grace = _grace(state, served, document, wanted)
     finalizers = _finalizers(served, metadata.get("finalizers") or [], wanted.policy)
-    if not stored.deleting and (grace or finalizers or not is_over_apart_from_mark(document)):
+    if not stored.deleting and (grace or finalizers or _has_grace(served) or not is_over_apart_from_mark(document)):
         _mark(state, metadata, grace)
     elif stored.deleting:
         _shorten(state, metadata, grace)
     _set_finalizers(metadata, finalizers)
-    if served.kind == "Namespace" and served.group == "":
+    if served.collection == "namespaces":
         document.setdefault("status", {})["phase"] = "Terminating"
     gone = not grace and not finalizers and is_over_apart_from_mark(document)
     if wanted.is_dry_run:
         return Outcome(encode(served.outward(document)), gone)
     collection = state.collection(served)
+    if document != stored.document() and (not gone or _has_grace(served)):  # pods are marked even when they go at once
+        stored = state.store.put(collection, document)
     if gone:
-        return Outcome(served.render(state.store.remove(collection, stored)), True)
-    if document == stored.document():
-        return Outcome(served.render(stored), False)
-    return Outcome(served.render(state.store.put(collection, document)), False)
+        stored = state.store.remove(collection, stored)
+    return Outcome(served.render(stored), gone)
 
 
 def is_over(document: Document) -> bool:
@@ -182,7 +185,7 @@ def check_preconditions(served: ResourceType, stored: Stored, wanted: DeleteOpti
 
 
 def _check_namespace(served: ResourceType, stored: Stored) -> None:
-    if served.kind != "Namespace" or served.group != "":
+    if served.collection != "namespaces":
         return
     if stored.name in IMMORTAL_NAMESPACES:
         raise errors.forbidden("namespaces", "", stored.name, "this namespace may not be deleted")
@@ -203,13 +206,17 @@ def _grace(state: State, served: ResourceType, document: Document, wanted: Delet
     if "deletionTimestamp" in metadata:
         running = metadata.get("deletionGracePeriodSeconds") or 0
         return running if asked is None or asked >= running else asked
-    if served.kind != "Pod" or served.group != "":
+    if not _has_grace(served):
         return 0
     spec = document["spec"]
     if not spec.get("nodeName") or document.get("status", {}).get("phase") in ("Succeeded", "Failed"):
         return 0
     period: int = spec.get("terminationGracePeriodSeconds", 0) if asked is None else asked
     return max(period, 1) if period else 0
+
+
+def _has_grace(served: ResourceType) -> bool:
+    return served.collection == "pods"
 
 
 def _mark(state: State, metadata: Document, grace: int) -> None:
@@ -228,15 +235,14 @@ def _shorten(state: State, metadata: Document, grace: int) -> None:
     metadata["deletionGracePeriodSeconds"] = grace
 
 
-def _finalizers(served: ResourceType, present: list[str], policy: Policy | None) -> list[str]:
+def _finalizers(served: ResourceType, present: list[str], policy: str | None) -> list[str]:
     """The finalizers with the one that the propagation policy stands for, and no other of its sort."""
     if policy is None and served.kind == "ReplicationController" and not {ORPHAN, FOREGROUND} & set(present):
         policy = "Orphan"
     if policy is None:
         return present
     kept = [each for each in present if each not in (ORPHAN, FOREGROUND)]
-    added = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND], "Background": []}[policy]
-    return kept + added
+    return kept + _FINALIZER_OF[policy]
 
 
 def _set_finalizers(metadata: Document, finalizers: list[str]) -> None:

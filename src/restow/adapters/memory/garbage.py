@@ -13,7 +13,7 @@ from collections import deque
 import msgspec
 
 from restow.adapters.memory import deletion
-from restow.adapters.memory.deletion import FOREGROUND, ORPHAN, DeleteOptions, Policy
+from restow.adapters.memory.deletion import FOREGROUND, ORPHAN, DeleteOptions
 from restow.adapters.memory.state import State
 from restow.adapters.memory.store import Change, Collection, Document, Stored
 
@@ -160,7 +160,7 @@ class Garbage:
             return None
         return self._at(owner)
 
-    def _delete(self, place: Place, stored: Stored, policy: Policy | None) -> None:
+    def _delete(self, place: Place, stored: Stored, policy: str | None) -> None:
         served = self._state.catalog.of_collection(place.collection)
         deletion.carry_out(self._state, served, stored, DeleteOptions(propagation_policy=policy or "Background"))
 

@@ -79,7 +79,7 @@ def list_(store: Store, served: ResourceType, request: Request) -> Response:
         metadata["continue"] = Token(_TOKEN_FORMAT, shown, page[-1].key).text()
         if not selection.narrowed:
             metadata["remainingItemCount"] = len(found) - len(page)
-    return Response(body=_list_body(served, metadata, [served.render(stored) for stored in page]))
+    return Response(body=_list_body(served, metadata, [served.as_item(served.render(stored)) for stored in page]))
 
 
 def _where(store: Store, collection: Collection, options: ListOptions) -> tuple[int | None, str]:

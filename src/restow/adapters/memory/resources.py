@@ -102,6 +102,11 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
     def render(self, stored: Stored) -> bytes:
         return encode(self.conversion.outward(stored.document())) if self.conversion else stored.data
 
+    def as_item(self, body: bytes) -> bytes:
+        """A body inside a list: built-ins leave kind and apiVersion out there."""
+        head = b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode())
+        return b"{" + body[len(head) :] if self.custom is None and body.startswith(head) else body
+
 
 class Catalog:
     """The resources served right now, by path, by kind and by where they are stored."""

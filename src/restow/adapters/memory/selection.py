@@ -25,7 +25,7 @@ class Selection:
             if text := query.get("fieldSelector"):
                 tests.extend(self._field_tests(collection, parse_field_selector(text)))
         except SelectorError as error:
-            raise errors.bad_request(str(error)) from None
+            raise errors.bad_request(f"invalid selector: {error}") from None
         self.narrowed = len(tests) > (namespace is not None)
         self.matches = _every(tests)
 
@@ -53,6 +53,9 @@ def _reader(collection: Collection, label: str) -> Callable[[Stored], str]:
     if label == "metadata.namespace":
         return lambda stored: stored.namespace
     number = collection.field_number(label)
+    if number is None and not collection.fields:
+        known = '"metadata.name", "metadata.namespace"'
+        raise errors.bad_request(f'"{label}" is not a known field selector: only {known}')
     if number is None:
         raise errors.bad_request(f"field label not supported: {label}")
     return lambda stored: stored.fields[number]

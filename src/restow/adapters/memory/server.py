@@ -155,7 +155,7 @@ class MemoryApi:
             raise errors.bad_request("an empty namespace may not be set when a resource name may be provided")
         of_collection = request.verb in _OF_COLLECTIONS and request.subresource is None
         if not request.name and not of_collection and request.verb != "watch":
-            raise errors.bad_request("resource name may not be empty")
+            raise errors.method_not_allowed(request.verb, served.plural, served.group)
         if request.verb == "create" and self._definitions.is_ending(served.collection):
             raise errors.method_not_allowed("create while its definition is terminating", served.plural, served.group)
 

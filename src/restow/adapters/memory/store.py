@@ -302,7 +302,8 @@ class Store:
         return last
 
     def compact(self) -> None:
-        """Forget all history: watches and continued lists from before now are told that they are too old."""
+        """Forget all history. The present gets a new version, so every version handed out before is too old."""
+        self.version += 1
         for collection in self.collections.values():
             collection.log.forget_all(self.version)
             collection.wake()

@@ -11,13 +11,13 @@ import re
 from typing import Any
 
 import msgspec
-import yaml
 
 from restow.adapters.memory.documents.jsonpatch import MalformedPatch, PatchError, json_patch
 from restow.adapters.memory.documents.mergepatch import merge_patch
 from restow.adapters.memory.documents.merging import merge_types
 from restow.adapters.memory.documents.refusals import bad_request, unprocessable
 from restow.adapters.memory.documents.strategic import StrategicError, strategic_merge
+from restow.model.yaml_text import YamlError, load_documents
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Invalid
 
 MAX_OPERATIONS = 10_000  # upstream refuses longer JSON patches with 413
@@ -86,13 +86,16 @@ def _at_line(message: str, body: bytes) -> str:
 
 
 def parse_yaml(body: bytes) -> Any:
-    """An apply patch, which is YAML or JSON; 400 with the position where it breaks."""
+    """An apply patch, which is one YAML or JSON document; 400 with the position where it breaks."""
     if body.lstrip()[:1] == b"{":
         return parse_json(body)
     try:
-        return yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise bad_request(f"error decoding YAML: {' '.join(str(error).split())}") from None
+        documents = [value for _, value in load_documents(body.decode())]
+    except (YamlError, UnicodeDecodeError) as error:
+        raise bad_request(f"error decoding YAML: {error}") from None
+    if len(documents) != 1:
+        raise bad_request(f"error decoding YAML: expected one document, found {len(documents)}")
+    return documents[0]
 
 
 def _an_object(value: Any) -> dict[str, Any]:

@@ -1,39 +1,165 @@
-"""Custom resources: what a CustomResourceDefinition's schema says about documents."""
+"""Custom resources: what the schema of a CustomResourceDefinition says about documents.
+
+In: one entry of `spec.versions`, compiled once. Out: `prune`, `apply_defaults`, `validate` and `unknown_fields` for
+documents of that version, and `merge`, how they merge in server-side apply. `validate_definition` decides whether a
+definition can be served at all; see `definitionrules`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from restow.adapters.memory.documents.merging import UNTYPED, MergeTypes
+import msgspec
+
+from restow.adapters.memory.documents.definitionrules import validate_definition
+from restow.adapters.memory.documents.findings import Findings
+from restow.adapters.memory.documents.merging import DEDUCED, METADATA, SCALAR, MergeTypes
+from restow.adapters.memory.documents.metadatarules import check_metadata, check_metadata_update
+from restow.adapters.memory.documents.schemanodes import ANYTHING, MISSING, SchemaNode
+from restow.adapters.memory.documents.schemarules import check_value
 from restow.ports import StatusCause
+
+__all__ = ["CustomSchema", "validate_definition"]
+
+Document = dict[str, Any]
+_IMPLICIT = ("apiVersion", "kind", "metadata")
 
 
 class CustomSchema:
     """One version's compiled schema."""
 
-    def __init__(self, merge: MergeTypes) -> None:
-        self.merge = merge
+    def __init__(self, root: SchemaNode) -> None:
+        self.root = root
+        self.merge = _root_merge(root)
 
     @classmethod
     def compile(cls, crd_version: dict[str, Any]) -> CustomSchema:
-        """Compile one entry of spec.versions."""
-        return cls(UNTYPED)
+        """Compile one entry of spec.versions; without a schema everything is preserved and nothing checked."""
+        schema = (crd_version.get("schema") or {}).get("openAPIV3Schema")
+        return cls(SchemaNode(schema) if schema else ANYTHING)
 
-    def prune(self, doc: dict[str, Any]) -> None:
+    def prune(self, doc: Document) -> None:
         """Drop, in place, what the schema does not know."""
+        _prune_object(doc, self.root, "", [], resource=True)
 
-    def apply_defaults(self, doc: dict[str, Any]) -> None:
+    def unknown_fields(self, doc: Document) -> list[str]:
+        """`unknown field "spec.x"` for every field `prune` would drop; the document is left alone."""
+        unknown: list[str] = []
+        _prune_object(doc, self.root, "", unknown, resource=True, drop=False)
+        return unknown
+
+    def apply_defaults(self, doc: Document) -> None:
         """Set, in place, the schema's defaults where nothing is."""
+        _default(doc, self.root, skip=_IMPLICIT)
 
-    def validate(self, doc: dict[str, Any], old: dict[str, Any] | None) -> list[StatusCause]:
-        """Every violation of the schema with its path."""
-        return []
+    def validate(self, doc: Document, old: Document | None) -> list[StatusCause]:
+        """Every violation with its path; parts an update leaves as they were are not held against it."""
+        found = Findings()
+        metadata = doc["metadata"]
+        if old is None or metadata != old["metadata"]:
+            check_metadata(metadata, found, group="", kind="")
+            if old is not None:
+                check_metadata_update(metadata, old["metadata"], found)
+        check_value(doc, MISSING if old is None else old, self.root, "", found)
+        return found.causes
 
-    def unknown_fields(self, doc: dict[str, Any]) -> list[str]:
-        """The paths of fields the schema would prune."""
-        return []
+
+# --- pruning ---
 
 
-def validate_definition(crd: dict[str, Any]) -> list[StatusCause]:
-    """Why a CustomResourceDefinition cannot be served; empty when it can."""
-    return []
+def _prune_object(
+    value: Document, node: SchemaNode, path: str, unknown: list[str], *, resource: bool = False, drop: bool = True
+) -> None:
+    for name in list(value):
+        place = f"{path}.{name}" if path else name
+        if resource and name in _IMPLICIT:
+            if name == "metadata" and isinstance(value[name], dict):
+                _prune_metadata(value[name], place, unknown, drop)
+        elif name in node.properties:
+            _prune(value[name], node.properties[name], place, unknown, drop)
+        elif node.additional is not None:
+            _prune(value[name], node.additional, place, unknown, drop)
+        elif not node.preserves:
+            unknown.append(f'unknown field "{place}"')
+            if drop:
+                del value[name]
+
+
+def _prune_metadata(metadata: Document, path: str, unknown: list[str], drop: bool) -> None:
+    for name in [each for each in metadata if each not in METADATA.fields]:
+        unknown.append(f'unknown field "{path}.{name}"')
+        if drop:
+            del metadata[name]
+
+
+def _prune(value: Any, node: SchemaNode, path: str, unknown: list[str], drop: bool) -> None:
+    if isinstance(value, dict):
+        _prune_object(value, node, path, unknown, resource=node.embedded, drop=drop)
+    elif isinstance(value, list) and node.items is not None:
+        for index, item in enumerate(value):
+            _prune(item, node.items, f"{path}[{index}]", unknown, drop)
+
+
+# --- defaulting ---
+
+
+def _default(value: Any, node: SchemaNode, skip: tuple[str, ...] = ()) -> None:
+    if not node.holds_defaults:
+        return
+    if isinstance(value, dict):
+        for name, child in node.properties.items():
+            if name in skip:
+                continue
+            if child.default is not MISSING and (name not in value or (value[name] is None and not child.nullable)):
+                value[name] = _copied(child.default)
+            if name in value:
+                _default(value[name], child)
+        if node.additional is not None:
+            for name, member in value.items():
+                if name not in node.properties:
+                    _default(member, node.additional)
+    elif isinstance(value, list) and node.items is not None:
+        for item in value:
+            _default(item, node.items)
+
+
+def _copied(value: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value)) if isinstance(value, dict | list) else value
+
+
+# --- merging ---
+
+
+def _root_merge(root: SchemaNode) -> MergeTypes:
+    fields = {name: _merge(child) for name, child in root.properties.items()}
+    fields |= {"apiVersion": SCALAR, "kind": SCALAR, "metadata": METADATA}
+    return MergeTypes("struct", fields=fields, element=DEDUCED if root.preserves else None)
+
+
+def _merge(node: SchemaNode) -> MergeTypes:
+    if node.int_or_string:
+        return SCALAR
+    if node.type == "array":
+        return _merge_list(node)
+    if node.type != "object":
+        return SCALAR if node.type else DEDUCED
+    if node.additional is not None:
+        return MergeTypes("map", element=_merge(node.additional), atomic=node.atomic)
+    if node.embedded:
+        return MergeTypes("struct", fields=_root_merge(node).fields, element=DEDUCED, atomic=node.atomic)
+    fields = {name: _merge(child) for name, child in node.properties.items()}
+    if not fields:
+        return MergeTypes("map", element=DEDUCED, atomic=node.atomic)
+    return MergeTypes("struct", fields=fields, element=DEDUCED if node.preserves else None, atomic=node.atomic)
+
+
+def _merge_list(node: SchemaNode) -> MergeTypes:
+    item = _merge(node.items) if node.items is not None else DEDUCED
+    if node.list_type == "map" and node.items is not None:
+        defaults = {
+            key: child.default
+            for key, child in node.items.properties.items()
+            if key in node.keys and child.default is not MISSING
+        }
+        return MergeTypes("list", element=item, keys=node.keys, key_defaults=defaults)
+    return MergeTypes("list", element=item, atomic=node.list_type != "set")

@@ -208,7 +208,8 @@ class LeaderElection:
 
     async def _write(self, lease: Document, spec: Document) -> None:
         """Replace the Lease, which its resourceVersion allows only if nobody else did so meanwhile."""
-        document = {**lease, "spec": {**_spec(lease), **spec}}
+        changed = {key: value for key, value in {**_spec(lease), **spec}.items() if value is not None}
+        document = {**lease, "spec": changed}
         written = await self._client.replace(LEASE, document)
         version = written.metadata.resource_version
         self._observe({**document, "metadata": {**document["metadata"], "resourceVersion": version}})
@@ -223,7 +224,8 @@ class LeaderElection:
         if lease is None or self.holder != self.identity:
             return
         now = format_micro_time(self._clock.now())
-        empty = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
+        # Without a holder, not with an empty one: newer API servers refuse the latter.
+        empty = {"holderIdentity": None, "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
         try:
             async with asyncio.timeout(self.timing.request_timeout):
                 await self._write(lease, empty)

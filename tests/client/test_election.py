@@ -1,0 +1,245 @@
+"""Leader election: one leader at a time, a successor in time, and no write from a leader who may have lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from restow.client.election import Fenced, FencedApi, LeaderElection, LeadershipLost, LeaseTiming
+from restow.client.verbs import Client
+from restow.model.kinds import CONFIG_MAP, LEASE
+from restow.ports import Api, OutcomeUnknown, Request, Response
+from restow.sim.faults import FaultPlan, FaultyApi
+from tests.client.world import play
+
+
+class Cut:
+    """An Api whose connection can be cut: everything fails, or hangs."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.mode = "fine"
+
+    async def call(self, request: Request) -> Response:
+        if self.mode == "hangs":
+            await asyncio.sleep(10_000)
+        if self.mode == "fails":
+            raise OutcomeUnknown.because(503, "ServiceUnavailable", "cut")
+        return await self.api.call(request)
+
+    def watch(self, request: Request) -> AsyncIterator[bytes]:
+        return self.api.watch(request)
+
+
+class Contender:
+    """A process that leads when it can, and notes from when to when."""
+
+    def __init__(self, api: Api, clock, name: str, seed: int = 0, timing: LeaseTiming | None = None) -> None:
+        self.api = Cut(api)
+        self.election = LeaderElection(
+            Client(self.api),
+            namespace="shop",
+            name="restow",
+            identity=name,
+            clock=clock,
+            rng=Random(f"{seed}{name}"),
+            timing=timing,
+        )
+        self.fenced = FencedApi(self.api, self.election)
+        self.spans: list[list[float]] = []
+        self.task = asyncio.create_task(self.run())
+
+    async def lead(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.spans.append([loop.time(), float("inf")])
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.spans[-1][1] = loop.time()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.election.run(self.lead)
+            except LeadershipLost:
+                await asyncio.sleep(1)
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+async def lease(api: Api) -> dict[str, object]:
+    return (await Client(api).get_document(LEASE, "restow", "shop"))["spec"]
+
+
+def test_the_first_one_leads_and_the_others_wait():
+    async def story(api, clock):
+        a = Contender(api, clock, "a")
+        await asyncio.sleep(1)
+        b = Contender(api, clock, "b")
+        await asyncio.sleep(60)
+        assert (a.election.is_leader, b.election.is_leader, b.election.holder) == (True, False, "a")
+        spec = await lease(api)
+        assert (spec["leaseDurationSeconds"], spec["leaseTransitions"], spec["holderIdentity"]) == (15, 0, "a")
+        assert spec["renewTime"] > spec["acquireTime"]
+        await a.stop()
+        await b.stop()
+
+    play(story)
+
+
+def test_a_leader_that_stops_hands_over_at_once():
+    async def story(api, clock):
+        a = Contender(api, clock, "a")
+        await asyncio.sleep(1)
+        b = Contender(api, clock, "b")
+        await asyncio.sleep(10)
+        await a.stop()
+        assert "holderIdentity" not in await lease(api)
+        await asyncio.sleep(2.5)
+        assert (b.election.is_leader, (await lease(api))["leaseTransitions"]) == (True, 1)
+        await b.stop()
+
+    play(story)
+
+
+@pytest.mark.parametrize("mode", ["fails", "hangs"])
+def test_a_leader_that_is_cut_off_stops_before_anyone_takes_over(mode):
+    async def story(api, clock):
+        a = Contender(api, clock, "a")
+        await asyncio.sleep(1)
+        b = Contender(api, clock, "b")
+        await asyncio.sleep(20)
+        a.api.mode = mode
+        await asyncio.sleep(40)
+        assert (a.election.is_leader, b.election.is_leader) == (False, True)
+        (_, lost), (won, _) = a.spans[0], b.spans[0]
+        assert lost + 2 < won < lost + 10
+        a.api.mode = "fine"
+        await asyncio.sleep(20)
+        assert a.election.holder == "b"
+        await a.stop()
+        await b.stop()
+
+    play(story)
+
+
+def test_a_leader_whose_lease_was_taken_notices_at_once():
+    async def story(api, clock):
+        a = Contender(api, clock, "a")
+        await asyncio.sleep(5)
+        patch = {"spec": {"holderIdentity": "thief"}}
+        await Client(api).patch(LEASE, "restow", patch, "shop")
+        await asyncio.sleep(2.5)
+        assert (a.election.is_leader, a.election.holder) == (False, "thief")
+        await a.stop()
+
+    play(story)
+
+
+def test_a_leader_whose_work_ends_releases():
+    async def story(api, clock):
+        election = LeaderElection(
+            Client(api), namespace="shop", name="restow", identity="a", clock=clock, rng=Random(1)
+        )
+
+        async def work() -> None:
+            assert election.is_leader
+
+        await election.run(work)
+        assert not election.is_leader
+        assert "holderIdentity" not in await lease(api)
+
+    play(story)
+
+
+def test_failing_work_is_not_hidden():
+    async def story(api, clock):
+        election = LeaderElection(
+            Client(api), namespace="shop", name="restow", identity="a", clock=clock, rng=Random(1)
+        )
+
+        async def work() -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await election.run(work)
+        assert "holderIdentity" not in await lease(api)
+
+    play(story)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_never_two_leaders_whatever_the_network_does(seed):
+    async def story(api, clock):
+        rng = Random(seed)
+        plan = FaultPlan(conflict=0.1, busy=0.1, refused=0.1, unknown=0.1)
+        contenders = [Contender(FaultyApi(api, Random(seed * 10 + i), plan), clock, f"c{i}", seed) for i in range(3)]
+        for _ in range(60):
+            await asyncio.sleep(rng.uniform(0, 30))
+            rng.choice(contenders).api.mode = rng.choice(("fine", "fine", "fails", "hangs"))
+        for contender in contenders:
+            await contender.stop()
+        return sorted(span for contender in contenders for span in contender.spans)
+
+    spans = play(story)
+    assert len(spans) > 3
+    for (_, end), (start, _) in pairwise(spans):
+        assert end <= start
+
+
+def test_the_fence_closes_before_leadership_ends():
+    async def story(api, clock):
+        loop = asyncio.get_running_loop()
+        a = Contender(api, clock, "a")
+        client = Client(a.fenced)
+        with pytest.raises(Fenced, match="create configmaps not sent: a may not lead"):
+            await client.create(CONFIG_MAP, {"metadata": {"name": "x", "namespace": "shop"}})
+        await asyncio.sleep(1)
+        await client.create(CONFIG_MAP, {"metadata": {"name": "x", "namespace": "shop"}})
+        a.election._client = Client(Cut(api))
+        a.election._client.api.mode = "fails"
+        written = loop.time()
+        with pytest.raises(Fenced):
+            while True:
+                await client.patch(CONFIG_MAP, "x", {"data": {"at": str(loop.time())}}, "shop")
+                written = loop.time()
+                await asyncio.sleep(0.1)
+        assert a.election.is_leader
+        assert written <= a.election.deadline() - 5
+        assert (await client.get(CONFIG_MAP, "x", "shop")).metadata.name == "x"
+        await a.stop()
+
+    play(story)
+
+
+def test_a_fenced_write_that_is_not_answered_ends_in_time():
+    async def story(api, clock):
+        a = Contender(api, clock, "a")
+        await asyncio.sleep(1)
+        a.api.mode = "hangs"
+        with pytest.raises(OutcomeUnknown, match="no answer within 5s"):
+            await Client(a.fenced).create(CONFIG_MAP, {"metadata": {"name": "x", "namespace": "shop"}})
+        assert asyncio.get_running_loop().time() < a.election.deadline()
+        await a.stop()
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "timing",
+    [
+        pytest.param({"lease_duration": 10}, id="the lease must outlast the deadline"),
+        pytest.param({"renew_deadline": 2.1}, id="the deadline must leave room for a retry"),
+        pytest.param({"request_timeout": 10}, id="a request must end before the deadline"),
+        pytest.param({"retry_period": 0}, id="retries need a pause"),
+    ],
+)
+def test_timings_that_cannot_be_safe(timing):
+    with pytest.raises(ValueError, match="does not hold"):
+        LeaseTiming(**timing)

@@ -1,0 +1,128 @@
+"""Recorded Events: repeated ones are counted, similar ones combined, floods dropped, failures survived."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from restow.client.events import BURST, EventRecorder
+from restow.client.verbs import Client
+from restow.model.kinds import EVENT
+from restow.model.objects import ObjectReference
+from restow.sim.faults import FaultPlan, FaultyApi
+from tests.client.world import play
+
+WEB = ObjectReference(api_version="v1", kind="Pod", namespace="shop", name="web", uid="u1")
+NODE = ObjectReference(api_version="v1", kind="Node", name="n1", uid="u2")
+
+
+def record(tell, plan: FaultPlan | None = None):
+    """Run a recorder while `tell(recorder)` uses it; the events that are there afterwards, as documents."""
+
+    async def story(api, clock):
+        recorder = EventRecorder(
+            Client(FaultyApi(api, Random(3), plan)), component="restow", instance="r-0", clock=clock, rng=Random(1)
+        )
+        task = asyncio.create_task(recorder.run())
+        await tell(recorder, api)
+        await asyncio.sleep(60)
+        recorder.close()
+        await task
+        return (await Client(api).list_documents(EVENT)).items, recorder
+
+    return play(story)
+
+
+def test_an_event_tells_who_what_and_when():
+    async def tell(recorder, api):
+        recorder.record(WEB, "Evicted", "moved to n2", type="Warning")
+
+    (event,), _ = record(tell)
+    assert event["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "shop",
+        "name": "web",
+        "uid": "u1",
+    }
+    assert (event["type"], event["reason"], event["message"], event["count"]) == (
+        "Warning",
+        "Evicted",
+        "moved to n2",
+        1,
+    )
+    assert (event["source"], event["reportingInstance"]) == ({"component": "restow"}, "r-0")
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-01-01T00:00:00Z"
+
+
+def test_cluster_scoped_objects_have_theirs_in_default():
+    async def tell(recorder, api):
+        recorder.record(NODE, "Drained", "empty")
+
+    (event,), _ = record(tell)
+    assert (event["metadata"]["namespace"], event["metadata"]["name"][:3]) == ("default", "n1.")
+
+
+def test_repetitions_are_counted():
+    async def tell(recorder, api):
+        for _ in range(3):
+            recorder.record(WEB, "Waiting", "no room")
+        await asyncio.sleep(10)
+        recorder.record(WEB, "Waiting", "no room")
+
+    (event,), _ = record(tell)
+    assert (event["count"], event["lastTimestamp"]) == (4, "2026-01-01T00:00:10Z")
+
+
+def test_too_many_different_messages_become_one():
+    async def tell(recorder, api):
+        for number in range(14):
+            recorder.record(WEB, "Waiting", f"no room on n{number}")
+
+    events, _ = record(tell)
+    combined = [event for event in events if event["message"].startswith("(combined from similar events): ")]
+    assert (len(events), [event["count"] for event in combined]) == (11, [4])
+    assert combined[0]["message"].endswith("no room on n13")
+
+
+def test_one_object_cannot_flood():
+    async def tell(recorder, api):
+        for number in range(BURST + 5):
+            recorder.record(WEB, f"Reason{number}", "x")
+        recorder.record(NODE, "Drained", "others are not held up")
+
+    events, recorder = record(tell)
+    assert (len(events), recorder.dropped) == (BURST + 1, 5)
+
+
+def test_an_event_whose_time_ran_out_is_told_anew():
+    async def tell(recorder, api):
+        recorder.record(WEB, "Waiting", "no room")
+        await asyncio.sleep(1)
+        (event,) = (await Client(api).list(EVENT)).items
+        await Client(api).delete(EVENT, event.metadata.name, "shop")
+        recorder.record(WEB, "Waiting", "no room")
+
+    (event,), _ = record(tell)
+    assert event["count"] == 2
+
+
+@pytest.mark.parametrize(
+    "plan", [FaultPlan(refused=1.0), FaultPlan(busy=1.0)], ids=["a broken server", "a busy server"]
+)
+def test_a_server_that_does_not_take_them_only_costs_the_events(plan):
+    async def tell(recorder, api):
+        recorder.record(WEB, "Waiting", "no room")
+
+    events, recorder = record(tell, plan)
+    assert (events, recorder.dropped) == ([], 1)
+
+
+def test_a_write_of_unknown_outcome_makes_no_second_event():
+    async def tell(recorder, api):
+        recorder.record(WEB, "Waiting", "no room")
+
+    events, _ = record(tell, FaultPlan(unknown=1.0))
+    assert len(events) == 1

@@ -1,0 +1,29 @@
+"""The Snapshot: a pure, incremental picture of a cluster for scheduling and planning. Start reading at `snapshot`."""
+
+from restow.model.cluster.classes import PodClass
+from restow.model.cluster.fresh import Fresh
+from restow.model.cluster.occupancy import Occupant
+from restow.model.cluster.pods import Assumed, Assumption
+from restow.model.cluster.rows import Mask, RowIndex, Which
+from restow.model.cluster.seat import RESERVATION_ANNOTATION, Seat, SeatName
+from restow.model.cluster.shapes import Shape
+from restow.model.cluster.snapshot import Snapshot, UnknownNode
+from restow.model.cluster.undo import Mark
+
+__all__ = [
+    "RESERVATION_ANNOTATION",
+    "Assumed",
+    "Assumption",
+    "Fresh",
+    "Mark",
+    "Mask",
+    "Occupant",
+    "PodClass",
+    "RowIndex",
+    "Seat",
+    "SeatName",
+    "Shape",
+    "Snapshot",
+    "UnknownNode",
+    "Which",
+]

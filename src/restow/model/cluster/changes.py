@@ -1,0 +1,53 @@
+"""Changes: which rows changed since when.
+
+A generation counts row changes. `stamps[row]` is the generation of a row's latest change, and a journal lists the rows
+in order of change, so that whoever remembers the generation of its last look pays for the rows that changed since, not
+for all rows. The journal is cut now and then; a look back beyond it reads the stamps instead.
+
+Generations only grow, also when a change is undone: a vector computed in between has seen the tried value, so the row
+must count as changed again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.cluster.rows import Mask, RowIndex, Rows, grown
+
+_JOURNAL_LIMIT = 8192
+
+
+class Changes:
+    __slots__ = ("_cut", "_journal", "generation", "stamps")
+
+    def __init__(self, rows: Rows) -> None:
+        self.generation = 0
+        self.stamps: NDArray[np.int64] = np.zeros(rows.capacity, np.int64)
+        self._journal: list[int] = []
+        self._cut = 0  # generations whose journal entries are gone
+        rows.on_growth(self._grow)
+
+    def touch(self, row: int) -> None:
+        """Note that a row changed."""
+        self.generation += 1
+        self.stamps[row] = self.generation
+        self._journal.append(row)
+        if len(self._journal) > _JOURNAL_LIMIT:
+            half = len(self._journal) // 2
+            del self._journal[:half]
+            self._cut += half
+
+    def since(self, generation: int) -> RowIndex:
+        """The rows that changed after `generation`, each once."""
+        if generation < self._cut:
+            return np.flatnonzero(self.stamps > generation)
+        rows = np.array(self._journal[generation - self._cut :], dtype=np.intp)
+        if len(rows) <= 1:
+            return rows
+        latest: Mask = self.stamps[rows] == np.arange(generation + 1, self.generation + 1)
+        newest: RowIndex = rows[latest]
+        return newest
+
+    def _grow(self, capacity: int) -> None:
+        self.stamps = grown(self.stamps, capacity)

@@ -1,0 +1,122 @@
+"""Equivalence classes: pods that are equal in everything scheduling reads.
+
+    class = shape + the labels somebody reads + the namespace, where it matters
+
+Labels are projected onto the keys that some selector reads, so that a pod index or a template hash does not make every
+pod a class of its own. `Interest` is the set of those keys, per namespace: a selector in one namespace says nothing
+about pods of another. Interest only grows. When it does, `version` changes and `of` may give a pod another, narrower
+class than before; a holder of a class from an older version must ask again. Keys that nobody reads any more keep
+classes finer than needed, which costs memory and is never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from weakref import WeakValueDictionary
+
+from restow.model.cluster.shapes import Reading, Shape, Shapes
+from restow.model.objects import Pod
+
+Projection = tuple[tuple[str, str], ...]
+
+
+class PodClass:
+    """Pods that every filter and score treats alike. Compared by identity; `number` never comes again."""
+
+    __slots__ = ("__weakref__", "labels", "namespace", "number", "shape")
+
+    def __init__(self, number: int, shape: Shape, namespace: str | None, labels: Projection) -> None:
+        self.number = number
+        self.shape = shape
+        self.namespace = namespace
+        self.labels = labels
+
+    def __repr__(self) -> str:
+        return f"PodClass({self.number}, {self.shape!r}, {self.namespace!r}, {dict(self.labels)})"
+
+
+class Interest:
+    """Which label keys of pods are read, per namespace."""
+
+    __slots__ = ("_everywhere", "_in_namespace", "_keys", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._everywhere: set[str] | None = None
+        self._in_namespace: dict[str, set[str]] = {}
+        self._keys: dict[str, tuple[str, ...] | None] = {}
+
+    def add(self, reading: Reading, own_namespace: str) -> None:
+        """Note what a selector reads, from a pod in `own_namespace`."""
+        if reading.all_namespaces:
+            self.read_everywhere(reading.keys)
+        for namespace in (*reading.namespaces, *([own_namespace] if reading.own_namespace else ())):
+            self.read(namespace, reading.keys)
+
+    def read(self, namespace: str, keys: Collection[str]) -> None:
+        """Note that keys of pods in one namespace are read; no keys at all still tells its pods from others."""
+        known = self._in_namespace.get(namespace)
+        if known is None or not known.issuperset(keys):
+            self._in_namespace[namespace] = {*(known or ()), *keys}
+            self._grown()
+
+    def read_everywhere(self, keys: Collection[str]) -> None:
+        if self._everywhere is None or not self._everywhere.issuperset(keys):
+            self._everywhere = {*(self._everywhere or ()), *keys}
+            self._grown()
+
+    def keys(self, namespace: str) -> tuple[str, ...] | None:
+        """The keys read of pods in a namespace, sorted; None when no selector looks there."""
+        if namespace not in self._keys:
+            local = self._in_namespace.get(namespace)
+            read = local is not None or self._everywhere is not None
+            self._keys[namespace] = tuple(sorted({*(local or ()), *(self._everywhere or ())})) if read else None
+        return self._keys[namespace]
+
+    def _grown(self) -> None:
+        self.version += 1
+        self._keys.clear()
+
+
+class Classes:
+    """Interned classes; they live as long as somebody holds one."""
+
+    __slots__ = ("_classes", "_made", "interest", "shapes")
+
+    def __init__(self, shapes: Shapes) -> None:
+        self.shapes = shapes
+        self.interest = Interest()
+        self._classes: WeakValueDictionary[tuple[int, str | None, Projection], PodClass] = WeakValueDictionary()
+        self._made = 0
+
+    @property
+    def version(self) -> int:
+        """Changes when classes given out before may have become too wide."""
+        return self.interest.version
+
+    def note(self, shape: Shape, namespace: str) -> None:
+        """A pod of this shape exists or is to be placed: what its selectors read matters from now on."""
+        for reading in shape.readings:
+            self.interest.add(reading, namespace)
+
+    def of(self, pod: Pod) -> PodClass:
+        """The class of a pod, at the present version."""
+        shape = self.shapes.of(pod)
+        namespace = pod.metadata.namespace or ""
+        self.note(shape, namespace)
+        keys = self.interest.keys(namespace)
+        labels = project(pod.metadata.labels or {}, keys or ())
+        return self._intern(shape, namespace if shape.local or keys is not None else None, labels)
+
+    def _intern(self, shape: Shape, namespace: str | None, labels: Projection) -> PodClass:
+        key = (shape.number, namespace, labels)
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = PodClass(self._made, shape, namespace, labels)
+            self._made += 1
+        return found
+
+
+def project(labels: dict[str, str], keys: Iterable[str]) -> Projection:
+    """The labels somebody reads, by key."""
+    return tuple((key, labels[key]) for key in keys if key in labels)

@@ -1,0 +1,102 @@
+"""Filter primitives: which nodes pass one hard constraint, as a mask over rows.
+
+Pure functions of the tables they read and of what a pod asks. Each takes the rows to decide (all by default), so that
+a `Fresh` vector can keep a mask up to date at the cost of the rows that changed. Rows without a Node offer nothing and
+are not `present`; what a mask about labels or taints says of them means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from restow.model.affinity import FieldRequirement, NodeConstraint, NodeTerm
+from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.room import Amounts, Room
+from restow.model.cluster.rows import Mask, Which
+from restow.model.objects import Toleration
+from restow.model.selectors import Requirement
+from restow.model.taints import UNSCHEDULABLE, untolerated
+
+
+def fits(room: Room, amounts: Amounts, rows: Which | None = None, *, after_leaving: bool = False) -> Mask:
+    """Rows with enough free of everything asked for; `after_leaving` counts what terminating pods will free."""
+    chosen = room.rows.every if rows is None else rows
+    mask = _all(room, chosen)
+    for column, amount in amounts:
+        mask &= enough(room, column, amount, chosen, after_leaving=after_leaving)
+    return mask
+
+
+def shortages(room: Room, amounts: Amounts, rows: Which | None = None) -> dict[str, Mask]:
+    """For each resource that some row is short of, by name: the rows that are."""
+    chosen = room.rows.every if rows is None else rows
+    short = {room.resources.names[column]: ~enough(room, column, amount, chosen) for column, amount in amounts}
+    return {name: short[name] for name in sorted(short) if short[name].any()}
+
+
+def enough(room: Room, column: int, amount: int, rows: Which, *, after_leaving: bool = False) -> Mask:
+    """Rows with `amount` free of one resource. Who asks for nothing is never refused, even where free is negative."""
+    if amount <= 0:
+        return _all(room, rows)
+    if column >= len(room.free):
+        return ~_all(room, rows)
+    free = room.free[column][rows]
+    if after_leaving:
+        free = free + room.releasing.cells[column][rows]
+    mask: Mask = free >= amount
+    return mask
+
+
+def schedulable(nodes: NodeTable, tolerations: Sequence[Toleration], rows: Which | None = None) -> Mask:
+    """Nodes that are not cordoned; all of them for a pod that tolerates it."""
+    chosen = nodes.rows.every if rows is None else rows
+    cordoned = nodes.unschedulable[chosen]
+    return ~cordoned if untolerated([UNSCHEDULABLE], tolerations) else np.ones_like(cordoned)
+
+
+def tolerated(nodes: NodeTable, tolerations: Sequence[Toleration], rows: Which | None = None) -> Mask:
+    """Nodes without a hard taint that the pod does not tolerate: decided once per distinct set of taints."""
+    chosen = nodes.rows.every if rows is None else rows
+    accepted = np.array([not untolerated(taints, tolerations) for taints in nodes.taint_sets], np.bool_)
+    return accepted[nodes.taints[chosen]]
+
+
+def selected(nodes: NodeTable, constraint: NodeConstraint, rows: Which | None = None) -> Mask:
+    """Nodes that the node selector and the required node affinity accept."""
+    chosen = nodes.rows.every if rows is None else rows
+    mask = np.ones_like(nodes.present[chosen])
+    for key, value in constraint.equal:
+        mask &= nodes.labels.mask(Requirement(key, "In", (value,)), chosen)
+    if constraint.terms is None:
+        return mask
+    accepted = np.zeros_like(mask)
+    for term in constraint.terms:
+        accepted |= matches_term(nodes, term, chosen)
+    return mask & accepted
+
+
+def matches_term(nodes: NodeTable, term: NodeTerm, rows: Which) -> Mask:
+    """Nodes that one term of a node affinity accepts."""
+    mask = np.full_like(nodes.present[rows], not term.problem)
+    for requirement in term.labels:
+        mask &= nodes.labels.mask(requirement, rows)
+    for field in term.fields:
+        mask &= _matches_field(nodes, field, rows)
+    return mask
+
+
+def _matches_field(nodes: NodeTable, field: FieldRequirement, rows: Which) -> Mask:
+    """Only a node's name can be asked for, so one row may differ from all others."""
+    numbers = np.arange(nodes.rows.size)[rows]
+    others = field.matches("a name that no node has")
+    mask = np.full(len(numbers), others, np.bool_)
+    row = nodes.rows.find(field.value)
+    if row is not None:
+        mask[numbers == row] = field.matches(field.value)
+    return mask
+
+
+def _all(room: Room, rows: Which) -> Mask:
+    return np.ones(room.free[0][rows].shape, np.bool_)

@@ -1,0 +1,94 @@
+"""Occupancy: who takes room on which node.
+
+Goes in: occupants, which are pods (bound or assumed) and the stand-ins of seats that reservations hold. Comes out: the
+ledgers of `room` and, per node, the list of occupants. A seat counts in every respect as the pod it will become; only
+the book it is charged to differs.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.room import Book, Room, negated
+from restow.model.cluster.rows import Rows
+from restow.model.cluster.seat import SeatName
+from restow.model.cluster.shapes import Shape
+from restow.model.cluster.undo import UndoLog
+from restow.model.objects import Pod
+
+
+class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod on a node, or the stand-in of a seat there."""
+
+    key: str
+    """The UID of the pod; for a seat, its name."""
+    pod: Pod
+    node: str
+    shape: Shape
+    book: Book = "requested"
+    leaving: bool = False
+    assumed_at: float | None = None
+    """When it was assumed; None once the API has shown it."""
+    seat: SeatName | None = None
+    """The seat it says it takes."""
+
+
+class Occupancy:
+    __slots__ = ("_log", "_nodes", "_occupants", "_room", "_rows")
+
+    def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable) -> None:
+        self._log = log
+        self._rows = rows
+        self._room = room
+        self._nodes = nodes
+        self._occupants: dict[str, dict[str, Occupant]] = {}
+
+    def on(self, node: str) -> list[Occupant]:
+        """Everyone on a node, by key."""
+        occupants = self._occupants.get(node, {})
+        return [occupants[key] for key in sorted(occupants)]
+
+    def add(self, occupant: Occupant) -> None:
+        row = self._rows.claim(occupant.node)
+        self._room.charge(occupant.book, row, occupant.shape.amounts, occupant.shape.scored)
+        if occupant.leaving:
+            self._room.leaving(row, occupant.shape.amounts)
+        if occupant.node not in self._occupants:
+            self._log.put(self._occupants, occupant.node, {})
+        self._log.put(self._occupants[occupant.node], occupant.key, occupant)
+
+    def remove(self, occupant: Occupant) -> None:
+        row = self._rows.claim(occupant.node)
+        if occupant.leaving:
+            self._room.leaving(row, negated(occupant.shape.amounts))
+        self._room.discharge(occupant.book, row, occupant.shape.amounts, occupant.shape.scored)
+        self._log.drop(self._occupants[occupant.node], occupant.key)
+        if not self._occupants[occupant.node]:
+            self._log.drop(self._occupants, occupant.node)
+        self.vacate(occupant.node)
+
+    def replace(self, old: Occupant, new: Occupant) -> None:
+        """Put `new` in the place of `old`. News that scheduling does not read change no row."""
+        if _same_to_scheduling(old, new):
+            self._log.put(self._occupants[new.node], new.key, new)
+        else:
+            self.remove(old)
+            self.add(new)
+
+    def vacate(self, node: str) -> None:
+        """Free the row of a node of which nothing is known any more."""
+        row = self._rows.find(node)
+        if row is not None and node not in self._occupants and not self._nodes.present[row]:
+            self._rows.release(node)
+
+
+def _same_to_scheduling(old: Occupant, new: Occupant) -> bool:
+    return (
+        old.key == new.key
+        and old.node == new.node
+        and old.shape is new.shape
+        and old.book == new.book
+        and old.leaving == new.leaving
+        and old.pod.metadata.labels == new.pod.metadata.labels
+    )

@@ -1,0 +1,120 @@
+"""Owners: may this pod consume this reservation?
+
+Goes in: the owners a reservation lists, a pod of its namespace, and what is known of who owns whom. Entries are ORed,
+and so are the fields of an entry:
+
+    object          the pod itself, its PodGroup, or anything in its owner chain
+    controller      anything in its owner chain, so that a rolling update still matches
+    labelSelector   the labels of the pod or of its PodGroup
+
+A reservation without owners may be consumed by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from restow.model.cluster.undo import UndoLog
+from restow.model.objects import ObjectMeta, ObjectReference, OwnerReference, Pod, PodGroup, ReservationOwner
+from restow.model.selectors import SelectorError, label_selector
+
+GROUP_NAME_ANNOTATION = "scheduling.k8s.io/group-name"
+
+
+class Kinship:
+    """Who owns whom, and the labels of PodGroups, as far as the API has shown them."""
+
+    __slots__ = ("_groups", "_log", "_owners")
+
+    def __init__(self, log: UndoLog) -> None:
+        self._log = log
+        self._owners: dict[str, tuple[OwnerReference, ...]] = {}
+        self._groups: dict[tuple[str, str], PodGroup] = {}
+
+    def put(self, metadata: ObjectMeta) -> bool:
+        """Note the owners of an object; returns whether that is new."""
+        owners = tuple(metadata.owner_references or ())
+        if self._owners.get(metadata.uid) == owners:
+            return False
+        self._log.put(self._owners, metadata.uid, owners)
+        return True
+
+    def drop(self, uid: str) -> None:
+        self._log.drop(self._owners, uid)
+
+    def put_group(self, group: PodGroup) -> bool:
+        key = (group.metadata.namespace or "", group.metadata.name)
+        old = self._groups.get(key)
+        self._log.put(self._groups, key, group)
+        return old is None or old.metadata.labels != group.metadata.labels
+
+    def drop_group(self, namespace: str, name: str) -> None:
+        self._log.drop(self._groups, (namespace, name))
+
+    def group_of(self, pod: Pod) -> PodGroup | None:
+        """The PodGroup a pod belongs to, if it is known."""
+        return self._groups.get((pod.metadata.namespace or "", group_name(pod) or ""))
+
+    def chain(self, pod: Pod) -> Iterator[OwnerReference]:
+        """The owners of a pod, their owners, and so on, nearest first."""
+        waiting = list(pod.metadata.owner_references or ())
+        seen: set[str] = set()
+        while waiting:
+            owner = waiting.pop(0)
+            if owner.uid not in seen:
+                seen.add(owner.uid)
+                yield owner
+                waiting.extend(self._owners.get(owner.uid, ()))
+
+
+def group_name(pod: Pod) -> str | None:
+    """The name of the PodGroup a pod says it belongs to."""
+    return (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
+
+
+def may_consume(owners: Iterable[ReservationOwner], pod: Pod, kinship: Kinship) -> bool:
+    """Whether one of a reservation's owners speaks of this pod, which must be of the same namespace."""
+    return any(_matches(owner, pod, kinship) for owner in owners)
+
+
+def _matches(owner: ReservationOwner, pod: Pod, kinship: Kinship) -> bool:
+    return (
+        (owner.object is not None and _is_object(owner.object, pod, kinship))
+        or (owner.controller is not None and _is_owner(owner.controller, pod, kinship))
+        or _is_selected(owner, pod, kinship)
+    )
+
+
+def _is_object(reference: ObjectReference, pod: Pod, kinship: Kinship) -> bool:
+    metadata = pod.metadata
+    if reference.kind in (None, "", "Pod") and _same(reference, metadata.name, metadata.uid):
+        return True
+    if reference.kind == "PodGroup":
+        group = kinship.group_of(pod)
+        return _same(reference, group_name(pod) or "", group.metadata.uid if group else "")
+    return _is_owner(reference, pod, kinship)
+
+
+def _is_owner(reference: ObjectReference, pod: Pod, kinship: Kinship) -> bool:
+    return any(
+        _same(reference, owner.name, owner.uid)
+        and reference.kind in (None, "", owner.kind)
+        and reference.api_version in (None, "", owner.api_version)
+        for owner in kinship.chain(pod)
+    )
+
+
+def _same(reference: ObjectReference, name: str, uid: str) -> bool:
+    """Whether name and UID agree where they are given; one of them must be."""
+    if not reference.name and not reference.uid:
+        return False
+    return reference.name in (None, "", name) and reference.uid in (None, "", uid)
+
+
+def _is_selected(owner: ReservationOwner, pod: Pod, kinship: Kinship) -> bool:
+    try:
+        selector = label_selector(owner.label_selector)
+    except SelectorError:
+        return False
+    group = kinship.group_of(pod)
+    return selector.matches(pod.metadata.labels) or (group is not None and selector.matches(group.metadata.labels))

@@ -1,0 +1,129 @@
+"""Pods: from watch events and assumptions to who is where.
+
+    (unknown) --assume--> Assumed --the watch shows it bound--> Bound --deletionTimestamp--> Leaving
+        ^                    |                                    ^ |                           |
+        |                    |                                    | |                           |
+        |<------forget-------+        the watch shows it bound ---+ +---- over or deleted ----->|
+        |                             (from unknown, too)                                       |
+        +<--------------------------------------------------------------------------------------+
+
+A pod is known by its UID. Pending pods take no room and are unknown here; succeeded and failed ones are over. An
+assumed pod counts in full. What ends an assumption is the watch: bound there confirms it, bound elsewhere moves it to
+where it really is, deleted or over releases it. Until then `forget` takes it back, and is a no-op afterwards. A bound
+pod never becomes unbound, so an event that says so is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from restow.model.cluster.occupancy import Occupancy, Occupant
+from restow.model.cluster.seat import SeatName, claimed_seat
+from restow.model.cluster.shapes import Shapes
+from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.versions import Versions, version_number
+from restow.model.objects import Pod
+
+_OVER = ("Succeeded", "Failed")
+
+
+class Assumption(msgspec.Struct, frozen=True):
+    """A pod that was assumed and not yet shown by the API, for comparing with what the API really says."""
+
+    pod: Pod
+    node: str
+    age: float
+
+
+class Assumed(Exception):
+    """The pod is assumed or bound already: placing it once more would count it twice."""
+
+
+class Pods:
+    __slots__ = ("_known", "_log", "_occupancy", "_shapes", "versions")
+
+    def __init__(self, log: UndoLog, occupancy: Occupancy, shapes: Shapes) -> None:
+        self._log = log
+        self._occupancy = occupancy
+        self._shapes = shapes
+        self._known: dict[str, Occupant] = {}
+        self.versions = Versions(log)
+
+    @property
+    def known(self) -> Mapping[str, Occupant]:
+        """Assumed, bound and leaving pods by UID."""
+        return self._known
+
+    def apply(self, pod: Pod) -> bool:
+        """An event shows a pod; returns whether it was news."""
+        uid = pod.metadata.uid
+        over = pod.status.phase in _OVER
+        if not self.versions.is_news(uid, version_number(pod.metadata.resource_version), gone=over):
+            return False
+        if over:
+            self._set(uid, None)
+        elif pod.spec.node_name:
+            self._set(uid, self._bound(pod, pod.spec.node_name))
+        else:
+            self._refresh_assumed(pod)
+        return True
+
+    def remove(self, pod: Pod) -> bool:
+        """An event says a pod was deleted."""
+        uid = pod.metadata.uid
+        if not self.versions.is_news(uid, version_number(pod.metadata.resource_version), gone=True):
+            return False
+        self._set(uid, None)
+        return True
+
+    def assume(self, pod: Pod, node: str, seat: SeatName | None, at: float) -> None:
+        """Count a pod on a node before the API shows it there. Raises Assumed if it is counted already."""
+        uid = pod.metadata.uid
+        if uid in self._known:
+            raise Assumed(f"pod {pod.metadata.namespace}/{pod.metadata.name} is on {self._known[uid].node} already")
+        shape = self._shapes.of(pod)
+        self._set(uid, Occupant(key=uid, pod=pod, node=node, shape=shape, assumed_at=at, seat=seat))
+
+    def forget(self, uid: str) -> bool:
+        """Take an assumption back; False if there is none (any more)."""
+        known = self._known.get(uid)
+        if known is None or known.assumed_at is None:
+            return False
+        self._set(uid, None)
+        return True
+
+    def assumed(self, now: float) -> Iterator[Assumption]:
+        """Assumptions the API has not confirmed yet, oldest first."""
+        waiting = [(now - one.assumed_at, one) for one in self._known.values() if one.assumed_at is not None]
+        for age, one in sorted(waiting, key=lambda pair: (-pair[0], pair[1].key)):
+            yield Assumption(one.pod, one.node, age)
+
+    def _bound(self, pod: Pod, node: str) -> Occupant:
+        return Occupant(
+            key=pod.metadata.uid,
+            pod=pod,
+            node=node,
+            shape=self._shapes.of(pod),
+            leaving=pod.metadata.deletion_timestamp is not None,
+            seat=claimed_seat(pod),
+        )
+
+    def _refresh_assumed(self, pod: Pod) -> None:
+        known = self._known.get(pod.metadata.uid)
+        if known is not None and known.assumed_at is not None:
+            self._set(known.key, msgspec.structs.replace(known, pod=pod, shape=self._shapes.of(pod)))
+
+    def _set(self, uid: str, occupant: Occupant | None) -> None:
+        old = self._known.get(uid)
+        if old and occupant:
+            self._occupancy.replace(old, occupant)
+        elif old:
+            self._occupancy.remove(old)
+        elif occupant:
+            self._occupancy.add(occupant)
+        if occupant:
+            self._log.put(self._known, uid, occupant)
+        else:
+            self._log.drop(self._known, uid)

@@ -1,0 +1,171 @@
+"""Room: what nodes have, what is asked of them and what is left, as exact integers.
+
+Goes in: amounts in base units (cpu in milli, bytes, counts), one cell at a time. Comes out: one contiguous int64 array
+over nodes per resource, `ledger.cells[resource][row]`, the layout that makes vectorised filters fast. The number of
+pods is the resource "pods". Resources get a column when first heard of, whether from a node or from a pod.
+
+Cells hold values up to `LIMIT` exactly; a larger sum is kept as a Python integer beside the array and shows as `LIMIT`,
+so that differences of cells cannot wrap around and what was added can always be taken away again. Beyond the limit a
+node looks smaller than it is, never larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.cluster.changes import Changes
+from restow.model.cluster.rows import Rows, grown
+from restow.model.cluster.undo import UndoLog
+from restow.model.resources import PODS, Vector
+
+LIMIT: Final = 2**60
+
+Amounts = tuple[tuple[int, int], ...]
+"""(resource column, amount) pairs, zero amounts left out."""
+
+Book = Literal["requested", "reserved"]
+
+
+class Resources:
+    """Columns of resources by name; a name keeps its column for good."""
+
+    __slots__ = ("_columns", "names")
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._columns: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def column(self, name: str) -> int:
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = len(self.names)
+            self.names.append(name)
+        return column
+
+    def amounts(self, vector: Vector) -> Amounts:
+        return tuple(sorted((self.column(name), amount) for name, amount in vector.items() if amount))
+
+
+class Ledger:
+    """One int64 array over nodes per resource."""
+
+    __slots__ = ("_beyond", "cells")
+
+    def __init__(self, resources: int, capacity: int) -> None:
+        self.cells: NDArray[np.int64] = np.zeros((resources, capacity), np.int64)
+        self._beyond: dict[tuple[int, int], int] = {}
+
+    def add(self, resource: int, row: int, amount: int) -> int:
+        """Change a sum; returns by how much its cell changed."""
+        shown = self.cells.item(resource, row)
+        exact = self._beyond.pop((resource, row), shown) if self._beyond else shown
+        exact += amount
+        cell = exact
+        if not -LIMIT <= exact <= LIMIT:
+            self._beyond[resource, row] = exact
+            cell = LIMIT if exact > 0 else -LIMIT
+        self.cells[resource, row] = cell
+        return int(cell - shown)
+
+    def exact(self, resource: int, row: int) -> int:
+        """The sum itself, also beyond the limit."""
+        return self._beyond.get((resource, row), self.cells.item(resource, row))
+
+    def grow(self, resources: int, capacity: int) -> None:
+        if resources > self.cells.shape[0]:
+            more = np.zeros((resources - self.cells.shape[0], self.cells.shape[1]), np.int64)
+            self.cells = np.concatenate([self.cells, more])
+        if capacity > self.cells.shape[1]:
+            self.cells = grown(self.cells, capacity)
+
+
+class Room:
+    """All ledgers of the nodes.
+
+    allocatable   what nodes offer
+    requested     pods on them, terminating ones included
+    reserved      seats of reservations that are not taken yet
+    releasing     the part of requested that terminating pods are leaving
+    nonzero       requested and reserved, with the stand-ins for missing cpu and memory that scores use
+    free          allocatable - requested - reserved; negative where others over-committed
+    """
+
+    def __init__(self, log: UndoLog, rows: Rows) -> None:
+        capacity = rows.capacity
+        self._log = log
+        self.rows = rows
+        self.changes = Changes(rows)
+        self.resources = Resources()
+        self.resources.column(PODS)
+        self.allocatable = Ledger(1, capacity)
+        self.requested = Ledger(1, capacity)
+        self.reserved = Ledger(1, capacity)
+        self.releasing = Ledger(1, capacity)
+        self.nonzero = Ledger(1, capacity)
+        self.free: NDArray[np.int64] = np.zeros((1, capacity), np.int64)
+        rows.on_growth(self._grow)
+
+    def set_allocatable(self, row: int, amounts: Amounts) -> None:
+        """Replace what a node offers."""
+        self._fit_columns()
+        old = tuple((column, self.allocatable.exact(column, row)) for column in range(len(self.resources)))
+        wanted = dict(amounts)
+        changed = [
+            (column, wanted.get(column, 0) - before) for column, before in old if wanted.get(column, 0) != before
+        ]
+        if not changed:
+            return
+        for column, difference in changed:
+            self.free[column, row] += self.allocatable.add(column, row, difference)
+        self._log.record(self.set_allocatable, row, old)
+        self.changes.touch(row)
+
+    def charge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
+        """Count one pod, or one seat, on a row."""
+        self._add(book, row, amounts, nonzero)
+        self._log.record(self._add, book, row, negated(amounts), negated(nonzero))
+
+    def discharge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
+        """The inverse of `charge`."""
+        self._add(book, row, negated(amounts), negated(nonzero))
+        self._log.record(self._add, book, row, amounts, nonzero)
+
+    def leaving(self, row: int, amounts: Amounts) -> None:
+        """Count a pod that is already charged as leaving; with negated amounts, no longer."""
+        self._fit_columns()
+        for column, amount in amounts:
+            self.releasing.add(column, row, amount)
+        self._log.record(self.leaving, row, negated(amounts))
+        self.changes.touch(row)
+
+    def _grow(self, capacity: int) -> None:
+        self._resize(self.free.shape[0], capacity)
+
+    def _add(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
+        self._fit_columns()
+        ledger = self.requested if book == "requested" else self.reserved
+        for column, amount in amounts:
+            self.free[column, row] -= ledger.add(column, row, amount)
+        for column, amount in nonzero:
+            self.nonzero.add(column, row, amount)
+        self.changes.touch(row)
+
+    def _fit_columns(self) -> None:
+        if len(self.resources) > self.free.shape[0]:
+            self._resize(len(self.resources), self.free.shape[1])
+
+    def _resize(self, resources: int, capacity: int) -> None:
+        for ledger in (self.allocatable, self.requested, self.reserved, self.releasing, self.nonzero):
+            ledger.grow(resources, capacity)
+        self.free = self.allocatable.cells - self.requested.cells - self.reserved.cells
+
+
+def negated(amounts: Iterable[tuple[int, int]]) -> Amounts:
+    return tuple((column, -amount) for column, amount in amounts)

@@ -1,0 +1,99 @@
+"""Rows: the place of each node in every array of the snapshot.
+
+A node name keeps its row from the first thing known of it (the node, or a pod or seat that names it) until nothing is
+known of it any more; then the row is used again, the latest freed first. Vectors over nodes have one entry per row
+ever used (`size`), so a row may be vacant; filters answer False there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.cluster.undo import UndoLog
+
+RowIndex = NDArray[np.intp]
+Which = RowIndex | slice
+Mask = NDArray[np.bool_]
+S = TypeVar("S", bound=np.generic)
+
+
+class Rows:
+    __slots__ = ("_free", "_growing", "_log", "_names", "_rows", "capacity")
+
+    def __init__(self, log: UndoLog, capacity: int = 64) -> None:
+        self._log = log
+        self.capacity = capacity
+        self._growing: list[Callable[[int], None]] = []
+        self._rows: dict[str, int] = {}
+        self._names: list[str | None] = []
+        self._free: list[int] = []
+
+    @property
+    def size(self) -> int:
+        """One more than the largest row ever used."""
+        return len(self._names)
+
+    @property
+    def every(self) -> slice:
+        """All rows, as an index into arrays over rows."""
+        return slice(0, len(self._names))
+
+    def on_growth(self, grow: Callable[[int], None]) -> None:
+        """Whoever keeps arrays over rows is told when they must become longer."""
+        self._growing.append(grow)
+
+    def find(self, name: str) -> int | None:
+        return self._rows.get(name)
+
+    def name(self, row: int) -> str | None:
+        """Whose row it is; None for a vacant one."""
+        return self._names[row]
+
+    def names(self) -> list[str]:
+        """Every name that has a row, sorted."""
+        return sorted(self._rows)
+
+    def claim(self, name: str) -> int:
+        """The row of a name, a vacant or new one if it has none."""
+        row = self._rows.get(name)
+        if row is not None:
+            return row
+        if self._free:
+            row = self._free.pop()
+            self._names[row] = name
+            self._log.record(self.release, name)
+        else:
+            row = len(self._names)
+            self._reach(row + 1)
+            self._names.append(name)
+            self._log.record(self._shrink, name)
+        self._rows[name] = row
+        return row
+
+    def release(self, name: str) -> None:
+        """Make the row of a name vacant. Its cells must be zero."""
+        row = self._rows.pop(name)
+        self._names[row] = None
+        self._free.append(row)
+        self._log.record(self.claim, name)
+
+    def _reach(self, size: int) -> None:
+        if size > self.capacity:
+            self.capacity *= 2
+            for grow in self._growing:
+                grow(self.capacity)
+
+    def _shrink(self, name: str) -> None:
+        del self._rows[name]
+        self._names.pop()
+
+
+def grown(array: NDArray[S], capacity: int) -> NDArray[S]:
+    """The array with its last axis, the rows, extended to `capacity` by zeros."""
+    larger = np.zeros((*array.shape[:-1], capacity), array.dtype)
+    larger[..., : array.shape[-1]] = array
+    return larger

@@ -1,0 +1,157 @@
+"""Seats: the single places that a reservation holds, and the pods that stand in for them.
+
+Goes in: a Reservation. Comes out: one `Seat` per placement in its status, with a stand-in pod made from the task's
+template, which counts in every filter as the pod the seat is kept for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.model.cluster.versions import version_number
+from restow.model.objects import (
+    ObjectMeta,
+    Placement,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    Reservation,
+    ReservationOwner,
+    ReservationPhase,
+    SelectorRequirement,
+    SelectorSpec,
+    TaskSpec,
+)
+
+RESERVATION_ANNOTATION = "restow.sh/reservation"
+
+
+class SeatName(msgspec.Struct, frozen=True, order=True, gc=False):
+    """Which seat: `index` of `task` of a reservation. Written namespace/name/task/index."""
+
+    namespace: str
+    reservation: str
+    task: str
+    index: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Read the written form; None if it is not one."""
+        parts = text.split("/")
+        if len(parts) != 4 or not (parts[3].isascii() and parts[3].isdigit()) or len(parts[3]) > 9:
+            return None
+        return cls(parts[0], parts[1], parts[2], int(parts[3]))
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.reservation}/{self.task}/{self.index}"
+
+
+class Seat(msgspec.Struct, frozen=True, kw_only=True):
+    name: SeatName
+    node: str
+    stand_in: Pod
+    open: bool
+    """Whether it is held for a consumer to come: nobody took it and the reservation has not ended."""
+    consumer: str | None
+    """The UID of the pod that took it, according to the reservation's status."""
+    version: int | None
+    """The version of the reservation that first named this consumer."""
+    owners: tuple[ReservationOwner, ...]
+
+
+def is_ended(reservation: Reservation) -> bool:
+    """Whether it succeeded or failed: nobody will take a seat of it any more."""
+    return reservation.status.state.phase in (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
+
+
+def claimed_seat(pod: Pod) -> SeatName | None:
+    """The seat a pod says it takes."""
+    written = (pod.metadata.annotations or {}).get(RESERVATION_ANNOTATION)
+    return SeatName.parse(written) if written else None
+
+
+def seats_of(reservation: Reservation, placements: Iterable[Placement]) -> Iterator[Seat]:
+    """The seats of a reservation; a placement of a task that the spec does not have holds nothing."""
+    metadata, spec = reservation.metadata, reservation.spec
+    tasks = {task.name: task for task in spec.tasks or ()}
+    ended = is_ended(reservation)
+    for placement in placements:
+        task = tasks.get(placement.task)
+        if task is None:
+            continue
+        name = SeatName(metadata.namespace or "", metadata.name, placement.task, placement.index)
+        consumer = (placement.pod_ref.uid or None) if placement.pod_ref else None
+        yield Seat(
+            name=name,
+            node=placement.node_name,
+            stand_in=stand_in(name, task, spec.scheduler_name),
+            open=not ended and consumer is None,
+            consumer=consumer,
+            version=version_number(metadata.resource_version),
+            owners=tuple(spec.owners or ()),
+        )
+
+
+def stand_in(name: SeatName, task: TaskSpec, scheduler: str | None) -> Pod:
+    """The pod a seat is kept for, as it will be once created."""
+    template = task.template
+    spec = replace(template.spec, node_name=None, scheduler_name=template.spec.scheduler_name or scheduler)
+    return Pod(
+        metadata=ObjectMeta(
+            name=f"{name.reservation}-{name.task}-{name.index}",
+            namespace=name.namespace,
+            uid=str(name),
+            labels=template.metadata.labels,
+            annotations=template.metadata.annotations,
+        ),
+        spec=fold_label_keys(spec, template.metadata.labels or {}),
+    )
+
+
+def fold_label_keys(spec: PodSpec, labels: dict[str, str]) -> PodSpec:
+    """Write matchLabelKeys and mismatchLabelKeys into the selectors, as the API server does when a pod is created."""
+    constraints = spec.topology_spread_constraints
+    if constraints:
+        constraints = [
+            replace(one, label_selector=_narrowed(one.label_selector, labels, one.match_label_keys, ()))
+            for one in constraints
+        ]
+    affinity = spec.affinity
+    if affinity:
+        affinity = replace(
+            affinity,
+            pod_affinity=_folded(affinity.pod_affinity, labels),
+            pod_anti_affinity=_folded(affinity.pod_anti_affinity, labels),
+        )
+    return replace(spec, topology_spread_constraints=constraints, affinity=affinity)
+
+
+def _folded(side: PodAffinity | None, labels: dict[str, str]) -> PodAffinity | None:
+    if side is None:
+        return None
+
+    def fold(term: PodAffinityTerm) -> PodAffinityTerm:
+        keys, other = term.match_label_keys, term.mismatch_label_keys or ()
+        return replace(term, label_selector=_narrowed(term.label_selector, labels, keys, other))
+
+    return replace(
+        side,
+        required=[fold(term) for term in side.required or ()] or None,
+        preferred=[replace(one, pod_affinity_term=fold(one.pod_affinity_term)) for one in side.preferred or ()] or None,
+    )
+
+
+def _narrowed(
+    selector: SelectorSpec | None, labels: dict[str, str], equal: Iterable[str] | None, different: Iterable[str]
+) -> SelectorSpec | None:
+    """The selector with the pod's own values of some keys demanded or excluded; absent keys are passed over."""
+    more = [SelectorRequirement(key=key, operator="In", values=[labels[key]]) for key in equal or () if key in labels]
+    more += [SelectorRequirement(key=key, operator="NotIn", values=[labels[key]]) for key in different if key in labels]
+    if selector is None or not more:
+        return selector
+    return replace(selector, match_expressions=[*(selector.match_expressions or ()), *more])

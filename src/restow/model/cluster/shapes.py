@@ -1,0 +1,249 @@
+"""Shapes: everything scheduling reads of a pod's spec, in one canonical form that equal pods share.
+
+Goes in: a Pod. Comes out: its `Shape`, the same object for every pod whose spec means the same to scheduling, however
+it is written ("1" or "1000m" of cpu, any order of tolerations) and whatever else differs (names, host names, token
+volumes, grace periods). A shape carries what is computed once for all of them: requests, host ports, the node
+constraint, the selectors it reads other pods with. Labels and namespace are not part of it: see `classes`.
+
+Shapes live as long as somebody holds one, so pods of one-off shapes (each with its own volume claim) leave no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.model.affinity import NodeConstraint, node_constraint
+from restow.model.cluster.room import Amounts, Resources
+from restow.model.objects import (
+    Pod,
+    PodAffinityTerm,
+    PodSpec,
+    SelectorSpec,
+    Toleration,
+    Volume,
+)
+from restow.model.resources import PODS, is_sidecar, pod_requests, scored_requests
+
+_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+
+HostPort = tuple[str, str, int]
+"""(address, protocol, port); the address 0.0.0.0 means every address."""
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """Which label keys of which pods a selector reads: pods of the listed namespaces, of the pod's own, or of all."""
+
+    keys: frozenset[str]
+    namespaces: tuple[str, ...] = ()
+    own_namespace: bool = False
+    all_namespaces: bool = False
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The canonical form: two pods with equal facts are equal to every filter and score, labels and namespace apart."""
+
+    requests: dict[str, int]
+    scored: dict[str, int]
+    containers: int
+    images: tuple[str, ...]
+    ports: tuple[HostPort, ...]
+    tolerations: tuple[Toleration, ...]
+    volumes: tuple[Volume, ...]
+    spec: PodSpec
+    pod_name: str | None = None
+
+
+class Shape:
+    """What pods that are equal to scheduling have in common. Compared by identity."""
+
+    def __init__(self, number: int, facts: Facts, resources: Resources) -> None:
+        self.number = number
+        self.facts = facts
+        self.amounts: Amounts = resources.amounts({**facts.requests, PODS: 1})
+        self.scored: Amounts = resources.amounts(facts.scored)
+
+    @property
+    def spec(self) -> PodSpec:
+        """The constraints as written; containers, tolerations and volumes are in `facts`."""
+        return self.facts.spec
+
+    @cached_property
+    def constraint(self) -> NodeConstraint:
+        return node_constraint(self.spec)
+
+    @cached_property
+    def readings(self) -> tuple[Reading, ...]:
+        """Everything the pod's own selectors read of other pods."""
+        return tuple(_readings(self.spec))
+
+    @cached_property
+    def local(self) -> bool:
+        """Whether the spec means different things in different namespaces, by naming objects or pods of its own."""
+        spec = self.spec
+        named = any(volume.persistent_volume_claim or volume.ephemeral for volume in self.facts.volumes)
+        own = any(reading.own_namespace for reading in self.readings)
+        return named or own or bool(spec.resource_claims or spec.scheduling_group)
+
+    def __repr__(self) -> str:
+        return f"Shape({self.number}, {self.facts.requests})"
+
+
+class Shapes:
+    """Interned shapes, behind a quick look-up by the relevant bytes of a pod as written."""
+
+    __slots__ = ("_as_written", "_canonical", "_made", "_resources")
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._as_written: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
+        self._canonical: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
+        self._made = 0
+
+    def of(self, pod: Pod) -> Shape:
+        """The shape of a pod. Raises QuantityError when a request cannot be read."""
+        written = _written(pod)
+        shape = self._as_written.get(written)
+        if shape is None:
+            shape = self._as_written[written] = self._intern(facts_of(pod))
+        return shape
+
+    def _intern(self, facts: Facts) -> Shape:
+        key = _encode(facts)
+        shape = self._canonical.get(key)
+        if shape is None:
+            shape = self._canonical[key] = Shape(self._made, facts, self._resources)
+            self._made += 1
+        return shape
+
+
+def facts_of(pod: Pod) -> Facts:
+    """Everything scheduling reads of a pod but its labels and namespace."""
+    spec = pod.spec
+    volumes = _volumes(spec)
+    return Facts(
+        requests=pod_requests(pod),
+        scored=scored_requests(pod),
+        containers=len(spec.containers or ()) + len(spec.init_containers or ()),
+        images=tuple(sorted(_images(spec))),
+        ports=tuple(sorted(set(_ports(spec)))),
+        tolerations=_tolerations(spec.tolerations),
+        volumes=tuple(sorted((replace(volume, name="") for volume in volumes), key=_encode)),
+        spec=replace(_relevant(spec), containers=None, init_containers=None, volumes=None, **_IN_FACTS),
+        pod_name=_name_if_read(pod, volumes),
+    )
+
+
+_IN_FACTS: Final[dict[str, Any]] = {"tolerations": None, "overhead": None, "resources": None, "host_network": None}
+_UNREAD: Final[dict[str, Any]] = dict.fromkeys(
+    [
+        "node_name",
+        "hostname",
+        "subdomain",
+        "restart_policy",
+        "termination_grace_period_seconds",
+        "active_deadline_seconds",
+        "priority_class_name",
+        "runtime_class_name",
+    ]
+)
+
+
+def _relevant(spec: PodSpec) -> PodSpec:
+    return replace(spec, **_UNREAD)
+
+
+def _written(pod: Pod) -> bytes:
+    """The bytes that decide the shape, cheap to make: `facts_of` must not read anything that is not in them."""
+    volumes = _volumes(pod.spec)
+    spec = replace(_relevant(pod.spec), volumes=volumes or None)
+    status = pod.status
+    reports = [
+        (report.name, report.resources, report.allocated_resources)
+        for report in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+        if report.resources is not None
+    ]
+    resizing = [one.reason for one in status.conditions or () if one.type == "PodResizePending"]
+    level = (status.resources, status.allocated_resources)
+    return _encode((spec, reports, resizing, level, _name_if_read(pod, volumes)))
+
+
+def _volumes(spec: PodSpec) -> list[Volume]:
+    """The volumes that constrain where a pod runs, or are images it pulls."""
+    return [volume for volume in spec.volumes or () if _constrains(volume)]
+
+
+def _constrains(volume: Volume) -> bool:
+    return (
+        volume.persistent_volume_claim is not None
+        or volume.ephemeral is not None
+        or volume.csi is not None
+        or volume.image is not None
+        or volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.rbd is not None
+        or volume.iscsi is not None
+    )
+
+
+def _name_if_read(pod: Pod, volumes: Iterable[Volume]) -> str | None:
+    """Claims of ephemeral volumes and of claim templates are named after the pod."""
+    generated = any(volume.ephemeral for volume in volumes) or bool(pod.spec.resource_claims)
+    return pod.metadata.name if generated else None
+
+
+def _images(spec: PodSpec) -> Iterator[str]:
+    for container in (*(spec.containers or ()), *(spec.init_containers or ())):
+        if container.image:
+            yield container.image
+    for volume in spec.volumes or ():
+        if volume.image and volume.image.reference:
+            yield volume.image.reference
+
+
+def _ports(spec: PodSpec) -> Iterator[HostPort]:
+    """Host ports of everything that keeps running; on the host's network every port is one."""
+    sidecars = [container for container in spec.init_containers or () if is_sidecar(container)]
+    for container in (*(spec.containers or ()), *sidecars):
+        for port in container.ports or ():
+            number = port.host_port or (port.container_port if spec.host_network else None)
+            if number:
+                yield port.host_ip or "0.0.0.0", port.protocol or "TCP", number
+
+
+def _tolerations(written: list[Toleration] | None) -> tuple[Toleration, ...]:
+    """Without how long they last, which only matters to pods that already run, and in one order."""
+    alike = {(one.key or "", one.operator or "Equal", one.value or "", one.effect or ""): one for one in written or ()}
+    return tuple(
+        Toleration(key=key, operator=operator, value=value, effect=effect)
+        for key, operator, value, effect in sorted(alike)
+    )
+
+
+def _readings(spec: PodSpec) -> Iterator[Reading]:
+    for constraint in spec.topology_spread_constraints or ():
+        keys = _keys(constraint.label_selector) | frozenset(constraint.match_label_keys or ())
+        yield Reading(keys, own_namespace=True)
+    for term in _affinity_terms(spec):
+        keys = _keys(term.label_selector) | {*(term.match_label_keys or ()), *(term.mismatch_label_keys or ())}
+        named = tuple(sorted(set(term.namespaces or ())))
+        everywhere = term.namespace_selector is not None
+        yield Reading(keys, named, own_namespace=not named and not everywhere, all_namespaces=everywhere)
+
+
+def _affinity_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
+    for side in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity) if spec.affinity else ():
+        if side is not None:
+            yield from side.required or ()
+            yield from (weighted.pod_affinity_term for weighted in side.preferred or ())
+
+
+def _keys(selector: SelectorSpec | None) -> frozenset[str]:
+    if selector is None:
+        return frozenset()
+    return frozenset([*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())])

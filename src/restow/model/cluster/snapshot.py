@@ -1,0 +1,198 @@
+"""The snapshot: the cluster as scheduling sees it, kept up to date event by event and never rebuilt.
+
+Goes in: nodes, pods, reservations (and who owns whom) as the API shows them, in any order, repeated or late; and what
+the scheduler assumes before the API shows it. Comes out: arrays over nodes (`room`, `nodes`), who is on a node,
+equivalence classes of pods, and masks per class that cost only the rows that changed.
+
+Anything may be tried: `mark()`, change at will, then `undo_to(mark)` restores every value exactly, or `keep(mark)`.
+
+    rows     a row per node name          occupancy      who takes room where
+    room     ledgers [resource][row]      pods           the life of a pod here
+    nodes    labels, taints, cordons      reservations   which seats hold room
+    masks    where a shape may go         classes        pods that are alike to scheduling
+
+What is interned (resources, label values, shapes, keys of interest) stays when a change is undone; it has no meaning
+of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from restow.model.cluster.classes import Classes, PodClass
+from restow.model.cluster.masks import Masks
+from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.occupancy import Occupancy, Occupant
+from restow.model.cluster.owners import Kinship
+from restow.model.cluster.pods import Assumption, Pods
+from restow.model.cluster.reservations import Reservations
+from restow.model.cluster.room import Room
+from restow.model.cluster.rows import Mask, Rows
+from restow.model.cluster.seat import SeatName
+from restow.model.cluster.shapes import Shapes
+from restow.model.cluster.undo import Mark, UndoLog
+from restow.model.cluster.versions import Versions, version_number
+from restow.model.objects import Node, ObjectMeta, Placement, Pod, PodGroup, Reservation
+from restow.model.resources import amounts
+
+
+class UnknownNode(LookupError):
+    """There is no such node, or no more."""
+
+
+class Snapshot:
+    """Read the parts directly; change them only through these methods."""
+
+    def __init__(self) -> None:
+        log = UndoLog()
+        self._log = log
+        self._node_versions = Versions(log)
+        self.rows = Rows(log)
+        self.room = Room(log, self.rows)
+        self.nodes = NodeTable(log, self.rows)
+        self.masks = Masks(self.room, self.nodes)
+        self.shapes = Shapes(self.room.resources)
+        self.classes = Classes(self.shapes)
+        self.occupancy = Occupancy(log, self.rows, self.room, self.nodes)
+        self.kinship = Kinship(log)
+        self.pods = Pods(log, self.occupancy, self.shapes)
+        self.reservations = Reservations(log, self.occupancy, self.shapes, self.pods, self.kinship)
+
+    # --- what the API shows -------------------------------------------------------------------------------------------
+
+    def apply_node(self, node: Node) -> None:
+        name = node.metadata.name
+        if self._node_versions.is_news(name, version_number(node.metadata.resource_version), gone=False):
+            self._write_node(self.rows.claim(name), node)
+
+    def remove_node(self, node: Node) -> None:
+        """The pods on it stay counted on its row until they are gone too."""
+        name = node.metadata.name
+        if not self._node_versions.is_news(name, version_number(node.metadata.resource_version), gone=True):
+            return
+        row = self.rows.find(name)
+        if row is not None:
+            self._write_node(row, None)
+            self.occupancy.vacate(name)
+
+    def apply_pod(self, pod: Pod) -> None:
+        before = self.pods.known.get(pod.metadata.uid)
+        if self.pods.apply(pod):
+            self._pod_changed(pod, before)
+
+    def remove_pod(self, pod: Pod) -> None:
+        before = self.pods.known.get(pod.metadata.uid)
+        if self.pods.remove(pod):
+            self._pod_changed(pod, before)
+
+    def pods_seen_through(self, version: str) -> None:
+        """A list or a bookmark says that every change of pods up to this resourceVersion was seen."""
+        number = version_number(version)
+        if number is not None:
+            self.pods.versions.seen_through(number)
+            self.reservations.pods_seen()
+
+    def apply_reservation(self, reservation: Reservation) -> None:
+        self.reservations.apply(reservation)
+        self._note_seats(reservation)
+
+    def remove_reservation(self, reservation: Reservation) -> None:
+        self.reservations.remove(reservation)
+
+    def apply_owner(self, metadata: ObjectMeta) -> None:
+        """An object that pods, or their owners, name as their owner, such as a ReplicaSet."""
+        if self.kinship.put(metadata):
+            self.reservations.kinship_changed()
+
+    def remove_owner(self, metadata: ObjectMeta) -> None:
+        self.kinship.drop(metadata.uid)
+        self.reservations.kinship_changed()
+
+    def apply_group(self, group: PodGroup) -> None:
+        if self.kinship.put_group(group):
+            self.reservations.kinship_changed()
+
+    def remove_group(self, group: PodGroup) -> None:
+        self.kinship.drop_group(group.metadata.namespace or "", group.metadata.name)
+        self.reservations.kinship_changed()
+
+    # --- what the scheduler decides, ahead of the API -----------------------------------------------------------------
+
+    def assume(self, pod: Pod, node: str, *, at: float, seat: SeatName | None = None) -> None:
+        """Count a pod on a node, in a reservation's seat if one is given. Raises UnknownNode, Assumed."""
+        self._check_present(node)
+        self.pods.assume(pod, node, seat, at)
+        self._pod_changed(pod, None)
+
+    def forget(self, pod: Pod) -> bool:
+        """Take an assumption back; False, and nothing changes, if there is none or the API has confirmed it."""
+        before = self.pods.known.get(pod.metadata.uid)
+        forgotten = self.pods.forget(pod.metadata.uid)
+        if forgotten:
+            self._pod_changed(pod, before)
+        return forgotten
+
+    def assumed(self, now: float) -> list[Assumption]:
+        """Pods assumed and not yet shown by the API, oldest first. One that stays is a leak: ask the API about it."""
+        return list(self.pods.assumed(now))
+
+    def assume_placements(self, reservation: Reservation, placements: Iterable[Placement], *, at: float) -> None:
+        """Hold seats before the reservation's status shows them. Raises LookupError for an unknown reservation."""
+        namespace, name = reservation.metadata.namespace or "", reservation.metadata.name
+        self.reservations.assume(namespace, name, placements, at)
+        self._note_seats(reservation)
+
+    def forget_placements(self, reservation: Reservation) -> bool:
+        """Take assumed placements back; False if there are none or the status shows some."""
+        return self.reservations.forget(reservation.metadata.namespace or "", reservation.metadata.name)
+
+    # --- trying -------------------------------------------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        return self._log.mark()
+
+    def undo_to(self, mark: Mark) -> None:
+        self._log.undo_to(mark)
+
+    def keep(self, mark: Mark) -> None:
+        self._log.keep(mark)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def node(self, name: str) -> Node | None:
+        row = self.rows.find(name)
+        return None if row is None else self.nodes.get(row)
+
+    def occupants(self, node: str) -> list[Occupant]:
+        """Pods on a node and seats held there, by key."""
+        return self.occupancy.on(node)
+
+    def class_of(self, pod: Pod) -> PodClass:
+        return self.classes.of(pod)
+
+    def feasible(self, pod_class: PodClass) -> Mask:
+        """Nodes that suit pods of a class and have room for one more, as far as the filters here decide."""
+        return self.masks.eligible(pod_class.shape) & self.masks.fitting(pod_class.shape)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _write_node(self, row: int, node: Node | None) -> None:
+        self.nodes.write(row, node)
+        offered = amounts(node.status.allocatable) if node else {}
+        self.room.set_allocatable(row, self.room.resources.amounts(offered))
+
+    def _pod_changed(self, pod: Pod, before: Occupant | None) -> None:
+        after = self.pods.known.get(pod.metadata.uid)
+        if after is not None and after.shape.readings:
+            self.classes.note(after.shape, pod.metadata.namespace or "")
+        self.reservations.pod_changed(pod.metadata.uid, before)
+        self.reservations.pods_seen()
+
+    def _note_seats(self, reservation: Reservation) -> None:
+        namespace = reservation.metadata.namespace or ""
+        for seat in self.reservations.seats(namespace, reservation.metadata.name):
+            self.classes.note(self.shapes.of(seat.stand_in), namespace)
+
+    def _check_present(self, node: str) -> None:
+        if self.node(node) is None:
+            raise UnknownNode(f"node {node} is not known")

@@ -1,0 +1,60 @@
+"""Versions: is this event news, or late, or a repetition?
+
+One instance per kind remembers the resourceVersion applied last for each object, and for objects that are gone, so that
+an event delivered twice or after a newer one changes nothing. Versions are compared as the integers they are in every
+API server; objects without one (hand-written files) are always news. Of the gone only the latest thousands are kept.
+"""
+
+from __future__ import annotations
+
+from restow.model.cluster.undo import UndoLog
+
+_REMEMBERED = 8192
+
+
+class Versions:
+    __slots__ = ("_gone", "_live", "_log", "newest")
+
+    def __init__(self, log: UndoLog) -> None:
+        self._log = log
+        self._live: dict[str, int | None] = {}
+        self._gone: dict[str, int | None] = {}
+        self.newest = 0
+
+    def is_news(self, key: str, version: int | None, *, gone: bool) -> bool:
+        """Whether an event about `key` says anything new; if so, it is remembered."""
+        known_gone = key in self._gone
+        seen = self._gone.get(key) if known_gone else self._live.get(key)
+        if version is not None and seen is not None:
+            repeats = version == seen and (known_gone or not gone)
+            if version < seen or repeats:
+                return False
+        self._remember(key, version, gone=gone)
+        return True
+
+    def is_gone(self, key: str) -> bool:
+        """Whether the object was seen and is known to be over."""
+        return key in self._gone
+
+    def seen_through(self, version: int) -> None:
+        """Everything up to `version` was seen: a list or a bookmark said so."""
+        if version > self.newest:
+            self._log.record(self._set_newest, self.newest)
+            self.newest = version
+
+    def _remember(self, key: str, version: int | None, *, gone: bool) -> None:
+        self._log.drop(self._live if gone else self._gone, key)
+        self._log.put(self._gone if gone else self._live, key, version)
+        if version is not None:
+            self.seen_through(version)
+        if len(self._gone) > 2 * _REMEMBERED and not self._log.recording:
+            for oldest in list(self._gone)[:_REMEMBERED]:
+                del self._gone[oldest]
+
+    def _set_newest(self, version: int) -> None:
+        self.newest = version
+
+
+def version_number(text: str) -> int | None:
+    """A resourceVersion as a number; None if there is none to compare."""
+    return int(text) if text.isascii() and text.isdigit() else None

@@ -118,7 +118,8 @@ class Cache(Generic[T]):
         listed: set[Key] = set(keep)
         for item in items:
             listed.add(key_of(item))
-            changes += self._put(item, reset=reset)
+            if not is_older(version, self._deleted.get(item.metadata.uid)):
+                changes += self._put(item, reset=reset)
         for key in [key for key in self._objects if key not in listed]:
             gone = self._objects[key]
             if reset or not is_older(version, gone.metadata.resource_version):
@@ -136,7 +137,8 @@ class Cache(Generic[T]):
             return []
         if event.type == "DELETED":
             return self._delete(event.object)
-        return [] if old_news else self._put(event.object)
+        left = self._deleted.get(meta.uid)
+        return [] if old_news or is_older(meta.resource_version, left, or_same=True) else self._put(event.object)
 
     def advance(self, version: str | None) -> None:
         """Note that everything up to `version` has been seen."""
@@ -145,8 +147,6 @@ class Cache(Generic[T]):
 
     def _put(self, item: T, *, reset: bool = False) -> list[Change[T]]:
         meta = item.metadata
-        if is_older(meta.resource_version, self._deleted.get(meta.uid or ""), or_same=True):
-            return []
         key = key_of(item)
         old = self._objects.get(key)
         if old is None:

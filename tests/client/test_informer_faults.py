@@ -1,0 +1,97 @@
+"""Whatever goes wrong on the way, in the end the cache is what the server holds, and the handlers were told so."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from restow.adapters.memory import MemoryApi
+from restow.client.cache import by_namespace, key_of
+from restow.client.informer import Informer
+from restow.client.verbs import Client
+from restow.model.kinds import POD
+from restow.model.objects import Pod
+from restow.ports import NotFound
+from restow.sim.faults import FaultPlan, FaultyApi
+from tests.client.world import play, workload
+
+rates = st.sampled_from((0.0, 0.05, 0.3))
+plans = st.builds(
+    FaultPlan, dropped=rates, repeated=rates, late=rates, busy=rates, refused=rates, stale_consistent=rates
+)
+
+
+class Mirror:
+    """What somebody knows who only listens."""
+
+    def __init__(self, informer: Informer[Pod]) -> None:
+        self.pods: dict[tuple[str, str], Pod] = {}
+        informer.subscribe(self.hear)
+
+    def hear(self, change) -> None:
+        key = key_of(change.object)
+        assert self.pods.get(key) == change.old
+        if change.old is not None and change.type == "MODIFIED":
+            assert int(change.old.metadata.resource_version) < int(change.object.metadata.resource_version)
+        self.pods.pop(key, None)
+        if change.type != "DELETED":
+            self.pods[key] = change.object
+
+
+async def disturb(api: MemoryApi, rng: Random, steps: int) -> None:
+    """Create, change and delete a few pods again and again; now and then the server forgets its history."""
+    client = Client(api)
+    for _ in range(steps):
+        name = f"p{rng.randrange(6)}"
+        await asyncio.sleep(rng.choice((0.0, 0.1, 5.0)))
+        try:
+            if rng.random() < 0.4:
+                await client.delete(POD, name, "shop", grace_seconds=0)
+            else:
+                colour = {"colour": rng.choice(("red", "blue"))}
+                await client.patch(POD, name, {"metadata": {"labels": colour}}, "shop")
+        except NotFound:
+            await client.create(POD, workload(name, colour="red"))
+        if rng.random() < 0.05:
+            api.compact()
+
+
+async def versions(api: MemoryApi, labels: str | None) -> dict[tuple[str, str], str]:
+    return {key_of(pod): pod.metadata.resource_version for pod in (await Client(api).list(POD, labels=labels)).items}
+
+
+def check(seed: int, plan: FaultPlan, labels: str | None, steps: int) -> None:
+    async def story(api, clock):
+        faulty = FaultyApi(api, Random(seed), plan)
+        informer = Informer(
+            Client(faulty), POD, rng=Random(seed), labels=labels, indexes={"ns": by_namespace}, page_size=2
+        )
+        mirror = Mirror(informer)
+        task = asyncio.create_task(informer.run())
+        await disturb(api, Random(seed), steps)
+        faulty.plan = FaultPlan()
+        await asyncio.sleep(300)
+        truth = await versions(api, labels)
+        assert {key_of(pod): pod.metadata.resource_version for pod in informer} == truth
+        assert {key: pod.metadata.resource_version for key, pod in mirror.pods.items()} == truth
+        assert {key_of(pod) for pod in informer.find("ns", "shop")} == truth.keys()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    play(story, history=50)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), plans, st.sampled_from((None, "colour=red")))
+def test_the_cache_is_the_truth_in_the_end(seed, plan, labels):
+    check(seed, plan, labels, steps=40)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_long_bad_day(seed):
+    plan = FaultPlan(dropped=0.1, repeated=0.1, late=0.1, busy=0.1, refused=0.1, stale_consistent=0.2)
+    check(seed, plan, None, steps=600)

@@ -19,7 +19,8 @@ def misfit(pod: Pod, node: Node, view: View) -> tuple[str, str] | None:
         return "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
     if untolerated(node.spec.taints, pod.spec.tolerations, (NO_EXECUTE,)):
         return "TaintToleration", "Predicate TaintToleration failed: node(s) had taints that the pod doesn't tolerate"
-    short = shortages({**view.requests(pod), PODS: 1}, room_on(node, view, without=pod))
+    ahead = [other for other in view.pods_on(node.metadata.name) if _is_ahead(other, pod)]
+    short = shortages({**view.requests(pod), PODS: 1}, _room(node, ahead, view))
     if short:
         first = short[0]
         message = f"Node didn't have enough resource: {first.resource}, {first}"
@@ -27,11 +28,26 @@ def misfit(pod: Pod, node: Node, view: View) -> tuple[str, str] | None:
     return None
 
 
-def room_on(node: Node, view: View, *, without: Pod | None = None) -> dict[str, int]:
+def room_on(node: Node, view: View) -> dict[str, int]:
     """What is left of a node's allocatable beside the pods bound to it."""
+    return _room(node, view.pods_on(node.metadata.name), view)
+
+
+def _is_ahead(other: Pod, pod: Pod) -> bool:
+    """Whether the kubelet took the other pod in first: it runs, or was created earlier."""
+    if other.metadata.uid == pod.metadata.uid:
+        return False
+    return other.status.phase == "Running" or _arrival(other) < _arrival(pod)
+
+
+def _arrival(pod: Pod) -> tuple[str, str]:
+    return (pod.metadata.creation_timestamp or "", pod.metadata.uid)
+
+
+def _room(node: Node, pods: list[Pod], view: View) -> dict[str, int]:
     room = amounts(node.status.allocatable)
-    for pod in view.pods_on(node.metadata.name):
-        if is_finished(pod) or (without is not None and pod.metadata.uid == without.metadata.uid):
+    for pod in pods:
+        if is_finished(pod):
             continue
         for name, amount in view.requests(pod).items():
             room[name] = room.get(name, 0) - amount

@@ -30,6 +30,7 @@ from restow.sim.world.volumes import SELECTED_NODE, is_bound, waits_for_pod
 class FirstFit(Rule):
     kind = POD
     also = (POD, NODE, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)
+    serial = True
 
     def __init__(self, schedulers: Collection[str] = ("restow",)) -> None:
         self._schedulers = frozenset(schedulers)

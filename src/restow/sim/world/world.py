@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -135,8 +135,12 @@ class World:
                 await self._one(item)
 
     async def _one(self, item: tuple[int, Key]) -> None:
-        index, key = item
-        rule = self._rules[index]
+        rule = self._rules[item[0]]
+        async with self._turns[rule] if rule.serial else nullcontext():
+            await self._ask(rule, item)
+
+    async def _ask(self, rule: Rule, item: tuple[int, Key]) -> None:
+        key = item[1]
         try:
             step = rule.decide(key, self.view)
         except Exception:

@@ -1,0 +1,195 @@
+"""Stories of pods on nodes: starting, stopping, exiting, and nodes that fall silent."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from restow.adapters.clock import SystemClock
+from restow.adapters.memory import MemoryApi
+from restow.client.verbs import Client
+from restow.model import kinds
+from restow.model.times import format_time
+from restow.ports import NotFound
+from restow.sim.world import FirstFit, Settings, World, default_rules
+from tests.sim.stage import Stage, node, pass_time, pod, ready, reason, stage, virtual
+
+
+@virtual
+async def test_a_bound_pod_runs_after_its_delay_and_then_serves() -> None:
+    async with stage(settings=Settings(start=5, ready=3)) as it:
+        await it.create(kinds.POD, pod("a"))
+        seen = []
+        for wait in (4, 2, 3):
+            await pass_time(wait)
+            [a] = await it.pods()
+            seen.append((a.spec.node_name, a.status.phase, ready(a)))
+        assert seen == [("n1", "Pending", False), ("n1", "Running", False), ("n1", "Running", True)]
+        status = (await it.document(kinds.POD, "a"))["status"]
+        assert status["podIP"].startswith("10.")
+        assert status["startTime"] == format_time(it.clock.now() - 4)
+        assert status["containerStatuses"][0]["state"] == {"running": {"startedAt": status["startTime"]}}
+
+
+@pytest.mark.parametrize(
+    ("grace", "annotations", "seconds"),
+    [
+        pytest.param(30, {}, 2, id="the world's limit, when the pod would take longer"),
+        pytest.param(1, {}, 1, id="the pod's own grace, when that is shorter"),
+        pytest.param(30, {"sim.restow.sh/stop-seconds": "20"}, 20, id="as slow as its annotation says"),
+        pytest.param(0, {}, 0, id="at once without grace"),
+    ],
+)
+def test_a_deleted_pod_goes_after(grace: int, annotations: dict[str, str], seconds: float) -> None:
+    @virtual
+    async def story() -> None:
+        async with stage(settings=Settings(stop=2)) as it:
+            await it.create(kinds.POD, pod("a", annotations=annotations, terminationGracePeriodSeconds=grace))
+            await pass_time(10)
+            await it.delete(kinds.POD, "a")
+            before = it.clock.now()
+            await it.world.until(lambda view: view.get(kinds.POD, ("default", "a")) is None)
+            assert it.clock.now() - before == pytest.approx(seconds, abs=0.1)
+            with pytest.raises(NotFound):
+                await it.document(kinds.POD, "a")
+
+    story()
+
+
+@pytest.mark.parametrize(
+    ("policy", "exit_code", "phase", "restarts"),
+    [
+        pytest.param("Never", 0, "Succeeded", 0, id="never restarted, exit 0: succeeded"),
+        pytest.param("Never", 3, "Failed", 0, id="never restarted, exit 3: failed"),
+        pytest.param("OnFailure", 0, "Succeeded", 0, id="restarted on failure, exit 0: succeeded"),
+        pytest.param("OnFailure", 3, "Running", 3, id="restarted on failure, exit 3: again and again"),
+        pytest.param("Always", 0, "Running", 3, id="always restarted"),
+    ],
+)
+def test_containers_that_exit(policy: str, exit_code: int, phase: str, restarts: int) -> None:
+    @virtual
+    async def story() -> None:
+        annotations = {"sim.restow.sh/run-seconds": "10", "sim.restow.sh/exit-code": str(exit_code)}
+        async with stage() as it:
+            await it.create(kinds.POD, pod("a", annotations=annotations, restartPolicy=policy))
+            await pass_time(35)
+            [a] = await it.pods()
+            assert (a.status.phase, a.status.container_statuses[0].restart_count) == (phase, restarts)
+
+    story()
+
+
+@virtual
+async def test_a_pod_is_failed_when_its_deadline_is_over() -> None:
+    async with stage() as it:
+        await it.create(kinds.POD, pod("a", activeDeadlineSeconds=60))
+        await pass_time(59)
+        assert (await it.pods())[0].status.phase == "Running"
+        await pass_time(5)
+        [a] = await it.pods()
+        assert (a.status.phase, a.status.reason) == ("Failed", "DeadlineExceeded")
+
+
+@virtual
+async def test_a_kubelet_refuses_a_pod_that_does_not_fit() -> None:
+    async with stage(nodes=1) as it:
+        await it.create(kinds.POD, pod("a", cpu="3", nodeName="n1"))
+        await it.create(kinds.POD, pod("b", cpu="3", nodeName="n1"))
+        await pass_time(5)
+        outcomes = {(each.status.phase, each.status.reason) for each in await it.pods()}
+        assert outcomes == {("Failed", "OutOfcpu"), ("Running", None)}
+
+
+async def _silence(it: Stage, node: str) -> None:
+    since = {"sim.restow.sh/silent-since": format_time(it.clock.now())}
+    await it.patch(kinds.NODE, node, {"metadata": {"annotations": since}})
+
+
+@virtual
+async def test_a_silent_node_is_tainted_its_pods_stop_serving_and_are_evicted_after_five_minutes() -> None:
+    async with stage(nodes=2) as it:
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(10)
+        await _silence(it, "n1")
+        await pass_time(45)
+        taints = (await it.document(kinds.NODE, "n1"))["spec"]["taints"]
+        assert {(each["key"], each["effect"]) for each in taints} == {
+            ("node.kubernetes.io/unreachable", "NoSchedule"),
+            ("node.kubernetes.io/unreachable", "NoExecute"),
+        }
+        [a] = await it.pods()
+        assert not ready(a)
+        assert a.metadata.deletion_timestamp is None
+        await pass_time(300)
+        [a] = await it.pods()
+        assert a.metadata.deletion_timestamp is not None
+        assert reason(a, "DisruptionTarget") == "Taint manager: deleting due to NoExecute taint"
+
+
+@virtual
+async def test_a_node_that_speaks_again_is_forgiven() -> None:
+    async with stage(nodes=1) as it:
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(10)
+        await _silence(it, "n1")
+        await pass_time(60)
+        await it.patch(kinds.NODE, "n1", {"metadata": {"annotations": {"sim.restow.sh/silent-since": None}}})
+        await pass_time(10)
+        assert "taints" not in (await it.document(kinds.NODE, "n1"))["spec"]
+        assert ready((await it.pods())[0])
+
+
+@virtual
+async def test_pods_of_a_deleted_node_are_collected() -> None:
+    async with stage(nodes=2) as it:
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(10)
+        await it.delete(kinds.NODE, "n1")
+        await pass_time(30)
+        assert [each.metadata.name for each in await it.pods()] == ["a"]
+        await pass_time(15)
+        assert await it.pods() == []
+
+
+@virtual
+async def test_cordon_and_conditions_become_taints() -> None:
+    async with stage(nodes=1) as it:
+        await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
+        await pass_time(1)
+        [taint] = (await it.document(kinds.NODE, "n1"))["spec"]["taints"]
+        assert (taint["key"], taint["effect"]) == ("node.kubernetes.io/unschedulable", "NoSchedule")
+        await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": None}})
+        pressure = [{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": "True"}]
+        await it.client.patch(kinds.NODE, "n1", {"status": {"conditions": pressure}}, subresource="status")
+        await pass_time(1)
+        [taint] = (await it.document(kinds.NODE, "n1"))["spec"]["taints"]
+        assert taint["key"] == "node.kubernetes.io/memory-pressure"
+
+
+@virtual
+async def test_heartbeats_renew_leases() -> None:
+    async with stage(nodes=2, settings=Settings(heartbeat=10)) as it:
+        await pass_time(60)
+        leases = (await it.client.list(kinds.LEASE, "kube-node-lease")).items
+        assert [lease.metadata.name for lease in leases] == ["n1", "n2"]
+        assert all(lease.spec.renew_time and lease.spec.renew_time > format_time(it.clock.now() - 11) for lease in leases)
+
+
+async def test_in_real_time_pods_are_ready_and_gone_within_a_second() -> None:
+    settings = Settings(start=0.2, stop=0.2)
+    clock = SystemClock()
+    api = MemoryApi(clock, random.Random(1))
+    client = Client(api)
+    await client.create(kinds.NODE, node("n1"))
+    rules = [*default_rules(settings), FirstFit(("default-scheduler",))]
+    async with World(api, clock, random.Random(2), settings=settings, rules=rules) as world, asyncio.timeout(10):
+        await client.create(kinds.POD, pod("a"))
+        started = clock.now()
+        await world.until(lambda view: (a := view.get(kinds.POD, ("default", "a"))) and ready(a))
+        assert clock.now() - started <= 1.0
+        await client.delete(kinds.POD, "a", "default")
+        deleted = clock.now()
+        await world.until(lambda view: view.get(kinds.POD, ("default", "a")) is None)
+        assert clock.now() - deleted <= 1.0

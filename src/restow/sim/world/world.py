@@ -47,6 +47,7 @@ class World:
         self.failures = 0  # decisions that raised: a bug, or an object nobody foresaw
         self._settings = settings or Settings()
         self._rules = list(default_rules(self._settings) if rules is None else rules)
+        self._turns = {rule: asyncio.Lock() for rule in self._rules}
         kinds = dict.fromkeys(kind for rule in self._rules for kind in (rule.kind, *rule.also))
         self.view = View(kinds, clock, rng)
         self._client = Client(api, manager="restow-world")

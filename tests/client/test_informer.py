@@ -199,15 +199,20 @@ def test_relisting_on_a_schedule_heals_lost_events():
     assert (names(informer), seen[-1]) == (["a"], ("DELETED", "b", "4"))
 
 
-def test_transformed_objects_are_kept_and_unchanged_ones_are_not_replaced():
-    made: list[Pod] = []
+def test_unchanged_objects_are_not_replaced_and_equal_parts_are_shared():
+    async def play(informer: Informer[Pod]) -> None:
+        await informer.synced()
+        first = informer.get("a", "shop")
+        await asyncio.sleep(10)
+        assert informer.version == "9"
+        assert informer.get("a", "shop") is first
+        assert informer.get("b", "shop").metadata.labels is first.metadata.labels
 
-    def transform(item: Pod) -> Pod:
-        made.append(item)
-        return item
-
-    follow(ScriptedApi(streams=[START, [GONE], [*START, OPEN]]), transform=transform)
-    assert [item.metadata.name for item in made] == ["a", "b"]
+    pods = [pod("a", 3), pod("b", 4)]
+    for item in pods:
+        item["metadata"]["labels"] = {"app": "web"}
+    added = [event("ADDED", item) for item in pods]
+    story(play, [*added, bookmark(5, initial_end=True)], [GONE], [*added, bookmark(9, initial_end=True), OPEN])
 
 
 def story(play: Callable[[Informer[Pod]], Awaitable[Any]], *streams: list[Any]) -> Any:

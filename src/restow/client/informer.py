@@ -23,6 +23,7 @@ import msgspec
 from restow.client.cache import Cache, Change, IndexFunction, Key, Object, is_older, key_of
 from restow.client.rate import Backoff
 from restow.client.verbs import INITIAL_EVENTS_END, Client, Event, Selector, Unreadable
+from restow.model.interning import Interner
 from restow.model.kinds import Kind
 from restow.ports import ApiError, Gone, Invalid, TooManyRequests
 
@@ -68,7 +69,6 @@ class Informer(Generic[T]):
         labels: Selector = None,
         fields: Selector = None,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
-        transform: Callable[[T], T] | None = None,
         pace: Pace | None = None,
         page_size: int = 500,
     ) -> None:
@@ -79,7 +79,7 @@ class Informer(Generic[T]):
         self._namespace = namespace
         self._labels = labels
         self._fields = fields
-        self._transform = transform
+        self._interner = Interner()
         self._page_size = self._limit = page_size
         self._pace = pace or Pace()
         self._rng = rng
@@ -241,11 +241,11 @@ class Informer(Generic[T]):
         raise _Ignored("the stream ended before the initial events did")
 
     def _kept(self, item: T) -> T:
-        """What to keep of an object just read: the one already held, if it is no other; else the transformed one."""
+        """What to keep of an object just read: the one already held if it did not change, else one with shared parts."""
         held = self._cache.get(key_of(item))
         if held is not None and _identity(held) == _identity(item):
             return held
-        return self._transform(item) if self._transform else item
+        return self._interner.share(item)
 
     def _replace(self, items: Iterable[T], version: str) -> None:
         stale = is_older(version, self._cache.version)
@@ -274,8 +274,7 @@ class Informer(Generic[T]):
                 idle.reschedule(loop.time() + self._pace.idle)
                 silent = False
                 self._went_well()
-                if event.type in ("ADDED", "MODIFIED") and self._transform:
-                    event = Event(event.type, self._transform(event.object))
+                self._interner.share(event.object)
                 self._announce(self._cache.apply(event))
         if loop.time() - started >= self._pace.settled:
             self._went_well()

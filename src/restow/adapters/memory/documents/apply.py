@@ -21,6 +21,7 @@ from restow.adapters.memory.documents.comparison import (
     step_of,
     with_named_fields,
     without,
+    without_nulls,
 )
 from restow.adapters.memory.documents.fieldsets import FieldSet, difference, intersection, paths, shown_step, union
 from restow.adapters.memory.documents.merging import MergeTypes
@@ -35,6 +36,7 @@ from restow.adapters.memory.documents.ownership import (
     with_owners,
 )
 from restow.adapters.memory.documents.refusals import bad_request
+from restow.adapters.memory.documents.typed import conform
 from restow.ports import Conflict, StatusCause, StatusDetails
 
 __all__ = ["server_side_apply", "track_update"]
@@ -67,11 +69,12 @@ def server_side_apply(
     before = live if live is not None else blank(applied)
     owners = _owners_before(live, merge)
     last = owners.get(owner)
-    mine = difference(field_set(applied, merge), IDENTITY)
+    claimed = field_set(applied, merge)
+    mine = difference(claimed, IDENTITY)
     owners[owner] = Owned(mine, last.time if last else None)
     result = merged(_bare(before), applied, merge)
     if last:
-        result = _pruned(result, last.fields, owners, merge)
+        result = _pruned(result, last.fields, claimed, owners, merge)
     changes = compare(_bare(before), result, merge)
     disputed = _disputed(owners, owner, changes.changed)
     if disputed and not force:
@@ -80,7 +83,7 @@ def server_side_apply(
         if refused:
             raise _conflict(refused, owners)
     owners = _settled(owners, owner, disputed, changes.removed)
-    if mine and (last is None or last.fields != mine or result != _bare(before)):
+    if mine and (last is None or last.fields != mine or not _same(result, _bare(before))):
         owners[owner] = Owned(mine, now)
     if manager == KUBECTL:
         result = _with_last_applied(result, applied)
@@ -93,6 +96,14 @@ def _bare(document: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return document
     return {**document, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
+
+
+def _same(result: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether both are the same once stored; an empty optional list, for instance, is not stored at all."""
+    if result == before:
+        return True
+    group, kind = result.get("apiVersion", "").rpartition("/")[0], result.get("kind", "")
+    return conform(result, group=group, kind=kind).document == conform(before, group=group, kind=kind).document
 
 
 def _settable(
@@ -116,16 +127,18 @@ def _owners_before(live: dict[str, Any] | None, merge: MergeTypes) -> Owners:
     return {owner: Owned(difference(tracked, IDENTITY), live.get("metadata", {}).get("creationTimestamp"))}
 
 
-def _pruned(result: dict[str, Any], last: FieldSet, owners: Owners, merge: MergeTypes) -> dict[str, Any]:
-    """Remove what this manager applied last time and nobody owns now."""
-    wanted: FieldSet = {}
+def _pruned(
+    result: dict[str, Any], last: FieldSet, claimed: FieldSet, owners: Owners, merge: MergeTypes
+) -> dict[str, Any]:
+    """Remove what this manager applied last time and nobody owns now; what it claims includes the object's identity."""
+    wanted = claimed
     for owned in owners.values():
         wanted = union(wanted, owned.fields)
     had = with_named_fields(last, merge)
     present = with_named_fields(field_set(result, merge), merge)
     kept = union(_present(without(result, had, merge), merge), with_named_fields(wanted, merge))
     remaining = _present(without(result, difference(present, kept), merge), merge)
-    pruned: dict[str, Any] = without(result, intersection(difference(present, remaining), had), merge)
+    pruned: dict[str, Any] = without_nulls(without(result, intersection(difference(present, remaining), had), merge))
     return pruned
 
 

@@ -288,7 +288,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def without(value: Any, fields: FieldSet, types: MergeTypes) -> Any:
-    """The value minus every member of `fields`; a container emptied by that goes too."""
+    """The value minus every member of `fields`; a container emptied by that becomes null, which marks its place."""
     if not fields or not value:
         return value
     looks = _looks(value, types)
@@ -299,12 +299,10 @@ def without(value: Any, fields: FieldSet, types: MergeTypes) -> Any:
             if below is None:
                 kept[name] = member
             elif not is_member(below):
-                rest = without(member, children(below), types.child(name))
-                if rest or rest == member:
-                    kept[name] = rest
-        return kept
+                kept[name] = without(member, children(below), types.child(name))
+        return kept or None
     if looks == "list":
-        return _items_without(value, fields, types)
+        return _items_without(value, fields, types) or None
     return value
 
 

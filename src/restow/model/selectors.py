@@ -25,6 +25,7 @@ OPERATORS: tuple[Operator, ...] = ("In", "NotIn", "Exists", "DoesNotExist")
 _INT64 = range(-(2**63), 2**63)
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^=!(),<> \t\r\n]+|$)")
+_ESCAPED = re.compile(r"(?:[^\\,=]|\\[\\,=])*", re.DOTALL)
 _EXACT: dict[str, Operator] = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt"}
 _SETS: dict[str, Operator] = {"in": "In", "notin": "NotIn"}
 
@@ -271,6 +272,8 @@ def _parse_field_term(part: str) -> tuple[str, bool, str]:
     if match is None:
         raise SelectorError(f"field selector {_shorten(part)}: expected path=value, path==value or path!=value")
     path, operator, value = match.groups()
+    if not path:
+        raise SelectorError(f"field selector {_shorten(part)}: the path before {operator!r} is empty")
     return path, operator == "!=", _unescape(value)
 
 
@@ -289,10 +292,10 @@ def _split_unescaped(text: str) -> list[str]:
 
 
 def _unescape(value: str) -> str:
-    if re.search(r"\\(?![\\,=])", value):
-        raise SelectorError(f"field selector value {_shorten(value)}: a backslash may only precede '\\', ',' or '='")
-    if re.search(r"(?:^|[^\\])(?:\\\\)*=", value):
-        raise SelectorError(f"field selector value {_shorten(value)}: '=' must be written as '\\='")
+    if _ESCAPED.fullmatch(value) is None:
+        raise SelectorError(
+            f"field selector value {_shorten(value)}: write '=' as '\\=', and a backslash only before '\\', ',' or '='"
+        )
     return re.sub(r"\\([\\,=])", r"\1", value)
 
 

@@ -255,40 +255,12 @@ class PodSpec(ApiStruct):
     active_deadline_seconds: int | None = None
 
 
-class ContainerStateRunning(ApiStruct):
-    started_at: Time | None = None
-
-
-class ContainerStateWaiting(ApiStruct):
-    reason: str | None = None
-    message: str | None = None
-
-
-class ContainerStateTerminated(ApiStruct):
-    exit_code: int = 0
-    reason: str | None = None
-    started_at: Time | None = None
-    finished_at: Time | None = None
-
-
-class ContainerState(ApiStruct):
-    running: ContainerStateRunning | None = None
-    waiting: ContainerStateWaiting | None = None
-    terminated: ContainerStateTerminated | None = None
-
-
 class ContainerStatus(ApiStruct):
     name: str = ""
     ready: bool | None = None
-    started: bool | None = None
     restart_count: int | None = None
-    state: ContainerState | None = None
     resources: ResourceRequirements | None = None
     allocated_resources: Quantities | None = None
-
-
-class PodIP(ApiStruct):
-    ip: str = ""
 
 
 class PodStatus(ApiStruct):
@@ -299,8 +271,6 @@ class PodStatus(ApiStruct):
     nominated_node_name: str | None = None
     start_time: Time | None = None
     qos_class: str | None = None
-    host_ip: str | None = field(name="hostIP", default=None)
-    pod_ip: str | None = field(name="podIP", default=None)
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     resources: ResourceRequirements | None = None

@@ -192,9 +192,10 @@ async def test_version(http: aiohttp.ClientSession) -> None:
 async def test_a_body_of_the_limit_passes_and_one_byte_more_is_refused(
     http: aiohttp.ClientSession, scripted: ScriptedApi
 ) -> None:
-    async with http.post("/api/v1/nodes", data=b"x" * MAX_BODY) as answer:
+    headers = {"Content-Type": "application/json"}
+    async with http.post("/api/v1/nodes", data=b"x" * MAX_BODY, headers=headers) as answer:
         assert answer.status == 200
-    async with http.post("/api/v1/nodes", data=b"x" * (MAX_BODY + 1)) as answer:
+    async with http.post("/api/v1/nodes", data=b"x" * (MAX_BODY + 1), headers=headers) as answer:
         assert (answer.status, (await answer.json())["reason"]) == (413, "RequestEntityTooLarge")
     assert [len(asked.body) for asked in scripted.requests] == [MAX_BODY]
 
@@ -224,6 +225,24 @@ async def test_a_compressed_body_is_limited_by_its_real_size(
 async def test_a_body_that_is_not_what_its_encoding_says_is_a_bad_request(http: aiohttp.ClientSession) -> None:
     async with http.post("/api/v1/nodes", data=b"not gzip", headers={"Content-Encoding": "gzip"}) as answer:
         assert answer.status == 400
+
+
+async def test_yaml_becomes_json(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    await http.post("/api/v1/nodes", data=b"metadata: {name: n}\n", headers={"Content-Type": "application/yaml"})
+    assert json.loads(scripted.requests[0].body) == {"metadata": {"name": "n"}}
+
+
+@pytest.mark.parametrize(
+    ("method", "media_type"),
+    [("POST", "text/plain"), ("POST", JSON_PATCH), ("PATCH", "application/json"), ("DELETE", "text/plain")],
+)
+async def test_other_media_types_are_refused(
+    http: aiohttp.ClientSession, scripted: ScriptedApi, method: str, media_type: str
+) -> None:
+    path = "/api/v1/nodes" if method == "POST" else "/api/v1/nodes/n"
+    async with http.request(method, path, data=b"{}", headers={"Content-Type": media_type}) as answer:
+        assert (answer.status, (await answer.json())["reason"]) == (415, "UnsupportedMediaType")
+    assert scripted.requests == []
 
 
 async def test_protobuf_becomes_json(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
@@ -322,6 +341,13 @@ async def test_a_table_is_served_to_who_asks(
     )
     assert table["rows"][0]["cells"][:3] == ["p", "0/0", "Pending"]
     assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+
+
+async def test_whole_objects_in_rows_say_their_kind(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:
+    scripted.says({"kind": "PodList", "items": [{"metadata": {"name": "p"}}]})
+    async with http.get("/api/v1/pods?includeObject=Object", headers={"Accept": TABLE}) as answer:
+        (row,) = (await answer.json())["rows"]
+    assert row["object"] == {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}}
 
 
 async def test_a_scale_prints_as_what_it_is(http: aiohttp.ClientSession, scripted: ScriptedApi) -> None:

@@ -64,10 +64,14 @@ class Renderer:
     def _render(self, document: Document, now: float) -> Document:
         is_list = isinstance(document.get("items"), list)
         if self._form.shape == TABLE:
-            items = sequence(document, "items") if is_list else [document]
+            items = [self._with_kind(item) for item in sequence(document, "items")] if is_list else [document]
             return self._table(items, mapping(document, "metadata"), now)
         version = self._form.version
         return partial_list(document, version) if is_list else partial(document, version)
+
+    def _with_kind(self, item: Document) -> Document:
+        """Items of a list may leave out what the list says; alone in a row they may not."""
+        return {"kind": self._served.kind, "apiVersion": self._served.api_version, **item}
 
     def _table(self, items: list[Document], metadata: Document, now: float) -> Document:
         headers, self._headers_sent = not self._headers_sent, True

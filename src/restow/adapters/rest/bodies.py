@@ -1,7 +1,8 @@
-"""Reading request bodies: not too large, and protobuf turned into JSON.
+"""Reading request bodies: not too large, of a known media type, and protobuf or YAML turned into JSON.
 
 In: the HTTP request. Out: the bytes and their media type, as `ports.Request` wants them. What the bytes mean is for
-the API server to judge.
+the API server to judge. Unknown media types are refused even where the bytes might be JSON: a web page can send
+`text/plain` to other sites without asking, `application/json` it cannot.
 """
 
 from __future__ import annotations
@@ -11,20 +12,33 @@ from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage
 
 from restow.adapters.memory import errors
+from restow.adapters.memory.documents.patching import parse_yaml
 from restow.adapters.rest.protobuf import MEDIA_TYPE, ProtobufError, UnknownKind, decode_body
 from restow.ports import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Invalid
 
 MAX_BODY = 3 * 1024 * 1024
-ACCEPTED = (JSON, MEDIA_TYPE, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+YAML = "application/yaml"
+OBJECT_TYPES = (JSON, YAML, MEDIA_TYPE)
+PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
 async def read_body(request: web.BaseRequest) -> tuple[bytes, str]:
     """The body and its media type; an absent media type means JSON."""
     data = await _read(request)
     media_type = request.headers.get("Content-Type", "").split(";")[0].strip().lower() or JSON
-    if media_type == MEDIA_TYPE and data:
-        return _from_protobuf(data), JSON
-    return data, JSON if media_type == MEDIA_TYPE else media_type
+    if request.method == "PATCH":
+        if media_type not in PATCH_TYPES:
+            raise errors.unsupported_media(PATCH_TYPES)
+        return data, media_type
+    if not data:
+        return data, JSON
+    if media_type not in OBJECT_TYPES:
+        raise errors.unsupported_media(OBJECT_TYPES)
+    if media_type == MEDIA_TYPE:
+        data = _from_protobuf(data)
+    elif media_type == YAML:
+        data = msgspec.json.encode(parse_yaml(data))
+    return data, JSON
 
 
 async def _read(request: web.BaseRequest) -> bytes:

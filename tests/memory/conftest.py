@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.memory.cluster import Cluster
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()

@@ -1,0 +1,144 @@
+"""Custom resources: served as soon as they are defined, gone with their definition."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from restow.ports import MERGE_PATCH, STRATEGIC_PATCH, Invalid, NotFound, Resource
+from tests.memory.cluster import WIDGETS, Cluster, collect, definition, told, widget
+
+DEFINITIONS = "customresourcedefinitions"
+
+
+async def define(cluster: Cluster, **version: Any) -> None:
+    await cluster.create(DEFINITIONS, definition(**version))
+
+
+async def test_a_definition_is_established_at_once(cluster: Cluster) -> None:
+    created = await cluster.create(DEFINITIONS, definition())
+    status = created["status"]
+    assert [(each["type"], each["status"]) for each in status["conditions"]] == [
+        ("NamesAccepted", "True"),
+        ("Established", "True"),
+    ]
+    assert status["acceptedNames"] == {
+        "plural": "widgets",
+        "singular": "widget",
+        "kind": "Widget",
+        "listKind": "WidgetList",
+    }
+    assert status["storedVersions"] == ["v1"]
+
+
+async def test_its_objects_are_served_and_listed_with_their_kind(cluster: Cluster) -> None:
+    with pytest.raises(NotFound, match="could not find the requested resource"):
+        await cluster.create(WIDGETS, widget())
+    await define(cluster)
+    created = await cluster.create(WIDGETS, widget(spec={"size": 1}))
+    assert created["metadata"]["generation"] == 1
+    listed = await cluster.call("list", WIDGETS)
+    assert (listed["kind"], listed["items"][0]["kind"]) == ("WidgetList", "Widget")
+
+
+async def test_the_table_shows_it_with_its_columns(cluster: Cluster) -> None:
+    columns = [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}]
+    await define(cluster, additionalPrinterColumns=columns)
+    (served,) = [each for each in cluster.api.resources() if each.resource == WIDGETS]
+    assert (served.kind, served.singular, served.namespaced) == ("Widget", "widget", True)
+    assert served.columns == columns
+
+
+@pytest.mark.parametrize(
+    ("subresources", "change", "generation", "status"),
+    [
+        ({}, {"status": {"x": 1}}, 2, {"x": 1}),
+        ({"status": {}}, {"status": {"x": 1}}, 1, None),
+        ({"status": {}}, {"spec": {"size": 2}}, 2, None),
+        ({"status": {}}, {"metadata": {"labels": {"a": "b"}}}, 1, None),
+    ],
+    ids=["status is a field like others", "status is kept apart", "a change", "a label"],
+)
+async def test_generations_count_changes_of_what_is_wanted(
+    cluster: Cluster, subresources: Any, change: Any, generation: int, status: Any
+) -> None:
+    await define(cluster, subresources=subresources)
+    await cluster.create(WIDGETS, widget(spec={"size": 1}))
+    patched = await cluster.call("patch", WIDGETS, "w", change, content_type=MERGE_PATCH)
+    assert (patched["metadata"]["generation"], patched.get("status")) == (generation, status)
+
+
+async def test_a_status_write_changes_nothing_else(cluster: Cluster) -> None:
+    await define(cluster, subresources={"status": {}})
+    await cluster.create(WIDGETS, widget(spec={"size": 1}, status={"ignored": True}))
+    change = {"metadata": {"labels": {"a": "b"}}, "spec": {"size": 2}, "status": {"x": 1}}
+    patched = await cluster.call("patch", WIDGETS, "w", change, sub="status", content_type=MERGE_PATCH)
+    assert (patched["spec"], patched["status"]) == ({"size": 1}, {"x": 1})
+    assert "labels" not in patched["metadata"]
+
+
+async def test_a_replacement_needs_a_version(cluster: Cluster) -> None:
+    await define(cluster)
+    await cluster.create(WIDGETS, widget())
+    with pytest.raises(Invalid, match=r"metadata.resourceVersion: Invalid value: 0.*must be specified for an update"):
+        await cluster.call("replace", WIDGETS, "w", widget())
+
+
+async def test_strategic_patches_are_for_built_ins(cluster: Cluster) -> None:
+    await define(cluster)
+    await cluster.create(WIDGETS, widget())
+    with pytest.raises(Invalid) as refused:
+        await cluster.call("patch", WIDGETS, "w", {}, content_type=STRATEGIC_PATCH)
+    assert refused.value.status.code == 415
+
+
+async def test_versions_differ_in_their_name_alone(cluster: Cluster) -> None:
+    body = definition()
+    (first,) = body["spec"]["versions"]
+    body["spec"]["versions"].append({**first, "name": "v2", "storage": False})
+    await cluster.create(DEFINITIONS, body)
+    second = Resource("example.com", "v2", "widgets")
+    await cluster.create(second, widget(spec={"size": 1}) | {"apiVersion": "example.com/v2"})
+    for resource in (WIDGETS, second):
+        found = await cluster.get(resource, "w")
+        assert (found["apiVersion"], found["spec"]) == (resource.api_version, {"size": 1})
+    (event,) = await collect(cluster.events(second), 1)
+    assert event["object"]["apiVersion"] == "example.com/v2"
+
+
+async def test_selectable_fields_select(cluster: Cluster) -> None:
+    await define(cluster, selectableFields=[{"jsonPath": ".spec.color"}])
+    for name, color in (("a", "red"), ("b", "blue")):
+        await cluster.create(WIDGETS, widget(name, spec={"color": color}))
+    assert await cluster.names(WIDGETS, fieldSelector="spec.color=red") == ["a"]
+
+
+async def test_its_objects_go_first_and_its_watches_end(cluster: Cluster) -> None:
+    await define(cluster)
+    await cluster.create(WIDGETS, widget("held") | {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})
+    await cluster.create(WIDGETS, widget("free"))
+    watching = asyncio.ensure_future(collect(cluster.events(WIDGETS, resourceVersion=str(cluster.api.version)), 99))
+    await cluster.delete(DEFINITIONS, "widgets.example.com")
+    assert await cluster.names(WIDGETS) == ["held"]
+    with pytest.raises(Invalid) as refused:
+        await cluster.create(WIDGETS, widget("late"))
+    assert refused.value.status.code == 405
+    await cluster.call("patch", WIDGETS, "held", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+    assert await cluster.names(DEFINITIONS) == []
+    with pytest.raises(NotFound):
+        await cluster.names(WIDGETS)
+    assert told(await watching) == [("DELETED", "free"), ("MODIFIED", "held"), ("DELETED", "held")]
+
+
+async def test_a_definition_can_come_back(cluster: Cluster) -> None:
+    await define(cluster)
+    await cluster.create(WIDGETS, widget())
+    version = str(cluster.api.version)
+    await cluster.delete(DEFINITIONS, "widgets.example.com")
+    await asyncio.sleep(0)
+    await define(cluster)
+    assert await cluster.names(WIDGETS) == []
+    (event,) = await collect(cluster.events(WIDGETS, resourceVersion=version), 1)
+    assert event["object"]["code"] == 410  # what happened in between is not known any more

@@ -1,0 +1,107 @@
+"""Owners and dependents: who goes when whom goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.ports import MERGE_PATCH
+from tests.memory.cluster import Cluster, config_map, namespace, owner, pod
+
+
+async def family(cluster: Cluster, *, block: bool = False) -> None:
+    """a owns b, b owns c."""
+    for name, parent in (("a", None), ("b", "a"), ("c", "b")):
+        owners = [owner(await cluster.get("configmaps", parent), block=block)] if parent else []
+        await cluster.create("configmaps", config_map(name, ownerReferences=owners))
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [({}, []), ({"propagationPolicy": "Background"}, []), ({"propagationPolicy": "Orphan"}, ["b", "c"])],
+    ids=["default", "background", "orphan"],
+)
+async def test_dependents_follow_their_owner(cluster: Cluster, options: dict[str, str], left: list[str]) -> None:
+    await family(cluster)
+    await cluster.delete("configmaps", "a", options)
+    assert await cluster.names("configmaps") == left
+
+
+async def test_orphans_forget_their_owner(cluster: Cluster) -> None:
+    await family(cluster)
+    await cluster.delete("configmaps", "a", {"propagationPolicy": "Orphan"})
+    assert "ownerReferences" not in (await cluster.get("configmaps", "b"))["metadata"]
+    assert "ownerReferences" in (await cluster.get("configmaps", "c"))["metadata"]
+
+
+async def test_in_the_foreground_blocking_dependents_go_first(cluster: Cluster) -> None:
+    parent = await cluster.create("configmaps", config_map("a"))
+    hold = config_map("b", ownerReferences=[owner(parent, block=True)], finalizers=["example.com/hold"])
+    await cluster.create("configmaps", hold)
+    deleting = await cluster.delete("configmaps", "a", {"propagationPolicy": "Foreground"})
+    assert deleting["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert await cluster.names("configmaps") == ["a", "b"]
+    await cluster.call("patch", "configmaps", "b", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+    assert await cluster.names("configmaps") == []
+
+
+async def test_in_the_foreground_a_whole_family_goes(cluster: Cluster) -> None:
+    await family(cluster, block=True)
+    await cluster.delete("configmaps", "a", {"propagationPolicy": "Foreground"})
+    assert await cluster.names("configmaps") == []
+
+
+async def test_dependents_that_do_not_block_are_not_waited_for(cluster: Cluster) -> None:
+    parent = await cluster.create("configmaps", config_map("a"))
+    hold = config_map("b", ownerReferences=[owner(parent)], finalizers=["example.com/hold"])
+    await cluster.create("configmaps", hold)
+    await cluster.delete("configmaps", "a", {"propagationPolicy": "Foreground"})
+    assert await cluster.names("configmaps") == ["b"]
+    assert "deletionTimestamp" in (await cluster.get("configmaps", "b"))["metadata"]
+
+
+async def test_one_owner_of_two_is_enough_to_stay(cluster: Cluster) -> None:
+    first = await cluster.create("configmaps", config_map("first"))
+    second = await cluster.create("configmaps", config_map("second"))
+    await cluster.create("configmaps", config_map("child", ownerReferences=[owner(first), owner(second)]))
+    await cluster.delete("configmaps", "first")
+    (left,) = (await cluster.get("configmaps", "child"))["metadata"]["ownerReferences"]
+    assert left["name"] == "second"
+    await cluster.delete("configmaps", "second")
+    assert await cluster.names("configmaps") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ({"uid": "no-such-uid"}, []),
+        ({"uid": "no-such-uid", "kind": "Unheard", "apiVersion": "example.com/v1"}, ["child"]),
+    ],
+    ids=["gone", "of a kind nobody serves"],
+)
+async def test_an_owner_that_was_never_there(cluster: Cluster, change: dict[str, str], left: list[str]) -> None:
+    parent = await cluster.create("pods", pod())
+    created = await cluster.create("configmaps", config_map("child", ownerReferences=[owner(parent) | change]))
+    assert created["metadata"]["name"] == "child"
+    assert await cluster.names("configmaps") == left
+
+
+async def test_an_owner_in_another_namespace_is_no_owner(cluster: Cluster) -> None:
+    await cluster.create("namespaces", namespace("other"))
+    parent = await cluster.create("configmaps", config_map(), namespace="other")
+    await cluster.create("configmaps", config_map("child", ownerReferences=[owner(parent)]))
+    assert await cluster.names("configmaps") == []
+
+
+async def test_pods_get_their_grace_from_the_collector_too(cluster: Cluster) -> None:
+    parent = await cluster.create("configmaps", config_map())
+    await cluster.create("pods", pod("running", ownerReferences=[owner(parent)]))
+    await cluster.bind("running")
+    await cluster.delete("configmaps", "a")
+    assert (await cluster.get("pods", "running"))["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+async def test_the_collector_can_be_left_out() -> None:
+    cluster = Cluster(collect_garbage=False)
+    await family(cluster)
+    await cluster.delete("configmaps", "a")
+    assert await cluster.names("configmaps") == ["b", "c"]

@@ -1,0 +1,111 @@
+"""What the end-to-end tests put into a cluster, and how they wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from e2e.controlplane import FAKE_NODE
+from restow.client.cache import Object
+from restow.client.informer import Informer
+from restow.client.verbs import Client
+from restow.model.kinds import DEPLOYMENT, NODE
+from restow.model.objects import Document, Node, Pod
+
+T = TypeVar("T", bound=Object)
+
+AT_ONCE = 32
+
+
+def namespace_document(name: str) -> Document:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def fake_node(name: str, **labels: str) -> Document:
+    room = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    labels = {"kubernetes.io/hostname": name, "type": "kwok", **labels}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels, "annotations": FAKE_NODE},
+        "status": {"capacity": room, "allocatable": room},
+    }
+
+
+def deployment(name: str, namespace: str, replicas: int, *, cpu: str = "100m") -> Document:
+    container = {
+        "name": "main",
+        "image": "registry.invalid/app:1",
+        "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}},
+    }
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [container], "terminationGracePeriodSeconds": 1},
+            },
+        },
+    }
+
+
+async def add_nodes(client: Client, count: int) -> list[str]:
+    """Fake nodes `kwok-0000` and so on; those that exist stay as they are."""
+    names = [f"kwok-{number:04d}" for number in range(count)]
+    existing = {node.metadata.name for node in (await client.list(NODE)).items}
+    await together(client.create(NODE, fake_node(name)) for name in names if name not in existing)
+    return names
+
+
+async def deploy(client: Client, namespace: str, replicas: int, name: str = "web") -> None:
+    await client.create(DEPLOYMENT, deployment(name, namespace, replicas))
+
+
+async def together(work: Iterable[Awaitable[Any]]) -> None:
+    """Await everything, a bounded number at a time."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: Awaitable[Any]) -> None:
+        async with slots:
+            await item
+
+    await asyncio.gather(*(one(item) for item in work))
+
+
+def is_ready(item: Node | Pod) -> bool:
+    return any(c.type == "Ready" and c.status == "True" for c in item.status.conditions or ())
+
+
+def is_running(pod: Pod) -> bool:
+    return pod.status.phase == "Running" and is_ready(pod) and pod.metadata.deletion_timestamp is None
+
+
+async def eventually(check: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    """Wait until `check` holds; it reads what an informer keeps true."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                if check():
+                    return
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"not within {seconds:.0f} s: {what}") from None
+
+
+@asynccontextmanager
+async def following(informer: Informer[T]) -> AsyncIterator[Informer[T]]:
+    """Run an informer for the length of a block, synced from the start."""
+    task = asyncio.create_task(informer.run())
+    try:
+        await asyncio.wait_for(informer.synced(), 60)
+        yield informer
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

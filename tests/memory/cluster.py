@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -87,7 +87,9 @@ class Cluster:
     async def names(self, resource: str | Resource, **options: Any) -> list[str]:
         return [item["metadata"]["name"] for item in (await self.call("list", resource, **options))["items"]]
 
-    async def delete(self, resource: str | Resource, name: str, body: Document | bytes = b"", **options: Any) -> Document:
+    async def delete(
+        self, resource: str | Resource, name: str, body: Document | bytes = b"", **options: Any
+    ) -> Document:
         return await self.call("delete", resource, name, body, **options)
 
     async def bind(self, name: str, node: str = "n1") -> None:
@@ -97,17 +99,17 @@ class Cluster:
         body = {**await self.get(resource, name), "status": status}
         return await self.call("replace", resource, name, body, sub="status")
 
-    async def events(self, resource: str | Resource, **options: Any) -> AsyncIterator[Document]:
-        stream = self.api.watch(self.request("watch", resource, **options))
-        async with aclosing(stream) as frames:  # type: ignore[type-var]
+    async def events(self, resource: str | Resource, **options: Any) -> AsyncGenerator[Document, None]:
+        stream: Any = self.api.watch(self.request("watch", resource, **options))
+        async with aclosing(stream) as frames:
             async for frame in frames:
                 yield json.loads(frame)
 
 
-async def collect(events: AsyncIterator[Document], count: int) -> list[Document]:
+async def collect(events: AsyncGenerator[Document, None], count: int) -> list[Document]:
     """The first few events; the stream is closed behind them."""
     found = []
-    async with aclosing(events) as stream:  # type: ignore[type-var]
+    async with aclosing(events) as stream:
         async for event in stream:
             found.append(event)
             if len(found) == count:
@@ -171,9 +173,7 @@ def definition(plural: str = "widgets", group: str = "example.com", **version: A
                     "name": "v1",
                     "served": True,
                     "storage": True,
-                    "schema": {
-                        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                    },
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
                     **version,
                 }
             ],

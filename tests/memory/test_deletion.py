@@ -43,9 +43,7 @@ async def test_a_bound_pod_gets_its_grace(cluster: Cluster, spec: Any, options: 
     assert metadata["generation"] == 2
 
 
-@pytest.mark.parametrize(
-    ("again", "seconds"), [(None, 30), (50, 30), (10, 10)], ids=["no change", "longer", "shorter"]
-)
+@pytest.mark.parametrize(("again", "seconds"), [(None, 30), (50, 30), (10, 10)], ids=["no change", "longer", "shorter"])
 async def test_grace_can_only_shrink(cluster: Cluster, again: int | None, seconds: int) -> None:
     await bound(cluster)
     first = await cluster.delete("pods", "a")

@@ -10,7 +10,13 @@ from restow.ports import Conflict, Forbidden, Invalid, OutcomeUnknown, TooManyRe
 from tests.memory.cluster import Cluster, Document, budget, pod
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
-HEALTHY = {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+HEALTHY = {
+    "observedGeneration": 1,
+    "disruptionsAllowed": 1,
+    "currentHealthy": 2,
+    "desiredHealthy": 1,
+    "expectedPods": 2,
+}
 EXHAUSTED = {**HEALTHY, "disruptionsAllowed": 0, "currentHealthy": 1}
 
 

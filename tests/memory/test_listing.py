@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.ports import Gone, Invalid, OutcomeUnknown
+from restow.ports import Gone, Invalid, OutcomeUnknown, Resource
 from tests.memory.cluster import Cluster, Document, config_map, namespace, pod
 
 
@@ -182,8 +182,6 @@ async def test_events_are_read_in_both_groups_words(cluster: Cluster) -> None:
         "type": "Normal",
     }
     await cluster.create("events", {"apiVersion": "v1", "kind": "Event", **event})
-    from restow.ports import Resource
-
     new = Resource("events.k8s.io", "v1", "events")
     (item,) = (await cluster.call("list", new, fieldSelector="involvedObject.name=a"))["items"]
     assert (item["note"], item["regarding"]["name"]) == ("it runs", "a")

@@ -125,14 +125,14 @@ async def test_a_version_to_come_sends_what_comes_after_it(cluster: Cluster) -> 
 
 async def test_all_watchers_share_one_encoding(cluster: Cluster) -> None:
     request = cluster.request("watch", "configmaps", resourceVersion=str(cluster.api.version))
-    streams = [cluster.api.watch(request) for _ in range(50)]
+    streams: list[Any] = [cluster.api.watch(request) for _ in range(50)]
     waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
     await asyncio.sleep(0)
     await cluster.create("configmaps", config_map())
     frames = await asyncio.gather(*waiting)
     assert len({id(frame) for frame in frames}) == 1
     for stream in streams:
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
 
 
 async def test_one_object_can_be_watched_by_name(cluster: Cluster) -> None:
@@ -159,7 +159,9 @@ def test_a_closed_watch_leaves_no_timer_behind() -> None:
     async def story() -> float:
         api = MemoryApi(VirtualClock(), random.Random(1))
         query = {"timeoutSeconds": "1000", "allowWatchBookmarks": "true"}
-        waiting = asyncio.ensure_future(anext(api.watch(Request(verb="watch", resource=RESOURCES["pods"], query=query))))
+        waiting = asyncio.ensure_future(
+            anext(api.watch(Request(verb="watch", resource=RESOURCES["pods"], query=query)))
+        )
         await asyncio.sleep(1)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

@@ -41,7 +41,8 @@ class LabelColumn:
     def mask(self, requirement: Requirement, ids: Ids) -> Mask:
         """Which of these ids satisfy a requirement on this key."""
         if requirement.operator == "In" and len(requirement.values) == 1:
-            return ids == self._ids.get(requirement.values[0], -1)
+            equal: Mask = ids == self._ids.get(requirement.values[0], -1)
+            return equal
         if len(ids) < len(self.values):
             distinct = {int(one): self._satisfies(requirement, int(one)) for one in ids}
             return np.fromiter((distinct[int(one)] for one in ids), np.bool_, len(ids))

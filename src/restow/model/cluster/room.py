@@ -117,12 +117,10 @@ class Room:
         self._fit_columns()
         old = tuple((column, self.allocatable.exact(column, row)) for column in range(len(self.resources)))
         wanted = dict(amounts)
-        changed = [
-            (column, wanted.get(column, 0) - before) for column, before in old if wanted.get(column, 0) != before
-        ]
-        if not changed:
+        differences = [(column, wanted.get(column, 0) - before) for column, before in old]
+        if not any(difference for _, difference in differences):
             return
-        for column, difference in changed:
+        for column, difference in differences:
             self.free[column, row] += self.allocatable.add(column, row, difference)
         self._log.record(self.set_allocatable, row, old)
         self.changes.touch(row)

@@ -1,0 +1,128 @@
+"""Short ways to write nodes, pods and reservations in tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from restow.model.objects import (
+    Affinity,
+    Container,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    ObjectReference,
+    OwnerReference,
+    Placement,
+    Pod,
+    PodSpec,
+    PodStatus,
+    PodTemplate,
+    Quantities,
+    Reservation,
+    ReservationOwner,
+    ReservationSpec,
+    ReservationState,
+    ReservationStatus,
+    ResourceRequirements,
+    SelectorSpec,
+    Taint,
+    TaskSpec,
+)
+
+ROOM: Quantities = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+
+
+def node(
+    name: str,
+    offers: Quantities | None = None,
+    *,
+    labels: dict[str, str] | None = None,
+    taints: list[Taint] | None = None,
+    unschedulable: bool | None = None,
+    version: int | str = "",
+) -> Node:
+    return Node(
+        metadata=ObjectMeta(name=name, uid=f"node-{name}", labels=labels, resource_version=str(version)),
+        spec=NodeSpec(taints=taints, unschedulable=unschedulable),
+        status=NodeStatus(allocatable=ROOM if offers is None else offers),
+    )
+
+
+def spec(requests: Quantities | None = None, **fields: Any) -> PodSpec:
+    requirements = ResourceRequirements(requests={"cpu": "1"} if requests is None else requests)
+    return PodSpec(containers=[Container(name="main", resources=requirements)], **fields)
+
+
+def pod(
+    name: str,
+    requests: Quantities | None = None,
+    *,
+    on: str | None = None,
+    namespace: str = "default",
+    uid: str | None = None,
+    labels: dict[str, str] | None = None,
+    seat: str | None = None,
+    owner: OwnerReference | None = None,
+    leaving: bool = False,
+    phase: str | None = None,
+    version: int | str = "",
+    **fields: Any,
+) -> Pod:
+    return Pod(
+        metadata=ObjectMeta(
+            name=name,
+            namespace=namespace,
+            uid=uid or f"uid-{name}",
+            labels=labels,
+            annotations={"restow.sh/reservation": seat} if seat else None,
+            owner_references=[owner] if owner else None,
+            deletion_timestamp="2026-01-01T00:00:00Z" if leaving else None,
+            resource_version=str(version),
+        ),
+        spec=spec(requests, node_name=on, **fields),
+        status=PodStatus(phase=phase),
+    )
+
+
+def affinity(**sides: Any) -> Affinity:
+    return Affinity(**sides)
+
+
+WEB = ReservationOwner(label_selector=SelectorSpec(match_labels={"app": "web"}))
+
+
+def reservation(
+    name: str,
+    placements: dict[int, str] | None = None,
+    *,
+    taken: dict[int, str] | None = None,
+    phase: str = "Available",
+    requests: Quantities | None = None,
+    owners: list[ReservationOwner] | None = None,
+    version: int | str = "",
+    **fields: Any,
+) -> Reservation:
+    """A reservation with one task "t"; `placements` gives the node of each index, `taken` the UID of its consumer."""
+    return Reservation(
+        metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", resource_version=str(version)),
+        spec=ReservationSpec(
+            owners=[WEB] if owners is None else owners,
+            tasks=[TaskSpec(name="t", replicas=3, template=PodTemplate(spec=spec(requests, **fields)))],
+        ),
+        status=ReservationStatus(
+            state=ReservationState(phase=phase), placements=placements_of(placements or {}, taken or {})
+        ),
+    )
+
+
+def placements_of(placements: dict[int, str], taken: dict[int, str] | None = None) -> list[Placement]:
+    return [
+        Placement(
+            task="t",
+            index=index,
+            node_name=where,
+            pod_ref=ObjectReference(uid=taken[index]) if taken and index in taken else None,
+        )
+        for index, where in placements.items()
+    ]

@@ -1,0 +1,123 @@
+"""Rows, changes, ledgers, undo and fresh vectors on their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from restow.model.cluster.changes import Changes
+from restow.model.cluster.fresh import Fresh
+from restow.model.cluster.room import LIMIT, Ledger, Room
+from restow.model.cluster.rows import Rows, Which
+from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.versions import Versions, version_number
+
+
+def rows_of(*names: str) -> Rows:
+    rows = Rows(UndoLog(), capacity=2)
+    for name in names:
+        rows.claim(name)
+    return rows
+
+
+def test_a_row_is_stable_and_used_again_only_when_released() -> None:
+    rows = rows_of("a", "b", "c")
+    rows.release("b")
+    assert (rows.claim("d"), rows.claim("a"), rows.claim("e")) == (1, 0, 3)
+    assert (rows.size, rows.name(1), rows.names()) == (4, "d", ["a", "c", "d", "e"])
+
+
+@given(st.lists(st.integers(0, 9), max_size=60), st.integers(0, 60))
+def test_changes_since_a_generation_are_the_rows_touched_after_it(touched: list[int], look: int) -> None:
+    changes = Changes(rows_of(*"abcdefghij"))
+    for row in touched:
+        changes.touch(row)
+    assert sorted(changes.since(min(look, len(touched)))) == sorted(set(touched[look:]))
+
+
+def test_a_look_back_beyond_the_journal_reads_the_stamps() -> None:
+    changes = Changes(rows_of("a", "b", "c"))
+    changes.touch(2)
+    for _ in range(20_000):
+        changes.touch(0)
+    assert sorted(changes.since(0)) == [0, 2]
+    assert sorted(changes.since(1)) == [0]
+
+
+@given(st.lists(st.integers(-(2**64), 2**64), max_size=20))
+def test_a_ledger_takes_away_exactly_what_was_added_and_never_wraps(amounts: list[int]) -> None:
+    ledger = Ledger(1, 1)
+    for amount in amounts:
+        ledger.add(0, 0, amount)
+        assert abs(int(ledger.cells[0, 0])) <= LIMIT
+    assert ledger.exact(0, 0) == sum(amounts)
+    for amount in amounts:
+        ledger.add(0, 0, -amount)
+    assert (ledger.exact(0, 0), int(ledger.cells[0, 0])) == (0, 0)
+
+
+def test_a_resource_heard_of_later_gets_a_contiguous_column_of_zeros() -> None:
+    log = UndoLog()
+    rows = Rows(log)
+    room = Room(log, rows)
+    room.charge("requested", rows.claim("a"), room.resources.amounts({"cpu": 5}), ())
+    room.charge("requested", rows.claim("b"), room.resources.amounts({"gpu": 1}), ())
+    gpu = room.requested.cells[room.resources.column("gpu")]
+    assert gpu[:2].tolist() == [0, 1]
+    assert gpu.flags.c_contiguous
+
+
+def test_marks_nest_and_an_outer_undo_takes_back_what_an_inner_mark_kept() -> None:
+    log, table = UndoLog(), {"a": 1}
+    outer = log.mark()
+    log.put(table, "b", 2)
+    inner = log.mark()
+    log.drop(table, "a")
+    log.keep(inner)
+    assert table == {"b": 2}
+    log.undo_to(outer)
+    assert table == {"a": 1}
+
+
+def test_an_ended_mark_cannot_be_undone() -> None:
+    log = UndoLog()
+    mark = log.mark()
+    log.keep(mark)
+    with pytest.raises(KeyError):
+        log.undo_to(mark)
+
+
+def test_a_fresh_vector_computes_only_changed_rows() -> None:
+    rows = rows_of(*"abcdefgh")
+    changes, source, asked = Changes(rows), np.arange(8), []
+
+    def compute(which: Which) -> np.ndarray:
+        asked.append(which)
+        return source[which] * 2
+
+    vector = Fresh(rows, (changes,), compute)
+    vector.read()
+    source[3] = 50
+    changes.touch(3)
+    assert vector.read().tolist() == [0, 2, 4, 100, 8, 10, 12, 14]
+    assert vector.read().tolist() == [0, 2, 4, 100, 8, 10, 12, 14]
+    assert [len(source[which]) for which in asked] == [8, 1]
+
+
+@pytest.mark.parametrize(
+    ("events", "news"),
+    [
+        pytest.param([("5", False), ("5", False)], [True, False], id="the same event twice"),
+        pytest.param([("5", False), ("4", False)], [True, False], id="an older event comes late"),
+        pytest.param([("5", False), ("5", True)], [True, True], id="a deletion found by listing has the last version"),
+        pytest.param([("5", False), ("7", True), ("6", False)], [True, True, False], id="an update after the deletion"),
+        pytest.param([("7", True), ("9", False)], [True, True], id="made again under the same name"),
+        pytest.param([("9", False), ("7", True)], [True, False], id="a late deletion of its predecessor"),
+        pytest.param([("", False), ("", False)], [True, True], id="no versions to compare"),
+    ],
+)
+def test_what_counts_as_news(events: list[tuple[str, bool]], news: list[bool]) -> None:
+    versions = Versions(UndoLog())
+    assert [versions.is_news("x", version_number(version), gone=gone) for version, gone in events] == news

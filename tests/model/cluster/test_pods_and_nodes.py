@@ -1,0 +1,149 @@
+"""The life of pods and nodes in a snapshot, told case by case."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.model.cluster import Assumed, Snapshot, UnknownNode
+from restow.model.cluster.filters import fits, shortages
+from tests.model.cluster.builders import node, pod
+from tests.model.cluster.reading import amount, everything, free, ledgers
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    snapshot = Snapshot()
+    snapshot.apply_node(node("n1"))
+    return snapshot
+
+
+def test_a_pod_before_its_node_is_counted_when_the_node_comes() -> None:
+    snapshot = Snapshot()
+    snapshot.apply_pod(pod("p", {"cpu": "3"}, on="n1"))
+    assert not snapshot.feasible(snapshot.class_of(pod("q", {}))).any()
+    snapshot.apply_node(node("n1"))
+    assert free(snapshot, "n1")["cpu"] == 1000
+
+
+def test_a_node_made_again_keeps_the_pods_that_are_still_on_it(snapshot: Snapshot) -> None:
+    snapshot.apply_pod(pod("p", {"cpu": "3"}, on="n1"))
+    snapshot.remove_node(node("n1"))
+    snapshot.apply_node(node("n1", {"cpu": "8", "pods": "5"}))
+    assert (free(snapshot, "n1")["cpu"], free(snapshot, "n1")["pods"]) == (5000, 4)
+
+
+def test_a_node_of_which_nothing_is_left_gives_its_row_back(snapshot: Snapshot) -> None:
+    snapshot.apply_pod(pod("p", on="n1"))
+    snapshot.remove_node(node("n1"))
+    assert snapshot.rows.names() == ["n1"]
+    snapshot.remove_pod(pod("p", on="n1"))
+    assert snapshot.rows.names() == []
+    assert not any(ledgers(snapshot).values())
+
+
+def test_a_foreign_scheduler_may_overcommit_and_zero_requests_still_fit(snapshot: Snapshot) -> None:
+    snapshot.apply_pod(pod("p", {"cpu": "9"}, on="n1"))
+    assert free(snapshot, "n1")["cpu"] == -5000
+    asking = snapshot.shapes.of(pod("q", {"cpu": "1m"}))
+    assert shortages(snapshot.room, asking.amounts)["cpu"].tolist() == [True]
+    assert fits(snapshot.room, snapshot.shapes.of(pod("r", {})).amounts).tolist() == [True]
+
+
+def test_a_terminating_pod_counts_and_its_room_is_known_to_come(snapshot: Snapshot) -> None:
+    snapshot.apply_pod(pod("p", {"cpu": "4"}, on="n1", leaving=True))
+    asking = snapshot.shapes.of(pod("q", {"cpu": "2"}))
+    assert (amount(snapshot, "requested", "n1"), amount(snapshot, "releasing", "n1")) == (4000, 4000)
+    assert fits(snapshot.room, asking.amounts).tolist() == [False]
+    assert fits(snapshot.room, asking.amounts, after_leaving=True).tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("event", "requested", "waiting"),
+    [
+        pytest.param(pod("p", on="n1"), {"n1": 1000}, 0, id="bound there: confirmed"),
+        pytest.param(pod("p", on="n2"), {"n2": 1000}, 0, id="bound elsewhere: moved to where it is"),
+        pytest.param(pod("p", labels={"new": "label"}), {"n1": 1000}, 1, id="still pending: keeps waiting"),
+        pytest.param(pod("p", phase="Failed"), {}, 0, id="failed: released"),
+        pytest.param(pod("p", on="n1", phase="Succeeded"), {}, 0, id="ran and ended: released"),
+        pytest.param(pod("p", {"cpu": "2"}), {"n1": 2000}, 1, id="resized while pending: counted as it now is"),
+    ],
+)
+def test_what_the_watch_does_to_an_assumption(snapshot: Snapshot, event, requested, waiting) -> None:
+    snapshot.assume(pod("p"), "n1", at=10.0)
+    snapshot.apply_pod(event)
+    assert {name: vector["cpu"] for name, vector in ledgers(snapshot)["requested"].items()} == requested
+    assert len(snapshot.assumed(now=10.0)) == waiting
+
+
+def test_forget_is_the_inverse_of_assume_and_harmless_otherwise(snapshot: Snapshot) -> None:
+    before = everything(snapshot)
+    snapshot.assume(pod("p"), "n1", at=1.0)
+    assert snapshot.forget(pod("p"))
+    assert not snapshot.forget(pod("p"))
+    assert everything(snapshot) == before
+
+
+def test_a_bind_that_took_effect_after_all_is_not_forgotten(snapshot: Snapshot) -> None:
+    snapshot.assume(pod("p"), "n1", at=1.0)
+    snapshot.apply_pod(pod("p", on="n1"))
+    assert not snapshot.forget(pod("p"))
+    assert amount(snapshot, "requested", "n1") == 1000
+
+
+def test_assuming_twice_or_onto_nothing_is_a_broken_promise(snapshot: Snapshot) -> None:
+    snapshot.assume(pod("p"), "n1", at=1.0)
+    with pytest.raises(Assumed, match=r"default/p is on n1 already"):
+        snapshot.assume(pod("p"), "n1", at=2.0)
+    with pytest.raises(UnknownNode, match=r"node n9"):
+        snapshot.assume(pod("q"), "n9", at=2.0)
+
+
+def test_assumptions_are_listed_oldest_first_with_their_age(snapshot: Snapshot) -> None:
+    for name, at in (("late", 5.0), ("early", 2.0)):
+        snapshot.assume(pod(name), "n1", at=at)
+    assert [(one.pod.metadata.name, one.node, one.age) for one in snapshot.assumed(now=7.0)] == [
+        ("early", "n1", 5.0),
+        ("late", "n1", 2.0),
+    ]
+
+
+def test_a_bound_pod_never_becomes_unbound(snapshot: Snapshot) -> None:
+    snapshot.apply_pod(pod("p", on="n1"))
+    snapshot.apply_pod(pod("p"))
+    assert amount(snapshot, "requested", "n1") == 1000
+
+
+def test_news_that_scheduling_does_not_read_touch_no_row(snapshot: Snapshot) -> None:
+    snapshot.apply_pod(pod("p", on="n1", version=1))
+    generations = snapshot.room.changes.generation, snapshot.nodes.changes.generation
+    snapshot.apply_pod(pod("p", on="n1", phase="Running", version=2))
+    snapshot.apply_node(node("n1", version=3))
+    assert (snapshot.room.changes.generation, snapshot.nodes.changes.generation) == generations
+
+
+def test_undo_makes_masks_see_the_old_room_again(snapshot: Snapshot) -> None:
+    asking = snapshot.class_of(pod("q", {"cpu": "2"}))
+    mark = snapshot.mark()
+    snapshot.assume(pod("p", {"cpu": "3"}), "n1", at=1.0)
+    assert not snapshot.feasible(asking).any()
+    snapshot.undo_to(mark)
+    assert snapshot.feasible(asking).all()
+
+
+def test_more_nodes_than_the_arrays_first_hold() -> None:
+    snapshot = Snapshot()
+    cls = snapshot.class_of(pod("p", node_selector={"zone": "a"}))
+    for index in range(200):
+        snapshot.apply_node(node(f"n{index}", labels={"zone": "ab"[index % 2]}))
+        assert len(snapshot.feasible(cls)) == index + 1
+    assert snapshot.feasible(cls).sum() == 100
+
+
+def test_topology_domains_are_the_ids_of_a_label_column() -> None:
+    snapshot = Snapshot()
+    for name, zone in (("a1", "a"), ("b1", "b"), ("a2", "a"), ("none", None)):
+        snapshot.apply_node(node(name, labels={"zone": zone} if zone else None))
+    column = snapshot.nodes.labels.column("zone")
+    first, second, third, lacking = column.ids[:4].tolist()
+    assert (first == third, first != second, lacking) == (True, True, 0)
+    assert [column.values[one] for one in (first, second)] == ["a", "b"]

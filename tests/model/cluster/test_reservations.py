@@ -1,0 +1,203 @@
+"""Seats: who holds room, and when a pod is believed to sit in one."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.model.cluster import SeatName, Snapshot
+from restow.model.cluster.seat import fold_label_keys
+from restow.model.objects import (
+    Affinity,
+    ObjectMeta,
+    ObjectReference,
+    OwnerReference,
+    PodAffinity,
+    PodAffinityTerm,
+    PodGroup,
+    ReservationOwner,
+    SelectorSpec,
+)
+from restow.model.selectors import label_selector
+from tests.model.cluster.builders import node, placements_of, pod, reservation, spec
+from tests.model.cluster.reading import amount
+
+SEAT = SeatName("default", "r", "t", 0)
+WEB = {"app": "web"}
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    snapshot = Snapshot()
+    for name in ("n1", "n2"):
+        snapshot.apply_node(node(name))
+    return snapshot
+
+
+def held(snapshot: Snapshot) -> int:
+    return amount(snapshot, "reserved", "n1")
+
+
+@pytest.mark.parametrize(
+    ("phase", "holds"),
+    [("Pending", True), ("Waiting", True), ("Available", True), ("Succeeded", False), ("Failed", False)],
+)
+def test_an_open_seat_holds_until_the_reservation_ends(snapshot: Snapshot, phase: str, holds: bool) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, phase=phase))
+    assert held(snapshot) == (1000 if holds else 0)
+
+
+@pytest.mark.parametrize(
+    ("taker", "holds"),
+    [
+        pytest.param(pod("p", on="n1", labels=WEB, seat="default/r/t/0"), False, id="an owner's pod in its seat"),
+        pytest.param(pod("p", on="n1", labels={"app": "db"}, seat="default/r/t/0"), True, id="not an owner's"),
+        pytest.param(pod("p", on="n2", labels=WEB, seat="default/r/t/0"), True, id="on another node"),
+        pytest.param(pod("p", labels=WEB, seat="default/r/t/0"), True, id="not bound"),
+        pytest.param(pod("p", on="n1", labels=WEB), True, id="names no seat"),
+        pytest.param(pod("p", on="n1", labels=WEB, seat="default/r/t/1"), True, id="names another seat"),
+        pytest.param(pod("p", on="n1", labels=WEB, seat="r/t/0"), True, id="names nothing readable"),
+        pytest.param(
+            pod("p", on="n1", labels=WEB, seat="default/r/t/0", namespace="other"), True, id="of another namespace"
+        ),
+        pytest.param(
+            pod("p", on="n1", labels=WEB, seat="default/r/t/0", phase="Succeeded"), True, id="over before it was marked"
+        ),
+    ],
+)
+@pytest.mark.parametrize("pod_first", [True, False], ids=["pod first", "reservation first"])
+def test_which_pods_take_an_open_seat(snapshot: Snapshot, taker, holds: bool, pod_first: bool) -> None:
+    if pod_first:
+        snapshot.apply_pod(taker)
+    snapshot.apply_reservation(reservation("r", {0: "n1"}))
+    if not pod_first:
+        snapshot.apply_pod(taker)
+    assert held(snapshot) == (1000 if holds else 0)
+
+
+def test_a_consumed_seat_holds_until_its_pod_is_seen_and_never_again(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+    assert held(snapshot) == 1000
+    snapshot.apply_pod(pod("p", on="n1", version=10))
+    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (0, 1000)
+    snapshot.remove_pod(pod("p", on="n1", version=30))
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=40))
+    assert held(snapshot) == 0
+
+
+@pytest.mark.parametrize(("seen", "holds"), [("19", True), ("20", False)])
+def test_a_consumer_that_no_list_shows_is_gone(snapshot: Snapshot, seen: str, holds: bool) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+    snapshot.pods_seen_through(seen)
+    assert held(snapshot) == (1000 if holds else 0)
+
+
+def test_later_versions_of_the_reservation_do_not_make_its_consumer_unseen_again(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+    snapshot.pods_seen_through("25")
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=40))
+    assert held(snapshot) == 0
+
+
+def test_a_pending_view_of_the_consumer_is_not_seeing_it_there(snapshot: Snapshot) -> None:
+    snapshot.apply_pod(pod("p", version=10))
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+    assert held(snapshot) == 1000
+
+
+def test_a_seat_marked_for_an_assumed_pod_holds_again_when_that_is_forgotten(snapshot: Snapshot) -> None:
+    snapshot.assume(pod("p", version=10), "n1", at=1.0)
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+    assert held(snapshot) == 0
+    snapshot.forget(pod("p"))
+    assert held(snapshot) == 1000
+
+
+def test_a_marked_seat_ignores_other_pods_that_name_it(snapshot: Snapshot) -> None:
+    snapshot.apply_pod(pod("thief", on="n1", labels=WEB, seat="default/r/t/0", version=5))
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
+    assert held(snapshot) == 1000
+
+
+def test_assuming_a_pod_into_a_seat_takes_no_extra_room_and_forgetting_gives_it_back(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}))
+    snapshot.assume(pod("p", labels=WEB), "n1", at=1.0, seat=SEAT)
+    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (0, 1000)
+    snapshot.forget(pod("p"))
+    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (1000, 0)
+
+
+def test_assumed_placements_hold_until_the_status_shows_its_own(snapshot: Snapshot) -> None:
+    pending = reservation("r", phase="Pending", version=1)
+    snapshot.apply_reservation(pending)
+    snapshot.assume_placements(pending, placements_of({0: "n1", 1: "n2"}), at=1.0)
+    snapshot.apply_reservation(reservation("r", phase="Pending", version=2))
+    assert (held(snapshot), amount(snapshot, "reserved", "n2")) == (1000, 1000)
+    assert [age for _, age in snapshot.reservations.assumed(now=4.0)] == [3.0]
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, version=3))
+    assert (held(snapshot), amount(snapshot, "reserved", "n2")) == (1000, 0)
+    assert not snapshot.forget_placements(pending)
+
+
+def test_forgotten_placements_hold_nothing(snapshot: Snapshot) -> None:
+    pending = reservation("r", phase="Pending")
+    snapshot.apply_reservation(pending)
+    snapshot.assume_placements(pending, placements_of({0: "n1"}), at=1.0)
+    assert snapshot.forget_placements(pending)
+    assert held(snapshot) == 0
+
+
+def test_a_deleted_reservation_holds_nothing(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}))
+    snapshot.remove_reservation(reservation("r"))
+    assert (held(snapshot), snapshot.reservations.names()) == (0, [])
+
+
+def test_a_held_seat_stands_on_its_node_as_the_pod_it_will_become(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, requests={"cpu": "2"}, priority=7))
+    (occupant,) = snapshot.occupants("n1")
+    assert (occupant.key, occupant.book, occupant.pod.spec.priority) == ("default/r/t/0", "reserved", 7)
+
+
+REPLICA_SET = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="rs", controller=True)
+DEPLOYMENT = OwnerReference(api_version="apps/v1", kind="Deployment", name="web", uid="deploy", controller=True)
+
+
+@pytest.mark.parametrize(
+    ("owner", "matches"),
+    [
+        pytest.param(ReservationOwner(controller=ObjectReference(kind="ReplicaSet", name="web-1")), True, id="direct"),
+        pytest.param(ReservationOwner(controller=ObjectReference(kind="Deployment", name="web")), True, id="the chain"),
+        pytest.param(ReservationOwner(controller=ObjectReference(kind="Job", name="web")), False, id="another kind"),
+        pytest.param(ReservationOwner(controller=ObjectReference(kind="Deployment")), False, id="no name"),
+        pytest.param(ReservationOwner(object=ObjectReference(kind="Pod", name="p")), True, id="the pod itself"),
+        pytest.param(ReservationOwner(object=ObjectReference(name="p", uid="other")), False, id="another life of it"),
+        pytest.param(ReservationOwner(object=ObjectReference(kind="PodGroup", name="gang")), True, id="its PodGroup"),
+        pytest.param(
+            ReservationOwner(label_selector=SelectorSpec(match_labels={"team": "x"})), True, id="labels of its PodGroup"
+        ),
+        pytest.param(
+            ReservationOwner(controller=ObjectReference(name="no"), label_selector=SelectorSpec(match_labels=WEB)),
+            True,
+            id="fields are ORed",
+        ),
+        pytest.param(ReservationOwner(), False, id="an empty entry"),
+    ],
+)
+def test_who_owns_a_seat(snapshot: Snapshot, owner: ReservationOwner, matches: bool) -> None:
+    taker = pod("p", on="n1", labels=WEB, seat="default/r/t/0", owner=REPLICA_SET)
+    taker.metadata.annotations["scheduling.k8s.io/group-name"] = "gang"
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, owners=[owner]))
+    snapshot.apply_pod(taker)
+    snapshot.apply_owner(ObjectMeta(uid="rs", owner_references=[DEPLOYMENT]))
+    snapshot.apply_group(PodGroup(metadata=ObjectMeta(name="gang", namespace="default", labels={"team": "x"})))
+    assert held(snapshot) == (0 if matches else 1000)
+
+
+def test_match_label_keys_of_a_template_are_written_into_its_selectors() -> None:
+    term = PodAffinityTerm(
+        label_selector=SelectorSpec(match_labels=WEB), match_label_keys=["hash", "no"], mismatch_label_keys=["tenant"]
+    )
+    written = spec(affinity=Affinity(pod_anti_affinity=PodAffinity(required=[term])))
+    folded = fold_label_keys(written, {"hash": "1", "tenant": "x"}).affinity.pod_anti_affinity.required[0]
+    selector = label_selector(folded.label_selector)
+    assert str(selector) == "app=web,hash=1,tenant!=x"

@@ -14,7 +14,7 @@ an exponent beyond `MAX_EXPONENT`.
 from __future__ import annotations
 
 import re
-from functools import lru_cache, total_ordering
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -42,7 +42,6 @@ class QuantityError(ValueError):
     """The text is not a quantity; the message quotes it and says what is wrong."""
 
 
-@total_ordering
 class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
     """An exact amount in units of 10^-9, and the format it is printed in. Equality and order look at the amount."""
 
@@ -82,6 +81,15 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def __lt__(self, other: Quantity) -> bool:
         return self.nano < other.nano
+
+    def __le__(self, other: Quantity) -> bool:
+        return self.nano <= other.nano
+
+    def __gt__(self, other: Quantity) -> bool:
+        return self.nano > other.nano
+
+    def __ge__(self, other: Quantity) -> bool:
+        return self.nano >= other.nano
 
     def __hash__(self) -> int:
         return hash(self.nano)

@@ -1,0 +1,181 @@
+"""The generated CRDs: structural, without defaults, and good for the examples."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from restow.model.crds import QUANTITY_PATTERN, custom_resource_definitions
+from restow.model.kinds import OWN_KINDS, POD_GROUP, POD_MIGRATION_JOB, QUEUE, RESERVATION, Kind
+from restow.model.quantity import Quantity, QuantityError
+from restow.model.wire import convert, document_kind, read_documents
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+Schema = dict[str, Any]
+
+
+def schema_of(kind: Kind[Any]) -> Schema:
+    (definition,) = [one for one in custom_resource_definitions() if one["spec"]["names"]["kind"] == kind.kind]
+    schema: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def at(kind: Kind[Any], path: str) -> Schema:
+    """The schema of one field, such as spec.tasks[].template."""
+    schema = schema_of(kind)
+    for step in path.split("."):
+        schema = schema["properties"][step.removesuffix("[]")]
+        if step.endswith("[]"):
+            schema = schema["items"]
+    return schema
+
+
+def nodes(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    yield path, schema
+    for name, member in schema.get("properties", {}).items():
+        yield from nodes(member, f"{path}.{name}")
+    for part in ("items", "additionalProperties"):
+        if isinstance(schema.get(part), dict):
+            yield from nodes(schema[part], f"{path}.{part}")
+
+
+@pytest.mark.parametrize("kind", OWN_KINDS, ids=str)
+def test_schemas_are_structural(kind: Kind[Any]) -> None:
+    for path, schema in nodes(schema_of(kind)):
+        untyped = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
+        assert "type" in schema or untyped, path
+        assert not {"$ref", "default", "oneOf", "allOf", "title", "$defs"} & set(schema), path
+        assert not {"properties", "additionalProperties"} <= set(schema), path
+        assert "anyOf" not in schema or schema["x-kubernetes-int-or-string"], path
+        assert not ("enum" in schema and schema.get("nullable")), path
+        assert set(schema.get("required", ())) <= set(schema.get("properties", ())), path
+        for key in schema.get("x-kubernetes-list-map-keys", ()):
+            assert key in schema["items"]["required"], path
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "scope", "short"),
+    [
+        (RESERVATION, "reservations.batch.volcano.sh", "Namespaced", "resv"),
+        (QUEUE, "queues.scheduling.volcano.sh", "Cluster", "q"),
+        (POD_GROUP, "podgroups.scheduling.volcano.sh", "Namespaced", "pg"),
+        (POD_MIGRATION_JOB, "podmigrationjobs.scheduling.koordinator.sh", "Cluster", "pmj"),
+    ],
+    ids=str,
+)
+def test_names_scope_and_status(kind: Kind[Any], name: str, scope: str, short: str) -> None:
+    (definition,) = [one for one in custom_resource_definitions() if one["metadata"]["name"] == name]
+    version = definition["spec"]["versions"][0]
+    assert definition["spec"]["scope"] == scope
+    assert short in definition["spec"]["names"]["shortNames"]
+    assert (version["name"], version["subresources"]) == (kind.version, {"status": {}})
+    assert version["additionalPrinterColumns"][-1]["name"] == "Age"
+
+
+@pytest.mark.parametrize("kind", OWN_KINDS, ids=str)
+def test_printer_columns_point_at_fields(kind: Kind[Any]) -> None:
+    (definition,) = [one for one in custom_resource_definitions() if one["spec"]["names"]["kind"] == kind.kind]
+    for column in definition["spec"]["versions"][0]["additionalPrinterColumns"]:
+        if not column["jsonPath"].startswith(".metadata"):
+            assert at(kind, column["jsonPath"].removeprefix("."))["type"] == column["type"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "expected"),
+    [
+        (POD_MIGRATION_JOB, "spec", {"required": ["podRef"]}),
+        (POD_MIGRATION_JOB, "spec.mode", {"enum": ["ReservationFirst", "EvictDirectly"]}),
+        (POD_MIGRATION_JOB, "status.phase", {"enum": ["Pending", "Running", "Succeed", "Failed", "Aborted"]}),
+        (POD_MIGRATION_JOB, "status.conditions", {"x-kubernetes-list-map-keys": ["type"]}),
+        (POD_MIGRATION_JOB, "spec.ttl", {"type": "string", "format": "duration"}),
+        (RESERVATION, "spec.expires", {"type": "string", "format": "date-time", "nullable": True}),
+        (RESERVATION, "spec.matchPolicy", {"enum": ["Template", "Fits"]}),
+        (RESERVATION, "spec.minAvailable", {"type": "integer", "format": "int32", "minimum": 0}),
+        (RESERVATION, "spec.tasks[].template", {"x-kubernetes-preserve-unknown-fields": True}),
+        (RESERVATION, "spec.tasks[].template.spec", {"x-kubernetes-preserve-unknown-fields": True}),
+        (RESERVATION, "spec.tasks[].template.metadata", {"x-kubernetes-preserve-unknown-fields": True}),
+        (RESERVATION, "status.conditions", {"x-kubernetes-list-map-keys": ["status"]}),
+        (RESERVATION, "status.placements", {"x-kubernetes-list-map-keys": ["task", "index"]}),
+        (RESERVATION, "status.placements[]", {"required": ["index", "nodeName", "task"]}),
+        (QUEUE, "spec", {"x-kubernetes-preserve-unknown-fields": True}),
+        (QUEUE, "spec.guarantee.policy", {"enum": ["Best-Effort", "Guaranteed"]}),
+        (QUEUE, "spec.guarantee.percentage.value", {"type": "number", "minimum": 0, "maximum": 1}),
+        (POD_GROUP, "status", {"x-kubernetes-preserve-unknown-fields": True}),
+    ],
+    ids=str,
+)
+def test_fields(kind: Kind[Any], path: str, expected: Schema) -> None:
+    assert at(kind, path).items() >= expected.items()
+
+
+def test_a_misspelt_field_of_a_reservation_is_not_kept() -> None:
+    assert "x-kubernetes-preserve-unknown-fields" not in at(RESERVATION, "spec")
+
+
+def test_generation_is_repeatable_and_plain_json() -> None:
+    assert json.loads(json.dumps(custom_resource_definitions())) == custom_resource_definitions()
+
+
+@given(st.text("0123456789.+-eEKMGTPinumk", max_size=8))
+def test_the_quantity_pattern_accepts_what_quantities_are(text: str) -> None:
+    try:
+        Quantity.parse(text)
+        good = True
+    except QuantityError as refusal:
+        good = "exponent is larger" in str(refusal)
+    assert bool(re.search(QUANTITY_PATTERN, text)) is good
+
+
+# --- the examples -----------------------------------------------------------------------------------------------------
+
+
+def violations(schema: Schema, value: Any, path: str) -> Iterator[str]:
+    """A small independent check of a value against a structural schema, pruning included."""
+    types = {"string": str, "boolean": bool, "object": dict, "array": list, "integer": int, "number": int | float}
+    expected = int | str if schema.get("x-kubernetes-int-or-string") else types.get(schema.get("type", ""), object)
+    if not isinstance(value, expected) or ("enum" in schema and value not in schema["enum"]):
+        yield f"{path}: {value!r}"
+        return
+    if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+        yield f"{path}: {value!r} against the pattern"
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from violations(schema["items"], item, f"{path}[{index}]")
+    if isinstance(value, dict):
+        members, rest = schema.get("properties", {}), schema.get("additionalProperties")
+        yield from (f"{path}.{name}: missing" for name in schema.get("required", ()) if name not in value)
+        for name, item in value.items():
+            if name in members or rest is not None:
+                yield from violations(members.get(name, rest), item, f"{path}.{name}")
+            elif not schema.get("x-kubernetes-preserve-unknown-fields") and path != ".metadata":
+                yield f"{path}.{name}: would be pruned"
+
+
+@pytest.mark.parametrize("name", ["reservation", "queue", "podgroup", "podmigrationjob"])
+def test_examples_are_accepted_unchanged_and_read(name: str) -> None:
+    (manifest,) = read_documents((EXAMPLES / f"{name}.yaml").read_bytes(), name)
+    kind = document_kind(manifest)
+    assert list(violations(schema_of(kind), manifest, "")) == []
+    typed = convert(kind.type, manifest, name)
+    again = msgspec.convert(msgspec.to_builtins(typed), kind.type)
+    assert again == typed
+
+
+def test_the_reservation_example_says_what_it_should() -> None:
+    (manifest,) = read_documents((EXAMPLES / "reservation.yaml").read_bytes(), "reservation.yaml")
+    spec = convert(RESERVATION.type, manifest).spec
+    assert (spec.ttl, spec.min_available, [task.replicas for task in spec.tasks]) == ("600s", 3, [2, 1])
+
+
+def test_the_uncorrected_queue_example_is_refused_with_every_path() -> None:
+    spec = {"guarantee": {"resource": {"cpu": "2c", "memory": "4G"}, "percentage": {"value": "0.2"}}}
+    with pytest.raises(ValueError, match=r"guarantee\.percentage\.value.*guarantee\.resource\.cpu: quantity '2c'"):
+        convert(QUEUE.type, {"spec": spec})

@@ -1,0 +1,49 @@
+"""Names, label keys and label values."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.model.names import (
+    dns_label_problems,
+    label_problems,
+    label_value_problems,
+    qualified_name_problems,
+    subdomain_problems,
+)
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-d", "x.io/a", "a" * 63, f"{'a' * 63}.b/c", "1"])
+def test_good_label_keys(name: str) -> None:
+    assert qualified_name_problems(name) == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["", "/", "a/", "/a", "a/b/c", "-a", "a-", "a" * 64, "X.io/a", f"{'a.' * 127}/b", "a b"]
+)
+def test_bad_label_keys(name: str) -> None:
+    assert qualified_name_problems(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "good"), [("", True), ("a.b_c-D", True), ("a" * 64, False), ("-", False), ("ä", False)]
+)
+def test_label_values(value: str, good: bool) -> None:
+    assert (label_value_problems(value) == ()) is good
+
+
+@pytest.mark.parametrize(("name", "good"), [("web-0", True), ("a.b", True), ("A", False), ("a..b", False), ("", False)])
+def test_object_names(name: str, good: bool) -> None:
+    assert (subdomain_problems(name) == ()) is good
+
+
+@pytest.mark.parametrize(("name", "good"), [("web-0", True), ("a.b", False), ("a" * 64, False), ("-a", False)])
+def test_namespace_names(name: str, good: bool) -> None:
+    assert (dns_label_problems(name) == ()) is good
+
+
+def test_every_bad_label_is_reported() -> None:
+    assert label_problems({"ok": "fine", "a/b/c": "x", "b": "-"}) == (
+        "'a/b/c': at most one '/' is allowed",
+        "'b': a label value must be letters, digits, '-', '_' or '.', and start and end with a letter or digit",
+    )

@@ -1,0 +1,265 @@
+"""Resource vectors and what pods ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from restow.model.objects import Pod
+from restow.model.qos import qos_class
+from restow.model.resources import (
+    Shortage,
+    add,
+    amounts,
+    fits,
+    is_scheduled,
+    maximum,
+    minimum,
+    pod_requests,
+    quantities,
+    scale,
+    scored_requests,
+    shortages,
+    subtract,
+    template_requests,
+)
+
+Request = dict[str, Any]
+
+
+def container(name: str = "c", sidecar: bool = False, **requests: str) -> Request:
+    restart = {"restartPolicy": "Always"} if sidecar else {}
+    return {"name": name, "resources": {"requests": requests}, **restart}
+
+
+def pod(*containers: Request, init: list[Request] | None = None, status: Request | None = None, **spec: Any) -> Pod:
+    document = {"spec": {"containers": list(containers), "initContainers": init, **spec}, "status": status or {}}
+    return msgspec.convert(document, Pod)
+
+
+def resized(*, has: str, allocated: str, reason: str = "") -> Request:
+    """A status during an in-place resize of container c."""
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": reason}] if reason else None
+    report = {"name": "c", "resources": {"requests": {"cpu": has}}, "allocatedResources": {"cpu": allocated}}
+    return {"containerStatuses": [report], "conditions": conditions}
+
+
+@pytest.mark.parametrize(
+    ("given_pod", "expected"),
+    [
+        pytest.param(
+            pod(container(cpu="100m"), container(cpu="1", memory="1Gi")), {"cpu": 1100, "memory": 2**30}, id="sum"
+        ),
+        pytest.param(pod(container()), {}, id="nothing asked for"),
+        pytest.param(
+            pod(container(cpu="100m"), init=[container(cpu="1"), container(cpu="2")]), {"cpu": 2000}, id="largest init"
+        ),
+        pytest.param(
+            pod(container(cpu="3"), init=[container(cpu="1")]), {"cpu": 3000}, id="init smaller than the containers"
+        ),
+        pytest.param(
+            pod(container(cpu="1"), init=[container(cpu="2", sidecar=True)]),
+            {"cpu": 3000},
+            id="sidecar adds to the sum",
+        ),
+        pytest.param(
+            pod(container(cpu="1"), init=[container("s", cpu="2", sidecar=True), container("i", cpu="4")]),
+            {"cpu": 6000},
+            id="init after a sidecar runs beside it",
+        ),
+        pytest.param(
+            pod(container(cpu="1"), init=[container("i", cpu="4"), container("s", cpu="2", sidecar=True)]),
+            {"cpu": 4000},
+            id="init before a sidecar does not",
+        ),
+        pytest.param(
+            pod(container(cpu="1", memory="1"), init=[container(memory="5")]),
+            {"cpu": 1000, "memory": 5},
+            id="per resource",
+        ),
+        pytest.param(
+            pod(
+                container(cpu="1", memory="1Gi", **{"x.io/y": "2"}), resources={"requests": {"cpu": "5", "x.io/y": "9"}}
+            ),
+            {"cpu": 5000, "memory": 2**30, "x.io/y": 2},
+            id="pod-level cpu replaces the sum, extended resources do not",
+        ),
+        pytest.param(
+            pod(container(cpu="1"), overhead={"cpu": "250m", "memory": "1Mi"}),
+            {"cpu": 1250, "memory": 2**20},
+            id="overhead is added last",
+        ),
+        pytest.param(
+            pod(container(cpu="1"), resources={"requests": {"cpu": "2"}}, overhead={"cpu": "1"}),
+            {"cpu": 3000},
+            id="overhead on top of pod-level requests",
+        ),
+        pytest.param(
+            pod(container("a", cpu="0.5m"), container("b", cpu="0.5m")), {"cpu": 1}, id="rounded once, after summing"
+        ),
+        pytest.param(pod(container(memory="100m")), {"memory": 1}, id="fractions of a byte round up"),
+        pytest.param(pod(container(storage="1Gi", pods="1", cpu="0")), {"cpu": 0}, id="what nobody schedules"),
+        pytest.param(pod(container(cpu="1"), status=resized(has="2", allocated="3")), {"cpu": 3000}, id="shrinking"),
+        pytest.param(pod(container(cpu="4"), status=resized(has="2", allocated="3")), {"cpu": 4000}, id="growing"),
+        pytest.param(
+            pod(container(cpu="4"), status=resized(has="2", allocated="3", reason="Deferred")),
+            {"cpu": 4000},
+            id="deferred",
+        ),
+        pytest.param(
+            pod(container(cpu="4"), status=resized(has="2", allocated="3", reason="Infeasible")),
+            {"cpu": 3000},
+            id="infeasible resize is not counted",
+        ),
+        pytest.param(
+            pod(
+                container(cpu="1"),
+                resources={"requests": {"cpu": "2"}},
+                status={"resources": {"requests": {"cpu": "5"}}, "allocatedResources": {"cpu": "4"}},
+            ),
+            {"cpu": 5000},
+            id="pod-level resize",
+        ),
+        pytest.param(
+            pod(
+                container("m", cpu="1"),
+                init=[container("c", cpu="1")],
+                status={"initContainerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "9"}}}]},
+            ),
+            {"cpu": 1000},
+            id="init containers are not resized",
+        ),
+    ],
+)
+def test_pod_requests(given_pod: Pod, expected: dict[str, int]) -> None:
+    assert pod_requests(given_pod) == expected
+
+
+@pytest.mark.parametrize(
+    ("given_pod", "expected"),
+    [
+        pytest.param(pod(container()), {"cpu": 100, "memory": 200 * 2**20}, id="both missing"),
+        pytest.param(pod(container(cpu="0")), {"cpu": 0, "memory": 200 * 2**20}, id="an explicit zero stays zero"),
+        pytest.param(pod(container(), container()), {"cpu": 200, "memory": 400 * 2**20}, id="per container"),
+        pytest.param(
+            pod(container(), resources={"requests": {"cpu": "1"}}),
+            {"cpu": 1000, "memory": 200 * 2**20},
+            id="pod-level cpu is not missing",
+        ),
+    ],
+)
+def test_scored_requests(given_pod: Pod, expected: dict[str, int]) -> None:
+    assert scored_requests(given_pod) == expected
+
+
+def test_template_requests_are_those_of_its_pods() -> None:
+    given_pod = pod(container(cpu="1"), overhead={"cpu": "1"})
+    assert template_requests(given_pod.spec) == pod_requests(given_pod)
+
+
+@pytest.mark.parametrize(
+    ("name", "scheduled"),
+    [
+        ("cpu", True),
+        ("nvidia.com/gpu", True),
+        ("hugepages-1Gi", True),
+        ("attachable-volumes-aws-ebs", True),
+        ("kubernetes.io/batch-cpu", True),
+        ("pods", False),
+        ("storage", False),
+        ("requests.nvidia.com/gpu", False),
+    ],
+)
+def test_resources_a_scheduler_accounts_for(name: str, scheduled: bool) -> None:
+    assert is_scheduled(name) is scheduled
+
+
+def test_shortages_have_numbers() -> None:
+    short = shortages({"cpu": 1500, "memory": 2**30, "x.io/y": 0, "z": 1}, {"cpu": 1000, "memory": 2**30, "x.io/y": -1})
+    assert short == [Shortage("cpu", 1500, 1000), Shortage("z", 1, 0)]
+    assert str(short[0]) == "insufficient cpu (requested 1500m, available 1)"
+
+
+def test_vectors_are_read_and_written() -> None:
+    assert amounts({"cpu": "1.5", "memory": "1Gi", "x.io/y": 2}) == {"cpu": 1500, "memory": 2**30, "x.io/y": 2}
+    assert quantities({"memory": 2**30, "cpu": 1500}) == {"cpu": "1500m", "memory": "1Gi"}
+    assert amounts(None) == {}
+
+
+names = st.sampled_from(["cpu", "memory", "x.io/y"])
+vectors = st.dictionaries(names, st.integers(-(2**70), 2**70))
+demands = st.dictionaries(names, st.integers(0, 2**40))
+
+
+def dense(vector: dict[str, int]) -> dict[str, int]:
+    """Without zeros, which are the same as absent."""
+    return {name: number for name, number in vector.items() if number}
+
+
+@given(vectors, vectors, vectors)
+def test_addition_is_a_group(a: dict[str, int], b: dict[str, int], c: dict[str, int]) -> None:
+    assert add(add(a, b), c) == add(a, add(b, c))
+    assert add(a, b) == add(b, a)
+    assert dense(subtract(add(a, b), b)) == dense(a)
+    assert dense(add(a, {})) == dense(a)
+    assert add(a, a) == dict(sorted(scale(a, 2).items()))
+
+
+@given(vectors, vectors)
+def test_maximum_and_minimum_share_the_sum(a: dict[str, int], b: dict[str, int]) -> None:
+    assert add(maximum(a, b), minimum(a, b)) == add(a, b)
+    assert maximum(a, b) == maximum(b, a)
+
+
+@given(demands, demands, demands)
+def test_what_fits_leaves_nothing_negative(request: dict[str, int], more: dict[str, int], room: dict[str, int]) -> None:
+    assert fits(request, room) is (not shortages(request, room))
+    assert fits(request, room) is all(number >= 0 for number in subtract(room, request).values())
+    assert fits(request, add(request, more))
+    if fits(add(request, more), room):
+        assert fits(more, subtract(room, request))
+
+
+amount_texts = st.sampled_from(["0", "1m", "0.5m", "100m", "1", "2.5"])
+containers = st.builds(lambda cpu: container(cpu=cpu), amount_texts)
+
+
+@given(st.lists(containers, min_size=1, max_size=4), st.lists(containers, max_size=3))
+def test_a_pod_never_asks_for_less_than_its_largest_step(run: list[Request], init: list[Request]) -> None:
+    total = pod_requests(pod(*run, init=init))
+    assert fits(pod_requests(pod(*run)), total)
+    assert all(fits(pod_requests(pod(step)), total) for step in init)
+
+
+def limits(request: Request, **limits: str) -> Request:
+    return {**request, "resources": {**request["resources"], "limits": limits}}
+
+
+@pytest.mark.parametrize(
+    ("given_pod", "expected"),
+    [
+        pytest.param(pod(container()), "BestEffort", id="nothing set"),
+        pytest.param(pod(container(cpu="0")), "BestEffort", id="zero counts as nothing"),
+        pytest.param(pod(container(cpu="1")), "Burstable", id="request only"),
+        pytest.param(pod(limits(container(cpu="1", memory="1"), cpu="1", memory="1")), "Guaranteed", id="limits equal"),
+        pytest.param(pod(limits(container(cpu="1", memory="1"), cpu="2", memory="1")), "Burstable", id="limit above"),
+        pytest.param(pod(limits(container(cpu="1"), cpu="1")), "Burstable", id="memory missing"),
+        pytest.param(
+            pod(limits(container(cpu="1", memory="1"), cpu="1", memory="1"), container()), "Burstable", id="one without"
+        ),
+        pytest.param(
+            pod(
+                container(), resources={"requests": {"cpu": "1", "memory": "1"}, "limits": {"cpu": "1", "memory": "1"}}
+            ),
+            "Guaranteed",
+            id="pod-level resources decide alone",
+        ),
+        pytest.param(pod(container(cpu="1"), resources={}), "BestEffort", id="even empty ones"),
+    ],
+)
+def test_qos_class(given_pod: Pod, expected: str) -> None:
+    assert qos_class(given_pod.spec) == expected

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -39,8 +40,8 @@ def _in_fresh_interpreter(subject: str) -> Cost:
 
 def resident_mb() -> float:
     """Memory this process holds now."""
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        return int(statm.read().split()[1]) * resource.getpagesize() / 1e6
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * resource.getpagesize() / 1e6
 
 
 def measure(work: Callable[[], Any]) -> Cost:

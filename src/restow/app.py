@@ -1,0 +1,99 @@
+"""The only place that wires things together: which API server, which clock, which world.
+
+`embedded_cluster` is the whole embedded system in one process; `serve_until_stopped` puts it behind HTTP for kubectl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from restow.adapters.clock import SystemClock
+from restow.adapters.memory import MemoryApi
+from restow.adapters.rest.kubeconfig import write_kubeconfig
+from restow.adapters.rest.server import serve
+from restow.client.verbs import Client
+from restow.model.crds import custom_resource_definitions
+from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NODE
+from restow.model.objects import Node
+from restow.sim.world import FirstFit, Settings, World, default_rules
+
+SCHEDULER_NAMES = ("restow", "volcano", "default-scheduler")
+READY_SECONDS = 60.0
+
+
+class EmbeddedCluster(msgspec.Struct, frozen=True):
+    """A running embedded cluster, seen from inside the process."""
+
+    api: MemoryApi
+    client: Client
+
+
+@asynccontextmanager
+async def embedded_cluster(*, nodes: int, rng: random.Random) -> AsyncIterator[EmbeddedCluster]:
+    """An API server with our kinds, a world that plays kubelets and controllers in real time, and Ready nodes."""
+    clock = SystemClock()
+    api = MemoryApi(clock, rng)
+    client = Client(api)
+    for definition in custom_resource_definitions():
+        await client.create(CUSTOM_RESOURCE_DEFINITION, definition)
+    settings = Settings(start=0.3, stop=0.5)
+    rules = [*default_rules(settings), FirstFit(SCHEDULER_NAMES)]
+    async with World(api, clock, random.Random(rng.getrandbits(64)), rules=rules, settings=settings) as world:
+        width = len(str(nodes))
+        for number in range(1, nodes + 1):
+            await client.create(NODE, _node(f"node-{number:0{width}d}"))
+        async with asyncio.timeout(READY_SECONDS):
+            await world.until(lambda view: sum(map(_is_ready, view.all(NODE))) == nodes)
+        yield EmbeddedCluster(api, client)
+
+
+async def serve_until_stopped(*, port: int, nodes: int, announce: Callable[[Path, str], None]) -> None:
+    """Serve an embedded cluster on loopback until SIGINT or SIGTERM; `announce` is told once the API answers."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with embedded_cluster(nodes=nodes, rng=random.Random()) as cluster:
+        server = await serve(cluster.api, port=port)
+        try:
+            announce(write_kubeconfig(_folder(server.port) / "kubeconfig", server.url), server.url)
+            await stopped.wait()
+        finally:
+            await server.close()
+
+
+def _folder(port: int) -> Path:
+    """Where the kubeconfig of the server on this port goes: a folder of its own, in a path without spaces."""
+    home = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "restow"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        usable = " " not in str(home.absolute()) and os.access(home, os.W_OK)
+    except OSError:
+        usable = False
+    if not usable:
+        home = Path(tempfile.gettempdir()) / f"restow-{os.getuid()}"
+    return home / f"dev-{port}"
+
+
+def _is_ready(node: Node) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or ())
+
+
+def _node(name: str) -> dict[str, Any]:
+    room = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"capacity": room, "allocatable": room},
+    }

@@ -1,0 +1,113 @@
+"""How full the nodes are, as people would rather look at it: one bar per node, one colour per workload.
+
+In go typed nodes and pods, out come `NodeUse` values and, from them, a terminal table. Pure: whoever shows it decides
+where and how often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from restow.model.objects import Node, Pod
+from restow.model.quantity import amount
+from restow.model.resources import pod_requests
+
+COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green", "bright_yellow")
+CELL = "█"
+IDLE = "·"
+FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+class NodeUse(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource of one node: what it offers, and what each workload's pods on it request."""
+
+    node: str
+    allocatable: int
+    requested: Mapping[str, int]
+    pods: int
+    schedulable: bool = True
+
+    @property
+    def used(self) -> int:
+        return sum(self.requested.values())
+
+    @property
+    def idle(self) -> int:
+        return max(self.allocatable - self.used, 0) if self.schedulable else 0
+
+
+def node_uses(nodes: Iterable[Node], pods: Iterable[Pod], resource: str) -> list[NodeUse]:
+    """What the bound, unfinished pods request of `resource` on each node, by name of node and of workload."""
+    requested: dict[str, dict[str, int]] = {}
+    counts: dict[str, int] = {}
+    for pod in pods:
+        where = pod.spec.node_name
+        if not where or pod.status.phase in FINISHED:
+            continue
+        shares = requested.setdefault(where, {})
+        who = workload_of(pod)
+        shares[who] = shares.get(who, 0) + pod_requests(pod).get(resource, 0)
+        counts[where] = counts.get(where, 0) + 1
+    return [
+        NodeUse(
+            node=name,
+            allocatable=amount(resource, (node.status.allocatable or {}).get(resource, "0")),
+            requested=dict(sorted(requested.get(name, {}).items())),
+            pods=counts.get(name, 0),
+            schedulable=not node.spec.unschedulable,
+        )
+        for name, node in sorted((node.metadata.name or "", node) for node in nodes)
+    ]
+
+
+def workload_of(pod: Pod) -> str:
+    """What people call the pod's workload: its `app` label, or its own name."""
+    return (pod.metadata.labels or {}).get("app") or pod.metadata.name or ""
+
+
+def slots(uses: Iterable[NodeUse], request: int) -> int:
+    """How many pods with this request fit, as the pods lie now."""
+    return sum(use.idle // request for use in uses)
+
+
+def table(uses: Sequence[NodeUse], *, unit: int = 1000, cells_per_unit: int = 4) -> Table:
+    """The nodes as bars; `unit` base units are one printed unit (1000 millicores are one core)."""
+    colours = colour_of(uses)
+    result = Table(box=None, pad_edge=False)
+    result.add_column("node")
+    result.add_column("requested, by workload", no_wrap=True)
+    result.add_column("idle", justify="right")
+    result.add_column("pods", justify="right")
+    for use in uses:
+        idle = f"{use.idle / unit:g}" if use.schedulable else "cordoned"
+        result.add_row(use.node, _bar(use, colours, unit, cells_per_unit), idle, str(use.pods))
+    return result
+
+
+def legend(uses: Sequence[NodeUse]) -> Text:
+    """Which colour is which workload."""
+    parts = [Text.assemble((CELL * 2, colour), f" {who}  ") for who, colour in colour_of(uses).items()]
+    return Text.assemble(*parts, (IDLE * 2, "dim"), " idle")
+
+
+def colour_of(uses: Iterable[NodeUse]) -> dict[str, str]:
+    who = sorted({name for use in uses for name in use.requested})
+    return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(who)}
+
+
+def _bar(use: NodeUse, colours: Mapping[str, str], unit: int, cells_per_unit: int) -> Text:
+    total = use.allocatable * cells_per_unit // unit
+    bar = Text()
+    drawn = 0
+    reached = 0
+    for who, request in use.requested.items():
+        reached += request
+        cells = reached * cells_per_unit // unit - drawn
+        bar.append(CELL * cells, style=colours[who])
+        drawn += cells
+    bar.append(IDLE * max(total - drawn, 0), style="dim")
+    return bar

@@ -1,0 +1,50 @@
+"""Running `restow` as users do: in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Start = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from restow.cli import main; main()", *arguments]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "100"}
+
+
+@pytest.fixture
+def run(environment: dict[str, str]) -> Run:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            _command(*arguments), env=environment, capture_output=True, text=True, timeout=90, check=False
+        )
+
+    return run
+
+
+@pytest.fixture
+def start(environment: dict[str, str]) -> Start:
+    @contextmanager
+    def start(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+        child = subprocess.Popen(
+            _command(*arguments), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            yield child
+        finally:
+            child.kill()
+            child.communicate()
+
+    return start

@@ -1,0 +1,29 @@
+"""`restow demo`: ends by itself and says what it showed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.cli.conftest import Run
+
+
+def test_json_is_the_report_and_nothing_else_and_the_picture_asks_nothing_of_the_network(
+    run: Run, tmp_path: Path
+) -> None:
+    picture = tmp_path / "pictures" / "demo.svg"
+    done = run("demo", "-o", "json", "--picture", str(picture))
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert report["bigPodsThatFit"] == 0 < report["bigPodsIfGathered"]
+    assert [each["message"] for each in report["waiting"]] == ["0/8 nodes are available: 8 Insufficient cpu."]
+    text = picture.read_text()
+    assert ElementTree.fromstring(text).tag.endswith("svg")
+    assert "url(http" not in text
+
+
+def test_without_a_terminal_every_chapter_is_printed_once(run: Run) -> None:
+    done = run("demo")
+    assert done.returncode == 0
+    assert [line[:4] for line in done.stdout.splitlines() if line[1:3] == "/4"] == ["1/4 ", "2/4 ", "3/4 ", "4/4 "]

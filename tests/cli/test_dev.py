@@ -1,0 +1,105 @@
+"""`restow dev`: what scripts rely on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cli.conftest import Run, Start
+
+
+def fetch(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def post(url: str, document: dict[str, Any]) -> Any:
+    body = json.dumps(document).encode()
+    request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"}, method="POST")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def server_of(child: subprocess.Popen[str]) -> tuple[Path, str]:
+    assert child.stdout is not None
+    path = Path(child.stdout.readline().rstrip("\n"))
+    return path, yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"]
+
+
+def test_the_first_line_is_the_path_of_a_kubeconfig_and_the_api_answers(start: Start) -> None:
+    with start("dev", "--port", "0", "--nodes", "2") as child:
+        path, url = server_of(child)
+        assert path.is_absolute() and path.name == "kubeconfig" and " " not in str(path)
+        nodes = fetch(f"{url}/api/v1/nodes")["items"]
+    assert [node["status"]["allocatable"] for node in nodes] == [{"cpu": "8", "memory": "32Gi", "pods": "110"}] * 2
+    for node in nodes:
+        assert {"type": "Ready", "status": "True"}.items() <= _condition(node, "Ready").items()
+
+
+def test_a_pod_is_ready_within_a_second_of_binding_and_gone_within_a_second_of_deletion(start: Start) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "one"},
+        "spec": {"containers": [{"name": "main", "image": "example.com/one:1"}]},
+    }
+    with start("dev", "--port", "0") as child:
+        _, url = server_of(child)
+        pods = f"{url}/api/v1/namespaces/default/pods"
+        post(pods, pod)
+        assert _within(5.0, lambda: _is_ready(fetch(f"{pods}/one")))
+        delete = urllib.request.Request(f"{pods}/one", method="DELETE")
+        urllib.request.urlopen(delete, timeout=10).close()
+        assert _within(5.0, lambda: fetch(pods)["items"] == [])
+
+
+def test_our_kinds_are_served(start: Start) -> None:
+    with start("dev", "--port", "0") as child:
+        _, url = server_of(child)
+        for path in ("batch.volcano.sh/v1alpha1/reservations", "scheduling.koordinator.sh/v1alpha1/podmigrationjobs"):
+            assert fetch(f"{url}/apis/{path}")["items"] == []
+
+
+def test_it_stops_when_asked(start: Start) -> None:
+    with start("dev", "--port", "0") as child:
+        server_of(child)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(timeout=20) == 0
+
+
+def test_a_taken_port_is_one_line_and_exit_code_1(run: Run) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run("dev", "--port", str(port))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"restow: cannot serve on 127.0.0.1:{port}: ")
+    assert done.stderr.count("\n") == 1
+
+
+def _condition(document: dict[str, Any], kind: str) -> dict[str, Any]:
+    conditions = document["status"].get("conditions", [])
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    return _condition(pod, "Ready").get("status") == "True"
+
+
+def _within(seconds: float, condition: Any) -> bool:
+    """Patience is longer than the promise so that a busy machine does not fail the test; bench measures the promise."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False

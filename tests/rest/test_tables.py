@@ -266,6 +266,25 @@ ROWS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
             "Selector": "app=x,t notin (a,b)",
         },
     ),
+    "a selector of every operator": (
+        "apps",
+        "ReplicaSet",
+        {
+            "spec": {
+                "selector": {
+                    "matchLabels": {"m": "1"},
+                    "matchExpressions": [{"key": "z", "operator": "DoesNotExist"}, {"key": "a", "operator": "Exists"}],
+                }
+            }
+        },
+        {"Selector": "a,m=1,!z"},
+    ),
+    "a pod template": (
+        "",
+        "PodTemplate",
+        {"template": {"metadata": {"labels": {"a": "b"}}, **TEMPLATE}},
+        {"Containers": "a,b", "Images": "i:1,j", "Pod Labels": "a=b"},
+    ),
     "a replica set": (
         "apps",
         "ReplicaSet",

@@ -72,7 +72,10 @@ def resource_list(types: Iterable[ResourceType], group: str, version: str) -> Do
     served = groups(types).get(group, {}).get(version)
     if not served:
         return None
-    entries = [entry for each in served for entry in (_resource(each), *map(_subresource_of(each), each.subresources))]
+    entries = []
+    for each in served:
+        entries.append(_resource(each))
+        entries += [_subresource(each, sub) for sub in _subresources(each)]
     group_version = f"{group}/{version}" if group else version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
 
@@ -93,19 +96,20 @@ def _names(served: ResourceType) -> Document:
     return {key: value for key, value in names.items() if value}
 
 
-def _subresource_of(served: ResourceType) -> Any:
-    def entry(sub: Subresource) -> Document:
-        foreign = {"group": sub.group, "version": sub.version} if sub.version else {}
-        return {
-            "name": f"{served.plural}/{sub.name}",
-            "singularName": "",
-            "namespaced": served.namespaced,
-            **foreign,
-            "kind": sub.kind,
-            "verbs": list(sub.verbs),
-        }
+def _subresources(served: ResourceType) -> list[Subresource]:
+    return sorted(served.subresources, key=lambda sub: sub.name)
 
-    return entry
+
+def _subresource(served: ResourceType, sub: Subresource) -> Document:
+    foreign = {"group": sub.group, "version": sub.version} if sub.version else {}
+    return {
+        "name": f"{served.plural}/{sub.name}",
+        "singularName": "",
+        "namespaced": served.namespaced,
+        **foreign,
+        "kind": sub.kind,
+        "verbs": list(sub.verbs),
+    }
 
 
 # --- the aggregated form -------------------------------------------------------------------------------------------
@@ -140,7 +144,7 @@ def _aggregated_resource(served: ResourceType) -> Document:
             "responseKind": _kind(sub.group if sub.version else served.group, sub.version or served.version, sub.kind),
             "verbs": list(sub.verbs),
         }
-        for sub in served.subresources
+        for sub in _subresources(served)
     ]
     return {
         "resource": served.plural,

@@ -69,10 +69,10 @@ def labels_text(labels: Document) -> str:
 
 
 def selector_text(selector: Document) -> str:
-    """A LabelSelector in the form label selectors are typed; an empty one selects everything and prints as none."""
-    terms = [f"{key}={value}" for key, value in mapping(selector, "matchLabels").items()]
-    terms += [_expression_text(each) for each in sequence(selector, "matchExpressions")]
-    return ",".join(sorted(terms)) or NONE
+    """A LabelSelector in the form label selectors are typed, by key; an empty one selects all and prints as none."""
+    terms = [(key, f"{key}={value}") for key, value in mapping(selector, "matchLabels").items()]
+    terms += [(text(each, "key"), _expression_text(each)) for each in sequence(selector, "matchExpressions")]
+    return ",".join(term for _, term in sorted(terms)) or NONE
 
 
 def _expression_text(expression: Document) -> str:

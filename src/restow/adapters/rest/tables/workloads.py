@@ -115,6 +115,11 @@ def _disruption_budget(item: Document, now: float) -> Cells:
     return [name_of(item), *limits, number(item, "status", "disruptionsAllowed"), age_of(item, now)]
 
 
+def _pod_template(item: Document, now: float) -> Cells:
+    labels = labels_text(mapping(item, "template", "metadata", "labels"))
+    return [name_of(item), *container_cells(mapping(item, "template")), labels]
+
+
 def _controller_revision(item: Document, now: float) -> Cells:
     owners = [each for each in sequence(item, "metadata", "ownerReferences") if flag(each, "controller")]
     return [name_of(item), _owner_text(owners[0]) if owners else NONE, number(item, "revision"), age_of(item, now)]
@@ -151,6 +156,7 @@ PRINTERS = {
         *(NAME, integer("Desired"), integer("Current"), integer("Ready"), integer("Up-to-date"), integer("Available")),
         *("Node Selector", AGE, *TEMPLATE_COLUMNS),
     ),
+    ("", "PodTemplate"): printer(_pod_template, NAME, "Containers", "Images", "Pod Labels"),
     ("apps", "ControllerRevision"): printer(_controller_revision, NAME, "Controller", integer("Revision"), AGE),
     ("batch", "Job"): printer(_job, NAME, "Status", "Completions", "Duration", AGE, *TEMPLATE_COLUMNS),
     ("batch", "CronJob"): printer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.client.cache import Cache, Change, by_namespace, by_node, is_older, key_of
@@ -149,6 +149,7 @@ def state_after(events: list[Event[Pod]]) -> dict[tuple[str, str], str]:
     return state
 
 
+@settings(max_examples=50, deadline=None)
 @given(histories(), st.data())
 def test_repetitions_and_relistings_never_move_the_cache_back(events, data):
     """Between the real events come replays of earlier ones and listings of any age; the truth remains."""

@@ -121,15 +121,30 @@ def test_410_lists_again_and_announces_what_vanished(gone):
 
 def test_a_paged_list_that_expires_is_read_again_in_one():
     first, whole = page(pod("a", 1), version=5, token="t"), page(pod("a", 1), pod("b", 2), version=9)
-    api = ScriptedApi(first, GONE, whole, streams=[[NO_WATCH_LIST], [OPEN]])
+    api = ScriptedApi(UNAVAILABLE, first, GONE, whole, streams=[[NO_WATCH_LIST], [OPEN]])
     informer, _ = follow(api, page_size=1)
-    assert (names(informer), api.requests[3].query) == (["a", "b"], {})
+    limits = [request.query.get("limit") for request in api.requests[1:5]]
+    assert (names(informer), limits) == (["a", "b"], ["1", "1", "1", None])
 
 
 def test_the_idle_watch_is_given_up_and_resumed():
     api = ScriptedApi(streams=[[*START, OPEN], [OPEN]])
     follow(api, pace=Pace(idle=60), seconds=100)
     assert versions_asked(api) == [("watch", None), ("watch", "5")]
+
+
+def test_watches_that_stay_silent_make_it_look_again():
+    again = [event("ADDED", pod("a", 3)), bookmark(9, initial_end=True), OPEN]
+    api = ScriptedApi(streams=[START, [OPEN], [OPEN], again])
+    informer, _ = follow(api, pace=Pace(idle=60), seconds=150)
+    assert (names(informer), versions_asked(api)) == (["a"], [("watch", None), *[("watch", "5")] * 2, ("watch", None)])
+
+
+@pytest.mark.parametrize("line", [b"{not json", b'{"type":"ADDED"}', b"[]"])
+def test_nonsense_on_the_line_is_survived(line):
+    api = ScriptedApi(streams=[[*START, line], [event("ADDED", pod("c", 8)), OPEN]])
+    informer, _ = follow(api)
+    assert names(informer) == ["a", "b", "c"]
 
 
 def test_an_unreachable_server_is_asked_less_and_less():

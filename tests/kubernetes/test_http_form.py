@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.adapters.kubernetes.config import Impersonation
@@ -109,6 +109,7 @@ def test_retry_after(body, header, seconds):
     assert failure.retry_after == seconds
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(min_size=1).filter(lambda b: b.strip() and b"\n" not in b)), st.binary(max_size=5), st.data())
 def test_lines_do_not_depend_on_how_the_stream_is_cut(lines, rest, data):
     rest = rest.replace(b"\n", b"")

@@ -12,14 +12,12 @@ from aiohttp import web
 
 from restow.adapters.kubernetes import ClusterConfig, KubernetesApi
 from restow.adapters.kubernetes.credentials import Certificate, Identity, StaticCredentials
-from restow.adapters.kubernetes.transport import Limits
-from restow.ports import OutcomeUnknown, Request, Resource, Unauthorized
+from restow.ports import ApiError, Request, Resource, Unauthorized
 from tests.kubernetes.server import StillClock, serving
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command is not installed")
 
 GET = Request(verb="get", resource=Resource("", "v1", "nodes"), name="n1")
-ONCE = Limits(request_timeout=0.15)
 
 
 def openssl(*arguments: str | Path) -> None:
@@ -74,18 +72,15 @@ async def who(request: web.BaseRequest) -> web.Response:
     return web.Response(text=names[0] if names else "nobody")
 
 
-async def ask(port: int, limits: Limits = ONCE, **options) -> str:
+async def ask(port: int, **options) -> str:
     config = ClusterConfig(server=f"https://127.0.0.1:{port}", **({"credentials": StaticCredentials()} | options))
-    async with KubernetesApi(config, clock=StillClock(), limits=limits) as api:
+    async with KubernetesApi(config, clock=StillClock()) as api:
         return (await api.call(GET)).body.decode()
-
-
-SLOW = Limits(request_timeout=10)
 
 
 async def test_the_right_authority_is_trusted(folder):
     async with serving(who, server_context(folder)) as port:
-        assert await ask(port, SLOW, authority=(folder / "ca.crt").read_bytes()) == "nobody"
+        assert await ask(port, authority=(folder / "ca.crt").read_bytes()) == "nobody"
 
 
 @pytest.mark.parametrize(
@@ -100,19 +95,19 @@ async def test_servers_that_are_not_trusted(folder, name, options, message):
     if "authority" in options:
         options = options | {"authority": (folder / "ca.crt").read_bytes()}
     async with serving(who, server_context(folder, name)) as port:
-        with pytest.raises(OutcomeUnknown, match=message):
+        with pytest.raises(ApiError, match=message):
             await ask(port, **options)
 
 
 async def test_the_server_may_go_by_another_name(folder):
     async with serving(who, server_context(folder, "elsewhere")) as port:
         authority = (folder / "ca.crt").read_bytes()
-        assert await ask(port, SLOW, authority=authority, tls_server_name="inner") == "nobody"
+        assert await ask(port, authority=authority, tls_server_name="inner") == "nobody"
 
 
 async def test_insecure_trusts_anyone(folder):
     async with serving(who, server_context(folder)) as port:
-        assert await ask(port, SLOW, insecure=True) == "nobody"
+        assert await ask(port, insecure=True) == "nobody"
 
 
 class Changing:

@@ -25,6 +25,7 @@ from restow.client.rate import Backoff
 from restow.client.verbs import INITIAL_EVENTS_END, Client, Event, Selector, Unreadable
 from restow.model.interning import Interner
 from restow.model.kinds import Kind
+from restow.model.wire import WireError
 from restow.ports import ApiError, Gone, Invalid, TooManyRequests
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
 
 STALE_LISTS = 8  # listings older than what was seen already, in a row, before they are believed
+SILENCES = 3  # watches without any event, in a row, before the list is looked at again: servers send bookmarks
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +93,7 @@ class Informer(Generic[T]):
         self._listed_at = 0.0
         self._watch_list = True
         self._stale_lists = 0
+        self._silences = 0
 
     # ---- reading
 
@@ -156,13 +159,13 @@ class Informer(Generic[T]):
     async def _once(self) -> float:
         """List if need be and follow until something ends it; the seconds to wait before going on."""
         try:
-            quiet = await (self._follow() if self._listed and not self._due() else self._list())
+            quiet = await (self._list() if self._must_list() else self._follow())
         except (Gone, _Ignored, _Stale) as error:
             self._listed = False
             return self._failed(error)
         except TooManyRequests as error:
             return max(self._failed(error), error.retry_after or 0.0)
-        except (ApiError, OSError, TimeoutError) as error:
+        except (ApiError, WireError, OSError, TimeoutError) as error:
             return self._failed(error)
         return self._backoff.next() if quiet else 0.0
 
@@ -173,7 +176,9 @@ class Informer(Generic[T]):
         log.info("informer interrupted", extra=facts)
         return delay
 
-    def _due(self) -> bool:
+    def _must_list(self) -> bool:
+        if not self._listed or self._silences >= SILENCES:
+            return True
         relist = self._pace.relist
         return relist is not None and asyncio.get_running_loop().time() >= self._listed_at + relist
 
@@ -196,19 +201,22 @@ class Informer(Generic[T]):
         """Read the present state in pages; if the list expires half-way, the next try reads it in one."""
         items: list[T] = []
         version = ""
-        limit, self._limit = self._limit, 0
         pages = self._client.pages(
             self.kind,
             self._namespace,
             labels=self._labels,
             fields=self._fields,
-            limit=limit,
+            limit=self._limit,
             unreadable=self._note_unreadable,
         )
-        async with aclosing(pages):
-            async for page in pages:
-                items += map(self._kept, page.items or ())
-                version = page.metadata.resource_version or version
+        try:
+            async with aclosing(pages):
+                async for page in pages:
+                    items += map(self._kept, page.items or ())
+                    version = page.metadata.resource_version or version
+        except Gone:
+            self._limit = 0
+            raise
         self._limit = self._page_size
         self._replace(items, version)
 
@@ -241,7 +249,7 @@ class Informer(Generic[T]):
         raise _Ignored("the stream ended before the initial events did")
 
     def _kept(self, item: T) -> T:
-        """What to keep of an object just read: the one already held if it did not change, else one with shared parts."""
+        """What to keep of an object just read: the one held already if it is the same, else it, with shared parts."""
         held = self._cache.get(key_of(item))
         if held is not None and _identity(held) == _identity(item):
             return held
@@ -255,6 +263,7 @@ class Informer(Generic[T]):
         changes = self._cache.replace(items, version, keep=self.unreadable, reset=stale)
         self._listed = True
         self._listed_at = asyncio.get_running_loop().time()
+        self._silences = 0
         self._announce(changes)
         self._synced.set()
 
@@ -268,18 +277,18 @@ class Informer(Generic[T]):
         """Apply events until the stream ends; whether it ended so soon and silently that going on at once is unwise."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        silent = True
+        self._silences += 1
         async with asyncio.timeout(self._pace.idle) as idle:
             async for event in events:
                 idle.reschedule(loop.time() + self._pace.idle)
-                silent = False
+                self._silences = 0
                 self._went_well()
                 self._interner.share(event.object)
                 self._announce(self._cache.apply(event))
         if loop.time() - started >= self._pace.settled:
             self._went_well()
             return False
-        return silent
+        return self._silences > 0
 
     def _stream(self, version: str | None) -> AsyncGenerator[Event[T], None]:
         """A watch from `version`, or with the present state first."""

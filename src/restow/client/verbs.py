@@ -466,7 +466,10 @@ def _read_page(
 
 
 def _unreadable(item: msgspec.Raw, error: WireError) -> Unreadable:
-    meta = decode(MetadataOnly, item, "metadata").metadata
+    try:
+        meta = decode(MetadataOnly, item).metadata
+    except WireError:
+        return Unreadable(("", ""), str(error))
     return Unreadable((meta.namespace or "", meta.name), str(error))
 
 

@@ -4,7 +4,7 @@ What it does about trouble, so that nobody above has to:
 
     401                      renew the credentials, try once more
     429 with Retry-After     nothing was executed: wait and try again, as long as the call's time allows
-    no connection            nothing was sent: try again
+    no connection            nothing was sent: try again (unless it is TLS that failed: that will not change)
     broken connection, 5xx   reads are tried again; a write raises OutcomeUnknown, for its result is unknown
     time is up               OutcomeUnknown
 
@@ -217,7 +217,8 @@ class KubernetesApi:
                 read_bufsize=READ_BUFFER,
             )
         except aiohttp.ClientSSLError as error:
-            raise _NotSent(f"TLS to {self.config.server} failed: {_reason(error)}") from None
+            message = f"{_describe(request)}: TLS to {self.config.server} failed: {_reason(error)}"
+            raise ApiError(Status(code=503, reason="Untrusted", message=message)) from None
         except (
             aiohttp.ClientConnectorError,
             aiohttp.ConnectionTimeoutError,

@@ -34,7 +34,7 @@ def virtual(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
 class Stage:
     """The cluster as a test sees and changes it."""
 
-    def __init__(self, api: Api, world: World, clock: VirtualClock) -> None:
+    def __init__(self, api: MemoryApi, world: World, clock: VirtualClock) -> None:
         self.api = api
         self.world = world
         self.clock = clock

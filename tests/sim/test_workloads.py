@@ -127,7 +127,9 @@ async def test_recreate_stops_everything_before_it_starts_anything() -> None:
 @virtual
 async def test_a_deployment_that_cannot_progress_says_so() -> None:
     async with stage() as it:
-        await it.create(kinds.DEPLOYMENT, workload("web", 2, pods=template("64", app="web"), progressDeadlineSeconds=60))
+        await it.create(
+            kinds.DEPLOYMENT, workload("web", 2, pods=template("64", app="web"), progressDeadlineSeconds=60)
+        )
         await pass_time(90)
         found = conditions(await status(it, kinds.DEPLOYMENT, "web"))
         assert found["Progressing"] == ("False", "ProgressDeadlineExceeded")
@@ -258,7 +260,9 @@ async def test_a_partition_holds_an_update_back_below_it() -> None:
     [
         pytest.param({}, 0, "Complete", 1, 0, id="one pod"),
         pytest.param({"completions": 5, "parallelism": 2}, 0, "Complete", 5, 0, id="five, two at a time"),
-        pytest.param({"completions": 4, "parallelism": 4, "completionMode": "Indexed"}, 0, "Complete", 4, 0, id="indexed"),
+        pytest.param(
+            {"completions": 4, "parallelism": 4, "completionMode": "Indexed"}, 0, "Complete", 4, 0, id="indexed"
+        ),
         pytest.param({"backoffLimit": 2}, 1, "Failed", 0, 3, id="fails once more than it may"),
     ],
 )
@@ -434,8 +438,10 @@ async def test_a_claim_that_waits_for_its_pod_gets_a_volume_in_the_pods_zone() -
         claim = await it.document(kinds.PERSISTENT_VOLUME_CLAIM, "data")
         assert claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "n1"
         [volume] = (await it.client.list(kinds.PERSISTENT_VOLUME)).items
-        [term] = volume.spec.node_affinity.required.node_selector_terms
-        assert term.match_expressions[0].values == ["z1"]
+        zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z1"]}
+        document = await it.document(kinds.PERSISTENT_VOLUME, volume.metadata.name)
+        terms = document["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        assert terms == [{"matchExpressions": [zone]}]
         assert ready((await it.pods())[0])
 
 

@@ -7,7 +7,8 @@ means:
     dropped   an event is swallowed. Either the stream withholds everything after it and then closes without a word (the
               client resumes from the last version it saw and gets the events after all), or later events do pass
               through the gap and, `patience` seconds later at most, the stream ends in 410 Gone (the client has to
-              list again).
+              list again). The present state with which a watch may begin never has gaps, only ends: what it leaves
+              out a client must take for deleted.
     repeated  the same event arrives twice in a row.
     late      the stream stalls for up to `delay` seconds; order is kept, as the server keeps it.
     stale     a read is answered from an earlier version. `stale` touches only reads that allow it (resourceVersion=0);
@@ -31,6 +32,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from restow.client.verbs import INITIAL_EVENTS_END
 from restow.ports import (
     Api,
     ApiError,
@@ -47,6 +49,7 @@ from restow.sim.writes import Writes, is_write
 
 T = TypeVar("T")
 
+_INITIAL_EVENTS_END = INITIAL_EVENTS_END.encode()
 _MEMORY = 8  # earlier answers kept per request: what a stale read may return
 
 
@@ -93,7 +96,7 @@ class FaultyApi:
         self._refuse(request)
         stream = self._api.watch(request)
         try:
-            async for event in self._misdeliver(stream):
+            async for event in self._misdeliver(stream, "sendInitialEvents" in request.query):
                 self._check_alive()
                 yield event
         finally:
@@ -165,7 +168,7 @@ class FaultyApi:
 
     # ---- streams
 
-    async def _misdeliver(self, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _misdeliver(self, stream: AsyncIterator[bytes], initial: bool) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         broken_at: float | None = None
         passing = True
@@ -177,9 +180,10 @@ class FaultyApi:
                 break
             except TimeoutError:
                 break
+            initial = initial and _INITIAL_EVENTS_END not in event
             if broken_at is None and self._strikes(self.plan.dropped):
                 broken_at = loop.time() + self._rng.uniform(0.0, self.plan.patience)
-                passing = self._rng.random() < 0.5
+                passing = self._rng.random() < 0.5 and not initial
                 continue
             if not passing:
                 continue

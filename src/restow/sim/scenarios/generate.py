@@ -77,7 +77,7 @@ def _workloads(scenario: Scenario, fleet: Fleet, rng: np.random.Generator) -> li
 
 def _daemons(writer: Writer, fleet: Fleet, index: int) -> None:
     """A small agent on every node that has room for it; it tolerates everything."""
-    request = requests(100.0, 1, np.random.default_rng(index))[0]
+    request = requests(100.0, [1], np.random.default_rng(index))[0]
     seats = np.flatnonzero(fleet.fits(request))
     fleet.take(seats, request)
     writer.daemon_set(f"agent-{index}", request, seats.tolist())

@@ -54,10 +54,11 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     batch: float
 
 
-def requests(mean_cores: float, size: int, rng: np.random.Generator) -> list[Ints]:
-    """Requests of `size` workloads whose cpu averages about `mean_cores` milli-cores per pod."""
-    sigma = 0.9
-    drawn = rng.lognormal(np.log(max(mean_cores, 20.0)) - sigma**2 / 2, sigma, size=size)
+def requests(mean_cores: float, sizes: list[int], rng: np.random.Generator) -> list[Ints]:
+    """One request per workload of these sizes; over all pods, cpu averages about `mean_cores` milli-cores."""
+    size = len(sizes)
+    drawn = rng.lognormal(0.0, 0.9, size=size)
+    drawn *= max(mean_cores, 20.0) * sum(sizes) / max(float(drawn @ np.array(sizes)), 1e-9)
     cores = _CORES[np.abs(np.log(_CORES)[None, :] - np.log(drawn)[:, None]).argmin(axis=1)]
     ratios = rng.choice(_MEMORY_PER_CORE, size=size, p=(0.3, 0.5, 0.2))
     quantum = 64 * Gi // 1024
@@ -70,7 +71,7 @@ def draw(
 ) -> Iterator[Workload]:
     """Workloads that wish for `pods` pods together."""
     sizes = _sizes(pods, rng)
-    for index, (replicas, request) in enumerate(zip(sizes, requests(mean_cores, len(sizes), rng), strict=True)):
+    for index, (replicas, request) in enumerate(zip(sizes, requests(mean_cores, sizes, rng), strict=True)):
         yield _workload(index, replicas, request, namespaces, zones, mix, rng)
 
 

@@ -16,9 +16,9 @@ from restow.model.times import format_time, parse_time
 from restow.sim.world.objects import JOB, Document, Whole
 from restow.sim.world.pods import deletion_order, is_finished, is_ready
 from restow.sim.world.rule import Rule, owner_keys, reference_to, some, with_condition, write_status
-from restow.sim.world.step import NOTHING, Create, Delete, Patch, Step, Write
+from restow.sim.world.step import Create, Delete, Patch, Step, Write
 from restow.sim.world.template import pod_from, random_suffix
-from restow.sim.world.view import View
+from restow.sim.world.view import View, controller_of
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -35,11 +35,17 @@ class Jobs(Rule):
     def decide(self, key: Key, view: View) -> Step:
         job = view.get(JOB, key)
         if job is None:
-            return NOTHING
+            return Step(tuple(_untrack(pod) for pod in _left_behind(key, view)))
         pods = view.owned(POD, job.metadata.uid)
         if view.is_leaving(job) or _ended(job):
             return _after(job, pods, view)
         return _Run(job, pods, view).step()
+
+
+def _left_behind(key: Key, view: View) -> list[Pod]:
+    """Pods of a job that is gone: nobody will count them any more."""
+    tracked = [pod for pod in view.inside(POD, key[0]) if _tracked(pod)]
+    return [pod for pod in tracked if (owner := controller_of(pod)) and (owner.kind, owner.name) == (JOB.kind, key[1])]
 
 
 def _after(job: Whole, pods: list[Pod], view: View) -> Step:

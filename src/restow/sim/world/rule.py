@@ -26,9 +26,9 @@ from restow.sim.world.view import View, controller_of
 class Rule(ABC):
     """One controller of the world.
 
-    `kind` is the kind whose objects are looked after, `also` are the others it reads. Changes that come within `settle`
-    seconds of each other are looked at once. A `serial` rule decides on one object at a time, after its last writes: its
-    decisions share something, such as the room on nodes.
+    `kind` is the kind whose objects are looked after, `also` are the others it reads. Changes that come within
+    `settle` seconds of each other are looked at once. A `serial` rule decides on one object at a time, after its last
+    writes: its decisions share something, such as the room on nodes.
     """
 
     kind: ClassVar[Kind[Any]]

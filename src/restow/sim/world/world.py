@@ -22,7 +22,7 @@ from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
 from restow.model.kinds import POD, Kind
-from restow.ports import Api, ApiError, Clock, Conflict, NotFound, TooManyRequests
+from restow.ports import Api, ApiError, Clock, NotFound, TooManyRequests
 from restow.sim.world.rule import Rule
 from restow.sim.world.rules import default_rules
 from restow.sim.world.settings import Settings
@@ -192,6 +192,6 @@ class World:
 
     async def _delete(self, write: Delete) -> None:
         """Delete; an object of that uid that is not there any more is what was wanted."""
-        with suppress(NotFound, Conflict):
+        with suppress(NotFound):
             await self._client.delete(write.kind, write.name, write.namespace, uid=write.uid, grace_seconds=write.grace)
         self.view.learn_deleted(write.uid)

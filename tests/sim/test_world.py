@@ -1,0 +1,151 @@
+"""The world as a whole: the same seed gives the same run, and it settles."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import pytest
+
+from restow.adapters.memory import MemoryApi
+from restow.client.verbs import Client
+from restow.model import kinds
+from restow.ports import APPLY_PATCH, Api, Request, Resource, Response
+from restow.sim.loop import VirtualClock, run_virtual
+from restow.sim.scenarios import Scenario, documents, load
+from restow.sim.world import World
+from restow.sim.writes import Writes, is_write, name_of
+from tests.sim.stage import job, pass_time, stage, virtual, workload
+
+
+class Recorder:
+    """An Api that writes down every write that passes."""
+
+    def __init__(self, api: Api) -> None:
+        self.writes = Writes()
+        self._api = api
+        self.watch = api.watch
+
+    async def call(self, request: Request) -> Response:
+        response = await self._api.call(request)
+        if is_write(request):
+            self.writes.add(request, response)
+        return response
+
+
+async def _busy_day(seed: int) -> str:
+    recorders: list[Recorder] = []
+
+    def around(api: Api) -> Recorder:
+        recorders.append(Recorder(api))
+        return recorders[-1]
+
+    async with stage(nodes=3, seed=seed, around=around) as it:
+        await it.create(kinds.DEPLOYMENT, workload("web", 5))
+        await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db"))
+        await it.create(kinds.JOB, job("etl", completions=4, parallelism=2))
+        await it.create(kinds.DAEMON_SET, workload("agent", None))
+        await pass_time(60)
+        await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}})
+        await it.delete(kinds.NODE, "n2")
+        await pass_time(600)
+    digest = hashlib.sha256()
+    for write in recorders[0].writes:
+        digest.update(write.name.encode() + write.request.body + write.response.body)
+    return digest.hexdigest()
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    runs = [run_virtual(_busy_day(seed)) for seed in (1, 1, 2)]
+    assert runs[0] == runs[1] != runs[2]
+
+
+@virtual
+async def test_a_settled_world_writes_nothing() -> None:
+    async with stage() as it:
+        await it.create(kinds.DEPLOYMENT, workload("web", 5))
+        await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db"))
+        await it.create(kinds.DAEMON_SET, workload("agent", None))
+        await pass_time(120)
+        version = it.api.version
+        await pass_time(4 * 3600)
+        assert it.api.version == version
+
+
+@virtual
+async def test_a_generated_cluster_is_left_alone() -> None:
+    clock = VirtualClock()
+    api = MemoryApi(clock, random.Random(1))
+    client = Client(api)
+    scenario = Scenario(nodes=20, pods=150, seed=3)
+    await load(client, documents(scenario))
+    before = {pod.metadata.uid: pod.spec.node_name for pod in (await client.list(kinds.POD)).items}
+    async with World(api, clock, random.Random(2)) as world:
+        await pass_time(600)
+        after = {pod.metadata.uid: pod.spec.node_name for pod in (await client.list(kinds.POD)).items}
+        assert world.failures == 0
+    assert before == after
+    assert len(before) > 150
+
+
+@virtual
+async def test_a_namespace_takes_everything_along() -> None:
+    async with stage() as it:
+        await it.create(kinds.NAMESPACE, {"metadata": {"name": "team"}})
+        for kind, made in ((kinds.DEPLOYMENT, workload("web", 3)), (kinds.JOB, job("etl", run=1000))):
+            made["metadata"]["namespace"] = "team"
+            await it.create(kind, made)
+        await pass_time(10)
+        await it.delete(kinds.NAMESPACE, "team")
+        await pass_time(30)
+        assert "team" not in {each.metadata.name for each in (await it.client.list(kinds.NAMESPACE)).items}
+
+
+PODS = Resource("", "v1", "pods")
+
+
+@pytest.mark.parametrize(
+    ("request_", "name"),
+    [
+        pytest.param(
+            Request(verb="create", resource=PODS, namespace="a", body=b'{"metadata":{"name":"x"}}'),
+            "create Pod a/x",
+            id="create",
+        ),
+        pytest.param(
+            Request(verb="create", resource=PODS, namespace="a", body=b'{"metadata":{"generateName":"x-"}}'),
+            "create Pod a/x-*",
+            id="a generated name",
+        ),
+        pytest.param(
+            Request(verb="create", resource=PODS, namespace="a", name="x", subresource="binding"),
+            "bind Pod a/x",
+            id="bind",
+        ),
+        pytest.param(
+            Request(verb="create", resource=PODS, namespace="a", name="x", subresource="eviction"),
+            "evict Pod a/x",
+            id="evict",
+        ),
+        pytest.param(
+            Request(verb="patch", resource=Resource("", "v1", "nodes"), name="n1", subresource="status"),
+            "patch Node/status n1",
+            id="status of a node",
+        ),
+        pytest.param(
+            Request(verb="patch", resource=Resource("x.io", "v1", "things"), name="t", content_type=APPLY_PATCH),
+            "patch things t",
+            id="a kind nobody knows",
+        ),
+    ],
+)
+def test_writes_have_names(request_: Request, name: str) -> None:
+    assert name_of(request_) == name
+
+
+def test_a_name_that_comes_again_is_counted() -> None:
+    writes = Writes()
+    request = Request(verb="patch", resource=Resource("", "v1", "nodes"), name="n1")
+    for _ in range(3):
+        writes.add(request, Response(body=b"{}"))
+    assert writes.names == ["patch Node n1", "patch Node n1 (2)", "patch Node n1 (3)"]

@@ -126,6 +126,10 @@ def test_volumes(volume: Document, expected: Document) -> None:
     assert pod(volumes=[{"name": "v", **volume}])["volumes"] == [{"name": "v", **expected}]
 
 
+def test_a_negative_grace_period_is_one_second() -> None:
+    assert pod(terminationGracePeriodSeconds=-5)["terminationGracePeriodSeconds"] == 1
+
+
 def test_host_network_ports_are_host_ports_in_pods_but_not_in_templates() -> None:
     containers = [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]
     assert pod(hostNetwork=True, containers=containers)["containers"][0]["ports"][0]["hostPort"] == 80
@@ -205,7 +209,7 @@ def test_a_job_selects_its_pods_by_uid() -> None:
     assert job["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}
     labels = job["spec"]["template"]["metadata"]["labels"]
     assert labels["batch.kubernetes.io/job-name"] == labels["job-name"] == "j"
-    assert job["metadata"]["labels"] == {"a": "b"}
+    assert job["metadata"]["labels"] == labels
 
 
 OTHERS = [

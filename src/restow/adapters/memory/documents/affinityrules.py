@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from restow.adapters.memory.documents.findings import Findings
+from restow.adapters.memory.documents.metadatarules import check_labels
 from restow.model.names import label_value_problems, qualified_name_problems, subdomain_problems
-from restow.model.selectors import SelectorError, label_selector
+from restow.model.selectors import OPERATORS
 
 Document = dict[str, Any]
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _POLICIES = ("Honor", "Ignore")
 _WHEN = ("DoNotSchedule", "ScheduleAnyway")
 
@@ -22,10 +22,11 @@ def check_selector(selector: Document | None, field: str, found: Findings) -> No
     """A label selector as objects hold it."""
     if not selector:
         return
-    try:
-        label_selector(selector)
-    except SelectorError as error:
-        found.invalid(field, selector, str(error))
+    check_labels(selector.get("matchLabels"), f"{field}.matchLabels", found)
+    for index, wanted in enumerate(selector.get("matchExpressions", ())):
+        where = f"{field}.matchExpressions[{index}]"
+        _check_requirement(wanted, where, found, OPERATORS)
+        _check_key_and_values(wanted, where, found)
 
 
 def check_affinity(affinity: Document, field: str, found: Findings) -> None:
@@ -62,17 +63,21 @@ def _check_weight(term: Document, field: str, found: Findings) -> None:
 def _check_node_term(term: Document, field: str, found: Findings) -> None:
     for index, wanted in enumerate(term.get("matchExpressions", ())):
         where = f"{field}.matchExpressions[{index}]"
-        _check_requirement(wanted, where, found)
-        found.all_invalid(f"{where}.key", wanted.get("key", ""), qualified_name_problems(wanted.get("key", "")))
-        for position, value in enumerate(wanted.get("values", ())):
-            found.all_invalid(f"{where}.values[{position}]", value, label_value_problems(value))
+        _check_requirement(wanted, where, found, (*OPERATORS, "Gt", "Lt"))
+        _check_key_and_values(wanted, where, found)
     for index, wanted in enumerate(term.get("matchFields", ())):
         _check_field_requirement(wanted, f"{field}.matchFields[{index}]", found)
 
 
-def _check_requirement(wanted: Document, field: str, found: Findings) -> None:
+def _check_key_and_values(wanted: Document, field: str, found: Findings) -> None:
+    found.all_invalid(f"{field}.key", wanted.get("key", ""), qualified_name_problems(wanted.get("key", "")))
+    for position, value in enumerate(wanted.get("values", ())):
+        found.all_invalid(f"{field}.values[{position}]", value, label_value_problems(value))
+
+
+def _check_requirement(wanted: Document, field: str, found: Findings, operators: tuple[str, ...]) -> None:
     operator, values = wanted.get("operator", ""), wanted.get("values") or []
-    if operator not in _OPERATORS:
+    if operator not in operators:
         found.invalid(f"{field}.operator", operator, "not a valid selector operator")
     elif operator in ("In", "NotIn") and not values:
         found.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from restow.adapters.memory.documents.affinityrules import check_node_selector, check_taints
-from restow.adapters.memory.documents.containerrules import check_claim_spec
+from restow.adapters.memory.documents.containerrules import ACCESS_MODES, check_claim_spec
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.metadatarules import check_labels
 from restow.adapters.memory.documents.resourcerules import check_amounts, parsed
@@ -18,7 +18,6 @@ _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
 _MAX_DATA = 1024 * 1024
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_FIELDS = frozenset(
     {
         "capacity",
@@ -123,9 +122,9 @@ def check_volume(doc: Document, old: Document | None, found: Findings) -> None:
     modes = spec.get("accessModes")
     if not modes:
         found.required("spec.accessModes")
-    for index, mode in enumerate(modes or ()):
-        if mode not in _ACCESS_MODES:
-            found.unsupported(f"spec.accessModes[{index}]", mode, _ACCESS_MODES)
+    for mode in modes or ():
+        if mode not in ACCESS_MODES:
+            found.unsupported("spec.accessModes", mode, ACCESS_MODES)
     capacity = spec.get("capacity")
     if not capacity:
         found.required("spec.capacity")
@@ -274,7 +273,7 @@ def check_csi_node(doc: Document, old: Document | None, found: Findings) -> None
 
 def check_role_binding(doc: Document, old: Document | None, found: Findings) -> None:
     reference = doc.get("roleRef") or {}
-    kinds = ("ClusterRole", "Role") if doc.get("kind") == "RoleBinding" else ("ClusterRole",)
+    kinds = ("Role", "ClusterRole") if doc.get("kind") == "RoleBinding" else ("ClusterRole",)
     if reference.get("kind") not in kinds:
         found.unsupported("roleRef.kind", reference.get("kind") or "", kinds)
     if not reference.get("name"):

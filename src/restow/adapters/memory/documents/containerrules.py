@@ -17,8 +17,27 @@ _MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _PORT_NAME = re.compile(r"(?=[a-z0-9-]*[a-z])(?!-)(?!.*--)[a-z0-9-]{1,15}(?<!-)", re.ASCII)
 _ENV_NAME = re.compile(r"[^=\x00-\x1f\x7f]+")
+_FIELD_PATHS = frozenset(
+    {
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "metadata.labels",
+        "metadata.annotations",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "status.phase",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
+    }
+)
+_KEYED_PATH = re.compile(r"metadata\.(labels|annotations)\['[^']+'\]")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_CLAIM_MODES = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
+ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
 def check_containers(spec: Document, field: str, found: Findings) -> None:
@@ -138,9 +157,20 @@ def _check_environment(environment: list[Document], field: str, found: Findings)
             continue
         if variable.get("value"):
             found.invalid(f"{field}[{index}].valueFrom", "", "may not be specified when `value` is not empty")
+        if "fieldRef" in source:
+            _check_field_path(
+                source["fieldRef"].get("fieldPath"), f"{field}[{index}].valueFrom.fieldRef.fieldPath", found
+            )
         if len(source) != 1:
             why = "may not have more than one field specified at a time" if source else "must specify one source"
             found.invalid(f"{field}[{index}].valueFrom", "", why)
+
+
+def _check_field_path(path: str | None, field: str, found: Findings) -> None:
+    if not path:
+        found.required(field)
+    elif path not in _FIELD_PATHS and not _KEYED_PATH.fullmatch(path):
+        found.invalid(field, path, f"error converting fieldPath: field label not supported: {path}")
 
 
 def _check_mounts(mounts: list[Document], place: str, field: str, found: Findings, volumes: set[Any]) -> None:
@@ -173,6 +203,8 @@ def _check_probe(probe: Document, name: str, field: str, found: Findings) -> Non
         found.required(field, "must specify a handler type")
     for extra in handlers[1:]:
         found.forbidden(f"{field}.{extra}", "may not specify more than 1 handler type")
+    if "exec" in probe and not probe["exec"].get("command"):
+        found.required(f"{field}.exec.command")
     for number in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
         if probe.get(number, 0) < 0:
             found.invalid(f"{field}.{number}", probe[number], "must be greater than or equal to 0")
@@ -192,7 +224,7 @@ def check_volumes(volumes: list[Document], field: str, found: Findings) -> None:
         elif problems := dns_label_problems(name):
             found.all_invalid(f"{where}.name", name, problems)
         seen.add(name or "")
-        sources = [each for each in volume if each != "name"]
+        sources = sorted((each for each in volume if each != "name"), key=lambda each: each != "emptyDir")
         if not sources:
             found.required(where, "must specify a volume type")
         for extra in sources[1:]:
@@ -233,9 +265,9 @@ def check_claim_spec(spec: Document, field: str, found: Findings) -> None:
     modes = spec.get("accessModes")
     if not modes:
         found.required(f"{field}.accessModes", "at least 1 access mode is required")
-    for index, mode in enumerate(modes or ()):
-        if mode not in _CLAIM_MODES:
-            found.unsupported(f"{field}.accessModes[{index}]", mode, _CLAIM_MODES)
+    for mode in modes or ():
+        if mode not in ACCESS_MODES:
+            found.unsupported(f"{field}.accessModes", mode, ACCESS_MODES)
     if modes and "ReadWriteOncePod" in modes and len(modes) > 1:
         found.forbidden(f"{field}.accessModes", "may not use ReadWriteOncePod with other access modes")
     storage = (spec.get("resources") or {}).get("requests", {}).get("storage")

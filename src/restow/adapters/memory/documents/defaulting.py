@@ -80,6 +80,7 @@ def _stateful_set(doc: Document) -> None:
 def _daemon_set(doc: Document) -> None:
     spec = doc.setdefault("spec", {})
     _fill(spec, revisionHistoryLimit=10)
+    _fill(doc["metadata"].setdefault("annotations", {}), **{"deprecated.daemonset.template.generation": "1"})
     strategy = spec.setdefault("updateStrategy", {})
     _fill(strategy, type="RollingUpdate")
     if strategy["type"] == "RollingUpdate":
@@ -89,10 +90,11 @@ def _daemon_set(doc: Document) -> None:
 
 def _job(doc: Document) -> None:
     _job_spec(doc.setdefault("spec", {}))
-    labels = (doc["spec"].get("template") or {}).get("metadata", {}).get("labels")
-    if labels and not doc["metadata"].get("labels"):
-        doc["metadata"]["labels"] = dict(labels)
+    labelled = (doc["spec"].get("template") or {}).get("metadata", {}).get("labels")
     _select_own_pods(doc)
+    if labelled and not doc["metadata"].get("labels"):
+        # Upstream lets the job share its template's labels, those it has just added included.
+        doc["metadata"]["labels"] = dict(labelled)
 
 
 def _job_spec(spec: Document) -> None:

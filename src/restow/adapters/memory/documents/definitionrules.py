@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from restow.adapters.memory.documents.findings import Findings
-from restow.adapters.memory.documents.metadatarules import service_name_problems
+from restow.adapters.memory.documents.metadatarules import resource_name_problems
 from restow.adapters.memory.documents.schemanodes import MISSING, SchemaNode
 from restow.adapters.memory.documents.schemarules import KNOWN_RULES, check_value
 from restow.model.names import subdomain_problems
@@ -77,11 +77,11 @@ def _check_names(crd: Document, spec: Document, found: Findings) -> None:
         value = names.get(name)
         if not value:
             found.required(f"spec.names.{name}")
-        elif problems := service_name_problems(value.lower() if name.endswith("ind") else value):
+        elif problems := resource_name_problems(value.lower() if name.endswith("ind") else value):
             found.all_invalid(f"spec.names.{name}", value, problems)
     for name in ("shortNames", "categories"):
         for index, value in enumerate(names.get(name) or ()):
-            found.all_invalid(f"spec.names.{name}[{index}]", value, service_name_problems(value))
+            found.all_invalid(f"spec.names.{name}[{index}]", value, resource_name_problems(value))
     if names.get("kind") and names["kind"] == names.get("listKind"):
         found.invalid("spec.names.listKind", names["listKind"], "kind and listKind may not be the same")
     expected = f"{names.get('plural', '')}.{group or ''}"
@@ -102,7 +102,7 @@ def _check_versions(spec: Document, found: Findings) -> None:
 
 
 def _check_version(version: Document, field: str, found: Findings) -> None:
-    if problems := service_name_problems(version.get("name") or ""):
+    if problems := resource_name_problems(version.get("name") or ""):
         found.all_invalid(f"{field}.name", version.get("name") or "", problems)
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if not schema:

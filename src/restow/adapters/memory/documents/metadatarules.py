@@ -16,11 +16,12 @@ NameRule = Callable[[str], tuple[str, ...]]
 MAX_ANNOTATIONS = 256 * 1024
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _FOREGROUND = ("orphan", "foregroundDeletion")
-_COMMON_OWNER_KINDS = {("v1", "Event")}
+_STANDARD_FINALIZERS = ("kubernetes", *_FOREGROUND)
+_NO_OWNERS = {("v1", "Event")}
 
 
-def service_name_problems(name: str) -> tuple[str, ...]:
-    """Problems of a Service name, a DNS label that starts with a letter (RFC 1035)."""
+def resource_name_problems(name: str) -> tuple[str, ...]:
+    """Problems of a DNS label that starts with a letter (RFC 1035): resources, kinds and versions."""
     problems: tuple[str, ...] = () if len(name) <= 63 else ("must be no longer than 63 characters",)
     if not _DNS_1035.fullmatch(name):
         problems += ("must be lower case letters, digits or '-', start with a letter and end with a letter or digit",)
@@ -36,7 +37,7 @@ def path_segment_problems(name: str) -> tuple[str, ...]:
 
 _NAME_RULES: dict[tuple[str, str], NameRule] = {
     ("", "Namespace"): dns_label_problems,
-    ("", "Service"): service_name_problems,
+    ("", "Service"): dns_label_problems,
     ("rbac.authorization.k8s.io", "Role"): path_segment_problems,
     ("rbac.authorization.k8s.io", "ClusterRole"): path_segment_problems,
     ("rbac.authorization.k8s.io", "RoleBinding"): path_segment_problems,
@@ -54,6 +55,8 @@ def check_metadata(metadata: Document, found: Findings, *, group: str, kind: str
     name, prefix = metadata.get("name"), metadata.get("generateName")
     if prefix and (problems := name_problems(_as_name(prefix), group, kind)):
         found.all_invalid("metadata.generateName", prefix, problems)
+        if not name:
+            found.all_invalid("metadata.name", prefix, problems)
     if name:
         if problems := name_problems(name, group, kind):
             found.all_invalid("metadata.name", name, problems)
@@ -65,7 +68,7 @@ def check_metadata(metadata: Document, found: Findings, *, group: str, kind: str
     if metadata.get("ownerReferences"):
         _check_owners(metadata["ownerReferences"], found)
     if metadata.get("finalizers"):
-        _check_finalizers(metadata["finalizers"], found)
+        _check_finalizers(metadata["finalizers"], found, custom=not kind)
 
 
 def _as_name(prefix: str) -> str:
@@ -93,26 +96,28 @@ def check_annotations(annotations: Document, field: str, found: Findings) -> Non
 
 def _check_owners(owners: list[Document], found: Findings) -> None:
     controller = ""
-    for index, owner in enumerate(owners):
-        field = f"metadata.ownerReferences[{index}]"
+    field = "metadata.ownerReferences"  # upstream names no index here
+    for owner in owners:
         version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
-        for name, value in (("apiVersion", version), ("kind", kind), ("name", owner.get("name"))):
-            if not value:
-                found.invalid(f"{field}.{name}", value or "", f"{name} must not be empty")
-        if not owner.get("uid"):
-            found.invalid(f"{field}.uid", "", "uid must not be empty")
-        if (version, kind) in _COMMON_OWNER_KINDS:
+        for name, word in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid")):
+            if not owner.get(name):
+                found.invalid(f"{field}.{name}", "", f"{word} must not be empty")
+        if (version, kind) in _NO_OWNERS:
             found.invalid(field, f"{version}, Kind={kind}", "is disallowed from being an owner")
         if owner.get("controller"):
             if controller:
                 why = f"only one owner may be the controller, found {controller!r} and {owner.get('name')!r}"
-                found.invalid("metadata.ownerReferences", owners, why)
+                found.invalid(field, owners, why)
             controller = owner.get("name", "")
 
 
-def _check_finalizers(finalizers: list[str], found: Findings) -> None:
+def _check_finalizers(finalizers: list[str], found: Findings, *, custom: bool) -> None:
+    """Qualified names; built-in kinds refuse unqualified ones other than the server's own."""
     for index, finalizer in enumerate(finalizers):
-        found.all_invalid(f"metadata.finalizers[{index}]", finalizer, qualified_name_problems(finalizer))
+        found.all_invalid("metadata.finalizers", finalizer, qualified_name_problems(finalizer))
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not custom:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            found.invalid(f"metadata.finalizers[{index}]", finalizer, why)
     if all(each in finalizers for each in _FOREGROUND):
         found.invalid("metadata.finalizers", finalizers, "orphan and foregroundDeletion cannot be set together")
 

@@ -20,6 +20,8 @@ def default_pod(pod: Document) -> None:
     """A pod: the template's defaults plus those that only materialise in pods."""
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     if not spec.get("serviceAccountName"):
         spec["serviceAccountName"] = spec["serviceAccount"] = "default"
     for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):

@@ -22,8 +22,8 @@ from restow.model.names import dns_label_problems, qualified_name_problems, subd
 
 Document = dict[str, Any]
 
-_RESTART = ("Always", "Never", "OnFailure")
-_DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+_RESTART = ("Always", "OnFailure", "Never")
+_DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION = ("Never", "PreemptLowerPriority")
 _MAX_INT32 = 2**31 - 1
 _CHANGEABLE = (
@@ -53,8 +53,12 @@ def check_template(
         check_annotations(metadata["annotations"], f"{field}.metadata.annotations", found)
     spec = template.get("spec") or {}
     check_pod_spec(spec, f"{field}.spec", found)
-    if spec.get("restartPolicy", "Always") in _RESTART and spec.get("restartPolicy", "Always") not in restart:
-        found.unsupported(f"{field}.spec.restartPolicy", spec["restartPolicy"], restart)
+    policy = spec.get("restartPolicy", "Always")
+    if policy in _RESTART and policy not in restart:
+        if policy == "Always":
+            found.required(f"{field}.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+        else:
+            found.unsupported(f"{field}.spec.restartPolicy", policy, restart)
     if restart == ("Always",) and "activeDeadlineSeconds" in spec:
         found.forbidden(
             f"{field}.spec.activeDeadlineSeconds", "activeDeadlineSeconds in a template is not supported here"
@@ -112,9 +116,6 @@ def _check_scalars(spec: Document, field: str, found: Findings) -> None:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _MAX_INT32:
         found.invalid(f"{field}.activeDeadlineSeconds", deadline, f"must be between 1 and {_MAX_INT32}, inclusive")
-    if spec.get("terminationGracePeriodSeconds", 0) < 0:
-        why = "must be greater than or equal to 0"
-        found.invalid(f"{field}.terminationGracePeriodSeconds", spec["terminationGracePeriodSeconds"], why)
     policy = spec.get("preemptionPolicy")
     if policy is not None and policy not in _PREEMPTION:
         found.unsupported(f"{field}.preemptionPolicy", policy, _PREEMPTION)

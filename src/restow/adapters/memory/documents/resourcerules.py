@@ -13,6 +13,7 @@ Document = dict[str, Any]
 
 _CONTAINER = frozenset({"cpu", "memory", "ephemeral-storage"})
 _POD_LEVEL = frozenset({"cpu", "memory"})
+_STANDARD = _CONTAINER | {"storage", "pods", "services", "secrets", "configmaps", "persistentvolumeclaims"}
 _NATIVE = "kubernetes.io/"
 
 
@@ -83,15 +84,16 @@ def _check_named(amounts: Document, field: str, found: Findings, pod_level: bool
     plain = _POD_LEVEL if pod_level else _CONTAINER
     for name, text in amounts.items():
         if name not in plain:
-            _check_name(name, field, found, plain)
+            _check_name(name, field, found)
         quantity = parsed(text)
         if quantity is None or quantity.nano < 0 or "/" in name:
             check_amount(name, text, f"{field}[{name}]", found)
 
 
-def _check_name(name: str, field: str, found: Findings, plain: frozenset[str]) -> None:
+def _check_name(name: str, field: str, found: Findings) -> None:
     if problems := qualified_name_problems(name):
         found.all_invalid(f"{field}[{name}]", name, problems)
     elif "/" not in name and not name.startswith("hugepages-"):
-        what = ", ".join(sorted(plain))
-        found.invalid(f"{field}[{name}]", name, f"must be {what}, hugepages-<size> or a qualified name (domain/name)")
+        if name not in _STANDARD:
+            found.invalid(f"{field}[{name}]", name, "must be a standard resource type or fully qualified")
+        found.invalid(f"{field}[{name}]", name, "must be a standard resource for containers")

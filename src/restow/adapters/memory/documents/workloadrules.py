@@ -50,14 +50,13 @@ def _is_zero(value: Any) -> bool:
     return value in (0, "0%", None)
 
 
-def _check_own_selector(spec: Document, found: Findings) -> None:
+def _check_own_selector(spec: Document, kind: str, found: Findings) -> None:
     """A workload selects the pods of its own template, and not everything."""
     selector = spec.get("selector")
     if selector is None:
         found.required("spec.selector")
-        return
-    if not selector:
-        found.invalid("spec.selector", selector, "empty selector is invalid")
+    elif not selector:
+        found.invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
         return
     labels = (spec.get("template") or {}).get("metadata", {}).get("labels")
     try:
@@ -72,7 +71,7 @@ def _check_own_selector(spec: Document, found: Findings) -> None:
 def check_deployment(doc: Document, old: Document | None, found: Findings) -> None:
     spec = doc.get("spec") or {}
     check_counts(spec, _COUNTS, "spec", found)
-    _check_own_selector(spec, found)
+    _check_own_selector(spec, "deployment", found)
     strategy = spec.get("strategy") or {}
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
     if kind == "Recreate" and rolling is not None:
@@ -80,7 +79,7 @@ def check_deployment(doc: Document, old: Document | None, found: Findings) -> No
     elif kind == "RollingUpdate":
         _check_rolling(rolling or {}, "spec.strategy.rollingUpdate", found)
     elif kind != "Recreate":
-        found.unsupported("spec.strategy.type", kind or "", ("Recreate", "RollingUpdate"))
+        found.unsupported("spec.strategy", strategy, ("Recreate", "RollingUpdate"))
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
         found.invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
@@ -106,7 +105,7 @@ def _check_same_selector(spec: Document, old: Document | None, found: Findings) 
 def check_replica_set(doc: Document, old: Document | None, found: Findings) -> None:
     spec = doc.get("spec") or {}
     check_counts(spec, _COUNTS, "spec", found)
-    _check_own_selector(spec, found)
+    _check_own_selector(spec, "replicaset", found)
     check_template(spec.get("template"), "spec.template", found)
     _check_same_selector(spec, old, found)
 
@@ -125,7 +124,7 @@ _SET_CHANGEABLE = (
 def check_stateful_set(doc: Document, old: Document | None, found: Findings) -> None:
     spec = doc.get("spec") or {}
     check_counts(spec, _COUNTS, "spec", found)
-    _check_own_selector(spec, found)
+    _check_own_selector(spec, "statefulset", found)
     policy = spec.get("podManagementPolicy")
     if policy not in ("OrderedReady", "Parallel"):
         found.invalid("spec.podManagementPolicy", policy or "", "must be 'OrderedReady' or 'Parallel'")
@@ -153,7 +152,7 @@ def _check_set_update(spec: Document, before: Document, found: Findings) -> None
 def check_daemon_set(doc: Document, old: Document | None, found: Findings) -> None:
     spec = doc.get("spec") or {}
     check_counts(spec, _COUNTS, "spec", found)
-    _check_own_selector(spec, found)
+    _check_own_selector(spec, "daemonset", found)
     strategy = spec.get("updateStrategy") or {}
     if strategy.get("type") == "RollingUpdate":
         rolling = strategy.get("rollingUpdate") or {}
@@ -162,7 +161,7 @@ def check_daemon_set(doc: Document, old: Document | None, found: Findings) -> No
             why = "may not be set when maxUnavailable is non-zero"
             found.invalid("spec.updateStrategy.rollingUpdate.maxSurge", rolling.get("maxSurge"), why)
     elif strategy.get("type") != "OnDelete":
-        found.unsupported("spec.updateStrategy.type", strategy.get("type") or "", ("OnDelete", "RollingUpdate"))
+        found.unsupported("spec.updateStrategy", strategy, ("OnDelete", "RollingUpdate"))
     check_template(spec.get("template"), "spec.template", found)
     _check_same_selector(spec, old, found)
 
@@ -170,10 +169,7 @@ def check_daemon_set(doc: Document, old: Document | None, found: Findings) -> No
 def check_job(doc: Document, old: Document | None, found: Findings) -> None:
     spec = doc.get("spec") or {}
     _check_job_spec(spec, "spec", found)
-    if spec.get("selector") is None:
-        found.required("spec.selector")
-    else:
-        _check_own_selector(spec, found)
+    _check_own_selector(spec, "job", found)
     if old is not None:
         _check_job_update(spec, old, found)
 

@@ -48,6 +48,7 @@ async def identity(config):
         pytest.param("tokenFile: tok", "Bearer from-file", id="a token file beside the kubeconfig"),
         pytest.param("token: t\ntokenFile: tok", "Bearer from-file", id="the file wins over the token"),
         pytest.param("username: u\npassword: p", f"Basic {b64('u:p')}", id="a name and a password"),
+        pytest.param("token: t\nexec: {apiVersion: client.authentication.k8s.io/v1}", "Bearer t", id="before a plugin"),
         pytest.param("{}", None, id="nobody"),
     ],
 )

@@ -7,9 +7,12 @@ import gzip
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
+from restow.adapters.kubernetes import KubernetesApi
+from restow.adapters.kubernetes.config import Impersonation
 from restow.adapters.kubernetes.credentials import FileCredentials, Identity, StaticCredentials
 from restow.adapters.kubernetes.transport import Limits
 from restow.ports import (
@@ -106,9 +109,21 @@ async def test_a_server_that_does_not_answer():
 async def test_a_server_that_is_not_there_had_no_effect_and_says_where():
     async with connected(say()) as (api, _):
         pass
-    with pytest.raises(OutcomeUnknown, match=r"create pods shop: cannot connect to http://127\.0\.0\.1"):
+    message = r"create pods shop: cannot connect to http://127\.0\.0\.1:\d+: Connection refused$"
+    with pytest.raises(OutcomeUnknown, match=message):
         await api.call(CREATE)
     await api.close()
+
+
+async def test_proxies_and_impersonation():
+    someone = Impersonation(user="jane", groups=("a", "b"))
+    async with connected(say(), impersonation=someone) as (direct, script):
+        config = msgspec.structs.replace(direct.config, server="http://cluster.invalid", proxy=direct.config.server)
+        async with KubernetesApi(config, clock=StillClock()) as api:
+            await api.call(GET)
+    seen = script.requests[0]
+    assert str(seen.url) == "http://cluster.invalid/api/v1/namespaces/shop/pods/web"
+    assert (seen.headers["Impersonate-User"], seen.headers.getall("Impersonate-Group")) == ("jane", ["a", "b"])
 
 
 async def test_a_401_renews_the_credentials_once(tmp_path):

@@ -308,7 +308,8 @@ def _credentials(
             f"the {value.auth_provider.name!r} auth provider was removed from Kubernetes; "
             "use an exec plugin instead (such as gke-gcloud-auth-plugin, kubelogin or kubectl oidc-login)",
         )
-    if value.exec is not None:
+    has_secret = value.token or value.token_file or value.username
+    if value.exec is not None and not has_secret:
         return _exec(user, value.exec, cluster, authority, env)
     if (value.token or value.token_file) and value.username:
         raise user.error("username", "a token and a username are given; only one of them can be used")

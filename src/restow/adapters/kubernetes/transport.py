@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -72,6 +73,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Time limits in seconds; the rate of calls (None: no limit on our side)."""
 
     request_timeout: float = 30.0
+    list_timeout: float = 60.0
     watch_idle: float = 300.0
     rate: float | None = 400.0
     burst: int = 800
@@ -112,12 +114,13 @@ class KubernetesApi:
     # ---- ports.Api
 
     async def call(self, request: Request) -> Response:
-        limit = self._limits.request_timeout
+        limit = self._limits.list_timeout if request.verb == "list" else self._limits.request_timeout
+        deadline = asyncio.get_running_loop().time() + limit
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout_at(deadline):
                 if self._bucket is not None:
                     await self._bucket.wait()
-                return await self._call_with_retries(request)
+                return await self._call_with_retries(request, deadline)
         except TimeoutError:
             message = f"{_describe(request)}: no answer within {limit:g}s"
             raise OutcomeUnknown.because(504, "Timeout", message) from None
@@ -138,8 +141,7 @@ class KubernetesApi:
 
     # ---- tries
 
-    async def _call_with_retries(self, request: Request) -> Response:
-        deadline = asyncio.get_running_loop().time() + self._limits.request_timeout
+    async def _call_with_retries(self, request: Request, deadline: float) -> Response:
         for attempt in range(RETRIES + 1):
             try:
                 return await self._try(request)
@@ -297,4 +299,15 @@ def _describe(request: Request) -> str:
 
 
 def _reason(error: BaseException) -> str:
+    """What went wrong, in the words of the layer that knows."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return str(error.certificate_error)
+        case aiohttp.ConnectionTimeoutError():
+            return f"no connection within {CONNECT_TIMEOUT:g}s"
+        case aiohttp.ClientConnectorError():
+            number = error.os_error.errno
+            return os.strerror(number) if number and number > 0 else str(error.os_error)
+        case aiohttp.ClientPayloadError():
+            return "the connection was closed"
     return str(error) or type(error).__name__

@@ -115,24 +115,17 @@ async def test_a_collection_cannot_be_replaced(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("Upper", "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters"),
-        ("a_b", "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters"),
-        ("-a", "must start and end with an alphanumeric character"),
-        ("a" * 254, "must be no more than 253"),
-    ],
-    ids=["upper case", "underscore", "leading dash", "too long"],
+    "name", ["Upper", "a_b", "-a", "a" * 254], ids=["upper case", "underscore", "leading dash", "too long"]
 )
-async def test_a_bad_name_is_invalid(server: Server, name: str, words: str) -> None:
+async def test_a_bad_name_is_invalid(server: Server, name: str) -> None:
     with pytest.raises(Invalid) as refused:
         await server.create("configmaps", config_map(name))
     status = refused.value.status
     assert (status.code, status.reason) == (422, "Invalid")
+    assert status.message.startswith(f'ConfigMap "{name}" is invalid: metadata.name: Invalid value: "{name}": ')
     assert status.details is not None
     (cause,) = status.details.causes or []
     assert (cause.field, cause.reason) == ("metadata.name", "FieldValueInvalid")
-    assert words in (cause.message or "")
 
 
 async def test_a_missing_name_is_invalid(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
@@ -87,14 +88,15 @@ async def test_the_default_namespace_stays(server: Server) -> None:
         await server.delete("namespaces", "default")
 
 
-async def test_deleting_twice_conflicts_or_waits(held: Server) -> None:
-    try:
+async def test_deleting_twice_changes_nothing(held: Server) -> None:
+    before = await held.get("namespaces", held.namespace)
+    with suppress(Conflict):  # a real server says so only until its controller has begun
         await held.delete("namespaces", held.namespace)
-    except Conflict as conflict:
-        assert "is being deleted" in str(conflict) or "deletion" in str(conflict)
+    after = await held.get("namespaces", held.namespace)
+    assert after["metadata"]["deletionTimestamp"] == before["metadata"]["deletionTimestamp"]
 
 
 async def test_a_namespace_name_is_a_label(server: Server) -> None:
     document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "with.dots"}}
-    with pytest.raises(Invalid, match=r"metadata\.name: Invalid value: \"with\.dots\": must not contain dots"):
+    with pytest.raises(Invalid, match=r"metadata\.name: Invalid value: \"with\.dots\": "):
         await server.create("namespaces", document)

@@ -30,27 +30,27 @@ POD_MISTAKES: dict[str, tuple[Document, dict[str, str]]] = {
     "no image": ({"containers": [{"name": "main"}]}, {"spec.containers[0].image": "Required value"}),
     "a container name in upper case": (
         {"containers": [container("Main")]},
-        {"spec.containers[0].name": "RFC 1123 label"},
+        {"spec.containers[0].name": 'Invalid value: "Main": '},
     ),
     "requests above limits": (
         {"containers": [container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}})]},
-        {"spec.containers[0].resources.requests": 'Invalid value: "2": must be less than or equal to cpu limit of 1'},
+        {"spec.containers[0].resources.requests": 'Invalid value: "2": '},
     ),
     "a negative request": (
         {"containers": [container(resources={"requests": {"cpu": "-1"}})]},
-        {"spec.containers[0].resources.requests[cpu]": 'Invalid value: "-1": must be greater than or equal to 0'},
+        {"spec.containers[0].resources.requests[cpu]": 'Invalid value: "-1": '},
     ),
     "half a GPU": (
         {"containers": [container(resources={"limits": {"example.com/gpu": "0.5"}})]},
-        {"spec.containers[0].resources.limits[example.com/gpu]": "must be an integer"},
+        {"spec.containers[0].resources.limits[example.com/gpu]": "Invalid value: "},
     ),
     "a GPU requested without a limit": (
         {"containers": [container(resources={"requests": {"example.com/gpu": "1"}})]},
-        {"spec.containers[0].resources.limits": "Limit must be set for non overcommitable resources"},
+        {"spec.containers[0].resources.limits": "Required value"},
     ),
     "an unqualified resource": (
         {"containers": [container(resources={"requests": {"gpu": "1"}})]},
-        {"spec.containers[0].resources.requests[gpu]": "must be a standard resource for containers"},
+        {"spec.containers[0].resources.requests[gpu]": "Invalid value: "},
     ),
     "a restart policy": (
         {"restartPolicy": "Perhaps"},
@@ -58,7 +58,7 @@ POD_MISTAKES: dict[str, tuple[Document, dict[str, str]]] = {
     ),
     "a toleration without a key": (
         {"tolerations": [{"operator": "Equal", "value": "x"}]},
-        {"spec.tolerations[0].operator": "operator must be Exists when `key` is empty"},
+        {"spec.tolerations[0].operator": "Invalid value: "},
     ),
     "an unknown toleration": (
         {"tolerations": [{"key": "a", "operator": "Like"}]},
@@ -78,14 +78,14 @@ POD_MISTAKES: dict[str, tuple[Document, dict[str, str]]] = {
         },
         {
             f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].operator": (
-                'Invalid value: "Like": not a valid selector operator'
+                'Invalid value: "Like": '
             )
         },
     ),
     "a spread of nothing": (
         {"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "Perhaps"}]},
         {
-            "spec.topologySpreadConstraints[0].maxSkew": "must be greater than zero",
+            "spec.topologySpreadConstraints[0].maxSkew": "Invalid value: 0: ",
             "spec.topologySpreadConstraints[0].topologyKey": "Required value",
             "spec.topologySpreadConstraints[0].whenUnsatisfiable": "Unsupported value",
         },
@@ -96,11 +96,11 @@ POD_MISTAKES: dict[str, tuple[Document, dict[str, str]]] = {
     ),
     "a node selector that is no label": (
         {"nodeSelector": {"a": "not a label"}},
-        {"spec.nodeSelector": "a valid label must be"},
+        {"spec.nodeSelector": "Invalid value: "},
     ),
     "a port beyond all ports": (
         {"containers": [container(ports=[{"containerPort": 70000}])]},
-        {"spec.containers[0].ports[0].containerPort": "must be between 1 and 65535, inclusive"},
+        {"spec.containers[0].ports[0].containerPort": "Invalid value: 70000: "},
     ),
     "the same host port twice": (
         {"containers": [container(ports=[{"containerPort": 1, "hostPort": 1}, {"containerPort": 2, "hostPort": 1}])]},
@@ -123,30 +123,27 @@ async def test_mistakes_in_pods(server: Server, mistake: str) -> None:
 @pytest.mark.parametrize("quantity", ["2c", "1 Gi", "", "abc", "1.5.5"])
 async def test_a_quantity_that_is_none_is_refused(server: Server, quantity: str) -> None:
     spec = {"containers": [container(resources={"requests": {"cpu": quantity}})]}
-    with pytest.raises(Invalid, match=r"quantities must match the regular expression|unable to parse quantity"):
+    with pytest.raises(Invalid, match="quantit") as refused:
         await server.create("pods", pod("a", spec=spec))
+    assert (refused.value.status.code, refused.value.status.reason) == (400, "BadRequest")
 
 
 @pytest.mark.parametrize(
-    ("meta", "path", "words"),
+    ("meta", "path", "verdict"),
     [
-        ({"labels": {"a": "not a label"}}, "metadata.labels", "a valid label must be an empty string or consist of"),
-        ({"labels": {"a/b/c": "x"}}, "metadata.labels", "a valid label key must consist of|a qualified name must"),
-        ({"annotations": {"A b": "x"}}, "metadata.annotations", "name part must consist of"),
-        (
-            {"ownerReferences": [{"kind": "Pod", "name": "x"}]},
-            "metadata.ownerReferences.apiVersion",
-            "version must not",
-        ),
+        ({"labels": {"a": "not a label"}}, "metadata.labels", 'Invalid value: "not a label": '),
+        ({"labels": {"a/b/c": "x"}}, "metadata.labels", 'Invalid value: "a/b/c": '),
+        ({"annotations": {"A b": "x"}}, "metadata.annotations", 'Invalid value: "A b": '),
+        ({"ownerReferences": [{"kind": "Pod", "name": "x"}]}, "metadata.ownerReferences.apiVersion", "Invalid value: "),
     ],
     ids=["label value", "label key", "annotation key", "owner"],
 )
-async def test_mistakes_in_metadata(server: Server, meta: Any, path: str, words: str) -> None:
+async def test_mistakes_in_metadata(server: Server, meta: Any, path: str, verdict: str) -> None:
     with pytest.raises(Invalid) as refused:
         await server.create("pods", pod("a", **meta))
     found = causes(refused.value)
     assert path in found
-    assert any(option in found[path] for option in words.split("|"))
+    assert verdict in found[path]
 
 
 async def test_a_selector_must_match_the_template(server: Server) -> None:

@@ -45,9 +45,9 @@ def check_node(doc: Document, old: Document | None, found: Findings) -> None:
     if old is None:
         return
     before = old.get("spec") or {}
-    for name in ("podCIDRs", "podCIDR", "providerID"):
+    for name, word in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
         if before.get(name) and before[name] != spec.get(name):
-            found.forbidden(f"spec.{name}", f'node updates may not change {name} except from "" to valid')
+            found.forbidden(f"spec.{name}", f'node updates may not change {word} except from "" to valid')
 
 
 def check_config_map(doc: Document, old: Document | None, found: Findings) -> None:
@@ -172,8 +172,7 @@ def check_storage_class(doc: Document, old: Document | None, found: Findings) ->
     if old is None:
         return
     for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-        if doc.get(name) != old.get(name):
-            found.forbidden(name, f"updates to {name} are forbidden.")
+        found.immutable(name, old.get(name), doc.get(name))
 
 
 def check_priority_class(doc: Document, old: Document | None, found: Findings) -> None:

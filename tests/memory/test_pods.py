@@ -73,9 +73,9 @@ async def test_a_priority_out_of_thin_air_is_forbidden(cluster: Cluster, spec: D
 
 async def test_a_claim_gets_the_default_class(cluster: Cluster) -> None:
     marked = {"storageclass.kubernetes.io/is-default-class": "true"}
-    for name, annotations in (("slow", {}), ("fast", marked)):
+    for name, marks in (("slow", {}), ("fast", marked)):
         head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "example.com/x"}
-        await cluster.create("storageclasses", {**head, "metadata": {"name": name, "annotations": annotations}})
+        await cluster.create("storageclasses", {**head, "metadata": {"name": name, "annotations": marks}})
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": spec}
     created = await cluster.create("persistentvolumeclaims", body)
@@ -150,7 +150,7 @@ async def test_scale_reads_and_writes_replicas(cluster: Cluster) -> None:
     ("change", "code", "words"),
     [
         ({"spec": {"replicas": -1}}, 422, r"spec.replicas: Invalid value: -1"),
-        ({"spec": {"replicas": "two"}}, 400, "spec.replicas: expected an integer"),
+        ({"spec": {"replicas": "two"}}, 400, "spec.replicas: json: cannot unmarshal string"),
         ({"kind": "Deployment"}, 400, "takes an autoscaling/v1 Scale"),
     ],
 )

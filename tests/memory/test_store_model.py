@@ -1,4 +1,4 @@
-"""The store against a model that keeps every state it ever had: same answers at every version, forwards and backwards."""
+"""The store against a model that keeps every state it ever had: the same answers at every version."""
 
 from __future__ import annotations
 

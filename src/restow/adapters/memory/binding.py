@@ -13,8 +13,8 @@ SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status"
 
 def bind(state: State, served: ResourceType, request: Request) -> Response:
     """Assign a pod to a node; annotations and labels of the Binding go onto the pod in the same write."""
-    binding = bodies.decode(request.body, "Binding")
-    metadata = binding.get("metadata") or {}
+    binding = bodies.read_as(request, "", "Binding")
+    metadata = binding["metadata"]
     name = request.name or metadata.get("name") or ""
     if metadata.get("name") not in (None, "", name):
         raise errors.bad_request("name in URL does not match name in Binding object")

@@ -17,6 +17,8 @@ from restow.adapters.memory.documents import typed
 from restow.adapters.memory.documents.typed import conform
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.store import Document
+from restow.model import wire
+from restow.model.objects import ObjectMeta
 from restow.ports import Request
 
 BODY_LIMIT = 3 * 1024 * 1024
@@ -71,6 +73,11 @@ def _repeated_fields(body: bytes) -> list[str]:
     return found
 
 
+def read_as(request: Request, group: str, kind: str) -> Document:
+    """The body of a subresource that speaks another kind than its resource: Binding, Eviction, Scale."""
+    return conform(decode(request.body, kind), group=group, kind=kind).document
+
+
 def check_kind(served: ResourceType, document: Document) -> None:
     """Built-ins may leave kind and apiVersion out, as the path says them; custom resources may not."""
     if served.custom is not None and not document.get("kind"):
@@ -101,12 +108,27 @@ def shape(served: ResourceType, document: Document, validation: str) -> tuple[Do
         shaped, unknown = conform(stored, group="" if served.conversion else served.group, kind=served.kind)
         warnings = _report(served, unknown, validation)
     else:
+        _check_metadata(stored)
         warnings = unknown_fields(served, stored, validation)
         served.custom.prune(stored)
         shaped = stored
     if not isinstance(shaped.get("metadata"), dict):
         shaped["metadata"] = {}
     return shaped, warnings
+
+
+def _check_metadata(document: Document) -> None:
+    """A custom resource's metadata is typed like any other; its schema does not speak of it."""
+    metadata = {name: value for name, value in document["metadata"].items() if value is not None}
+    document["metadata"] = metadata
+    try:
+        msgspec.convert(metadata, ObjectMeta)
+    except msgspec.ValidationError:
+        try:
+            wire.convert(ObjectMeta, metadata, "metadata")  # slower, and names every wrong field
+        except wire.WireError as error:
+            raise errors.bad_request(str(error)) from None
+        raise
 
 
 def unknown_fields(served: ResourceType, document: Document, validation: str) -> tuple[str, ...]:

@@ -23,8 +23,8 @@ _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 def evict(state: State, served: ResourceType, request: Request) -> Response:
-    eviction = bodies.decode(request.body, "Eviction")
-    name = (eviction.get("metadata") or {}).get("name")
+    eviction = bodies.read_as(request, "policy", "Eviction")
+    name = eviction["metadata"].get("name")
     if name != request.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     wanted = _options(eviction, request)

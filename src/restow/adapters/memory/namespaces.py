@@ -20,7 +20,7 @@ FINALIZER = "kubernetes"
 
 def finalize(state: State, served: ResourceType, request: Request) -> Response:
     """Replace spec.finalizers, and nothing else."""
-    sent = bodies.read_object(served, request)
+    sent, _ = bodies.shape(served, bodies.read_object(served, request), "Ignore")
     stored = existing(state.collection(served), served, request)
     writes.check_version(served, stored, sent["metadata"].get("resourceVersion"))
     old = stored.document()

@@ -6,6 +6,7 @@ from typing import Any
 
 from restow.adapters.memory import bodies, errors, writes
 from restow.adapters.memory.documents.patching import apply_patch
+from restow.adapters.memory.documents.typed import conform
 from restow.adapters.memory.listing import existing
 from restow.adapters.memory.resources import ResourceType, ScalePaths
 from restow.adapters.memory.state import State
@@ -40,30 +41,26 @@ def patch(state: State, served: ResourceType, request: Request) -> Response:
 
 
 def _write(state: State, served: ResourceType, request: Request, stored: Stored, scale: Document) -> Response:
-    _check(served, request, scale)
-    metadata = scale.get("metadata") or {}
+    scale = conform(scale, group="autoscaling", kind="Scale").document
+    _check(request, scale)
+    metadata = scale["metadata"]
     writes.check_version(served, stored, metadata.get("resourceVersion"))
     old = stored.document()
     new = stored.document()
     paths = served.scale or ScalePaths()
-    _put(new, paths.replicas, scale.get("spec", {}).get("replicas", 0))
+    _put(new, paths.replicas, scale["spec"].get("replicas", 0))
     body = writes.update(writes.Write.of(state, served, request), stored, old, new)
     return Response(body=encode(_scale(served, bodies.decode(body, served.kind))))
 
 
-def _check(served: ResourceType, request: Request, scale: Document) -> None:
+def _check(request: Request, scale: Document) -> None:
     if scale.get("apiVersion", _API_VERSION) != _API_VERSION or scale.get("kind", "Scale") != "Scale":
         said = f"{scale.get('apiVersion')} {scale.get('kind')}"
         raise errors.bad_request(f"the scale subresource takes an {_API_VERSION} Scale, not {said}")
-    name = (scale.get("metadata") or {}).get("name")
+    name = scale["metadata"].get("name")
     if name and name != request.name:
         raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({request.name})")
-    spec = scale.get("spec", {})
-    if not isinstance(spec, dict):
-        raise errors.bad_request("Scale: spec: expected an object")
-    replicas = spec.get("replicas", 0)
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise errors.bad_request(f"Scale: spec.replicas: expected an integer, got {type(replicas).__name__}")
+    replicas = scale["spec"].get("replicas", 0)
     if replicas < 0:
         cause = errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise errors.invalid("autoscaling", "Scale", request.name or "", [cause])

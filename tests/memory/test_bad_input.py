@@ -1,0 +1,153 @@
+"""Bad input of any shape: a Status is the answer, never a crash, and what is refused changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from restow.ports import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
+from tests.memory.cluster import WIDGETS, Cluster, Document, budget, config_map, definition, namespace, pod, widget
+from tests.memory.test_writes import deployment
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(["", "x", "A b", "-1", "é", "1e999", "2026-13-01T00:00:00Z"]),
+    st.lists(st.sampled_from([None, 0, "x", {}, []]), max_size=2),
+    st.dictionaries(st.sampled_from(["name", "uid", "x", ""]), st.sampled_from([None, 1, "x", {}]), max_size=2),
+)
+
+owned = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]
+SEEDS: dict[str, tuple[str | Any, str | None, Document]] = {
+    "pod": ("pods", None, pod(labels={"a": "b"}, finalizers=["a/b"], ownerReferences=owned, generateName="x-")),
+    "deployment": ("deployments", None, deployment()),
+    "budget": ("poddisruptionbudgets", None, budget()),
+    "namespace": ("namespaces", None, namespace("n")),
+    "custom resource": (WIDGETS, None, widget(spec={"size": 1}, status={"x": 1})),
+    "definition": (
+        "customresourcedefinitions",
+        None,
+        definition("gadgets", selectableFields=[{"jsonPath": ".spec.a"}]),
+    ),
+    "binding": ("pods", "binding", {"metadata": {"name": "p", "annotations": {"a": "b"}}, "target": {"name": "n"}}),
+    "eviction": (
+        "pods",
+        "eviction",
+        {"metadata": {"name": "p"}, "deleteOptions": {"preconditions": {"uid": "u"}, "dryRun": ["All"]}},
+    ),
+    "scale": ("deployments", "scale", {"metadata": {"name": "d"}, "spec": {"replicas": 2}}),
+    "options": ("configmaps", "delete", {"gracePeriodSeconds": 1, "preconditions": {"uid": "u"}, "dryRun": ["All"]}),
+}
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(each for name, member in members for each in paths(member, (*path, name)))]
+
+
+def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    document = copy.deepcopy(document)
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return document
+
+
+async def filled() -> Cluster:
+    cluster = Cluster()
+    await cluster.create("customresourcedefinitions", definition(subresources={"status": {}}))
+    await cluster.create(WIDGETS, widget("p"))
+    await cluster.create("pods", pod("p"))
+    await cluster.create("configmaps", config_map("p"))
+    await cluster.create("deployments", deployment())
+    return cluster
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@given(data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_a_body_with_anything_anywhere(seed: str, data: st.DataObject) -> None:
+    resource, sub, body = SEEDS[seed]
+    broken = changed(body, data.draw(st.sampled_from(paths(body))), data.draw(ODD))
+
+    async def story() -> None:
+        cluster = await filled()
+        version = cluster.api.version
+        try:
+            await send(cluster, resource, sub, broken)
+        except ApiError as error:
+            assert error.status.code >= 400
+            assert error.status.message
+            assert cluster.api.version == version
+        await asyncio.sleep(0)
+
+    asyncio.run(story())
+
+
+async def send(cluster: Cluster, resource: Any, sub: str | None, body: Any) -> None:
+    if sub == "delete":
+        await cluster.delete(resource, "p", body)
+    elif sub == "scale":
+        await cluster.call("replace", resource, "d", body, sub=sub)
+    elif sub is not None:
+        await cluster.call("create", resource, "p", body, sub=sub)
+    else:
+        await cluster.create(resource, body)
+
+
+@pytest.mark.parametrize("resource", ["pods", "configmaps", WIDGETS], ids=["pods", "configmaps", "widgets"])
+@given(data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_a_patch_or_replacement_with_anything_anywhere(resource: Any, data: st.DataObject) -> None:
+    content_type = data.draw(st.sampled_from([JSON, MERGE_PATCH, STRATEGIC_PATCH, JSON_PATCH]))
+    sub = data.draw(st.sampled_from([None, "status"]))
+
+    async def story() -> None:
+        cluster = await filled()
+        present = await cluster.get(resource, "p")
+        path, value = data.draw(st.sampled_from(paths(present))), data.draw(ODD)
+        body: Any = changed(present, path, value)
+        if content_type == JSON_PATCH:
+            pointer = "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
+            body = [{"op": data.draw(st.sampled_from(["add", "replace", "remove", "test"])), "path": pointer}]
+            body[0]["value"] = value
+        verb: Any = "replace" if content_type == JSON else "patch"
+        try:
+            await cluster.call(verb, resource, "p", body, sub=sub, content_type=content_type)
+        except ApiError as error:
+            assert error.status.message
+            assert await cluster.get(resource, "p") == present
+
+    asyncio.run(story())
+
+
+QUERY_NAMES = ["limit", "continue", "labelSelector", "fieldSelector", "resourceVersion", "resourceVersionMatch"]
+QUERY_NAMES += ["sendInitialEvents", "timeoutSeconds", "allowWatchBookmarks", "dryRun", "fieldValidation", "force"]
+VALUES = st.one_of(st.text(max_size=6), st.sampled_from(["-1", "0", "1", "true", "Exact", "NotOlderThan", "a=b", "!a"]))
+
+
+@given(query=st.dictionaries(st.sampled_from(QUERY_NAMES), VALUES, max_size=4))
+@settings(max_examples=40, deadline=None)
+def test_a_query_of_anything(query: dict[str, str]) -> None:
+    async def story() -> None:
+        cluster = await filled()
+        for verb, name in (("list", None), ("get", "p"), ("delete", "p")):
+            try:
+                await cluster.call(verb, "configmaps", name, **query)
+            except ApiError as error:
+                assert error.status.message
+        with suppress(ApiError, TimeoutError, StopAsyncIteration):
+            await asyncio.wait_for(anext(cluster.events("pods", **query)), 0.001)
+
+    asyncio.run(story())

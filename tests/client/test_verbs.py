@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from restow.client.verbs import Client, Unreadable, selector_text
+from restow.client.replies import Unreadable
+from restow.client.verbs import Client, selector_text
 from restow.model.kinds import NODE, POD
 from restow.model.wire import WireError
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Gone, NotFound, Resource

@@ -89,6 +89,15 @@ async def test_what_is_tried_again(request_, answers, error, tries):
     assert len(script.requests) == tries
 
 
+@pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete"])
+async def test_no_write_is_sent_twice_over_a_kept_connection(verb):
+    async with connected(say(), hang_up, say()) as (api, script):
+        await api.call(GET)
+        with pytest.raises(OutcomeUnknown, match="broken"):
+            await api.call(Request(verb=verb, resource=PODS, namespace="shop", name="web", body=b"{}"))
+    assert len(script.requests) == 2
+
+
 async def test_a_long_retry_after_is_left_to_the_caller():
     async with connected(say("", 429, headers={"Retry-After": "60"})) as (api, script):
         with pytest.raises(TooManyRequests) as caught:

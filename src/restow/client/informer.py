@@ -22,7 +22,8 @@ import msgspec
 
 from restow.client.cache import Cache, Change, IndexFunction, Key, Object, is_older, key_of
 from restow.client.rate import Backoff
-from restow.client.verbs import INITIAL_EVENTS_END, Client, Event, Selector, Unreadable
+from restow.client.replies import Unreadable
+from restow.client.verbs import INITIAL_EVENTS_END, Client, Event, Selector
 from restow.model.interning import Interner
 from restow.model.kinds import Kind
 from restow.model.wire import WireError

@@ -14,8 +14,9 @@ from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
+from restow.client.replies import Unreadable, read_page, read_status, unreadable_of
 from restow.model.kinds import POD, Kind
-from restow.model.objects import Document, MetadataOnly, ObjectList
+from restow.model.objects import Document, ObjectList
 from restow.model.wire import WireError, decode
 from restow.ports import (
     APPLY_PATCH,
@@ -27,7 +28,6 @@ from restow.ports import (
     Gone,
     Request,
     Resource,
-    Status,
     Verb,
 )
 
@@ -53,13 +53,6 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
 
     items: list[T]
     resource_version: str
-
-
-class Unreadable(msgspec.Struct, frozen=True):
-    """An object, by (namespace, name), whose form is not what its kind promises, and why."""
-
-    key: tuple[str, str]
-    error: str
 
 
 class _RawEvent(msgspec.Struct, frozen=True):
@@ -199,7 +192,7 @@ class Client:
                 except WireError as error:
                     if unreadable is None:
                         raise
-                    unreadable(_unreadable(raw.object, error))
+                    unreadable(unreadable_of(raw.object, error))
                     continue
                 yield Event(cast(EventType, raw.type), item)
 
@@ -417,7 +410,7 @@ class Client:
                 namespace=namespace,
                 query=rest | {"continue": token} if token else first,
             )
-            page = _read_page(type_, (await self.api.call(request)).body, f"list of {kind.kind}", unreadable)
+            page = read_page(type_, (await self.api.call(request)).body, f"list of {kind.kind}", unreadable)
             yield page
             token = page.metadata.continue_
             if not token:
@@ -444,42 +437,6 @@ class Client:
                 items.extend(page.items or ())
                 version = page.metadata.resource_version or version
         return Listing(items, version)
-
-
-def _read_page(
-    type_: type[D], body: bytes, what: str, unreadable: Callable[[Unreadable], None] | None
-) -> ObjectList[D]:
-    page_type = cast("type[ObjectList[D]]", ObjectList[type_])  # type: ignore[valid-type]
-    try:
-        return decode(page_type, body, what)
-    except WireError:
-        if unreadable is None:
-            raise
-    raw = decode(ObjectList[msgspec.Raw], body, what)
-    items: list[D] = []
-    for item in raw.items or ():
-        try:
-            items.append(decode(type_, item, what))
-        except WireError as error:
-            unreadable(_unreadable(item, error))
-    return ObjectList(metadata=raw.metadata, items=items)
-
-
-def _unreadable(item: msgspec.Raw, error: WireError) -> Unreadable:
-    try:
-        meta = decode(MetadataOnly, item).metadata
-    except WireError:
-        return Unreadable(("", ""), str(error))
-    return Unreadable((meta.namespace or "", meta.name), str(error))
-
-
-def read_status(body: bytes, code: int) -> Status:
-    """The Status in a failure's body; whatever else a server or proxy sent becomes the message of one."""
-    try:
-        return decode(Status, body)
-    except WireError:
-        text = " ".join(body.decode("utf-8", "replace").split())
-        return Status(code=code, message=text[:500] or f"HTTP {code} without a body")
 
 
 @asynccontextmanager

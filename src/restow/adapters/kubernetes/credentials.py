@@ -29,6 +29,9 @@ class Certificate(msgspec.Struct, frozen=True):
     certificate: bytes
     key: bytes
 
+    def __repr__(self) -> str:
+        return "Certificate(…)"
+
 
 class Identity(msgspec.Struct, frozen=True):
     """The Authorization header and the client certificate to send, if any."""

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from restow.adapters.kubernetes.config import Impersonation
-from restow.client.verbs import read_status
+from restow.client.replies import read_status
 from restow.ports import Request, Status, StatusDetails
 
 METHODS = {

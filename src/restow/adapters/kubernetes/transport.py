@@ -238,6 +238,9 @@ class KubernetesApi:
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), skip_auto_headers=("Content-Type",)
             )
+            # aiohttp sends PUT and DELETE again when a kept connection turns out closed, although the server may have
+            # acted already. What is tried again is decided above; there is no public switch.
+            self._session._retry_connection = False
         return self._session
 
     def _context(self, certificate: Certificate | None) -> ssl.SSLContext | bool:

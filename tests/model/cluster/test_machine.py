@@ -285,12 +285,20 @@ class SnapshotMachine(RuleBasedStateMachine):
         getattr(self.snapshot, f"{'remove' if gone else 'apply'}_{kind}")(item)
 
     @rule(kind=st.sampled_from(["node", "pod", "reservation"]), count=st.integers(1, 4))
+    def deliver_some(self, kind: str, count: int) -> None:
+        self.deliver(kind, count)
+
     def deliver(self, kind: str, count: int) -> None:
         for _ in range(min(count, len(self.queues[kind]))):
             gone, item = self.queues[kind].popleft()
             self._show(kind, gone, item)
             self.reference.deliver(kind, gone, item)
             self.delivered.append((kind, gone, item))
+
+    @rule()
+    def deliver_everything(self) -> None:
+        for kind in self.queues:
+            self.deliver(kind, len(self.queues[kind]))
 
     @precondition(lambda self: self.delivered)
     @rule(data=st.data())
@@ -368,24 +376,29 @@ class SnapshotMachine(RuleBasedStateMachine):
     def assumptions_wait_for_the_watch(self) -> None:
         assert {one.pod.metadata.uid for one in self.snapshot.assumed(now=0)} == set(self.reference.assumed)
 
-    @invariant()
-    def masks_say_what_each_node_would(self) -> None:
+    @rule(probes=st.lists(st.sampled_from(PROBES), min_size=1, max_size=4))
+    def masks_say_what_each_node_would(self, probes: list[Pod]) -> None:
+        """Looked at now and then, so that masks have several changes to catch up with."""
         tables = self.reference.ledgers()
-        for probe in PROBES:
+        for probe in probes:
             shape = self.snapshot.class_of(probe).shape
             eligible, fitting = self.snapshot.masks.eligible(shape), self.snapshot.masks.fitting(shape)
             short = shortages(self.snapshot.room, shape.amounts)
             assert len(eligible) == len(fitting) == self.snapshot.rows.size
             for row in range(self.snapshot.rows.size):
-                name = self.snapshot.rows.name(row)
-                one = self.reference.nodes.get(name or "")
-                assert eligible[row] == (one is not None and _accepts(one, probe)), (probe.metadata.name, name)
-                really = fits(_need(probe), _left(tables, name or ""))
+                name = self.snapshot.rows.name(row) or ""
+                really = fits(_need(probe), _left(tables, name))
+                assert eligible[row] == _accepts(self.reference.nodes.get(name), probe), (probe.metadata.name, name)
                 assert fitting[row] == really or (really and _is_huge(tables, name)), (probe.metadata.name, name)
                 assert any(mask[row] for mask in short.values()) == (not fitting[row])
 
+    def teardown(self) -> None:
+        self.masks_say_what_each_node_would(PROBES)
 
-def _accepts(one: Node, probe: Pod) -> bool:
+
+def _accepts(one: Node | None, probe: Pod) -> bool:
+    if one is None:
+        return False
     tolerations = probe.spec.tolerations
     cordoned = bool(one.spec.unschedulable and untolerated([UNSCHEDULABLE], tolerations))
     wanted = node_constraint(probe.spec).matches(one.metadata.name, one.metadata.labels)
@@ -402,9 +415,9 @@ def _left(tables: dict[str, Table], name: str) -> dict[str, int]:
     return subtract(tables["allocatable"].get(name, {}), taken)
 
 
-def _is_huge(tables: dict[str, Table], name: str | None) -> bool:
+def _is_huge(tables: dict[str, Table], name: str) -> bool:
     """Beyond the limit of a cell a node may look smaller than it is."""
-    return any(value > LIMIT for table in tables.values() for value in table.get(name or "", {}).values())
+    return any(value > LIMIT for table in tables.values() for value in table.get(name, {}).values())
 
 
 def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
@@ -413,5 +426,5 @@ def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
     return before == {**after, "labels": (after["labels"][0], columns)}
 
 
-SnapshotMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+SnapshotMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 TestSnapshotMachine = SnapshotMachine.TestCase

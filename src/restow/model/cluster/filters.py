@@ -7,6 +7,7 @@ are not `present`; what a mask about labels or taints says of them means nothing
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,10 +24,8 @@ from restow.model.taints import UNSCHEDULABLE, untolerated
 def fits(room: Room, amounts: Amounts, rows: Which | None = None, *, after_leaving: bool = False) -> Mask:
     """Rows with enough free of everything asked for; `after_leaving` counts what terminating pods will free."""
     chosen = room.rows.every if rows is None else rows
-    mask = _all(room, chosen)
-    for column, amount in amounts:
-        mask &= enough(room, column, amount, chosen, after_leaving=after_leaving)
-    return mask
+    masks = [enough(room, column, amount, chosen, after_leaving=after_leaving) for column, amount in amounts]
+    return functools.reduce(np.logical_and, masks) if masks else _all(room, chosen)
 
 
 def shortages(room: Room, amounts: Amounts, rows: Which | None = None) -> dict[str, Mask]:

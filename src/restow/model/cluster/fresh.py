@@ -17,7 +17,7 @@ from restow.model.cluster.rows import RowIndex, Rows, S, Which
 
 
 class Fresh(Generic[S]):
-    """A vector over nodes that is brought up to date when read; readers must not write into it."""
+    """A vector over nodes that is brought up to date when it is read."""
 
     __slots__ = ("_compute", "_generations", "_rows", "_tracks", "_values")
 
@@ -25,29 +25,22 @@ class Fresh(Generic[S]):
         self._rows = rows
         self._tracks = tracks
         self._compute = compute
-        self._values: NDArray[S] | None = None
-        self._generations: list[int] = []
+        self._values = compute(slice(0, 0))
+        self._generations = [track.generation for track in tracks]
 
     def read(self) -> NDArray[S]:
+        """The vector as of now, not writable."""
         size = self._rows.size
-        values = self._values
         generations = [track.generation for track in self._tracks]
-        if values is None or len(values) < size:
-            values = self._recompute(size)
+        if len(self._values) < size:
+            self._values = np.array(self._compute(self._rows.every))
         elif generations != self._generations:
             changed = self._changed(size)
-            if 2 * len(changed) < size:
-                values[changed] = self._compute(changed)
-            else:
-                values = self._recompute(size)
+            self._values[changed] = self._compute(changed)
         self._generations = generations
-        view = values[:size]
-        view.flags.writeable = False
+        view = self._values[:size]
+        view.setflags(write=False)
         return view
-
-    def _recompute(self, size: int) -> NDArray[S]:
-        self._values = values = np.array(self._compute(slice(0, size)))
-        return values
 
     def _changed(self, size: int) -> RowIndex:
         """Rows to compute again; rows past `size` belong to nodes whose addition was undone."""

@@ -21,7 +21,7 @@ import msgspec
 
 from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.seat import SeatName, claimed_seat
-from restow.model.cluster.shapes import Shapes
+from restow.model.cluster.shapes import Shape, Shapes
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Pod
@@ -78,12 +78,11 @@ class Pods:
         self._set(uid, None)
         return True
 
-    def assume(self, pod: Pod, node: str, seat: SeatName | None, at: float) -> None:
+    def assume(self, pod: Pod, node: str, shape: Shape, seat: SeatName | None, at: float) -> None:
         """Count a pod on a node before the API shows it there. Raises Assumed if it is counted already."""
         uid = pod.metadata.uid
         if uid in self._known:
             raise Assumed(f"pod {pod.metadata.namespace}/{pod.metadata.name} is on {self._known[uid].node} already")
-        shape = self._shapes.of(pod)
         self._set(uid, Occupant(key=uid, pod=pod, node=node, shape=shape, assumed_at=at, seat=seat))
 
     def forget(self, uid: str) -> bool:

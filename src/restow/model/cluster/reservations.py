@@ -130,6 +130,8 @@ class Reservations:
         """A pod came, changed or went: the seat it takes, or took, may have to be held or let go."""
         after = self._pods.known.get(uid)
         left, taken = before.seat if before else None, after.seat if after else None
+        if left is None and taken is None and uid not in self._consumed:
+            return
         if left and left != taken:
             self._set_members(self._claims, left, self._claims[left] - {uid})
         if taken and left != taken:
@@ -143,7 +145,8 @@ class Reservations:
 
     def kinship_changed(self) -> None:
         """Owners that did not match may match now, or the other way round."""
-        self._settle(self._claims)
+        claimed = self._seats.keys() & self._claims.keys()
+        self._settle(name for name in claimed if self._seats[name].open)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 

@@ -128,12 +128,12 @@ class Room:
     def charge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         """Count one pod, or one seat, on a row."""
         self._add(book, row, amounts, nonzero)
-        self._log.record(self._add, book, row, negated(amounts), negated(nonzero))
+        self._log.record(self.discharge, book, row, amounts, nonzero)
 
     def discharge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         """The inverse of `charge`."""
         self._add(book, row, negated(amounts), negated(nonzero))
-        self._log.record(self._add, book, row, amounts, nonzero)
+        self._log.record(self.charge, book, row, amounts, nonzero)
 
     def leaving(self, row: int, amounts: Amounts) -> None:
         """Count a pod that is already charged as leaving; with negated amounts, no longer."""

@@ -24,6 +24,7 @@ from restow.model.objects import (
     Pod,
     PodAffinityTerm,
     PodSpec,
+    PodStatus,
     SelectorSpec,
     Toleration,
     Volume,
@@ -134,12 +135,14 @@ def facts_of(pod: Pod) -> Facts:
         ports=tuple(sorted(set(_ports(spec)))),
         tolerations=_tolerations(spec.tolerations),
         volumes=tuple(sorted((replace(volume, name="") for volume in volumes), key=_encode)),
-        spec=replace(_relevant(spec), containers=None, init_containers=None, volumes=None, **_IN_FACTS),
+        spec=replace(spec, **_UNREAD, **_IN_FACTS),
         pod_name=_name_if_read(pod, volumes),
     )
 
 
-_IN_FACTS: Final[dict[str, Any]] = {"tolerations": None, "overhead": None, "resources": None, "host_network": None}
+_IN_FACTS: Final[dict[str, Any]] = dict.fromkeys(
+    ["containers", "init_containers", "volumes", "tolerations", "overhead", "resources", "host_network"]
+)
 _UNREAD: Final[dict[str, Any]] = dict.fromkeys(
     [
         "node_name",
@@ -154,23 +157,23 @@ _UNREAD: Final[dict[str, Any]] = dict.fromkeys(
 )
 
 
-def _relevant(spec: PodSpec) -> PodSpec:
-    return replace(spec, **_UNREAD)
-
-
 def _written(pod: Pod) -> bytes:
     """The bytes that decide the shape, cheap to make: `facts_of` must not read anything that is not in them."""
     volumes = _volumes(pod.spec)
-    spec = replace(_relevant(pod.spec), volumes=volumes or None)
-    status = pod.status
-    reports = [
+    spec = replace(pod.spec, volumes=volumes or None, **_UNREAD)
+    return _encode((spec, _reported(pod.status), _name_if_read(pod, volumes)))
+
+
+def _reported(status: PodStatus) -> tuple[object, ...]:
+    """What the kubelet says of resources, which counts while a pod is being resized."""
+    containers = [
         (report.name, report.resources, report.allocated_resources)
-        for report in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+        for reports in (status.container_statuses, status.init_container_statuses)
+        for report in reports or ()
         if report.resources is not None
     ]
     resizing = [one.reason for one in status.conditions or () if one.type == "PodResizePending"]
-    level = (status.resources, status.allocated_resources)
-    return _encode((spec, reports, resizing, level, _name_if_read(pod, volumes)))
+    return containers, resizing, status.resources, status.allocated_resources
 
 
 def _volumes(spec: PodSpec) -> list[Volume]:

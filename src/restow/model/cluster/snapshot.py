@@ -29,7 +29,7 @@ from restow.model.cluster.reservations import Reservations
 from restow.model.cluster.room import Room
 from restow.model.cluster.rows import Mask, Rows
 from restow.model.cluster.seat import SeatName
-from restow.model.cluster.shapes import Shapes
+from restow.model.cluster.shapes import Shape, Shapes
 from restow.model.cluster.undo import Mark, UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Node, ObjectMeta, Placement, Pod, PodGroup, Reservation
@@ -118,10 +118,16 @@ class Snapshot:
 
     # --- what the scheduler decides, ahead of the API -----------------------------------------------------------------
 
-    def assume(self, pod: Pod, node: str, *, at: float, seat: SeatName | None = None) -> None:
-        """Count a pod on a node, in a reservation's seat if one is given. Raises UnknownNode, Assumed."""
-        self._check_present(node)
-        self.pods.assume(pod, node, seat, at)
+    def assume(
+        self, pod: Pod, node: str, *, at: float, seat: SeatName | None = None, shape: Shape | None = None
+    ) -> None:
+        """Count a pod on a node, in a reservation's seat if one is given. Raises UnknownNode, Assumed.
+
+        `shape` is the pod's, where the caller has it at hand.
+        """
+        if self.node(node) is None:
+            raise UnknownNode(f"node {node} is not known")
+        self.pods.assume(pod, node, shape or self.shapes.of(pod), seat, at)
         self._pod_changed(pod, None)
 
     def forget(self, pod: Pod) -> bool:
@@ -177,9 +183,10 @@ class Snapshot:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _write_node(self, row: int, node: Node | None) -> None:
+        before, offered = self.nodes.get(row), node.status.allocatable if node else None
         self.nodes.write(row, node)
-        offered = amounts(node.status.allocatable) if node else {}
-        self.room.set_allocatable(row, self.room.resources.amounts(offered))
+        if before is None or before.status.allocatable != offered:
+            self.room.set_allocatable(row, self.room.resources.amounts(amounts(offered)))
 
     def _pod_changed(self, pod: Pod, before: Occupant | None) -> None:
         after = self.pods.known.get(pod.metadata.uid)
@@ -192,7 +199,3 @@ class Snapshot:
         namespace = reservation.metadata.namespace or ""
         for seat in self.reservations.seats(namespace, reservation.metadata.name):
             self.classes.note(self.shapes.of(seat.stand_in), namespace)
-
-    def _check_present(self, node: str) -> None:
-        if self.node(node) is None:
-            raise UnknownNode(f"node {node} is not known")

@@ -18,42 +18,34 @@ _ABSENT: Final = object()
 
 
 class UndoLog:
-    __slots__ = ("_inverses", "_marks", "_next", "_undoing")
+    __slots__ = ("_inverses", "_marks", "_next", "recording")
 
     def __init__(self) -> None:
         self._inverses: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         self._marks: dict[Mark, int] = {}
         self._next = 0
-        self._undoing = False
-
-    @property
-    def recording(self) -> bool:
-        return bool(self._marks) and not self._undoing
+        self.recording = False
 
     def mark(self) -> Mark:
         """Open a mark at the present state."""
         mark = Mark(self._next)
         self._next += 1
         self._marks[mark] = len(self._inverses)
+        self.recording = True
         return mark
 
     def undo_to(self, mark: Mark) -> None:
         """Take back everything since `mark`, and end it."""
         position = self._marks[mark]
-        self._undoing = True
-        try:
-            while len(self._inverses) > position:
-                inverse, arguments = self._inverses.pop()
-                inverse(*arguments)
-        finally:
-            self._undoing = False
+        self.recording = False
+        while len(self._inverses) > position:
+            inverse, arguments = self._inverses.pop()
+            inverse(*arguments)
         self._end(mark)
 
     def keep(self, mark: Mark) -> None:
         """Let everything since `mark` stand (an enclosing mark can still take it back), and end it."""
         self._end(mark)
-        if not self._marks:
-            self._inverses.clear()
 
     def record(self, inverse: Callable[..., object], *arguments: Any) -> None:
         """Remember how to take back the change being made."""
@@ -62,7 +54,8 @@ class UndoLog:
 
     def put(self, table: dict[K, V], key: K, value: V) -> None:
         """table[key] = value, undoably."""
-        self.record(_restore, table, key, table.get(key, _ABSENT))
+        if self.recording:
+            self.record(_restore, table, key, table.get(key, _ABSENT))
         table[key] = value
 
     def drop(self, table: dict[K, V], key: K) -> None:
@@ -74,6 +67,9 @@ class UndoLog:
     def _end(self, mark: Mark) -> None:
         for later in [one for one in self._marks if one >= mark]:
             del self._marks[later]
+        self.recording = bool(self._marks)
+        if not self._marks:
+            self._inverses.clear()
 
 
 def _restore(table: dict[Any, Any], key: object, value: object) -> None:

@@ -1,0 +1,82 @@
+"""Whatever was tried, undo restores every value, and what was computed meanwhile is computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from restow.model.cluster import SeatName, Snapshot
+from restow.model.objects import ObjectMeta, OwnerReference, PodGroup, Taint
+from tests.model.cluster.builders import node, placements_of, pod, reservation
+from tests.model.cluster.reading import everything
+
+WEB = {"app": "web"}
+SEAT = SeatName("default", "held", "t", 0)
+OWNER = OwnerReference(kind="Deployment", name="d", uid="d")
+GPU = [Taint(key="gpu", effect="NoSchedule")]
+
+TRIALS: dict[str, Callable[[Snapshot], object]] = {
+    "a node comes": lambda s: s.apply_node(node("new", {"new.com/thing": "1", "pods": "1"}, labels={"zone": "c"})),
+    "a node changes": lambda s: s.apply_node(node("n1", {"cpu": "1"}, labels={"zone": "b"}, taints=GPU, version=90)),
+    "a node is cordoned": lambda s: s.apply_node(node("n1", unschedulable=True, version=90)),
+    "a node with pods goes": lambda s: s.remove_node(node("n1", version=90)),
+    "an empty node goes": lambda s: s.remove_node(node("n2", version=90)),
+    "a pod comes": lambda s: s.apply_pod(pod("new", {"cpu": "2", "new": "3"}, on="n2")),
+    "a pod comes before its node": lambda s: s.apply_pod(pod("new", on="nowhere")),
+    "a pod begins to leave": lambda s: s.apply_pod(pod("web", on="n1", labels=WEB, leaving=True, version=90)),
+    "a leaving pod goes": lambda s: s.remove_pod(pod("leaver", on="n1", version=90)),
+    "a pod ends": lambda s: s.apply_pod(pod("web", on="n1", phase="Failed", version=90)),
+    "a pod is labelled": lambda s: s.apply_pod(pod("web", on="n1", labels={"app": "x"}, version=90)),
+    "a pod takes a seat": lambda s: s.apply_pod(pod("new", on="n2", labels=WEB, seat=str(SEAT))),
+    "a pod is assumed": lambda s: s.assume(pod("new"), "n2", at=1.0),
+    "a pod is assumed into a seat": lambda s: s.assume(pod("new"), "n2", at=1.0, seat=SEAT),
+    "an assumption is confirmed": lambda s: s.apply_pod(pod("assumed", on="n2", version=90)),
+    "an assumption is forgotten": lambda s: s.forget(pod("assumed")),
+    "pods are seen further": lambda s: s.pods_seen_through("99"),
+    "a reservation is placed": lambda s: s.apply_reservation(reservation("new", {0: "n1", 1: "n2"})),
+    "a seat moves": lambda s: s.apply_reservation(reservation("held", {0: "n1"}, version=90)),
+    "a seat is consumed": lambda s: s.apply_reservation(reservation("held", {0: "n2"}, taken={0: "u"}, version=90)),
+    "a reservation fails": lambda s: s.apply_reservation(reservation("held", {0: "n2"}, phase="Failed", version=90)),
+    "a reservation goes": lambda s: s.remove_reservation(reservation("held", version=90)),
+    "placements are assumed": lambda s: s.assume_placements(reservation("idle"), placements_of({0: "n1"}), at=1.0),
+    "owners become known": lambda s: s.apply_owner(ObjectMeta(uid="rs", owner_references=[OWNER])),
+    "a group becomes known": lambda s: s.apply_group(PodGroup(metadata=ObjectMeta(name="g", namespace="default"))),
+}
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    snapshot = Snapshot()
+    for name, zone in (("n1", "a"), ("n2", "b")):
+        snapshot.apply_node(node(name, labels={"zone": zone}, version=1))
+    snapshot.apply_pod(pod("web", on="n1", labels=WEB, version=2))
+    snapshot.apply_pod(pod("leaver", on="n1", leaving=True, version=3))
+    snapshot.assume(pod("assumed"), "n2", at=0.0)
+    snapshot.apply_reservation(reservation("held", {0: "n2"}, version=4))
+    snapshot.apply_reservation(reservation("unseen", {0: "n2"}, taken={0: "uid-late"}, version=50))
+    snapshot.apply_reservation(reservation("idle", phase="Pending"))
+    return snapshot
+
+
+@pytest.mark.parametrize("trial", TRIALS.values(), ids=TRIALS.keys())
+def test_undo_restores_what_a_trial_changed(snapshot: Snapshot, trial: Callable[[Snapshot], object]) -> None:
+    asking = [snapshot.class_of(pod("p", {"cpu": "2"})), snapshot.class_of(pod("p", node_selector={"zone": "a"}))]
+    masks = [snapshot.feasible(one).tolist() for one in asking]
+    before, mark = everything(snapshot), snapshot.mark()
+    trial(snapshot)
+    assert everything(snapshot) != before
+    assert all(len(snapshot.feasible(one)) for one in asking)
+    snapshot.undo_to(mark)
+    assert everything(snapshot) == before
+    assert [snapshot.feasible(one).tolist() for one in asking] == masks
+
+
+def test_all_trials_in_a_row_are_undone_together(snapshot: Snapshot) -> None:
+    before, mark = everything(snapshot), snapshot.mark()
+    for name, trial in TRIALS.items():
+        if "is assumed" not in name:
+            trial(snapshot)
+    snapshot.undo_to(mark)
+    after = everything(snapshot)
+    assert after == before

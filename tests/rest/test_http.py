@@ -498,6 +498,16 @@ async def test_closing_ends_open_watches_cleanly_and_at_once(scripted: ScriptedA
             await http.get("/version")
 
 
+async def test_closing_does_not_wait_for_a_client_that_stopped_reading(scripted: ScriptedApi) -> None:
+    running = await serve(scripted)
+    scripted.events = [b'"' + b"x" * 1024 * 1024 + b'"'] * 100
+    async with aiohttp.ClientSession(running.url) as http, http.get("/api/v1/pods?watch=true"):
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(3):
+            await running.close()
+    assert scripted.open == 0
+
+
 async def test_a_stream_that_breaks_ends_with_an_error_event(
     http: aiohttp.ClientSession, scripted: ScriptedApi
 ) -> None:

@@ -24,7 +24,7 @@ PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 async def read_body(request: web.BaseRequest) -> tuple[bytes, str]:
     """The body and its media type; an absent media type means JSON."""
-    data = await _read(request)
+    data = await _read(request) if request.can_read_body else b""
     media_type = request.headers.get("Content-Type", "").split(";")[0].strip().lower() or JSON
     if request.method == "PATCH":
         if media_type not in PATCH_TYPES:

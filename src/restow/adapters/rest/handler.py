@@ -17,6 +17,7 @@ import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
+from restow.adapters.memory import errors
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.rest import discovery, kubelet
 from restow.adapters.rest.answers import Renderer, include_of
@@ -73,6 +74,8 @@ class Handler:
             return await _failure(request, error)
         except NotAcceptable:
             return await _failure(request, not_acceptable())
+        except RecursionError:  # documents are read before anything is written, so nothing has changed
+            return await _failure(request, errors.bad_request("the body is nested too deeply"))
         except Exception:
             log.exception("request failed", extra={"method": request.method, "path": request.path})
             message = "an internal error occurred, see the log of the embedded API server"

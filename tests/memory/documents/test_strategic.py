@@ -32,7 +32,7 @@ CASES = [
         pod({"name": "b", "image": "b:2"}),
         pod(A, {"name": "b", "image": "b:2"}),
     ),
-    ("an unknown container is appended", pod(A), pod(B), pod(A, B)),
+    ("an unknown container comes first", pod(A), pod(B), pod(B, A)),
     ("a container is deleted by directive", pod(A, B), pod({"name": "a", "$patch": "delete"}), pod(B)),
     ("the list is replaced by directive", pod(A, B), pod({"$patch": "replace"}, {"name": "c"}), pod({"name": "c"})),
     ("null removes a member", pod(A, nodeName="n"), {"spec": {"nodeName": None}}, pod(A)),
@@ -58,7 +58,7 @@ CASES = [
         "finalizers are a set",
         {"metadata": {"finalizers": ["a"]}},
         {"metadata": {"finalizers": ["b", "a"]}},
-        {"metadata": {"finalizers": ["a", "b"]}},
+        {"metadata": {"finalizers": ["b", "a"]}},
     ),
     (
         "finalizers are deleted by value",
@@ -76,7 +76,7 @@ CASES = [
         "owners merge by uid",
         {"metadata": {"ownerReferences": [{"uid": "1"}]}},
         {"metadata": {"ownerReferences": [{"uid": "2"}]}},
-        {"metadata": {"ownerReferences": [{"uid": "1"}, {"uid": "2"}]}},
+        {"metadata": {"ownerReferences": [{"uid": "2"}, {"uid": "1"}]}},
     ),
     (
         "a volume keeps only retained keys",

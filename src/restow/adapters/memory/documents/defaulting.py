@@ -186,7 +186,11 @@ def _csi_driver(doc: Document) -> None:
 
 
 def _node(doc: Document) -> None:
-    status = doc.get("status")
+    spec, status = doc.get("spec") or {}, doc.get("status")
+    if spec.get("podCIDRs"):
+        spec["podCIDR"] = spec["podCIDRs"][0]
+    elif spec.get("podCIDR"):
+        spec["podCIDRs"] = [spec["podCIDR"]]
     if status and status.get("capacity") and "allocatable" not in status:
         status["allocatable"] = dict(status["capacity"])
 

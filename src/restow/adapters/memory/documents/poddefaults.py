@@ -32,6 +32,17 @@ def default_pod(pod: Document) -> None:
         _requests_from_limits(spec["resources"])
     if "enableServiceLinks" not in spec:
         spec["enableServiceLinks"] = True
+    if pod.get("status"):
+        _same_addresses(pod["status"])
+
+
+def _same_addresses(status: Document) -> None:
+    """The one address and the list of them always agree; the list wins."""
+    for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+        if status.get(many):
+            status[one] = status[many][0].get("ip", "")
+        elif status.get(one):
+            status[many] = [{"ip": status[one]}]
 
 
 def default_template(holder: Document) -> None:

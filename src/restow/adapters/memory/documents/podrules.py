@@ -239,9 +239,8 @@ def _check_removed_gates(new: list[Document], old: list[Document], found: Findin
     known = {gate.get("name") for gate in old}
     for index, gate in enumerate(new):
         if gate.get("name") not in known:
-            found.forbidden(
-                f"spec.schedulingGates[{index}].name", "only deletion is allowed, but found new scheduling gate"
-            )
+            why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            found.forbidden(f"spec.schedulingGates[{index}].name", why)
 
 
 def _check_gated(munged: Document, before: Document, found: Findings) -> None:
@@ -250,7 +249,7 @@ def _check_gated(munged: Document, before: Document, found: Findings) -> None:
     if new != old:
         if any(new.get(key) != value for key, value in old.items()):
             found.invalid(
-                "spec.nodeSelector", new, "only additions to spec.nodeSelector are allowed (no deletions or mutations)"
+                "spec.nodeSelector", new, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
             )
         _put_back(munged, before, "nodeSelector")
     affinity, was = munged.get("affinity") or {}, before.get("affinity") or {}

@@ -88,11 +88,10 @@ def _merge_member(merged: dict[str, Any], name: str, value: Any, types: MergeTyp
 def _merge_list(current: list[Any], patch: list[Any], types: MergeTypes, path: str) -> list[Any]:
     if "merge" not in types.patch:
         return patch
-    if not types.patch_key:
-        return current + [
-            value for position, value in enumerate(patch) if value not in current and value not in patch[:position]
-        ]
-    return _merge_items(current, patch, types, path)
+    if types.patch_key:
+        return _merge_items(current, patch, types, path)
+    added = [value for position, value in enumerate(patch) if value not in current and value not in patch[:position]]
+    return _ordered(current + added, current, patch, "", path)
 
 
 def _merge_items(current: list[Any], patch: list[Any], types: MergeTypes, path: str) -> list[Any]:
@@ -116,6 +115,7 @@ def _merge_items(current: list[Any], patch: list[Any], types: MergeTypes, path: 
             raise StrategicError(f"{path}[{position}]: unknown patch type: {directive}")
     if replace:
         return [without_directives(item) for item in plain]
+    before = list(merged)
     for position, item in enumerate(plain):
         wanted = _key_of(item, key, f"{path}[{position}]")
         for index, other in enumerate(merged):
@@ -124,7 +124,7 @@ def _merge_items(current: list[Any], patch: list[Any], types: MergeTypes, path: 
                 break
         else:
             merged.append(without_directives(item))
-    return merged
+    return _ordered(merged, before, plain, key, path)
 
 
 def _key_of(item: dict[str, Any], key: str, path: str) -> Any:
@@ -150,19 +150,24 @@ def _order(
     types: MergeTypes,
     path: str,
 ) -> None:
-    """Put the items the client knows into its order; items only the server has keep their place among them."""
+    """Carry out `$setElementOrder`."""
     current = merged.get(name)
     if not isinstance(order, list):
         raise StrategicError(f"{path}: invalid patch format of setElementOrder list")
     if not isinstance(current, list):
         return
-    wanted = [_identity(item, types.patch_key, path) for item in order]
-    _check_order(patch.get(name), wanted, types.patch_key, path)
-    before = [_identity(item, types.patch_key, path) for item in original.get(name) or []]
-    known = [item for item in current if _identity(item, types.patch_key, path) in wanted]
-    known.sort(key=lambda item: wanted.index(_identity(item, types.patch_key, path)))
-    server_only = [item for item in current if _identity(item, types.patch_key, path) not in wanted]
-    merged[name] = _interleaved(server_only, known, before, types.patch_key, path)
+    _check_order(patch.get(name), [_identity(item, types.patch_key, path) for item in order], types.patch_key, path)
+    merged[name] = _ordered(current, original.get(name) or [], order, types.patch_key, path)
+
+
+def _ordered(merged: list[Any], before: list[Any], order: list[Any], key: str, path: str) -> list[Any]:
+    """Items the client named come in its order; the others keep their order and stay before what they preceded."""
+    wanted = [_identity(item, key, path) for item in order]
+    positions = [_identity(item, key, path) for item in before]
+    known = [item for item in merged if _identity(item, key, path) in wanted]
+    known.sort(key=lambda item: wanted.index(_identity(item, key, path)))
+    others = [item for item in merged if _identity(item, key, path) not in wanted]
+    return _interleaved(others, known, positions, key, path)
 
 
 def _check_order(listed: Any, wanted: list[Any], key: str, path: str) -> None:

@@ -170,6 +170,10 @@ def check_job(doc: Document, old: Document | None, found: Findings) -> None:
     spec = doc.get("spec") or {}
     _check_job_spec(spec, "spec", found)
     _check_own_selector(spec, "job", found)
+    if not spec.get("manualSelector") and spec.get("selector"):
+        uid = {"batch.kubernetes.io/controller-uid": doc["metadata"].get("uid")}
+        if spec["selector"] != {"matchLabels": uid}:
+            found.invalid("spec.selector", spec["selector"], "`selector` not auto-generated")
     if old is not None:
         _check_job_update(spec, old, found)
 

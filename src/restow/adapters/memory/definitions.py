@@ -1,7 +1,7 @@
 """CustomResourceDefinitions: they extend the table of served resources as soon as they are stored.
 
 There is no controller to wait for, so a definition is Established when its creation is answered. Deleting one deletes
-its objects first; the finalizer that upstream uses holds the definition until the last of them is gone.
+its objects first; the finalizer that the deletion sets holds the definition until the last of them is gone.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from restow.adapters.memory import deletion, errors
+from restow.adapters.memory.deletion import CLEANUP
 from restow.adapters.memory.documents.schema import CustomSchema, validate_definition
 from restow.adapters.memory.resources import (
     Conversion,
@@ -20,15 +21,11 @@ from restow.adapters.memory.resources import (
 from restow.adapters.memory.state import State
 from restow.adapters.memory.store import Change, Collection, Document, Field, Stored
 
-COLLECTION = "customresourcedefinitions.apiextensions.k8s.io"
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+COLLECTION = deletion.DEFINITIONS
 
 
 def prepare(state: State, definition: Document) -> None:
     definition["status"] = {}
-    finalizers = definition["metadata"].setdefault("finalizers", [])
-    if CLEANUP not in finalizers:
-        finalizers.append(CLEANUP)
 
 
 def complete(state: State, definition: Document) -> None:

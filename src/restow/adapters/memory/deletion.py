@@ -17,16 +17,26 @@ from restow.adapters.memory import bodies, errors, options
 from restow.adapters.memory.listing import existing
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.selection import Selection
-from restow.adapters.memory.state import State
+from restow.adapters.memory.state import State, set_condition
 from restow.adapters.memory.store import Document, Stored, encode
 from restow.model.times import format_time, parse_time
 from restow.ports import Request, Response
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 IMMORTAL_NAMESPACES = ("default", "kube-public", "kube-system")
 
 _FINALIZER_OF: dict[str, list[str]] = {"Foreground": [FOREGROUND], "Background": [], "Orphan": [ORPHAN]}
+
+
+_TERMINATING = {
+    "type": "Terminating",
+    "status": "True",
+    "reason": "InstanceDeletionPending",
+    "message": "the objects of this definition are deleted first",
+}
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename={"version": "resourceVersion"}):
@@ -132,6 +142,9 @@ def carry_out(state: State, served: ResourceType, stored: Stored, wanted: Delete
     metadata = document["metadata"]
     grace = _grace(state, served, document, wanted)
     finalizers = _finalizers(served, metadata.get("finalizers") or [], wanted.policy)
+    if served.collection == DEFINITIONS and not stored.deleting:
+        finalizers = [*finalizers, CLEANUP]
+        set_condition(document.setdefault("status", {}), _TERMINATING, state.stamp())
     if not stored.deleting and (grace or finalizers or _has_grace(served) or not is_over_apart_from_mark(document)):
         _mark(state, metadata, grace)
     elif stored.deleting:

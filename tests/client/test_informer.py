@@ -87,6 +87,27 @@ def test_servers_without_watch_list_are_listed_in_pages(stream):
     assert api.requests[1].query == {"limit": "1"}
 
 
+@pytest.mark.parametrize(
+    ("refusal", "watch_lists"),
+    [
+        pytest.param([NO_WATCH_LIST], 1, id="a refusal is for good"),
+        pytest.param([event("ADDED", pod("a", 3))], 2, id="an unmarked end might have been an accident, once"),
+    ],
+)
+def test_watch_list_is_given_up(refusal, watch_lists):
+    class Forgetful(ScriptedApi):
+        async def watch(self, request):
+            if "sendInitialEvents" not in request.query:
+                self.requests.append(request)
+                raise GONE
+            async for line in super().watch(request):
+                yield line
+
+    api = Forgetful(*[page(pod("a", 3), version=9)] * 50, streams=[refusal] * 50)
+    follow(api, seconds=60)
+    assert sum("sendInitialEvents" in request.query for request in api.requests) == watch_lists
+
+
 START = [event("ADDED", pod("a", 3)), event("ADDED", pod("b", 4)), bookmark(5, initial_end=True)]
 
 

@@ -35,6 +35,7 @@ T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
 
 STALE_LISTS = 8  # listings older than what was seen already, in a row, before they are believed
+UNMARKED = 2  # watch-lists that never said where the initial events end, in a row, before pages are used for good
 SILENCES = 3  # watches without any event, in a row, before the list is looked at again: servers send bookmarks
 
 
@@ -92,7 +93,7 @@ class Informer(Generic[T]):
         self._synced = asyncio.Event()
         self._listed = False
         self._listed_at = 0.0
-        self._watch_list = True
+        self._unmarked = 0
         self._stale_lists = 0
         self._silences = 0
 
@@ -161,7 +162,7 @@ class Informer(Generic[T]):
         """List if need be and follow until something ends it; the seconds to wait before going on."""
         try:
             quiet = await (self._list() if self._must_list() else self._follow())
-        except (Gone, _Ignored, _Stale) as error:
+        except (Gone, _Stale) as error:
             self._listed = False
             return self._failed(error)
         except TooManyRequests as error:
@@ -187,16 +188,16 @@ class Informer(Generic[T]):
 
     async def _list(self) -> bool:
         self.unreadable.clear()
-        if not self._watch_list:
-            await self._list_pages()
-            return False
-        try:
-            return await self._list_by_watch()
-        except (Invalid, _Ignored) as error:
-            facts = {"kind": self.kind.kind, "err": str(error)}
-            log.info("watch-list not available, listing in pages", extra=facts)
-            self._watch_list = False
-            return False
+        if self._unmarked < UNMARKED:
+            try:
+                return await self._list_by_watch()
+            except Invalid as error:
+                self._unmarked, reason = UNMARKED, str(error)
+            except _Ignored as error:
+                self._unmarked, reason = self._unmarked + 1, str(error)
+            log.info("watch-list not available, listing in pages", extra={"kind": self.kind.kind, "err": reason})
+        await self._list_pages()
+        return False
 
     async def _list_pages(self) -> None:
         """Read the present state in pages; if the list expires half-way, the next try reads it in one."""
@@ -225,6 +226,7 @@ class Informer(Generic[T]):
         """Read the present state as the beginning of a watch, then follow the same stream."""
         async with aclosing(self._stream(None)) as events:
             staged, version = await self._stage(events)
+            self._unmarked = 0
             self._replace(staged.values(), version)
             staged.clear()
             return await self._consume(events)

@@ -75,7 +75,10 @@ def server_side_apply(
     result = merged(_bare(before), applied, merge)
     if last:
         result = _pruned(result, last.fields, claimed, owners, merge)
+    # A container that lost its last field is null here and so not "removed": whoever owned it as a whole still does.
     changes = compare(_bare(before), result, merge)
+    if last:
+        result = without_nulls(result)
     disputed = _disputed(owners, owner, changes.changed)
     if disputed and not force:
         granted = _applied_by_client(live, merge) if manager == KUBECTL and live else {}
@@ -138,7 +141,7 @@ def _pruned(
     present = with_named_fields(field_set(result, merge), merge)
     kept = union(_present(without(result, had, merge), merge), with_named_fields(wanted, merge))
     remaining = _present(without(result, difference(present, kept), merge), merge)
-    pruned: dict[str, Any] = without_nulls(without(result, intersection(difference(present, remaining), had), merge))
+    pruned: dict[str, Any] = without(result, intersection(difference(present, remaining), had), merge)
     return pruned
 
 

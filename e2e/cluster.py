@@ -87,16 +87,25 @@ def is_running(pod: Pod) -> bool:
     return pod.status.phase == "Running" and is_ready(pod) and pod.metadata.deletion_timestamp is None
 
 
+def running(pods: Informer[Pod]) -> int:
+    return sum(map(is_running, pods))
+
+
 async def eventually(check: Callable[[], bool], what: str, seconds: float = 60) -> None:
     """Wait until `check` holds; it reads what an informer keeps true."""
+    await reaches(check, True, what, seconds)
+
+
+async def reaches(observe: Callable[[], object], wanted: object, what: str, seconds: float = 60) -> None:
+    """Wait until what is observed equals what is wanted."""
     try:
         async with asyncio.timeout(seconds):
             while True:
-                if check():
+                if observe() == wanted:
                     return
                 await asyncio.sleep(0.05)
     except TimeoutError:
-        raise AssertionError(f"not within {seconds:.0f} s: {what}") from None
+        raise AssertionError(f"after {seconds:.0f} s, {what}: {observe()}, not {wanted}") from None
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from e2e.cluster import add_nodes, deploy, eventually, following, is_ready, is_running, together
+from e2e.cluster import add_nodes, deploy, following, is_ready, is_running, reaches, running, together
 from e2e.controlplane import ControlPlane
 from restow.client.cache import Change
 from restow.client.informer import Informer, Pace
@@ -17,7 +17,7 @@ from restow.model.kinds import DEPLOYMENT, NODE, POD
 from restow.model.objects import Pod
 from restow.ports import Api, OutcomeUnknown, Request, Response
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 
 NODES = 1000
 PODS = 5000
@@ -27,10 +27,10 @@ WORKLOADS = 10
 async def test_a_thousand_nodes_run_five_thousand_pods(client: Client, namespace: str) -> None:
     async with following(Informer(client, NODE, rng=random.Random(1))) as nodes:
         names = set(await add_nodes(client, NODES))
-        await eventually(lambda: names <= {n.metadata.name for n in nodes if is_ready(n)}, "every node is Ready", 300)
+        await reaches(lambda: len({n.metadata.name for n in nodes if is_ready(n)} & names), NODES, "Ready nodes", 300)
     async with following(Informer(client, POD, rng=random.Random(1), namespace=namespace)) as pods:
         await together(deploy(client, namespace, PODS // WORKLOADS, f"web-{number}") for number in range(WORKLOADS))
-        await eventually(lambda: sum(map(is_running, pods)) == PODS, f"{PODS} pods run", 600)
+        await reaches(lambda: running(pods), PODS, "running pods", 900)
         listed = (await client.list(POD, namespace)).items
         assert {pod.metadata.uid for pod in pods} == {pod.metadata.uid for pod in listed}
 
@@ -69,14 +69,14 @@ async def test_an_informer_that_missed_a_compaction_starts_over(
     async with following(informer) as pods:
         pods.subscribe(changes.append)
         await deploy(client, namespace, 5)
-        await eventually(lambda: sum(map(is_running, pods)) == 5, "5 pods run")
+        await reaches(lambda: running(pods), 5, "running pods")
         cable.cut.set()
         await client.delete(DEPLOYMENT, "web", namespace)
         await deploy(client, namespace, 3, "other")
         await settled(client, namespace, 3)
         await plane.restart_api_server()  # its watch cache forgets everything before
         cable.cut.clear()
-        await eventually(lambda: len(pods) == 3 and sum(map(is_running, pods)) == 3, "it has caught up")
+        await reaches(lambda: (len(pods), running(pods)), (3, 3), "pods, and running pods")
     gone = {change.object.metadata.uid for change in changes if change.type == "DELETED"}
     assert len(gone) == 5
     assert {pod.metadata.uid for pod in informer} == {

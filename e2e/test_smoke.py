@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from e2e.cluster import add_nodes, deploy, eventually, following, is_ready, is_running
+from e2e.cluster import add_nodes, deploy, eventually, following, is_ready, reaches, running
 from e2e.controlplane import ControlPlane
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import KubernetesApi, load_kubeconfig
@@ -27,10 +27,6 @@ def pods_of(client: Client, namespace: str) -> Informer[Pod]:
     )
 
 
-def running(pods: Informer[Pod]) -> int:
-    return sum(map(is_running, pods))
-
-
 async def test_a_hundred_nodes_become_ready(client: Client) -> None:
     async with following(Informer(client, NODE, rng=random.Random(1))) as nodes:
         names = set(await add_nodes(client, NODES))
@@ -41,12 +37,12 @@ async def test_a_workload_is_scheduled_runs_and_is_seen_whole(client: Client, na
     await add_nodes(client, NODES)
     async with following(pods_of(client, namespace)) as pods:
         await deploy(client, namespace, PODS)
-        await eventually(lambda: running(pods) == PODS, f"{PODS} pods run", 120)
+        await reaches(lambda: running(pods), PODS, "running pods", 120)
         listed = (await client.list(POD, namespace, limit=30)).items
         assert {pod.metadata.uid for pod in pods} == {pod.metadata.uid for pod in listed}
         assert not pods.find("node", "")
         await client.patch(DEPLOYMENT, "web", {"spec": {"replicas": 0}}, namespace)
-        await eventually(lambda: len(pods) == 0, "all pods are gone", 120)
+        await reaches(lambda: len(pods), 0, "pods left", 120)
 
 
 async def test_evictions_respect_the_budget_and_the_uid(client: Client, namespace: str) -> None:
@@ -57,7 +53,7 @@ async def test_evictions_respect_the_budget_and_the_uid(client: Client, namespac
     }
     async with following(pods_of(client, namespace)) as pods:
         await deploy(client, namespace, 4)
-        await eventually(lambda: running(pods) == 4, "4 pods run")
+        await reaches(lambda: running(pods), 4, "running pods")
         await client.create(POD_DISRUPTION_BUDGET, budget)
         victim = next(iter(pods))
         name = victim.metadata.name or ""
@@ -70,7 +66,7 @@ async def test_evictions_respect_the_budget_and_the_uid(client: Client, namespac
         assert (await client.get(POD, name, namespace)).metadata.deletion_timestamp is None
         await client.evict(namespace, name, uid=victim.metadata.uid or "")
         await eventually(lambda: pods.get(name, namespace) is None, "the victim is gone")
-        await eventually(lambda: running(pods) == 4, "a successor runs")
+        await reaches(lambda: running(pods), 4, "running pods")
 
 
 async def test_an_informer_survives_the_api_server(client: Client, namespace: str, plane: ControlPlane) -> None:
@@ -79,12 +75,12 @@ async def test_an_informer_survives_the_api_server(client: Client, namespace: st
         changes: list[Change[Pod]] = []
         pods.subscribe(changes.append)
         await deploy(client, namespace, 10)
-        await eventually(lambda: running(pods) == 10, "10 pods run")
+        await reaches(lambda: running(pods), 10, "running pods")
         await plane.restart_api_server()
         await client.patch(DEPLOYMENT, "web", {"spec": {"replicas": 15}}, namespace)
-        await eventually(lambda: running(pods) == 15, "15 pods run", 90)
+        await reaches(lambda: running(pods), 15, "running pods", 90)
         await client.patch(DEPLOYMENT, "web", {"spec": {"replicas": 0}}, namespace)
-        await eventually(lambda: len(pods) == 0, "all pods are gone", 90)
+        await reaches(lambda: len(pods), 0, "pods left", 90)
     assert_without_gaps(changes)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -18,9 +19,12 @@ from restow.model import kinds
 from restow.ports import Api, ApiError, Conflict, NotFound, OutcomeUnknown, TooManyRequests
 from restow.sim.faults import Crash, FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import VirtualClock, run_virtual
-from restow.sim.world import World
+from restow.sim.world import FirstFit, Rule, Settings, World, default_rules
+from restow.sim.world.deployment import Deployments
+from restow.sim.world.job import Jobs
 from restow.sim.world.replica_set import ReplicaSets
-from tests.sim.stage import Document, pass_time, ready, stage, virtual, workload
+from restow.sim.world.stateful_set import StatefulSets
+from tests.sim.stage import Document, job, node, pass_time, ready, stage, virtual, workload
 
 ALWAYS = 1.0
 
@@ -185,38 +189,117 @@ def test_a_deployment_converges_behind_faults_of_every_kind(seed: int, plan: Fau
 # ---- crash after every write
 
 
-async def _scale_story(plan: FaultPlan) -> FaultyApi:
-    """A ReplicaSet controller that creates, scales down and may die on the way; then another takes over."""
-    api = server()
-    client = Client(api)
-    await client.create(kinds.REPLICA_SET, workload("web", 4))
-    mortal = FaultyApi(api, random.Random(3), plan)
+class Cluster:
+    """A cluster in which all controllers are immortal but one."""
 
-    async def life() -> None:
-        async with World(mortal, VirtualClock(), random.Random(4), rules=[ReplicaSets()]):
-            await asyncio.sleep(5)
-            await client.patch(kinds.REPLICA_SET, "web", {"spec": {"replicas": 2}}, "default")
-            await asyncio.sleep(5)
+    def __init__(self, mortal: type[Rule]) -> None:
+        self.clock = VirtualClock()
+        self.api = MemoryApi(self.clock, random.Random(1))
+        self.client = Client(self.api)
+        everything = [*default_rules(Settings()), FirstFit(("default-scheduler",))]
+        self.others = [rule for rule in everything if not isinstance(rule, mortal)]
+        self.mortal = [rule for rule in everything if isinstance(rule, mortal)]
 
-    await run_until_crash(mortal, life())
-    await client.patch(kinds.REPLICA_SET, "web", {"spec": {"replicas": 2}}, "default")
-    async with World(api, VirtualClock(), random.Random(5), rules=[ReplicaSets()]):
-        await asyncio.sleep(30)
-    pods = (await client.list(kinds.POD, "default")).items
-    assert len(pods) == 2
-    status = (await client.get_document(kinds.REPLICA_SET, "web", "default"))["status"]
-    assert status["replicas"] == 2
+    def world(self, api: Api, rules: list[Rule]) -> World:
+        return World(api, self.clock, random.Random(2), rules=rules)
+
+
+async def _scaled(it: Cluster) -> None:
+    await it.client.patch(kinds.REPLICA_SET, "web", {"spec": {"replicas": 2}}, "default")
+
+
+async def _rolled(it: Cluster) -> None:
+    changes = {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}}
+    await it.client.patch(kinds.DEPLOYMENT, "web", changes, "default")
+
+
+async def _waited(it: Cluster) -> None:
+    await asyncio.sleep(15)
+
+
+class Life(msgspec.Struct, frozen=True):
+    """What a controller lives through: an object, a change to it, and how everything should stand in the end."""
+
+    rule: type[Rule]
+    kind: kinds.Kind[Any]
+    document: Document
+    change: Callable[[Cluster], Coroutine[Any, Any, None]]
+    status: Document
+    pods: int
+
+
+LIVES = [
+    pytest.param(
+        Life(ReplicaSets, kinds.REPLICA_SET, workload("web", 4), _scaled, {"replicas": 2, "readyReplicas": 2}, 2),
+        id="a ReplicaSet is scaled down",
+    ),
+    pytest.param(
+        Life(
+            Deployments,
+            kinds.DEPLOYMENT,
+            workload("web", 2),
+            _rolled,
+            {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2},
+            2,
+        ),
+        id="a Deployment is rolled",
+    ),
+    pytest.param(
+        Life(
+            StatefulSets,
+            kinds.STATEFUL_SET,
+            workload("db", 2, serviceName="db"),
+            _waited,
+            {"replicas": 2, "readyReplicas": 2},
+            2,
+        ),
+        id="a StatefulSet comes up",
+    ),
+    pytest.param(
+        Life(
+            Jobs,
+            kinds.JOB,
+            job("etl", run=5, completions=2),
+            _waited,
+            {"succeeded": 2, "failed": None, "active": None, "uncountedTerminatedPods": {}},
+            2,
+        ),
+        id="a Job counts every pod once",
+    ),
+]
+
+
+async def _live(life: Life, plan: FaultPlan) -> FaultyApi:
+    """One life of the controller, perhaps cut short; then its successor has time to put everything right."""
+    it = Cluster(life.rule)
+    await it.client.create(kinds.NODE, node("n1"))
+    async with it.world(it.api, it.others):
+        await it.client.create(life.kind, life.document)
+        mortal = FaultyApi(it.api, random.Random(3), plan)
+
+        async def first() -> None:
+            async with it.world(mortal, it.mortal):
+                await asyncio.sleep(10)
+                await life.change(it)
+                await asyncio.sleep(30)
+
+        await run_until_crash(mortal, first())
+        await life.change(it)
+        async with it.world(it.api, it.mortal):
+            await asyncio.sleep(60)
+    name = life.document["metadata"]["name"]
+    status = (await it.client.get_document(life.kind, name, "default"))["status"]
+    assert {key: status.get(key) for key in life.status} == life.status
+    assert len((await it.client.list(kinds.POD, "default")).items) == life.pods
     return mortal
 
 
-def test_a_replica_set_controller_may_die_after_any_of_its_writes() -> None:
-    whole = run_virtual(_scale_story(FaultPlan()))
-    kinds_of_writes = Counter(name.split()[0] for name in whole.writes.names)
-    assert kinds_of_writes["create"] == 4
-    assert kinds_of_writes["delete"] == 2
-    assert kinds_of_writes["patch"] >= 2
+@pytest.mark.parametrize("life", LIVES)
+def test_a_controller_may_die_after_any_of_its_writes(life: Life) -> None:
+    whole = run_virtual(_live(life, FaultPlan()))
+    assert len(whole.writes) >= 5
     for name in whole.writes.names:
-        died = run_virtual(_scale_story(FaultPlan(crash_after=name)))
+        died = run_virtual(_live(life, FaultPlan(crash_after=name)))
         assert died.crashed.is_set(), name
         assert died.writes.names[-1] == name
 

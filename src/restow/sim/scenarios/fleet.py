@@ -55,6 +55,7 @@ class Fleet:
         batch = round((size - gpus) * batch_share)
         self.pool = np.array(["gpu"] * gpus + ["batch"] * batch + ["general"] * (size - gpus - batch))
         rng.shuffle(self.pool)
+        self._in_pool: dict[str, Mask] = {name: self.pool == name for name in ("general", "gpu", "batch")}
         general = rng.choice(len(GENERAL), size=size, p=_GENERAL_WEIGHTS)
         accelerated = rng.choice(len(GPU), size=size, p=_GPU_WEIGHTS)
         self.shapes = [
@@ -70,6 +71,9 @@ class Fleet:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def in_pool(self, pool: str) -> Mask:
+        return self._in_pool[pool]
 
     def take(self, nodes: Ints, request: Ints) -> None:
         """Seat one pod of this request on each of these (distinct) nodes."""

@@ -24,17 +24,14 @@ def targets(size: int, utilisation: float, skew: float, rng: np.random.Generator
 
 def eligible(fleet: Fleet, workload: Workload) -> Mask:
     """Nodes that the workload's selector, affinity and tolerations allow."""
-    mask: Mask = np.ones(len(fleet), dtype=np.bool_)
-    tolerated = {"general"} | ({workload.pool} if workload.pool else set())
-    mask &= np.isin(fleet.pool, sorted(tolerated))
-    return mask & domains(fleet, workload)
+    return fleet.in_pool(workload.pool or "general") & domains(fleet, workload)
 
 
 def domains(fleet: Fleet, workload: Workload) -> Mask:
     """Nodes that selector and affinity allow, whatever their taints: these count as spread domains."""
     mask: Mask = np.ones(len(fleet), dtype=np.bool_)
     if workload.pool:
-        mask &= fleet.pool == workload.pool
+        mask &= fleet.in_pool(workload.pool)
     if workload.ssd:
         mask &= fleet.ssd
     if workload.zones:

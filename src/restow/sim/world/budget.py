@@ -45,8 +45,8 @@ class Budgets(Rule):
         if budget is None or view.is_leaving(budget):
             return NOTHING
         selector = _selector(budget)
-        inside = view.inside(POD, key[0])
-        pods = [pod for pod in inside if selector and selector.matches(pod.metadata.labels)]
+        equal = (budget.spec.get("selector") or {}).get("matchLabels") or {}
+        pods = view.pods_selected(key[0], selector, equal) if selector else []
         disrupted, again = _still_disrupted(budget, pods, view)
         healthy = sum(
             1 for pod in pods if is_ready(pod) and not view.is_leaving(pod) and pod.metadata.name not in disrupted

@@ -108,7 +108,7 @@ class Kubelets(Rule):
         return Step((_remove(pod),))
 
     def _end(self, pod: Pod, now: float) -> Step:
-        report = _report(pod, _exited(pod, 0 if _annotated(pod, EXIT_CODE) else 137, now)).writes
+        report = _report(pod, _exited(pod, 143, now)).writes
         return Step((*(() if is_finished(pod) else report), _remove(pod)))
 
 
@@ -215,9 +215,9 @@ def ready_conditions(pod: Pod, ready: bool, now: float, reason: str | None = Non
         status = "True" if ready else "False"
         before = condition(pod.status.conditions, kind)
         same = before is not None and before.status == status and before.last_transition_time
-        entry = {"type": kind, "status": status, "lastTransitionTime": same or format_time(now)}
-        entry["reason"] = reason if reason else None if ready else "ContainersNotReady"  # type: ignore[assignment]
-        entries.append(entry)
+        why = reason or (None if ready else "ContainersNotReady")
+        since = same or format_time(now)
+        entries.append({"type": kind, "status": status, "reason": why, "lastTransitionTime": since})
     return entries
 
 

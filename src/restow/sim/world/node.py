@@ -1,6 +1,6 @@
 """Node lifecycle: kubelets report, silence is noticed, conditions become taints, pods of a lost node stop being ready.
 
-With heartbeats on, every node renews a Lease and silence is an old Lease; without them it is the annotation alone.
+Silence is an annotation on the node. Heartbeats renew Leases for whoever looks at them; nothing here does.
 """
 
 from __future__ import annotations

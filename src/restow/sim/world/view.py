@@ -8,7 +8,7 @@ there, the pod it deleted is leaving, whether or not the watch has said so yet.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from restow.client.cache import Cache, Change, Key, Object, by_namespace, by_node
@@ -17,6 +17,7 @@ from restow.model.affinity import node_constraint
 from restow.model.kinds import NODE, POD, Kind
 from restow.model.objects import Node, OwnerReference, Pod
 from restow.model.resources import Vector, pod_requests
+from restow.model.selectors import LabelSelector
 from restow.ports import Clock
 
 T = TypeVar("T", bound=Object)
@@ -49,6 +50,11 @@ def _by_daemon(item: Object) -> Iterable[str]:
     return (f"{owner.uid}/{pinned_node(cast(Pod, item)) or ''}",)
 
 
+def _by_label(item: Object) -> Iterable[str]:
+    meta = item.metadata
+    return [f"{meta.namespace}/{key}={value}" for key, value in (meta.labels or {}).items()]
+
+
 def _by_claim(item: Object) -> Iterable[str]:
     pod = cast(Pod, item)
     claims = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
@@ -64,7 +70,7 @@ class View:
         self._leaving: set[str] = set()
         self._requests: dict[str, tuple[str, Vector]] = {}
         indexes = {"controller": _by_controller, "orphans": _orphans, "namespace": by_namespace}
-        of_pods = {"node": by_node, "claim": _by_claim, "daemon": _by_daemon}
+        of_pods = {"node": by_node, "claim": _by_claim, "daemon": _by_daemon, "label": _by_label}
         self._caches: dict[Kind[Any], Cache[Any]] = {
             kind: Cache(indexes | of_pods if kind == POD else indexes) for kind in kinds
         }
@@ -98,6 +104,13 @@ class View:
     def pods_on(self, node: str) -> list[Pod]:
         """The pods bound to a node; those bound to none have the empty name."""
         return self.all(POD).find("node", node)
+
+    def pods_selected(self, namespace: str, selector: LabelSelector, equal: Mapping[str, str]) -> list[Pod]:
+        """The pods a selector selects; `equal` are the labels it demands, of which the rarest is looked up."""
+        pods = self.all(POD)
+        found = [pods.find("label", f"{namespace}/{key}={value}") for key, value in equal.items()]
+        candidates = min(found, key=len) if found else self.inside(POD, namespace)
+        return [pod for pod in candidates if selector.matches(pod.metadata.labels)]
 
     def daemons(self, uid: str, node: str) -> list[Pod]:
         """The pods that a DaemonSet made for a node."""

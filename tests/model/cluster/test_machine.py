@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec.structs import replace
 
 from restow.model.affinity import node_constraint
-from restow.model.cluster import SeatName, Snapshot
+from restow.model.cluster import DomainSums, SeatName, Snapshot, counting
 from restow.model.cluster.filters import shortages
 from restow.model.cluster.room import LIMIT
 from restow.model.objects import (
@@ -204,6 +204,9 @@ class SnapshotMachine(RuleBasedStateMachine):
         self.delivered: list[tuple[str, bool, Any]] = []
         self.marks: list[tuple[Any, Reference, dict[str, Any], int]] = []
         self.created = 0
+        snapshot = self.snapshot
+        web = counting(snapshot.rows, snapshot.occupancy, lambda one: one.pod.metadata.labels == {"app": "web"})
+        self.web_by_zone = DomainSums(snapshot.nodes, "zone", (snapshot.room.changes,), web)
 
     # --- writes -------------------------------------------------------------------------------------------------------
 
@@ -392,7 +395,19 @@ class SnapshotMachine(RuleBasedStateMachine):
                 assert fitting[row] == really or (really and _is_huge(tables, name)), (probe.metadata.name, name)
                 assert any(mask[row] for mask in short.values()) == (not fitting[row])
 
+    @rule()
+    def domains_count_what_is_in_them(self) -> None:
+        column = self.snapshot.nodes.labels.column("zone")
+        counted = dict(zip(column.values, self.web_by_zone.read().tolist(), strict=True))
+        expected = dict.fromkeys(column.values, 0)
+        for one, where, *_ in self.reference.placed():
+            if one.metadata.labels == {"app": "web"}:
+                labels = self.reference.nodes[where].metadata.labels if where in self.reference.nodes else None
+                expected[(labels or {}).get("zone")] += 1
+        assert counted == expected
+
     def teardown(self) -> None:
+        self.domains_count_what_is_in_them()
         self.masks_say_what_each_node_would(PROBES)
 
 

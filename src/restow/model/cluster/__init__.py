@@ -1,6 +1,7 @@
 """The Snapshot: a pure, incremental picture of a cluster for scheduling and planning. Start reading at `snapshot`."""
 
 from restow.model.cluster.classes import PodClass
+from restow.model.cluster.domains import DomainSums, counting
 from restow.model.cluster.fresh import Fresh
 from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.pods import Assumed, Assumption
@@ -14,6 +15,7 @@ __all__ = [
     "RESERVATION_ANNOTATION",
     "Assumed",
     "Assumption",
+    "DomainSums",
     "Fresh",
     "Mark",
     "Mask",
@@ -26,4 +28,5 @@ __all__ = [
     "Snapshot",
     "UnknownNode",
     "Which",
+    "counting",
 ]

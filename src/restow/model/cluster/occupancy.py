@@ -7,6 +7,8 @@ the book it is charged to differs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from restow.model.cluster.nodes import NodeTable
@@ -48,6 +50,10 @@ class Occupancy:
         """Everyone on a node, by key."""
         occupants = self._occupants.get(node, {})
         return [occupants[key] for key in sorted(occupants)]
+
+    def count(self, node: str, counts: Callable[[Occupant], bool]) -> int:
+        """How many of those on a node are such."""
+        return sum(map(counts, self._occupants.get(node, {}).values()))
 
     def add(self, occupant: Occupant) -> None:
         row = self._rows.claim(occupant.node)

@@ -12,6 +12,15 @@ from restow.adapters.memory.resources import BUILTINS, ResourceType
 from restow.ports import ApiError, Request, Response
 
 NOW = 1_800_000_000.0
+TABLE = (
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+)
+POD = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {"name": "p", "resourceVersion": "5"},
+    "status": {"phase": "Pending"},
+}
 
 
 class FixedClock:

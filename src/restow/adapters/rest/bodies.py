@@ -12,11 +12,11 @@ from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage
 
 from restow.adapters.memory import errors
+from restow.adapters.memory.bodies import BODY_LIMIT
 from restow.adapters.memory.documents.patching import parse_yaml
 from restow.adapters.rest.protobuf import MEDIA_TYPE, ProtobufError, UnknownKind, decode_body
 from restow.ports import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Invalid
 
-MAX_BODY = 3 * 1024 * 1024
 YAML = "application/yaml"
 OBJECT_TYPES = (JSON, YAML, MEDIA_TYPE)
 PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
@@ -42,14 +42,14 @@ async def read_body(request: web.BaseRequest) -> tuple[bytes, str]:
 
 
 async def _read(request: web.BaseRequest) -> bytes:
-    if (request.content_length or 0) > MAX_BODY:
-        raise errors.too_large_body(MAX_BODY)
+    if (request.content_length or 0) > BODY_LIMIT:
+        raise errors.too_large_body(BODY_LIMIT)
     data = bytearray()
     try:
         async for chunk in request.content.iter_any():
             data += chunk
-            if len(data) > MAX_BODY:
-                raise errors.too_large_body(MAX_BODY)
+            if len(data) > BODY_LIMIT:
+                raise errors.too_large_body(BODY_LIMIT)
     except (BadHttpMessage, web.RequestPayloadError) as error:
         raise errors.bad_request(f"the body cannot be read: {error}") from None
     return bytes(data)

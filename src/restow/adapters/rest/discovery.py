@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from restow.adapters.memory.resources import ResourceType, Subresource
-
-Document = dict[str, Any]
+from restow.adapters.rest.reading import Document
 
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 

@@ -238,8 +238,10 @@ async def _failure(request: web.BaseRequest, error: ApiError) -> web.Response:
     headers: CIMultiDict[str] = CIMultiDict()
     if isinstance(error, TooManyRequests) and error.retry_after:
         headers["Retry-After"] = str(int(error.retry_after))
-    body = msgspec.json.encode(error.status)
-    return await _answer(request, body, code=error.status.code, headers=headers)
+    status: Document = msgspec.to_builtins(error.status)
+    if error.status.details is None:
+        del status["details"]
+    return await _answer(request, msgspec.json.encode(status), code=error.status.code, headers=headers)
 
 
 async def _answer(

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from restow.adapters.rest.fields import Field, message_name, messages
+from restow.adapters.rest.reading import Document
 from restow.model.times import format_micro_time, format_time
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
@@ -22,8 +23,6 @@ MAGIC = b"k8s\x00"
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 MAX_DEPTH = 64
-
-Document = dict[str, Any]
 
 
 class ProtobufError(ValueError):

@@ -1,0 +1,47 @@
+"""Who may ask, and where the server listens."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+from restow.adapters.rest import RestServer, serve
+from restow.ports import Resource
+from tests.rest.scripted import ScriptedApi
+
+PODS = Resource("", "v1", "pods")
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:6444"}, 200),
+        ({"Host": "[::1]:6444"}, 200),
+        ({"Host": "127.8.8.8"}, 200),
+        ({"Host": "rebound.example:6444"}, 403),
+        ({"Host": "127.0.0.1.rebound.example"}, 403),
+        ({"Host": "10.0.0.1"}, 403),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+    ids=str,
+)
+async def test_only_this_machine_may_ask(http: aiohttp.ClientSession, headers: dict[str, str], code: int) -> None:
+    async with http.get("/version", headers=headers) as answer:
+        assert answer.status == code
+
+
+async def test_a_server_on_all_interfaces_answers_to_any_host(scripted: ScriptedApi) -> None:
+    async with (
+        await serve(scripted, host="0.0.0.0") as running,
+        aiohttp.ClientSession(running.url) as http,
+        http.get("/version", headers={"Host": "cluster.example"}) as answer,
+    ):
+        assert (answer.status, running.url) == (200, f"http://127.0.0.1:{running.port}")
+
+
+async def test_a_taken_port_is_told(server: RestServer, scripted: ScriptedApi) -> None:
+    with pytest.raises(OSError, match="in use"):
+        await serve(scripted, port=server.port)

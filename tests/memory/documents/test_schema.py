@@ -69,6 +69,7 @@ def test_pruning(properties: Document, given_: Document, expected: Document, unk
         ({"a": {"type": "string", "default": "x"}}, {"a": "y"}, {"a": "y"}),
         ({"a": {"type": "string", "default": "x"}}, {"a": None}, {"a": "x"}),
         ({"a": {"type": "string", "default": "x", "nullable": True}}, {"a": None}, {"a": None}),
+        ({"a": {"type": "string"}}, {"a": None}, {}),
         ({"a": {"type": "object", "properties": {"b": {"type": "integer", "default": 1}}}}, {}, {}),
         (
             {"a": {"type": "object", "default": {}, "properties": {"b": {"type": "integer", "default": 1}}}},
@@ -86,7 +87,16 @@ def test_pruning(properties: Document, given_: Document, expected: Document, unk
             {"a": [{"b": 1}]},
         ),
     ],
-    ids=["absent", "present", "null", "nullable null", "below something absent", "below a default", "in list items"],
+    ids=[
+        "absent",
+        "present",
+        "null",
+        "nullable null",
+        "null without a default",
+        "below something absent",
+        "below a default",
+        "in list items",
+    ],
 )
 def test_defaults(properties: Document, before: Document, after: Document) -> None:
     document = resource(**before)
@@ -131,7 +141,7 @@ VIOLATIONS = [
     ({**INTEGER, "maximum": 1}, 2, "spec.a", "should be less than or equal to 1"),
     ({**INTEGER, "multipleOf": 2}, 3, "spec.a", "multiple of 2"),
     ({"type": "array", "items": STRING, "minItems": 1}, [], "spec.a", "should have at least 1 items"),
-    ({"type": "array", "items": STRING, "maxItems": 1}, ["a", "b"], "spec.a", "Too many: 2: must have at most 1 items"),
+    ({"type": "array", "items": STRING, "maxItems": 1}, ["a", "b"], "spec.a", "Too many: 2: must have at most 1 item"),
     ({"type": "array", "items": STRING}, ["a", 1], "spec.a[1]", "must be of type string"),
     ({"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}, ["a", "a"], "spec.a[1]", 'Duplicate value: "a"'),
     (MAP, [{"n": "x"}, {"n": "x"}], "spec.a[1]", 'Duplicate value: {"n":"x"}'),
@@ -142,7 +152,7 @@ VIOLATIONS = [
     ({**INTEGER, "oneOf": [{"minimum": 1}, {"maximum": 5}]}, 3, "spec.a", "Found 2 valid alternatives"),
     ({**INTEGER, "allOf": [{"minimum": 5}]}, 3, "spec.a", "greater than or equal to 5"),
     ({**INTEGER, "not": {"minimum": 1}}, 3, "spec.a", "must not validate the schema (not)"),
-    ({"type": "object", "x-kubernetes-embedded-resource": True}, {}, "spec.a.kind", "must not be empty"),
+    ({**KEEP, "x-kubernetes-embedded-resource": True}, {}, "spec.a.kind", "Required value"),
 ]  # fmt: skip
 
 
@@ -216,7 +226,7 @@ def with_property(**node: Any) -> Document:
     return definition({"schema": {"openAPIV3Schema": {"type": "object", "properties": {"a": node}}}})
 
 
-A = "spec.versions[0].schema.openAPIV3Schema.properties[a]"
+A = "spec.validation.openAPIV3Schema.properties[a]"
 DEFINITIONS = [
     (definition(group="y.io"), "metadata.name", 'must be spec.names.plural+"."+spec.group'),
     (definition(group="nodot"), "spec.group", "at least one dot"),
@@ -225,8 +235,8 @@ DEFINITIONS = [
     (definition({"storage": False}), "spec.versions", "exactly one version marked as storage version"),
     (definition({"schema": {}}), "spec.versions[0].schema.openAPIV3Schema", "Required value"),
     (definition(conversion={"strategy": "Webhook"}), "spec.conversion.strategy", "only None is served"),
-    (definition({"additionalPrinterColumns": [{"name": "A", "jsonPath": ".a", "type": "map"}]}), "spec.versions[0].additionalPrinterColumns[0].type", "must be one of"),
-    (definition({"subresources": {"scale": {"specReplicasPath": ".status.x", "statusReplicasPath": ".status.y"}}}), "spec.versions[0].subresources.scale.specReplicasPath", "under .spec"),
+    (definition({"additionalPrinterColumns": [{"name": "A", "jsonPath": ".a", "type": "map"}]}), "spec.additionalPrinterColumns[0].type", "must be one of"),
+    (definition({"subresources": {"scale": {"specReplicasPath": ".status.x", "statusReplicasPath": ".status.y"}}}), "spec.subresources.scale.specReplicasPath", "under .spec"),
     (with_property(), f"{A}.type", "Required value"),
     (with_property(type="thing"), f"{A}.type", "Unsupported value"),
     (with_property(type="array"), f"{A}.items", "Required value"),
@@ -237,7 +247,8 @@ DEFINITIONS = [
     (with_property(type="string", **{"x-kubernetes-list-type": "set"}), f"{A}.type", "must be array"),
     (with_property(type="array", items={"type": "object"}, **{"x-kubernetes-list-type": "map"}), f"{A}.x-kubernetes-list-map-keys", "must not be empty"),
     (with_property(type="array", items={"type": "object", "properties": {"n": STRING}}, **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["n"]}), f"{A}.items.properties[n].default", "Required value"),
-    (with_property(type="object", anyOf=[{"properties": {"b": {"minimum": 1}}}]), f"{A}.properties[b]", "because it is defined in"),
+    (definition({"schema": {"openAPIV3Schema": {"type": "object", "anyOf": [{"properties": {"b": {"minimum": 1}}}]}}}), "spec.validation.openAPIV3Schema.properties[b]", "because it is defined in"),
+    (with_property(type="object", **{"x-kubernetes-embedded-resource": True}), f"{A}.properties", "Required value"),
     (with_property(type="object", oneOf=[{"type": "object"}]), f"{A}.oneOf[0].type", "must be empty to be structural"),
     (with_property(type="integer", **{"x-kubernetes-validations": [{"rule": "self > 3"}]}), f"{A}.x-kubernetes-validations[0].rule", 'Invalid value: "self > 3": this server does not evaluate this CEL rule'),
 ]  # fmt: skip

@@ -98,27 +98,50 @@ def _check_versions(spec: Document, found: Findings) -> None:
     if sum(bool(version.get("storage")) for version in versions) != 1:
         found.invalid("spec.versions", names, "must have exactly one version marked as storage version")
     for index, version in enumerate(versions):
-        _check_version(version, f"spec.versions[{index}]", found)
+        if problems := resource_name_problems(version.get("name") or ""):
+            found.all_invalid(f"spec.versions[{index}].name", version.get("name") or "", problems)
+        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+            found.required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
+    for member, top, check in (
+        ("schema", "spec.validation", _check_schema),
+        ("additionalPrinterColumns", "spec.additionalPrinterColumns", _check_columns),
+        ("subresources", "spec.subresources", _check_subresources),
+    ):
+        for field, value in _hoisted(versions, member, top):
+            if value:
+                check(value, field, found)
 
 
-def _check_version(version: Document, field: str, found: Findings) -> None:
-    if problems := resource_name_problems(version.get("name") or ""):
-        found.all_invalid(f"{field}.name", version.get("name") or "", problems)
-    schema = (version.get("schema") or {}).get("openAPIV3Schema")
-    if not schema:
-        found.required(f"{field}.schema.openAPIV3Schema", "schemas are required")
+def _hoisted(versions: list[Document], member: str, top: str) -> Iterator[tuple[str, Any]]:
+    """What all versions share is named as one, at the place upstream keeps it in."""
+    values = [version.get(member) for version in versions]
+    if values and all(value == values[0] for value in values):
+        yield top, values[0]
     else:
-        _check_root(schema, f"{field}.schema.openAPIV3Schema", found)
-    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
-        where = f"{field}.additionalPrinterColumns[{index}]"
-        for name in ("name", "jsonPath"):
-            if not column.get(name):
-                found.required(f"{where}.{name}")
-        if column.get("type") not in _COLUMN_TYPES:
-            found.invalid(f"{where}.type", column.get("type", ""), f"must be one of {','.join(_COLUMN_TYPES)}")
-    scale = (version.get("subresources") or {}).get("scale")
-    if scale is not None:
-        _check_scale(scale, f"{field}.subresources.scale", found)
+        yield from ((f"spec.versions[{index}].{member}", value) for index, value in enumerate(values))
+
+
+def _check_schema(schema: Document, field: str, found: Findings) -> None:
+    if schema.get("openAPIV3Schema"):
+        _check_root(schema["openAPIV3Schema"], f"{field}.openAPIV3Schema", found)
+
+
+def _check_columns(columns: list[Document], field: str, found: Findings) -> None:
+    for index, column in enumerate(columns):
+        where = f"{field}[{index}]"
+        if not column.get("name"):
+            found.required(f"{where}.name")
+        if not column.get("jsonPath"):
+            found.required(f"{where}.JSONPath")
+        if not column.get("type"):
+            found.required(f"{where}.type", f"must be one of {','.join(_COLUMN_TYPES)}")
+        elif column["type"] not in _COLUMN_TYPES:
+            found.invalid(f"{where}.type", column["type"], f"must be one of {','.join(_COLUMN_TYPES)}")
+
+
+def _check_subresources(subresources: Document, field: str, found: Findings) -> None:
+    if subresources.get("scale") is not None:
+        _check_scale(subresources["scale"], f"{field}.scale", found)
 
 
 def _check_scale(scale: Document, field: str, found: Findings) -> None:
@@ -131,8 +154,10 @@ def _check_scale(scale: Document, field: str, found: Findings) -> None:
 
 
 def _check_root(schema: Document, field: str, found: Findings) -> None:
-    if schema.get("type") != "object":
-        found.invalid(f"{field}.type", schema.get("type", ""), "must be object at the root")
+    if schema.get("type") not in (None, "object"):
+        found.invalid(f"{field}.type", schema["type"], "must be object at the root")
+    if schema.get("additionalProperties"):
+        found.forbidden(f"{field}.additionalProperties", "must not be used at the root")
     if schema.get("nullable"):
         found.forbidden(f"{field}.nullable", "nullable cannot be true at the root")
     metadata = (schema.get("properties") or {}).get("metadata") or {}
@@ -163,7 +188,8 @@ def _check_level(schema: Document, field: str, found: Findings) -> None:
     kind, free = schema.get("type"), schema.get("x-kubernetes-preserve-unknown-fields")
     if not kind:
         if not schema.get("x-kubernetes-int-or-string") and not free:
-            found.required(f"{field}.type", "must not be empty for specified object fields")
+            what = "array items" if field.endswith(".items") else "object fields"
+            found.required(f"{field}.type", f"must not be empty for specified {what}")
     elif kind not in TYPES:
         found.unsupported(f"{field}.type", kind, TYPES)
     elif schema.get("x-kubernetes-int-or-string"):
@@ -183,10 +209,24 @@ def _check_level(schema: Document, field: str, found: Findings) -> None:
         found.required(f"{field}.items", "must be specified")
     if free is False:
         found.invalid(f"{field}.x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
+    if schema.get("x-kubernetes-embedded-resource"):
+        _check_embedded(schema, field, found)
     _check_pattern(schema, field, found)
     _check_list_type(schema, field, found)
     _check_junctor_levels(schema, field, found)
     _check_rules(schema, field, found)
+
+
+def _check_embedded(schema: Document, field: str, found: Findings) -> None:
+    if schema.get("type") not in (None, "object"):
+        why = "must be object if x-kubernetes-embedded-resource is true"
+        found.invalid(f"{field}.type", schema["type"], why)
+    if schema.get("additionalProperties"):
+        why = "must not be used if x-kubernetes-embedded-resource is set"
+        found.forbidden(f"{field}.additionalProperties", why)
+    if not schema.get("x-kubernetes-preserve-unknown-fields") and not schema.get("properties"):
+        why = "must not be empty where an embedded resource does not preserve unknown fields"
+        found.required(f"{field}.properties", why)
 
 
 def _check_pattern(schema: Document, field: str, found: Findings) -> None:
@@ -234,11 +274,14 @@ def _check_map_keys(items: Document, keys: list[str], field: str, found: Finding
 
 
 def _check_junctor_levels(schema: Document, field: str, found: Findings) -> None:
-    """Below allOf, anyOf, oneOf and not only value checks may stand, for properties that exist outside too."""
+    """Below allOf, anyOf, oneOf and not only value checks may stand; at the root, only for properties it has itself."""
+    root = field.endswith("openAPIV3Schema")
     for name in _JUNCTORS:
         for index, each in enumerate(schema.get(name) or ()):
             if not (schema.get("x-kubernetes-int-or-string") and each in _INT_OR_STRING):
                 _check_below_junctor(each, schema, f"{field}.{name}[{index}]", found)
+                if root:
+                    _check_complete(each, schema, field, f"{field}.{name}[{index}]", found)
     if schema.get("not"):
         _check_below_junctor(schema["not"], schema, f"{field}.not", found)
 
@@ -249,15 +292,20 @@ def _check_below_junctor(schema: Document, outside: Document, field: str, found:
         if schema.get(name) and not (name == "type" and integer_or_string):
             found.forbidden(f"{field}.{name}", "must be empty to be structural")
     for name, child in (schema.get("properties") or {}).items():
-        outer = (outside.get("properties") or {}).get(name)
-        if outer is None and not outside.get("x-kubernetes-preserve-unknown-fields"):
-            found.required(
-                f"{field.rpartition('.')[0]}.properties[{name}]", f"because it is defined in {field}.properties"
-            )
-        else:
-            _check_below_junctor(child, outer or {}, f"{field}.properties[{name}]", found)
+        outer = (outside.get("properties") or {}).get(name) or {}
+        _check_below_junctor(child, outer, f"{field}.properties[{name}]", found)
     if isinstance(schema.get("items"), dict):
         _check_below_junctor(schema["items"], outside.get("items") or {}, f"{field}.items", found)
+
+
+def _check_complete(schema: Document, outside: Document, field: str, inner: str, found: Findings) -> None:
+    for name, child in (schema.get("properties") or {}).items():
+        outer = (outside.get("properties") or {}).get(name)
+        where, source = f"{field}.properties[{name}]", f"{inner}.properties[{name}]"
+        if outer is None:
+            found.required(where, f"because it is defined in {source}")
+        else:
+            _check_complete(child, outer, where, source, found)
 
 
 def _check_rules(schema: Document, field: str, found: Findings) -> None:
@@ -282,7 +330,9 @@ def _check_defaults(node: SchemaNode, field: str, found: Findings) -> None:
     for where, child in below:
         if child.default is not MISSING:
             trial = Findings()
-            check_value(child.default, MISSING, child, "default", trial)
-            for cause in trial.causes:
-                found.invalid(f"{where}.default", child.default, cause.message or "")
+            check_value(child.default, MISSING, child, "", trial)
+            found.causes += [
+                StatusCause(reason=cause.reason, message=cause.message, field=f"{where}.default")
+                for cause in trial.causes
+            ]
         _check_defaults(child, where, found)

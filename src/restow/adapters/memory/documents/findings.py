@@ -44,7 +44,8 @@ class Findings:
         self._add("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
 
     def too_many(self, field: str, count: int, limit: int) -> None:
-        self._add("FieldValueTooMany", field, f"Too many: {count}: must have at most {limit} items")
+        items = "item" if limit == 1 else "items"
+        self._add("FieldValueTooMany", field, f"Too many: {count}: must have at most {limit} {items}")
 
     def wrong_type(self, field: str, value: Any, why: str) -> None:
         self._add("FieldValueTypeInvalid", field, f"Invalid value: {_shown(value)}: {why}")

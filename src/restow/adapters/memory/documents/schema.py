@@ -104,20 +104,20 @@ def _prune(value: Any, node: SchemaNode, path: str, unknown: list[str], drop: bo
 
 
 def _default(value: Any, node: SchemaNode, skip: tuple[str, ...] = ()) -> None:
-    if not node.holds_defaults:
-        return
+    """Defaults where nothing is; a null where none may be counts as nothing."""
     if isinstance(value, dict):
-        for name, child in node.properties.items():
-            if name in skip:
-                continue
-            if child.default is not MISSING and (name not in value or (value[name] is None and not child.nullable)):
-                value[name] = _copied(child.default)
-            if name in value:
-                _default(value[name], child)
-        if node.additional is not None:
-            for name, member in value.items():
-                if name not in node.properties:
-                    _default(member, node.additional)
+        for name in [each for each, member in value.items() if member is None and each not in skip]:
+            child = node.properties.get(name, node.additional)
+            if child is not None and not child.nullable:
+                del value[name]
+        if node.holds_defaults:
+            for name, child in node.properties.items():
+                if child.default is not MISSING and name not in value and name not in skip:
+                    value[name] = _copied(child.default)
+        for name, member in value.items():
+            below = node.properties.get(name, node.additional)
+            if below is not None and name not in skip:
+                _default(member, below)
     elif isinstance(value, list) and node.items is not None:
         for item in value:
             _default(item, node.items)

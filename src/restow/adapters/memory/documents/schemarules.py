@@ -104,7 +104,7 @@ def _check_text(value: str, node: SchemaNode, path: str, found: Findings) -> Non
         found.too_long(_place(path), most)
     check = _FORMATS.get(node.format)
     if check is not None and not check(value):
-        found.invalid(_place(path), value, f'{path} in body must be of type {node.format}: "{value}"')
+        found.wrong_type(_place(path), value, f'{path} in body must be of type {node.format}: "{value}"')
 
 
 def _check_number(value: float, node: SchemaNode, path: str, found: Findings) -> None:
@@ -170,7 +170,7 @@ def _check_object(value: Document, old: Document, node: SchemaNode, path: str, f
     if node.embedded:
         for name in ("apiVersion", "kind"):
             if not value.get(name):
-                found.required(f"{prefix}{name}", "must not be empty")
+                found.required(f"{prefix}{name}")
 
 
 def _check_list(value: list[Any], old: list[Any], node: SchemaNode, path: str, found: Findings) -> None:

@@ -7,10 +7,12 @@ objects (priority classes, the default storage class); `keep` guards fields that
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import msgspec
 
 from restow.adapters.memory import definitions, errors
+from restow.adapters.memory.documents.typed import conform
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State, set_condition
 from restow.adapters.memory.store import Document, Stored
@@ -46,8 +48,14 @@ def prepare(state: State, served: ResourceType, document: Document) -> None:
     step = _PREPARE.get(served.collection)
     if step is not None:
         step(state, document)
-    elif served.custom is None and served.has_status:
-        document.setdefault("status", {})
+    elif served.custom is None and served.has_status and "status" not in document:
+        document["status"] = msgspec.json.decode(_blank_status(served.group, served.kind))
+
+
+@cache
+def _blank_status(group: str, kind: str) -> bytes:
+    """The status of a new object: the numbers that are written even when they are zero."""
+    return msgspec.json.encode(conform({}, group=group, kind=kind).document.get("status") or {})
 
 
 def complete(state: State, served: ResourceType, document: Document) -> None:

@@ -19,7 +19,7 @@ from restow.adapters.memory.resources import (
     collection_name,
 )
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Change, Collection, Document, Field, Stored
+from restow.adapters.memory.store import Change, Collection, Document, Field
 
 COLLECTION = deletion.DEFINITIONS
 
@@ -148,8 +148,8 @@ class Definitions:
     def _observe(self, collection: Collection, change: Change) -> None:
         if collection.name == COLLECTION:
             self._follow(change)
-        elif change.removed and collection.name in self._ending:
-            self._finish_soon(collection.name)
+        elif change.removed and collection.name in self._ending and not len(collection):
+            asyncio.get_running_loop().call_soon(self._let_go, collection.name)
 
     def _follow(self, change: Change) -> None:
         definition = change.new.document()
@@ -165,33 +165,31 @@ class Definitions:
             self._state.store.open(name, served.fields)
         if change.new.deleting and name not in self._ending:
             self._ending[name] = change.new.name
-            self._finish_soon(name)
+            asyncio.get_running_loop().call_soon(self._empty, name)
 
     def is_ending(self, collection: str) -> bool:
         return collection in self._ending
 
-    def _finish_soon(self, name: str) -> None:
-        asyncio.get_running_loop().call_soon(self._finish, name)
-
-    def _finish(self, name: str) -> None:
-        """Delete the objects that are left; let go of the definition when there are none."""
-        if name not in self._ending:
-            return
+    def _empty(self, name: str) -> None:
+        """Delete all objects, once: a definition on its way out takes no new ones."""
         objects = self._state.store.collections[name]
         served = self._state.catalog.of_collection(name)
         for stored in list(objects):
             if not stored.deleting:
                 deletion.carry_out(self._state, served, stored, deletion.DeleteOptions())
-        definition = self._state.find(COLLECTION, "", self._ending[name])
-        if not len(objects) and definition is not None:
-            self._let_go(definition)
+        if not len(objects):
+            self._let_go(name)
 
-    def _let_go(self, definition: Stored) -> None:
+    def _let_go(self, name: str) -> None:
+        """Nothing is left: the definition may go, too."""
+        definition = self._state.find(COLLECTION, "", self._ending.get(name, ""))
+        if definition is None:
+            return
         document = definition.document()
         finalizers = [each for each in document["metadata"].get("finalizers", ()) if each != CLEANUP]
         document["metadata"]["finalizers"] = finalizers
-        collection = self._state.builtin("customresourcedefinitions", "apiextensions.k8s.io")
+        collection = self._state.store.collections[COLLECTION]
         if deletion.is_over(document):
             self._state.store.remove(collection, definition)
-        else:
+        elif document != definition.document():
             self._state.store.put(collection, document)

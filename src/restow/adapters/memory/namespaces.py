@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 
-from restow.adapters.memory import bodies, deletion, writes
+from restow.adapters.memory import bodies, deletion, options, writes
 from restow.adapters.memory.listing import existing
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Change, Collection
+from restow.adapters.memory.store import Change, Collection, encode
 from restow.ports import Request, Response
 
 FINALIZER = "kubernetes"
@@ -27,41 +27,46 @@ def finalize(state: State, served: ResourceType, request: Request) -> Response:
     new = {**old, "spec": {**old.get("spec", {}), "finalizers": (sent.get("spec") or {}).get("finalizers") or []}}
     if not new["spec"]["finalizers"]:
         new["spec"] = {name: value for name, value in new["spec"].items() if name != "finalizers"}
+    if options.dry_run(request):
+        return Response(body=encode(new))
     return Response(body=writes.commit(state, served, stored, old, new))
 
 
 class Namespaces:
     def __init__(self, state: State) -> None:
         self._state = state
-        self._ending: dict[str, None] = {}
+        self._ending: set[str] = set()
+        self._scheduled: set[str] = set()
         state.store.observers.append(self._observe)
 
     def _observe(self, collection: Collection, change: Change) -> None:
         if collection.name == "namespaces":
             if change.removed:
-                self._ending.pop(change.new.name, None)
+                self._ending.discard(change.new.name)
             elif change.new.deleting and change.new.name not in self._ending:
-                self._ending[change.new.name] = None
-                self._finish_soon(change.new.name)
+                self._ending.add(change.new.name)
+                asyncio.get_running_loop().call_soon(self._empty, change.new.name)
         elif change.removed and change.new.namespace in self._ending:
             self._finish_soon(change.new.namespace)
 
+    def _empty(self, namespace: str) -> None:
+        """Delete all content, once: a terminating namespace takes nothing new."""
+        for name in sorted(self._state.store.collections):
+            served = self._state.catalog.of_collection(name)
+            for stored in list(self._state.store.collections[name].within(namespace)) if served.namespaced else ():
+                if not stored.deleting:
+                    deletion.carry_out(self._state, served, stored, deletion.DeleteOptions())
+        self._finish(namespace)
+
     def _finish_soon(self, namespace: str) -> None:
-        asyncio.get_running_loop().call_soon(self._finish, namespace)
+        if namespace not in self._scheduled:
+            self._scheduled.add(namespace)
+            asyncio.get_running_loop().call_soon(self._finish, namespace)
 
     def _finish(self, namespace: str) -> None:
-        """Delete what is left; take the finalizer out when nothing is."""
-        if namespace not in self._ending:
-            return
-        left = False
-        for name in sorted(self._state.store.collections):
-            collection = self._state.store.collections[name]
-            for stored in list(collection.within(namespace)) if name != "namespaces" else ():
-                left = True
-                if not stored.deleting:
-                    served = self._state.catalog.of_collection(name)
-                    deletion.carry_out(self._state, served, stored, deletion.DeleteOptions())
-        if not left:
+        """Take the finalizer out when nothing is left."""
+        self._scheduled.discard(namespace)
+        if not any(collection.count(namespace) for collection in self._state.store.collections.values()):
             self._let_go(namespace)
 
     def _let_go(self, namespace: str) -> None:

@@ -33,7 +33,7 @@ from restow.adapters.memory.state import State
 from restow.adapters.memory.store import Store
 from restow.ports import Clock, Request, Response
 
-HISTORY = 8192
+HISTORY = 4096
 BOOKMARK_SECONDS = 60.0
 
 Handler = Callable[[State, ResourceType, Request], Response]
@@ -74,7 +74,8 @@ class MemoryApi:
     """`history` is how many changes per resource a watch can resume across; `measure` answers metrics.k8s.io.
 
     `collect_garbage` and `end_namespaces` switch the two controllers that live in the server: without them, dependents
-    stay when owners go, and a deleted namespace waits for somebody to empty and finalize it.
+    stay when owners go, and a deleted namespace waits for somebody to empty and finalize it. `track_fields` keeps
+    managedFields of ordinary writes; without it they cost less, and server-side apply sees them as one owner's.
     """
 
     def __init__(
@@ -87,8 +88,9 @@ class MemoryApi:
         measure: usage.Usage = usage.nothing_measured,
         collect_garbage: bool = True,
         end_namespaces: bool = True,
+        track_fields: bool = True,
     ) -> None:
-        self._state = State(clock, rng, Store(history=history), Catalog(BUILTINS))
+        self._state = State(clock, rng, Store(history=history), Catalog(BUILTINS), track_fields=track_fields)
         self._bookmark_seconds = bookmark_seconds
         self._measure = measure
         for served in BUILTINS:
@@ -160,9 +162,10 @@ class MemoryApi:
             raise errors.method_not_allowed("create while its definition is terminating", served.plural, served.group)
 
     def _handler(self, served: ResourceType, request: Request) -> Handler:
-        if request.subresource is None:
-            return _VERBS[request.verb]
-        handler = _SUBRESOURCES.get((request.subresource, request.verb))
+        sub = request.subresource
+        handler = _VERBS.get(request.verb) if sub is None else _SUBRESOURCES.get((sub, request.verb))
         if handler is None:
-            raise errors.method_not_allowed(request.verb, f"{served.plural}/{request.subresource}", served.group)
+            raise errors.method_not_allowed(
+                request.verb, f"{served.plural}/{sub}" if sub else served.plural, served.group
+            )
         return handler

@@ -15,7 +15,10 @@ _LONGEST_BASE = 63 - _SUFFIX_LENGTH
 
 
 class State:
-    def __init__(self, clock: Clock, rng: random.Random, store: Store, catalog: Catalog) -> None:
+    def __init__(
+        self, clock: Clock, rng: random.Random, store: Store, catalog: Catalog, *, track_fields: bool = True
+    ) -> None:
+        self.track_fields = track_fields
         self.clock = clock
         self.rng = rng
         self.store = store

@@ -37,9 +37,9 @@ class Field(msgspec.Struct, frozen=True):
         for path in self.paths:
             value: Any = document
             for step in path:
-                value = value.get(step) if isinstance(value, dict) else None
+                value = value.get(step) if type(value) is dict else None
             if value is not None and value != "":
-                return str(value).lower() if isinstance(value, bool) else str(value)
+                return value if type(value) is str else _text(value)
         return self.absent
 
 
@@ -212,6 +212,10 @@ class Collection:
         low, high = _range(past, namespace, after)
         return Slice(sorted(keys + past[low:high]), self._objects, then)
 
+    def count(self, namespace: str) -> int:
+        low, high = _range(self._keys, namespace, "")
+        return high - low
+
     def apply(self, change: Change) -> None:
         key = change.new.key
         if change.removed:
@@ -312,6 +316,10 @@ class Store:
         collection.apply(change)
         for observer in self.observers:
             observer(collection, change)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def event_frame(event: str, data: bytes) -> bytes:

@@ -82,14 +82,7 @@ def insert(write: Write, document: Document, namespace: str | None, *, tracked: 
     _name(write, document)
     _refuse(write, document, _causes(write, document, None))
     if not tracked:
-        document = track_update(
-            None,
-            document,
-            manager=write.manager,
-            now=state.stamp(),
-            subresource=write.subresource,
-            merge=write.merge,
-        )
+        document = _tracked(write, None, document)
     if write.dry_run:
         return encode(served.outward(document))
     return served.render(state.store.put(state.collection(served), document))
@@ -234,17 +227,20 @@ def update(write: Write, stored: Stored, old: Document, new: Document, *, tracke
     if served.counts_generation and _specification(served, new) != _specification(served, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
     if not tracked:
-        new = track_update(
-            old,
-            new,
-            manager=write.manager,
-            now=state.stamp(),
-            subresource=write.subresource,
-            merge=write.merge,
-        )
+        new = _tracked(write, old, new)
     if write.dry_run:
         return encode(served.outward(new))
     return commit(state, served, stored, old, new)
+
+
+def _tracked(write: Write, old: Document | None, new: Document) -> Document:
+    """With managedFields that say who set what."""
+    state = write.state
+    if not state.track_fields:
+        return new
+    return track_update(
+        old, new, manager=write.manager, now=state.stamp(), subresource=write.subresource, merge=write.merge
+    )
 
 
 def commit(state: State, served: ResourceType, stored: Stored, old: Document, new: Document) -> bytes:

@@ -76,7 +76,7 @@ def test_containers_that_exit(policy: str, exit_code: int, phase: str, restarts:
             await it.create(kinds.POD, pod("a", annotations=annotations, restartPolicy=policy))
             await pass_time(35)
             [a] = await it.pods()
-            [container] = a.status.container_statuses or ()
+            [container] = a.status.container_statuses or []
             assert (a.status.phase, container.restart_count) == (phase, restarts)
 
     story()

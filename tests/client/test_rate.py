@@ -1,0 +1,44 @@
+"""Steady rates and growing delays."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from restow.client.rate import Backoff, TokenBucket
+from restow.sim.loop import run_virtual
+
+
+@given(st.lists(st.floats(0, 10), max_size=50), st.floats(0.1, 100), st.integers(1, 20))
+def test_never_more_than_burst_and_rate_allow(pauses, rate, burst):
+    bucket = TokenBucket(rate, burst)
+    now, taken = 0.0, 0
+    for pause in pauses:
+        now += pause
+        taken += bucket.try_take(now)
+        assert taken <= burst + now * rate + 1e-6
+
+
+def test_those_who_wait_get_their_turn_in_order():
+    async def story() -> list[float]:
+        loop = asyncio.get_running_loop()
+        bucket = TokenBucket(rate=2, burst=2)
+
+        async def turn() -> float:
+            await bucket.wait()
+            return loop.time()
+
+        return await asyncio.gather(*(turn() for _ in range(5)))
+
+    assert run_virtual(story()) == [0.0, 0.0, 0.5, 1.0, 1.5]
+
+
+@given(st.integers())
+def test_delays_grow_up_to_the_cap_and_start_anew(seed):
+    backoff = Backoff(Random(seed), base=1, cap=8)
+    assert all(0 <= backoff.next() <= ceiling for ceiling in (1, 2, 4, 8, 8, 8))
+    backoff.reset()
+    assert backoff.next() <= 1

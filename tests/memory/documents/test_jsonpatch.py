@@ -73,6 +73,12 @@ APPENDIX = [
     ("replace the whole", {"a": 1}, [{"op": "replace", "path": "", "value": {"b": 2}}], {"b": 2}),
     ("copy", {"a": [1], "b": 2}, [{"op": "copy", "from": "/a", "path": "/c"}], {"a": [1], "b": 2, "c": [1]}),
     ("test for null where nothing is", {"a": 1}, [{"op": "test", "path": "/b", "value": None}], {"a": 1}),
+    (
+        "a replace may add, as upstream has it",
+        {"a": 1},
+        [{"op": "replace", "path": "/b", "value": 2}],
+        {"a": 1, "b": 2},
+    ),
     ("numbers compare by value", {"a": 1}, [{"op": "test", "path": "/a", "value": 1.0}], {"a": 1}),
 ]
 
@@ -93,7 +99,11 @@ def test_patches(document: Any, patch: Any, expected: Any) -> None:
         ({"foo": "bar"}, {"op": "add", "path": "/baz/bat", "value": "qux"}, "missing path"),
         ({"/": 9, "~1": 10}, {"op": "test", "path": "/~01", "value": "10"}, "testing value /~01 failed"),
         ({"a": 1}, {"op": "remove", "path": "/b"}, "missing path"),
-        ({"a": 1}, {"op": "replace", "path": "/b", "value": 1}, "missing path"),
+        ({"a": 1}, {"op": "replace", "path": "/b/c", "value": 1}, "missing path"),
+        ({"a": 1}, {"op": "spam", "path": "/a"}, "unknown op 'spam'"),
+        ({"a": 1}, {"op": "add", "path": "/a"}, "needs the member 'value'"),
+        ({"a": 1}, {"op": "move", "path": "/a"}, "needs the member 'from'"),
+        ({"a": 1}, {"op": "add"}, "needs the member 'path'"),
         ({"a": [1]}, {"op": "add", "path": "/a/5", "value": 1}, "invalid index"),
         ({"a": [1]}, {"op": "add", "path": "/a/01", "value": 1}, "invalid array index"),
         ({"a": [1]}, {"op": "remove", "path": "/a/-"}, "missing path"),
@@ -108,18 +118,7 @@ def test_operations_that_do_not_fit(document: Any, operation: Any, why: str) -> 
         json_patch(document, [operation])
 
 
-@pytest.mark.parametrize(
-    "patch",
-    [
-        {},
-        ["x"],
-        [{"op": "spam", "path": "/a"}],
-        [{"op": "add", "path": "/a"}],
-        [{"op": "move", "path": "/a"}],
-        [{"op": "add"}],
-    ],
-    ids=["not a list", "not an object", "unknown op", "no value", "no from", "no path"],
-)
+@pytest.mark.parametrize("patch", [{}, ["x"], None], ids=["an object", "a list of text", "nothing"])
 def test_things_that_are_no_patch(patch: Any) -> None:
     with pytest.raises(MalformedPatch):
         json_patch({"a": 1}, patch)

@@ -58,7 +58,7 @@ def test_selectors_are_owned_whole(path: str) -> None:
 
 
 def test_protocol_stands_for_tcp_when_missing() -> None:
-    assert find("/Pod", "spec.containers.ports").key_defaults == {"protocol": "TCP"}
+    assert find("/Pod", "spec.containers.ports").key_defaults == {"containerPort": 0, "protocol": "TCP"}
 
 
 def test_custom_kinds_are_not_described() -> None:

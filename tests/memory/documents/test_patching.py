@@ -31,8 +31,8 @@ def test_each_format_reaches_its_algebra() -> None:
     [
         (MERGE_PATCH, b'{"a": }', 400, "line 1 column 7"),
         (MERGE_PATCH, b'{"a":\n 1,\n "b": x}', 400, "line 3 column 7"),
-        (STRATEGIC_PATCH, b"[]", 400, "is an object"),
-        (JSON_PATCH, b"{}", 400, "list of operations"),
+        (STRATEGIC_PATCH, b"[]", 400, "expected an object"),
+        (JSON_PATCH, b"{}", 400, "list of objects"),
         (JSON_PATCH, b'[{"op": "remove", "path": "/x"}]', 422, "missing path"),
         (JSON_PATCH, b'[{"op": "replace", "path": "", "value": 1}]', 422, "not an object"),
         (STRATEGIC_PATCH, b'{"spec": {"containers": [{"image": "x"}]}}', 400, "merge key: name"),

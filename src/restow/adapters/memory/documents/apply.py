@@ -243,11 +243,10 @@ def _check(applied: dict[str, Any], merge: MergeTypes) -> None:
         raise bad_request("metadata.managedFields must be nil")
     problems = list(_problems(applied, merge, ""))
     if problems:
-        kind, version = applied.get("kind"), applied.get("apiVersion")
-        place = "/".join(part for part in (metadata.get("namespace"), metadata.get("name")) if part)
-        raise bad_request(
-            f"failed to create typed patch object ({place}; {version}, Kind={kind}): " + "; ".join(problems)
-        )
+        version = applied.get("apiVersion", "")
+        place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        what = f"{place}; {version if '/' in version else '/' + version}, Kind={applied.get('kind')}"
+        raise bad_request(f"failed to create typed patch object ({what}): " + "; ".join(problems))
 
 
 _EXPECTED = {"struct": (dict, "map"), "map": (dict, "map"), "list": (list, "list")}

@@ -21,8 +21,8 @@ class MalformedPatch(ValueError):
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    if not isinstance(operations, list):
-        raise MalformedPatch("a JSON patch is a list of operations")
+    if not isinstance(operations, list) or not all(isinstance(each, dict) for each in operations):
+        raise MalformedPatch("a JSON patch is a list of objects")
     for number, operation in enumerate(operations):
         _check(number, operation)
     for operation in operations:
@@ -30,17 +30,15 @@ def json_patch(document: Any, operations: Any) -> Any:
     return document
 
 
-def _check(number: int, operation: Any) -> None:
-    if not isinstance(operation, dict):
-        raise MalformedPatch(f"operation {number} is not an object")
+def _check(number: int, operation: Mapping[str, Any]) -> None:
     verb = operation.get("op")
     if verb not in OPERATIONS:
-        raise MalformedPatch(f"operation {number} has an unknown op {verb!r}")
+        raise PatchError(f"operation {number} has an unknown op {verb!r}")
     for member in ("path", "from") if verb in {"move", "copy"} else ("path",):
         if not isinstance(operation.get(member), str):
-            raise MalformedPatch(f"operation {number} ({verb}) needs the member {member!r}")
+            raise PatchError(f"operation {number} ({verb}) needs the member {member!r}")
     if verb in {"add", "replace", "test"} and "value" not in operation:
-        raise MalformedPatch(f"operation {number} ({verb}) needs the member 'value'")
+        raise PatchError(f"operation {number} ({verb}) needs the member 'value'")
 
 
 def _carry_out(document: Any, operation: Mapping[str, Any]) -> Any:
@@ -150,7 +148,8 @@ def _replace(document: Any, tokens: Sequence[str], value: Any, path: str) -> Any
         return value
 
     def change(parent: Any, token: str) -> Any:
-        _step(parent, token, path, "replace")
+        if not isinstance(parent, dict):  # upstream lets a replace add a missing member, the RFC would not
+            _step(parent, token, path, "replace")
         return _rebuilt(parent, token, value, path)
 
     return _edit(document, tokens, path, "replace", change)

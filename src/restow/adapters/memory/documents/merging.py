@@ -113,11 +113,17 @@ def _described(written: str, marks: Mapping[str, str], *, omit: str = "omitempty
     return MergeTypes("leaf", leaf=written, omit=omit)
 
 
+_ZEROS: dict[str, Any] = {"string": "", "int": 0, "bool": False}  # of fields that are always written
+
+
 def _key_defaults(item: str, keys: tuple[str, ...]) -> dict[str, Any]:
     """Values a missing key of a list-map item stands for, e.g. protocol TCP."""
     found: dict[str, Any] = {}
     for key in keys:
-        for mark in _table().types[item][key].split(" ")[1:]:
+        written, *marks = _table().types[item][key].split(" ")
+        if written in _ZEROS:
+            found[key] = _ZEROS[written]
+        for mark in marks:
             if mark.startswith("default="):
                 found[key] = msgspec.json.decode(mark.removeprefix("default="))
     return found

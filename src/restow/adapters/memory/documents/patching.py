@@ -20,6 +20,7 @@ from restow.adapters.memory.documents.strategic import StrategicError, strategic
 from restow.model.yaml_text import YamlError, load_documents
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Invalid
 
+_WORDS = {list: "a list", str: "text", int: "a number", float: "a number", bool: "a boolean"}
 MAX_OPERATIONS = 10_000  # upstream refuses longer JSON patches with 413
 
 
@@ -41,7 +42,7 @@ def _json_patch(original: dict[str, Any], operations: Any) -> dict[str, Any]:
     try:
         patched = json_patch(original, operations)
     except MalformedPatch as error:
-        raise bad_request(str(error)) from None
+        raise bad_request(f"error decoding patch: {error}") from None
     except PatchError as error:
         raise unprocessable(str(error)) from None
     if not isinstance(patched, dict):
@@ -100,5 +101,5 @@ def parse_yaml(body: bytes) -> Any:
 
 def _an_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise bad_request(f"a patch of this type is an object, not {type(value).__name__}")
+        raise bad_request(f"error decoding patch: expected an object, found {_WORDS.get(type(value), 'null')}")
     return value

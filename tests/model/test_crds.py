@@ -22,9 +22,16 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 Schema = dict[str, Any]
 
 
+DEFINITIONS = {definition["metadata"]["name"]: definition for definition in custom_resource_definitions()}
+
+
+def version_of(kind: Kind[Any]) -> dict[str, Any]:
+    version: dict[str, Any] = DEFINITIONS[kind.qualified_name]["spec"]["versions"][0]
+    return version
+
+
 def schema_of(kind: Kind[Any]) -> Schema:
-    (definition,) = [one for one in custom_resource_definitions() if one["spec"]["names"]["kind"] == kind.kind]
-    schema: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema: Schema = version_of(kind)["schema"]["openAPIV3Schema"]
     return schema
 
 
@@ -72,8 +79,7 @@ def test_schemas_are_structural(kind: Kind[Any]) -> None:
     ids=str,
 )
 def test_names_scope_and_status(kind: Kind[Any], name: str, scope: str, short: str) -> None:
-    (definition,) = [one for one in custom_resource_definitions() if one["metadata"]["name"] == name]
-    version = definition["spec"]["versions"][0]
+    definition, version = DEFINITIONS[name], version_of(kind)
     assert definition["spec"]["scope"] == scope
     assert short in definition["spec"]["names"]["shortNames"]
     assert (version["name"], version["subresources"]) == (kind.version, {"status": {}})
@@ -82,8 +88,7 @@ def test_names_scope_and_status(kind: Kind[Any], name: str, scope: str, short: s
 
 @pytest.mark.parametrize("kind", OWN_KINDS, ids=str)
 def test_printer_columns_point_at_fields(kind: Kind[Any]) -> None:
-    (definition,) = [one for one in custom_resource_definitions() if one["spec"]["names"]["kind"] == kind.kind]
-    for column in definition["spec"]["versions"][0]["additionalPrinterColumns"]:
+    for column in version_of(kind)["additionalPrinterColumns"]:
         if not column["jsonPath"].startswith(".metadata"):
             assert at(kind, column["jsonPath"].removeprefix("."))["type"] == column["type"]
 

@@ -144,6 +144,12 @@ def test_amount_is_in_base_units(resource: str, text: str | int, expected: int) 
     assert amount(resource, text) == expected
 
 
+def test_a_boolean_is_never_mistaken_for_one() -> None:
+    assert amount("cpu", 1) == 1000
+    with pytest.raises(QuantityError, match="a boolean is not a quantity"):
+        amount("cpu", True)
+
+
 @pytest.mark.parametrize(
     ("resource", "base_units", "text"),
     [

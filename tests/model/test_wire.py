@@ -107,6 +107,14 @@ def test_missing_required_fields_are_named() -> None:
         convert(PodMigrationJob, {"spec": {}}, "job")
 
 
+def test_deep_documents_are_refused() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(2000):
+        deep = {"spec": deep}
+    with pytest.raises(WireError, match="nested too deeply"):
+        convert(Pod, deep)
+
+
 def test_many_errors_are_counted() -> None:
     with pytest.raises(WireError, match=r"and 10 more$"):
         convert(Pod, {"spec": {"tolerations": [5] * 60}})

@@ -107,7 +107,7 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.nano != 0
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=65536, typed=True)
 def amount(resource: str, text: str | int | float) -> int:
     """The integer a scheduler calculates with: milli for cpu, whole units rounded up for everything else."""
     quantity = Quantity.parse(text)

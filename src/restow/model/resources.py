@@ -11,6 +11,7 @@ the larger of what it has and what it wants. Sums are exact and rounded up once,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -163,9 +164,12 @@ def _containers(spec: PodSpec, status: PodStatus, infeasible: bool, if_missing: 
 def _container(
     container: Container, status: ContainerStatus | None, infeasible: bool, if_missing: Mapping[str, int]
 ) -> dict[str, int]:
-    request = _nano(container.resources.requests)
+    written = container.resources.requests
+    request = _nano(written)
     if status is not None and status.resources is not None:
-        request = _effective(request, status.resources.requests, status.allocated_resources, infeasible)
+        actual, allocated = status.resources.requests, status.allocated_resources
+        if not written == actual == allocated:
+            request = _effective(request, actual, allocated, infeasible)
     for name, number in if_missing.items():
         request.setdefault(name, number)
     return request
@@ -207,7 +211,12 @@ def _resized_statuses(status: PodStatus) -> dict[str, ContainerStatus]:
 
 
 def _nano(written: Quantities | None) -> dict[str, int]:
-    return {name: Quantity.parse(text).nano for name, text in written.items()} if written else {}
+    return {name: _nano_of(text) for name, text in written.items()} if written else {}
+
+
+@lru_cache(maxsize=65536, typed=True)
+def _nano_of(text: str | int | float) -> int:
+    return Quantity.parse(text).nano
 
 
 def _add_to(total: dict[str, int], more: Mapping[str, int]) -> None:

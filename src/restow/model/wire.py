@@ -58,14 +58,16 @@ def decode(type: type[T], data: bytes | msgspec.Raw, what: str = "object") -> T:
 
 def convert(type: type[T], document: Mapping[str, Any], what: str = "object") -> T:
     """Read a document a person wrote, checking quantities, times and durations too. Raises WireError."""
-    cleaned = _without_nulls(document)
-    problems = find_problems(type, cleaned, marks=True)
-    if problems:
-        raise WireError(what, problems)
     try:
+        cleaned = _without_nulls(document)
+        problems = find_problems(type, cleaned, marks=True)
+        if problems:
+            raise WireError(what, problems)
         return msgspec.convert(cleaned, type)
     except msgspec.ValidationError as error:
         raise WireError(what, [Problem("", str(error))]) from None
+    except RecursionError:
+        raise WireError(what, [Problem("", "nested too deeply")]) from None
 
 
 def document(kind: Kind[Any], value: msgspec.Struct) -> dict[str, Any]:

@@ -340,7 +340,9 @@ class PodMigrationJobSpec(ApiStruct):
 
 
 class PodMigrationJobCondition(ApiStruct):
-    type: Annotated[str, _one_of(JobConditionType)]
+    """One step of the move; JobConditionType names those of the design, and there is at most one entry per type."""
+
+    type: str
     status: Annotated[str, _one_of(ConditionStatus)]
     reason: str | None = None
     message: str | None = None

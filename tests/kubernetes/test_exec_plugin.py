@@ -140,6 +140,33 @@ async def test_a_command_relative_to_its_kubeconfig(tmp_path):
     assert await loaded.credentials.current(0) == Identity.bearer("t")
 
 
+async def test_the_cluster_is_described_to_plugins_that_ask(tmp_path):
+    body = "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
+    body += "token = json.dumps(info['spec']['cluster'])\n"
+    body += (
+        "print(json.dumps({'kind': 'ExecCredential', 'apiVersion': info['apiVersion'], 'status': {'token': token}}))"
+    )
+    plugin(tmp_path, body)
+    cluster = {
+        "server": "https://x",
+        "certificate-authority-data": "Q0E=",
+        "tls-server-name": "inner",
+        "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}],
+    }
+    command = {"apiVersion": BETA, "command": "./plugin", "provideClusterInfo": True}
+    config = {
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one"}}],
+        "clusters": [{"name": "one", "cluster": cluster}],
+        "users": [{"name": "one", "user": {"exec": command}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    loaded = load_kubeconfig(tmp_path / "config", env=os.environ)
+    told = json.loads((await loaded.credentials.current(0)).authorization.removeprefix("Bearer "))
+    del cluster["extensions"]
+    assert told == cluster | {"config": {"audience": "a"}}
+
+
 async def test_a_refused_token_runs_the_plugin_again(tmp_path):
     def check(request: web.BaseRequest) -> web.Response:
         return web.Response(status=200 if request.headers["Authorization"] == "Bearer xx" else 401, text="{}")

@@ -24,6 +24,7 @@ from restow.client.verbs import Client
 from restow.model.kinds import LEASE
 from restow.model.objects import Document
 from restow.model.times import format_micro_time
+from restow.model.wire import WireError
 from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown, Request, Response
 
 log = logging.getLogger(__name__)
@@ -146,7 +147,7 @@ class LeaderElection:
         try:
             async with asyncio.timeout(self.timing.request_timeout):
                 taken = await self._take()
-        except (ApiError, TimeoutError) as error:
+        except (ApiError, WireError, TimeoutError) as error:
             log.info("lease not taken", extra={"lease": self._name, "identity": self.identity, "err": str(error)})
             return False
         if taken:
@@ -229,7 +230,7 @@ class LeaderElection:
         try:
             async with asyncio.timeout(self.timing.request_timeout):
                 await self._write(lease, empty)
-        except (ApiError, TimeoutError) as error:
+        except (ApiError, WireError, TimeoutError) as error:
             log.info("lease not released", extra={"lease": self._name, "err": str(error)})
 
 

@@ -24,6 +24,7 @@ from restow.client.workqueue import QueueClosed, WorkQueue
 from restow.model.kinds import EVENT
 from restow.model.objects import Document, ObjectReference
 from restow.model.times import format_time
+from restow.model.wire import WireError
 from restow.ports import AlreadyExists, ApiError, Clock, NotFound
 
 log = logging.getLogger(__name__)
@@ -153,7 +154,7 @@ class EventRecorder:
             return
         try:
             await self._write(key, record)
-        except (ApiError, TimeoutError) as error:
+        except (ApiError, WireError, TimeoutError) as error:
             if self._queue.failures(key) + 1 < ATTEMPTS:
                 self._queue.retry(key)
                 return

@@ -25,6 +25,25 @@ ODD = st.one_of(
     st.dictionaries(st.sampled_from(["name", "uid", "x", ""]), st.sampled_from([None, 1, "x", {}]), max_size=2),
 )
 
+RICH = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "required": ["a"],
+            "properties": {
+                "a": {"type": "string", "enum": ["x"], "default": "x", "maxLength": 3},
+                "b": {"type": "array", "items": {"type": "integer", "minimum": 1}, "x-kubernetes-list-type": "set"},
+                "c": {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True},
+                "d": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+            },
+        }
+    },
+}
+SHOWN: Document = {
+    "additionalPrinterColumns": [{"name": "A", "type": "string", "jsonPath": ".spec.a"}],
+    "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}},
+}
 owned = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]
 SEEDS: dict[str, tuple[str | Any, str | None, Document]] = {
     "pod": ("pods", None, pod(labels={"a": "b"}, finalizers=["a/b"], ownerReferences=owned, generateName="x-")),
@@ -35,7 +54,7 @@ SEEDS: dict[str, tuple[str | Any, str | None, Document]] = {
     "definition": (
         "customresourcedefinitions",
         None,
-        definition("gadgets", selectableFields=[{"jsonPath": ".spec.a"}]),
+        definition("gadgets", schema={"openAPIV3Schema": RICH}, selectableFields=[{"jsonPath": ".spec.a"}], **SHOWN),
     ),
     "binding": ("pods", "binding", {"metadata": {"name": "p", "annotations": {"a": "b"}}, "target": {"name": "n"}}),
     "eviction": (

@@ -7,6 +7,9 @@ its objects first; the finalizer that the deletion sets holds the definition unt
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import msgspec
 
 from restow.adapters.memory import deletion, errors
 from restow.adapters.memory.deletion import CLEANUP
@@ -55,7 +58,57 @@ def keep(state: State, old: Document, new: Document, subresource: str | None) ->
     new["status"] = status
 
 
+class SchemaShape(msgspec.Struct, rename="camel"):
+    """What types the keywords of a JSON schema have; unknown ones are left to the rules."""
+
+    type: str | None = None
+    format: str | None = None
+    pattern: str | None = None
+    nullable: bool | None = None
+    required: list[str] | None = None
+    enum: list[Any] | None = None
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    exclusive_minimum: bool | None = None
+    exclusive_maximum: bool | None = None
+    multiple_of: int | float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    unique_items: bool | None = None
+    min_properties: int | None = None
+    max_properties: int | None = None
+    properties: dict[str, SchemaShape] | None = None
+    pattern_properties: dict[str, SchemaShape] | None = None
+    items: SchemaShape | None = None
+    additional_properties: bool | SchemaShape | None = None
+    all_of: list[SchemaShape] | None = None
+    any_of: list[SchemaShape] | None = None
+    one_of: list[SchemaShape] | None = None
+    list_type: str | None = msgspec.field(name="x-kubernetes-list-type", default=None)
+    list_keys: list[str] | None = msgspec.field(name="x-kubernetes-list-map-keys", default=None)
+    map_type: str | None = msgspec.field(name="x-kubernetes-map-type", default=None)
+    preserved: bool | None = msgspec.field(name="x-kubernetes-preserve-unknown-fields", default=None)
+    int_or_string: bool | None = msgspec.field(name="x-kubernetes-int-or-string", default=None)
+    embedded: bool | None = msgspec.field(name="x-kubernetes-embedded-resource", default=None)
+    validations: list[dict[str, Any]] | None = msgspec.field(name="x-kubernetes-validations", default=None)
+    not_: SchemaShape | None = msgspec.field(name="not", default=None)
+
+
+def _check_shapes(definition: Document) -> None:
+    """Schemas are documents of any shape to the typed reading, so theirs is checked here: 400 as for other types."""
+    for number, version in enumerate(definition["spec"].get("versions") or ()):
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        try:
+            msgspec.convert(schema, SchemaShape | None)
+        except (msgspec.ValidationError, RecursionError) as error:
+            place = f"spec.versions[{number}].schema.openAPIV3Schema"
+            raise errors.bad_request(f"CustomResourceDefinition: {place}: {error}") from None
+
+
 def _check(definition: Document) -> None:
+    _check_shapes(definition)
     causes = validate_definition(definition)
     if causes:
         name = definition["metadata"].get("name") or ""

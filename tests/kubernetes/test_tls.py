@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import ssl
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -103,6 +106,36 @@ async def test_the_server_may_go_by_another_name(folder):
     async with serving(who, server_context(folder, "elsewhere")) as port:
         authority = (folder / "ca.crt").read_bytes()
         assert await ask(port, authority=authority, tls_server_name="inner") == "nobody"
+
+
+@asynccontextmanager
+async def tunnel(target: int) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """A proxy that answers CONNECT by joining the client to `target`; its port, and what it was asked for."""
+    asked: list[bytes] = []
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(65536):
+            writer.write(chunk)
+        writer.close()
+
+    async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).splitlines()[0])
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        there, back = await asyncio.open_connection("127.0.0.1", target)
+        await asyncio.gather(copy(reader, back), copy(there, writer), return_exceptions=True)
+
+    async with await asyncio.start_server(join, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1], asked
+
+
+async def test_through_a_proxy_the_server_is_still_verified(folder):
+    authority = (folder / "ca.crt").read_bytes()
+    async with serving(who, server_context(folder, "elsewhere")) as port, tunnel(port) as (proxy, asked):
+        options = {"authority": authority, "proxy": f"http://127.0.0.1:{proxy}"}
+        assert await ask(port, tls_server_name="inner", **options) == "nobody"
+        with pytest.raises(ApiError, match="certificate verify failed"):
+            await ask(port, tls_server_name="outer", **options)
+    assert asked == [f"CONNECT 127.0.0.1:{port} HTTP/1.1".encode()] * 2
 
 
 async def test_insecure_trusts_anyone(folder):

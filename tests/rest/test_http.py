@@ -128,10 +128,15 @@ async def test_a_patch_keeps_its_type_and_body(
     assert (asked.verb, asked.content_type, asked.body) == ("patch", media_type, b"[]")
 
 
+async def test_the_old_openapi_knows_no_kind(http: aiohttp.ClientSession) -> None:
+    answer = await http.get("/openapi/v2")
+    assert (answer.status, await answer.read()) == (200, b"")
+    assert answer.content_type == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+
 MISSING = {
     "nothing": ("GET", "/"),
     "another server's path": ("GET", "/favicon.ico"),
-    "the old OpenAPI": ("GET", "/openapi/v2"),
     "an unknown group": ("GET", "/apis/nobody.example"),
     "an unknown version": ("GET", "/apis/apps/v9"),
     "an unknown core version": ("GET", "/api/v2"),

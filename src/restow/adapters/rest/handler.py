@@ -45,6 +45,9 @@ VERSION: Document = {
     "platform": "embedded",
 }
 HEALTH = ("healthz", "livez", "readyz")
+# For a kind that version 3 does not know, kubectl asks version 2 before it says so: an empty document, in protobuf.
+OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+NO_OPENAPI_V2 = b""
 GZIP_FROM = 128 * 1024
 
 
@@ -127,6 +130,8 @@ class Handler:
                 return lambda: _found(request, discovery.group_document(self._api.resources(), group))
             case ["apis", group, version]:
                 return lambda: _found(request, discovery.resource_list(self._api.resources(), group, version))
+            case ["openapi", "v2"]:
+                return lambda: _answer(request, NO_OPENAPI_V2, media_type=OPENAPI_V2)
             case ["openapi", "v3"]:
                 return lambda: _json(request, self._documents.index(self._api.resources()))
             case ["openapi", "v3", *rest]:

@@ -1,0 +1,234 @@
+"""kubectl on the embedded API server and on the real one: the same commands, the same words, the same exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from e2e.controlplane import ControlPlane
+from restow.adapters.clock import SystemClock
+from restow.adapters.memory import MemoryApi
+from restow.adapters.rest import serve, write_kubeconfig
+
+NAMESPACE = "kubectl-parity"
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {app: web, tier: %s}}
+spec:
+  schedulerName: nobody
+  serviceAccountName: default
+  containers:
+  - {name: main, image: registry.invalid/app:1, resources: {requests: {cpu: 100m}, limits: {memory: 1Gi}}}
+"""
+CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: '%s'}\n"
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: main, image: 'registry.invalid/app:%s'}]}
+"""
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: parity-node, labels: {zone: a}}
+spec: {taints: [{key: a, value: b, effect: NoSchedule}]}
+status: {capacity: {cpu: 8, memory: 32Gi, pods: 110}}
+"""
+BUDGET = """
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: keep}
+spec: {minAvailable: 1, selector: {matchLabels: {app: nothing}}}
+"""
+BINDING = """
+apiVersion: v1
+kind: Binding
+metadata: {name: one}
+target: {kind: Node, name: parity-node}
+"""
+
+# A story; each line is one command, with what it reads from stdin.
+STORIES: dict[str, list[tuple[str, str]]] = {
+    "apply on the client's side": [
+        ("apply -f -", CONFIG % 1),
+        ("apply -f -", CONFIG % 1),
+        ("apply -f -", CONFIG % 2),
+        ("get configmap settings -o jsonpath={.data.a}", ""),
+        ("diff -f -", CONFIG % 2),
+        ("replace -f -", CONFIG % 3),
+        ("get cm settings -o name", ""),
+        ("delete -f -", CONFIG % 3),
+        ("delete -f -", CONFIG % 3),
+    ],
+    "apply on the server's side": [
+        ("apply --server-side -f -", DEPLOYMENT % 1),
+        ("apply --server-side -f -", DEPLOYMENT % 1),
+        ("apply --server-side --field-manager=other -f -", DEPLOYMENT % 2),
+        ("apply --server-side --field-manager=other --force-conflicts -f -", DEPLOYMENT % 2),
+        ("get deployment web -o jsonpath={.spec.template.spec.containers[0].image}", ""),
+    ],
+    "create": [
+        ("create configmap made --from-literal=a=1", ""),
+        ("create configmap made --from-literal=a=1", ""),
+        ("create secret generic hidden --from-literal=a=1", ""),
+        ("create deployment web --image=registry.invalid/app:1 --replicas=0", ""),
+        ("create poddisruptionbudget keep --selector=app=web --min-available=50%", ""),
+        ("create priorityclass parity --value=5", ""),
+        ("create -f - --dry-run=server", POD % ("one", "a")),
+        ("get pods", ""),
+        ("get deployments", ""),
+        ("get pdb", ""),
+        ("get priorityclass parity", ""),
+        ("get secret hidden -o jsonpath={.data}", ""),
+        ("delete priorityclass parity", ""),
+    ],
+    "tables and selections": [
+        ("apply -f -", POD % ("one", "a")),
+        ("apply -f -", POD % ("two", "b")),
+        ("get pods", ""),
+        ("get pods -o wide", ""),
+        ("get pods --show-labels", ""),
+        ("get pods -L tier", ""),
+        ("get pods -l tier=b", ""),
+        ("get pods -l 'tier in (a,c)' -o name", ""),
+        ("get pods --field-selector=metadata.name=two", ""),
+        ("get pods --field-selector=spec.nothing=two", ""),
+        ("get pods --sort-by=.metadata.name -o name", ""),
+        ("get pod one two", ""),
+        ("get pod one nobody", ""),
+        ("get pods --chunk-size=1 -o name", ""),
+        ("get pods -o custom-columns=NAME:.metadata.name,QOS:.status.qosClass", ""),
+        ("create -f -", BINDING),
+        ("get pod one -o wide", ""),
+        ("delete pod one two --grace-period=0 --force", ""),
+        ("get pods", ""),
+    ],
+    "small changes": [
+        ("apply -f -", DEPLOYMENT % 1),
+        ("label deployment web a=1", ""),
+        ("label deployment web a=2", ""),
+        ("label deployment web a=2 --overwrite", ""),
+        ("annotate deployment web note=hello", ""),
+        ("annotate deployment web note-", ""),
+        ("set image deployment/web main=registry.invalid/app:2", ""),
+        ("scale deployment/web --replicas=0", ""),
+        ("scale deployment/web --current-replicas=5 --replicas=1", ""),
+        ("""patch deployment web -p '{"spec":{"paused":true}}'""", ""),
+        ("""patch deployment web --type=merge -p '{"spec":{"paused":false}}'""", ""),
+        ("""patch deployment web --subresource=scale --type=merge -p '{"spec":{"replicas":0}}'""", ""),
+        ("wait deployment/web --for=jsonpath={.spec.replicas}=0 --timeout=5s", ""),
+        ("delete deployment web", ""),
+        ("wait deployment/web --for=delete --timeout=5s", ""),
+    ],
+    "nodes": [
+        ("apply -f -", NODE),
+        ("get node parity-node --no-headers -o custom-columns=N:.metadata.name,U:.spec.unschedulable", ""),
+        ("cordon parity-node", ""),
+        ("cordon parity-node", ""),
+        ("uncordon parity-node", ""),
+        ("taint node parity-node x=y:NoSchedule", ""),
+        ("taint node parity-node x=y:NoSchedule", ""),
+        ("taint node parity-node x-", ""),
+        ("drain parity-node --timeout=5s", ""),
+        ("delete node parity-node", ""),
+    ],
+    "mistakes": [
+        ("get nothings", ""),
+        ("get pod nobody", ""),
+        ("apply -f -", POD.replace("image", "imagee") % ("one", "a")),
+        ("apply -f -", (POD % ("one", "a")).replace("kind: Pod", "kind: Pud")),
+        ("apply -f -", "{"),
+        ("create -f -", (DEPLOYMENT % 1).replace("replicas: 0", "replicas: -1")),
+        ("delete pod nobody", ""),
+        ("label pod nobody a=b", ""),
+        ("get pods -n nowhere", ""),
+        ("create configmap x --from-literal=a=1 -n nowhere", ""),
+        ("scale deployment/nobody --replicas=1", ""),
+    ],
+    "describing": [
+        ("apply -f -", POD % ("one", "a")),
+        ("describe pod one", ""),
+        ("apply -f -", CONFIG % 1),
+        ("describe configmap settings", ""),
+        ("get configmap settings -o yaml --show-managed-fields=false", ""),
+        ("get pod one -o json", ""),
+        ("describe priorityclass system-node-critical", ""),
+    ],
+    "budgets and who may": [
+        ("apply -f -", BUDGET),
+        ("get pdb keep -o jsonpath={.spec}", ""),
+        ("auth can-i create pods", ""),
+        ("get --raw /healthz", ""),
+        ("get --raw /readyz", ""),
+        ("get ns default -o jsonpath={.status.phase}", ""),
+    ],
+}
+
+
+class Kubectl:
+    def __init__(self, program: Path, kubeconfig: Path) -> None:
+        self._program = program
+        self._kubeconfig = kubeconfig
+
+    async def run(self, command: str, stdin: str = "") -> str:
+        """What it printed and how it ended, without what differs from run to run."""
+        process = await asyncio.create_subprocess_shell(
+            f"{self._program} --kubeconfig {self._kubeconfig} -n {NAMESPACE} {command}",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        stdout, stderr = await asyncio.wait_for(process.communicate(stdin.encode()), 60)
+        return normal(f"$ kubectl {command}\n{stdout.decode()}{stderr.decode()}(exit {process.returncode})")
+
+
+def normal(text: str) -> str:
+    text = re.sub(r"\b\d+(\.\d+)?(ms|[smh])\b", "<age>", text)
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\w{3}, \d\d \w{3} \d{4} [\d:]+ [+-]\d{4}", "<time>", text)
+    text = re.sub(r"(resourceVersion\"?: \"?)\d+", r"\1<version>", text)
+    text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>", text)
+    return re.sub(r"[ \t]+", " ", text)
+
+
+@pytest.fixture
+async def embedded(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Kubectl]:
+    server = await serve(MemoryApi(SystemClock(), random.Random(7)))
+    async with server:
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", server.url)
+        kubectl = Kubectl(plane.kubectl, kubeconfig)
+        await kubectl.run(f"create namespace {NAMESPACE}")
+        yield kubectl
+
+
+@pytest.fixture
+async def real(plane: ControlPlane) -> AsyncIterator[Kubectl]:
+    kubectl = Kubectl(plane.kubectl, plane.kubeconfig)
+    await kubectl.run(f"create namespace {NAMESPACE}")
+    yield kubectl
+    await kubectl.run(f"delete namespace {NAMESPACE} --wait=true")
+
+
+@pytest.mark.parametrize("story", STORIES)
+async def test_a_story_reads_the_same_on_both(embedded: Kubectl, real: Kubectl, story: str) -> None:
+    for command, stdin in STORIES[story]:
+        told, expected = await asyncio.gather(embedded.run(command, stdin), real.run(command, stdin))
+        assert told == expected
+
+
+async def test_what_is_served_looks_the_same(embedded: Kubectl, real: Kubectl) -> None:
+    command = "api-resources --no-headers -o wide"
+    told, expected = await asyncio.gather(embedded.run(command), real.run(command))
+    own = {line for line in told.splitlines() if " metrics.k8s.io/" in line}  # served by an add-on elsewhere
+    assert set(told.splitlines()) - own <= set(expected.splitlines())

@@ -162,6 +162,7 @@ plans = st.builds(
     busy=rate,
     refused=rate,
     unknown=rate,
+    slow=rate,
 )
 # A failing run is found again by its seed; shrinking rates of faults explains nothing.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)

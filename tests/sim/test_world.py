@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,37 @@ async def test_a_generated_cluster_is_left_alone() -> None:
         assert world.failures == 0
     assert before == after
     assert len(before) > 150
+
+
+COUNTED: dict[kinds.Kind[Any], tuple[str, ...]] = {
+    kinds.DEPLOYMENT: ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"),
+    kinds.REPLICA_SET: ("replicas", "readyReplicas", "availableReplicas"),
+    kinds.STATEFUL_SET: ("replicas", "readyReplicas", "availableReplicas"),
+    kinds.DAEMON_SET: ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled", "numberMisscheduled"),
+    kinds.JOB: ("active", "ready", "succeeded", "failed"),
+    kinds.POD_DISRUPTION_BUDGET: ("expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed"),
+}
+
+
+@virtual
+async def test_a_generated_cluster_counts_itself_as_its_controllers_do() -> None:
+    clock = VirtualClock()
+    api = MemoryApi(clock, random.Random(1))
+    client = Client(api)
+
+    async def counts() -> dict[object, object]:
+        found: dict[object, object] = {}
+        for kind, fields in COUNTED.items():
+            for item in (await client.list_documents(kind)).items:
+                key = (kind.kind, item["metadata"]["namespace"], item["metadata"]["name"])
+                found[key] = {field: item["status"].get(field) for field in fields}
+        return found
+
+    await load(client, documents(Scenario(nodes=30, pods=200, seed=4, budgets=1)))
+    written = await counts()
+    async with World(api, clock, random.Random(2)):
+        await pass_time(60)
+    assert await counts() == written
 
 
 @virtual

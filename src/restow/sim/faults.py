@@ -18,6 +18,7 @@ means:
     busy      429 with Retry-After; nothing was written.
     refused   500 or 504 before the request had any effect.
     unknown   500 or 504 after the write took effect.
+    slow      the answer to a call takes up to `delay` seconds; its effect does not.
     crash     the process dies right after the write of that name (or number) took effect: `Crash` is raised, which is
               no Exception, and from then on every call of this wrapper raises it: a dead process writes nothing.
 """
@@ -65,6 +66,7 @@ class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
     busy: float = 0.0
     refused: float = 0.0
     unknown: float = 0.0
+    slow: float = 0.0
     crash_after: str | int | None = None
     delay: float = 5.0
     patience: float = 30.0
@@ -87,9 +89,11 @@ class FaultyApi:
 
     async def call(self, request: Request) -> Response:
         self._check_alive()
-        if request.verb in ("get", "list"):
-            return await self._read(request)
-        return await self._write(request)
+        response = await (self._read(request) if request.verb in ("get", "list") else self._write(request))
+        if self._strikes(self.plan.slow):
+            await asyncio.sleep(self._rng.uniform(0.0, self.plan.delay))
+            self._check_alive()
+        return response
 
     async def watch(self, request: Request) -> AsyncIterator[bytes]:
         self._check_alive()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from restow.sim.scenarios.fleet import BATCH_TAINT, GPU_TAINT, Fleet, Ints
+from restow.sim.scenarios.fleet import BATCH_TAINT, GPU_TAINT, Fleet, Ints, zone_name
 from restow.sim.scenarios.workloads import PRIORITIES, Workload
 from restow.sim.world.daemon_set import pin_to_node
 from restow.sim.world.template import TEMPLATE_HASH, controller_reference, random_suffix, template_hash
@@ -210,7 +210,7 @@ class Writer:
         created = self._time(30 * _DAY)
         uid = self._uid()
         volume = f"pvc-{uid}"
-        zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [self._fleet.zone_name(node)]}
+        zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [self._fleet.zone_of(node)]}
         self._add(
             "v1",
             "PersistentVolume",
@@ -293,7 +293,7 @@ class Writer:
         if workload.ssd:
             selected["disktype"] = "ssd"
         if workload.zones:
-            zones = [f"zone-{chr(ord('a') + zone % 26)}" for zone in workload.zones]
+            zones = [zone_name(zone) for zone in workload.zones]
             term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": zones}]}
             affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         mine = {"matchLabels": {"app": workload.name}}

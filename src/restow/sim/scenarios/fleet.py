@@ -83,8 +83,8 @@ class Fleet:
         mask: Mask = np.all(self.free >= request[:, None], axis=0)
         return mask
 
-    def zone_name(self, node: int) -> str:
-        return f"zone-{chr(ord('a') + int(self.zone[node]) % 26)}"
+    def zone_of(self, node: int) -> str:
+        return zone_name(int(self.zone[node]))
 
     def document(self, node: int, created: str, uid: str) -> Document:
         shape = self.shapes[node]
@@ -122,10 +122,14 @@ class Fleet:
             "kubernetes.io/arch": "amd64",
             "node.kubernetes.io/instance-type": shape.name,
             "topology.kubernetes.io/region": "region-1",
-            "topology.kubernetes.io/zone": self.zone_name(node),
+            "topology.kubernetes.io/zone": self.zone_of(node),
             "pool": pool,
         }
         return labels | {"disktype": "ssd"} if self.ssd[node] else labels
+
+
+def zone_name(zone: int) -> str:
+    return f"zone-{zone + 1}"
 
 
 def ready_condition(since: str) -> Document:

@@ -28,12 +28,13 @@ _LAYERS = (
     ("PodDisruptionBudget",),
     ("Pod",),
 )
-# Written by the server on creation, or computed at once by whoever runs the cluster.
-_STATUSES = frozenset({"Node", "Pod", "PersistentVolume", "PersistentVolumeClaim"})
 
 
 async def load(client: Client, documents: Iterable[Document], *, parallel: int = 16) -> None:
-    """Create everything, owners before what they own, `parallel` requests at a time. What exists already is kept."""
+    """Create everything, owners before what they own, `parallel` requests at a time. What exists already is kept.
+
+    Load before the world starts: controllers that see a workload before its pods make pods of their own.
+    """
     await _Loader(client, parallel).load(list(documents))
 
 
@@ -60,7 +61,7 @@ class _Loader:
     async def _finish(self, kind: Kind[Any], document: Document) -> None:
         metadata = document["metadata"]
         namespace = metadata.get("namespace")
-        if document["kind"] in _STATUSES and document.get("status"):
+        if document.get("status") and document["kind"] != "Namespace":
             changes = {"status": document["status"]}
             await self._client.patch(kind, metadata["name"], changes, namespace, subresource="status")
         if document["kind"] in ("StatefulSet", "DaemonSet"):

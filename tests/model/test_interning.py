@@ -55,6 +55,11 @@ def test_volumes_that_constrain_nothing_are_left_out() -> None:
     assert [volume.name for volume in pod.spec.volumes or ()] == ["data"]
 
 
+def test_numbers_beyond_64_bits_are_left_alone() -> None:
+    data = pod_json("a", tolerations=[{"tolerationSeconds": 2**70}])
+    assert shared_pods(data, data) == [decode(Pod, data)] * 2
+
+
 def test_a_full_table_starts_again() -> None:
     documents = [pod_json(f"p{number}", nodeName=f"n{number}", nodeSelector={"x": str(number)}) for number in range(20)]
     assert shared_pods(*documents, limit=3) == [decode(Pod, data) for data in documents]

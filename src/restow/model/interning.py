@@ -83,7 +83,11 @@ class Interner:
 
     def _share_part(self, holder: msgspec.Struct, name: str, part: Any) -> None:
         table = self._parts[name]
-        shared = table.setdefault(self._encode(part), part)
+        try:
+            key = self._encode(part)
+        except OverflowError:  # an absurd number that JSON can carry and the key cannot; such a part is kept as it is
+            return
+        shared = table.setdefault(key, part)
         if shared is not part:
             force_setattr(holder, name, shared)
         elif len(table) > self._limit:

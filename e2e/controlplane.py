@@ -153,6 +153,7 @@ class ControlPlane:
                 f"--service-account-key-file={self._key}",
                 f"--service-account-signing-key-file={self._key}",
                 "--service-cluster-ip-range=10.96.0.0/16",
+                "--allow-privileged=true",
                 # Pods of tests have no use for tokens, and need not wait for the service account to appear.
                 "--disable-admission-plugins=ServiceAccount",
                 "--max-requests-inflight=2000",

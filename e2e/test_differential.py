@@ -35,15 +35,37 @@ async def outcome(api: Api, plural: str, document: Document) -> Document:
         return {"refused": error.status.code, "fields": fields}
 
 
+# What a real cluster adds at creation for the sake of its own controllers and allocators, which have no counterpart in
+# the embedded one. (The real one here, in turn, runs without the ServiceAccount admission plugin.)
+CLUSTERS_OWN = {
+    "Pod": ("spec", ("serviceAccount", "serviceAccountName")),
+    "Service": ("spec", ("clusterIPs", "ipFamilies", "ipFamilyPolicy")),
+    "PersistentVolume": ("status", ("lastPhaseTransitionTime",)),
+}
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+PROTECTION = ("kubernetes.io/pv-protection", "kubernetes.io/pvc-protection")
+MADE_BY_THE_SERVER = ("uid", "creationTimestamp", "managedFields")
+
+
 def shared(document: Document) -> Document:
     """The part of a created object that does not depend on who created it and when."""
-    uid = document["metadata"].get("uid")
-    own = {"uid", "creationTimestamp", "managedFields"}
-    metadata = {key: value for key, value in document["metadata"].items() if key not in own}
-    whole: Document = _without(uid, {**document, "metadata": metadata})
-    if document["kind"] == "Pod":  # the real one runs without the ServiceAccount admission plugin
-        whole["spec"] = {key: value for key, value in whole["spec"].items() if not key.startswith("serviceAccount")}
+    whole: Document = _without(document["metadata"].get("uid"), document)
+    metadata = whole["metadata"]
+    for name in MADE_BY_THE_SERVER:
+        metadata.pop(name, None)
+    _drop(metadata, "finalizers", PROTECTION)
+    if whole["kind"] == "Node":
+        _drop(whole["spec"], "taints", (NOT_READY,))
+    section, names = CLUSTERS_OWN.get(whole["kind"], ("metadata", ()))
+    for name in names:
+        whole[section].pop(name, None)
     return whole
+
+
+def _drop(holder: Document, name: str, items: tuple[Any, ...]) -> None:
+    kept = [item for item in holder.pop(name, ()) if item not in items]
+    if kept:
+        holder[name] = kept
 
 
 def _without(uid: str | None, value: Any) -> Any:

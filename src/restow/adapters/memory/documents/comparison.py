@@ -10,7 +10,7 @@ import json
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from restow.adapters.memory.documents.fieldsets import SELF, FieldSet, children, is_member, node
+from restow.adapters.memory.documents.fieldsets import LEAF, SELF, FieldSet, children, is_member, node
 from restow.adapters.memory.documents.merging import DEDUCED, SCALAR, MergeTypes
 
 
@@ -30,7 +30,7 @@ _ATOMIC = "atomic"
 
 def _looks(value: Any, types: MergeTypes) -> str:
     """How a value takes part in merging: as a "dict", a "list" or one "atomic" piece."""
-    if types.atomic or types.form == "leaf":
+    if types.whole:
         return _ATOMIC
     if isinstance(value, dict):
         return "dict" if types.form != "list" else _ATOMIC
@@ -45,8 +45,8 @@ def _value_step(value: str) -> str:
 
 
 @lru_cache(maxsize=8192)
-def _name_step(key: str, value: str) -> str:
-    return "k:" + json.dumps({key: value}, ensure_ascii=False, separators=(",", ":"))
+def _keys_step(*keys: tuple[str, Any]) -> str:
+    return "k:" + json.dumps(dict(keys), ensure_ascii=False, separators=(",", ":"))
 
 
 def step_of(item: Any, types: MergeTypes) -> str:
@@ -57,20 +57,23 @@ def step_of(item: Any, types: MergeTypes) -> str:
         return "v:" + json.dumps(item, ensure_ascii=False, separators=(",", ":"))
     if not isinstance(item, dict):
         raise BadItem("associative list with keys may not have non-map elements")
-    if len(types.keys) == 1 and isinstance(item.get(types.keys[0]), str):
-        return _name_step(types.keys[0], item[types.keys[0]])
-    found: dict[str, Any] = {}
-    for key in sorted(types.keys):
-        if item.get(key) is not None:
-            found[key] = item[key]
-        elif key in types.key_defaults:
-            found[key] = types.key_defaults[key]
+    found: list[tuple[str, Any]] = []
+    for key in types.sorted_keys:
+        value = item.get(key)
+        if value is None:
+            if key not in types.key_defaults:
+                continue
+            value = types.key_defaults[key]
+        found.append((key, value))
     if not found:
         wanted = ", ".join(f'"{key}"' for key in types.keys)
         raise BadItem(
             f"associative list with keys has an element that omits key field {wanted} (and doesn't have default value)"
         )
-    return "k:" + json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return _keys_step(*found)
+    except TypeError:  # a key that is itself a list or a map
+        raise BadItem("the keys of an associative list must be scalars") from None
 
 
 def _indexed(items: list[Any] | None, types: MergeTypes) -> dict[str, Any]:
@@ -204,18 +207,20 @@ def _note(fields: FieldSet, step: str, below: FieldSet | None) -> None:
 
 def everything(value: Any, types: MergeTypes) -> FieldSet:
     """A value that is new (or gone) as a whole: itself and all below it."""
-    looks = _looks(value, types)
-    if looks == _ATOMIC or not value:
-        return {}
-    below: FieldSet = {SELF: {}}
-    if looks == "dict":
+    if types.whole or not value:
+        return LEAF
+    below: FieldSet = {SELF: LEAF}
+    if isinstance(value, dict) and types.form != "list":
         fields, rest = types.fields, types.element or DEDUCED
         for name, member in value.items():
-            below[f"f:{name}"] = everything(member, fields.get(name, rest))
-    else:
+            child = fields.get(name, rest)
+            below["f:" + name] = LEAF if child.whole else everything(member, child)
+    elif isinstance(value, list) and types.form == "list":
         item = _item_type(types)
         for step, member in _indexed(value, types).items():
             below[step] = everything(member, item)
+    else:
+        return LEAF
     return below
 
 

@@ -16,6 +16,7 @@ from typing import Any
 FieldSet = dict[str, Any]
 
 SELF = "."
+LEAF: FieldSet = {}  # one member, shared by all sets
 
 
 def is_member(node: FieldSet) -> bool:

@@ -19,12 +19,26 @@ Form = Literal["leaf", "struct", "map", "list", "any"]
 class MergeTypes:
     """The type of one value: a leaf, a struct of named fields, a map or list of `element`, or anything at all.
 
-    `atomic` values are replaced and owned whole. A list that is not atomic is a set of scalars, or a map when `keys`
-    are given. `patch` and `patch_key` are what strategic merge goes by, which differs from server-side apply in places.
-    `omit` is how an empty value is written: "pointer" and "omitempty" leave it out, "" always writes it.
+    `atomic` values are replaced and owned whole, as leaves are; `whole` is true for both. A list that is not atomic is
+    a set of scalars, or a map when `keys` are given. `patch` and `patch_key` are what strategic merge goes by, which
+    differs from server-side apply in places. `omit` is how an empty value is written: "pointer" and "omitempty" leave
+    it out, "" always writes it.
     """
 
-    __slots__ = ("atomic", "element", "fields", "form", "key_defaults", "keys", "leaf", "omit", "patch", "patch_key")
+    __slots__ = (
+        "atomic",
+        "element",
+        "fields",
+        "form",
+        "key_defaults",
+        "keys",
+        "leaf",
+        "omit",
+        "patch",
+        "patch_key",
+        "sorted_keys",
+        "whole",
+    )
 
     def __init__(
         self,
@@ -46,10 +60,12 @@ class MergeTypes:
         self.element = element
         self.atomic = atomic
         self.keys = keys
+        self.sorted_keys = tuple(sorted(keys))
         self.key_defaults: Mapping[str, Any] = key_defaults or {}
         self.patch = patch
         self.patch_key = patch_key
         self.omit = omit
+        self.whole = atomic or form == "leaf"
 
     def child(self, name: str) -> MergeTypes:
         """The type of the member `name`; members nobody described merge by their look (`DEDUCED`)."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from restow.adapters.memory.documents.comparison import compare
+from restow.adapters.memory.documents.comparison import Changes, compare
 from restow.adapters.memory.documents.fieldsets import FieldSet, difference, malformed, union
 from restow.adapters.memory.documents.merging import MergeTypes, merge_types
 from restow.adapters.memory.documents.refusals import bad_request
+from restow.adapters.memory.documents.remembering import Remembered
 from restow.adapters.memory.documents.typed import conform
 
 MAX_UPDATERS = 10  # upstream folds the oldest updaters beyond this many into one entry
@@ -135,12 +136,30 @@ def track_update(
         owners = read_owners(old)
     if old is not None and not owners:
         return with_owners(new, {})
-    changed, removed = compare(old if old is not None else blank(new), new, merge)
+    changed, removed = _created(new, merge) if old is None else compare(old, new, merge)
     changed, removed = difference(changed, IDENTITY), difference(removed, IDENTITY)
     if changed or removed:
         owner = Owner(manager or "unknown", operation, new.get("apiVersion", ""), subresource or "")
         owners = _taken(owners, owner, changed, removed, now)
     return with_owners(new, owners)
+
+
+_SPECIFICATIONS: Remembered[Changes] = Remembered()
+
+
+def _created(new: dict[str, Any], merge: MergeTypes) -> Changes:
+    """What creating a document sets, its specification looked up where an equal one was created before."""
+    before = blank(new)
+    if not new.get("spec") or "spec" not in before:  # custom kinds: their schema may change
+        return compare(before, new, merge)
+    rest, nothing = ({name: value for name, value in each.items() if name != "spec"} for each in (new, before))
+    changed, removed = compare(nothing, rest, merge)
+
+    def work() -> Changes:
+        return compare({"spec": before["spec"]}, {"spec": new["spec"]}, merge)
+
+    specification = _SPECIFICATIONS.of((new["apiVersion"], new["kind"], new["spec"]), work)
+    return Changes({**changed, **specification.changed}, {**removed, **specification.removed})
 
 
 def _taken(owners: Owners, owner: Owner, changed: FieldSet, removed: FieldSet, now: str) -> Owners:

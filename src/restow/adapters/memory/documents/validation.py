@@ -14,6 +14,7 @@ from restow.adapters.memory.documents import clusterrules, workloadrules
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.metadatarules import check_metadata, check_metadata_update
 from restow.adapters.memory.documents.podrules import check_pod, check_pod_update
+from restow.adapters.memory.documents.remembering import Remembered
 from restow.ports import StatusCause
 
 Document = dict[str, Any]
@@ -39,13 +40,22 @@ def validate(
         return found.causes
     if kind == "Pod":
         if old is None or doc.get("spec") != old.get("spec"):
-            check_pod(doc, found)
+            found.causes += _POD_SPECS.of(doc.get("spec"), lambda: _pod_causes(doc))
             if old is not None:
                 check_pod_update(doc, old, subresource, found)
     else:
         rule = _RULES.get((group, kind))
         if rule is not None:
             rule(doc, old, found)
+    return found.causes
+
+
+_POD_SPECS: Remembered[list[StatusCause]] = Remembered()
+
+
+def _pod_causes(pod: Document) -> list[StatusCause]:
+    found = Findings()
+    check_pod(pod, found)
     return found.causes
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from restow.model.names import (
     dns_label_problems,
-    label_problems,
     label_value_problems,
     qualified_name_problems,
     subdomain_problems,
@@ -40,10 +39,3 @@ def test_object_names(name: str, good: bool) -> None:
 @pytest.mark.parametrize(("name", "good"), [("web-0", True), ("a.b", False), ("a" * 64, False), ("-a", False)])
 def test_namespace_names(name: str, good: bool) -> None:
     assert (dns_label_problems(name) == ()) is good
-
-
-def test_every_bad_label_is_reported() -> None:
-    assert label_problems({"ok": "fine", "a/b/c": "x", "b": "-"}) == (
-        "'a/b/c': at most one '/' is allowed",
-        "'b': a label value must be letters, digits, '-', '_' or '.', and start and end with a letter or digit",
-    )

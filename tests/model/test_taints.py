@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from restow.model.objects import Taint, Toleration
-from restow.model.taints import PREFER_NO_SCHEDULE, UNSCHEDULABLE, describe_taint, tolerates, untolerated
+from restow.model.taints import PREFER_NO_SCHEDULE, UNSCHEDULABLE, tolerates, untolerated
 
 GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
 AGED = Taint(key="age", value="5", effect="NoExecute")
@@ -44,10 +44,3 @@ def test_untolerated_taints_keep_the_order_of_the_node() -> None:
     assert untolerated(taints, [Toleration(key="gpu", operator="Exists")]) == [AGED, UNSCHEDULABLE]
     assert untolerated(taints, None, [PREFER_NO_SCHEDULE]) == [soft]
     assert untolerated(None, None) == []
-
-
-def test_a_taint_is_described_as_kubectl_writes_it() -> None:
-    assert [describe_taint(GPU), describe_taint(UNSCHEDULABLE)] == [
-        "gpu=yes:NoSchedule",
-        "node.kubernetes.io/unschedulable:NoSchedule",
-    ]

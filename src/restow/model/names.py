@@ -6,7 +6,6 @@ Goes in: a text. Comes out: a list of problems, empty when the text is fine.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -47,15 +46,6 @@ def dns_label_problems(name: str) -> tuple[str, ...]:
     if not _LABEL.fullmatch(name):
         problems.append("must be lower case letters, digits or '-', and start and end with a letter or digit")
     return tuple(problems)
-
-
-def label_problems(labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Problems of a whole label map, each naming its key."""
-    return tuple(
-        f"{key!r}: {problem}"
-        for key, value in labels.items()
-        for problem in (*qualified_name_problems(key), *label_value_problems(value))
-    )
 
 
 def _name_part_problems(part: str, what: str) -> tuple[str, ...]:

@@ -51,8 +51,3 @@ def untolerated(
         if taint.effect in effects
         and not any(tolerates(toleration, taint, comparisons=comparisons) for toleration in tolerations or ())
     ]
-
-
-def describe_taint(taint: Taint) -> str:
-    """A taint as kubectl writes it: key=value:effect."""
-    return f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"

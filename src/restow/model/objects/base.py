@@ -91,12 +91,6 @@ class ObjectReference(ApiStruct):
     field_path: str | None = None
 
 
-class LocalReference(ApiStruct):
-    """A pointer at an object in the same namespace, by name."""
-
-    name: str = ""
-
-
 class SelectorRequirement(ApiStruct):
     """One expression of a label selector or of a node selector term, as written."""
 

@@ -1,0 +1,205 @@
+"""The extension points: what a plugin may say about a pod, about all nodes at once.
+
+One attempt to place a pod, in this order (the names are kube-scheduler's):
+
+    PreEnqueue    may this pod be tried at all?                               before it enters the queue
+    QueueSort     which pod is next?
+    PreFilter     once per pod: skip me, go on, or it is hopeless             \
+    Filter        which nodes may it go to?                                    |  the scheduling cycle: pure,
+    PostFilter    none: can anything be done about it?                         |  one pod at a time
+    PreScore, Score, NormalizeScore    which of them is best?                  |
+    Reserve       take what the pod will need, in memory                       |
+    Permit        go, wait, or no                                             /
+    PreBind       the writes that must come first, and whether they have settled   \  the binding cycle: carried out
+    Bind          the write that binds it                                           |  by `control`, many at a time
+    PostBind      it is done                                                       /
+    Unreserve     after any failure from Reserve on: give back, in reverse order, tolerating what was never taken
+
+Filter and Score take rows and return arrays: a mask, or an integer score per row. `reach` says how far the news of one
+row travels. A ROW plugin's answer for a row depends on nothing but the pod and that row, so it is asked again only
+about rows that changed; a CLUSTER plugin's answer may depend on all of them.
+
+Nothing here does I/O: a plugin that needs the API server to change returns the change as a value (`writes`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.cluster import Mask, PodClass, Snapshot, Which
+from restow.model.objects import Pod
+from restow.scheduling.writes import Write
+
+Scores = NDArray[np.int64]
+
+BEST = 100
+"""The highest normalised score."""
+
+
+class Code(enum.Enum):
+    """The closed vocabulary of verdicts."""
+
+    SUCCESS = "Success"
+    UNSCHEDULABLE = "Unschedulable"  # refused; other pods leaving could change that
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"  # refused, whoever leaves
+    WAIT = "Wait"
+    SKIP = "Skip"
+    ERROR = "Error"  # something broke; try again later
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a plugin says about a pod. A refusal is a value, and carries its reasons with numbers in them."""
+
+    code: Code = Code.SUCCESS
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+
+    @property
+    def is_refusal(self) -> bool:
+        return self.code in (Code.UNSCHEDULABLE, Code.UNRESOLVABLE)
+
+
+SUCCESS = Verdict()
+SKIP = Verdict(Code.SKIP)
+
+
+def unschedulable(*reasons: str) -> Verdict:
+    return Verdict(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons: str) -> Verdict:
+    return Verdict(Code.UNRESOLVABLE, reasons)
+
+
+def wait(*reasons: str) -> Verdict:
+    return Verdict(Code.WAIT, reasons)
+
+
+def error(*reasons: str) -> Verdict:
+    return Verdict(Code.ERROR, reasons)
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One reason why some rows are refused. A row may be refused for several reasons at once (two resources short)."""
+
+    reason: str
+    rows: Mask
+    """Over the rows asked about."""
+    resolvable: bool = True
+    """Whether other pods leaving the node could change it."""
+
+
+class Reach(enum.Enum):
+    ROW = "row"
+    CLUSTER = "cluster"
+
+
+class Cycle:
+    """One pod's attempt: the pod, the cluster as it is now, and what plugins note for their later selves."""
+
+    __slots__ = ("notes", "now", "pod", "pod_class", "snapshot")
+
+    def __init__(self, pod: Pod, snapshot: Snapshot, now: float, pod_class: PodClass | None = None) -> None:
+        self.pod = pod
+        self.snapshot = snapshot
+        self.now = now
+        self.pod_class = pod_class or snapshot.class_of(pod)
+        self.notes: dict[str, Any] = {}
+
+
+class Plugin:
+    """The base of all. `name` is how configuration and messages call it; arguments come from configuration."""
+
+    name: ClassVar[str]
+
+    def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
+        """Refuse unknown or wrong arguments with ArgumentError; the base takes none."""
+        if arguments:
+            raise ArgumentError([f"{key}: {self.name} takes no such argument" for key in sorted(arguments)])
+
+
+class ArgumentError(ValueError):
+    """A plugin's arguments are wrong; every problem with its path."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+class PreEnqueuePlugin(Plugin):
+    def pre_enqueue(self, pod: Pod) -> Verdict:
+        raise NotImplementedError
+
+
+class FilterPlugin(Plugin):
+    reach: ClassVar[Reach] = Reach.ROW
+
+    def pre_filter(self, cycle: Cycle) -> Verdict:
+        """SUCCESS; SKIP when `filter` would accept every row; a refusal when no row can be accepted."""
+        return SUCCESS
+
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
+        """Which of these rows the pod may go to, as far as this plugin is concerned. Vacant rows may say anything."""
+        raise NotImplementedError
+
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
+        """Why the rows that `filter` refuses are refused: every refused row is in at least one refusal."""
+        raise NotImplementedError
+
+
+class PostFilterPlugin(Plugin):
+    def post_filter(self, cycle: Cycle, refused: Mapping[str, Sequence[Refusal]]) -> Verdict:
+        """No node passed. SUCCESS means that something was done and the pod should be tried again."""
+        raise NotImplementedError
+
+
+class ScorePlugin(Plugin):
+    reach: ClassVar[Reach] = Reach.ROW
+
+    def pre_score(self, cycle: Cycle) -> Verdict:
+        """SUCCESS, or SKIP when all rows would score the same."""
+        return SUCCESS
+
+    def score(self, cycle: Cycle, rows: Which) -> Scores:
+        """The raw score of each row; the higher the better unless `normalize` turns it round."""
+        raise NotImplementedError
+
+    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+        """From raw scores of all feasible rows to 0..BEST. A ROW plugin's raw scores must be in 0..BEST already."""
+        return raw
+
+
+class ReservePlugin(Plugin):
+    def reserve(self, cycle: Cycle, node: str) -> Verdict:
+        raise NotImplementedError
+
+    def unreserve(self, cycle: Cycle, node: str) -> None:
+        """The inverse; idempotent, and harmless where `reserve` never ran."""
+        raise NotImplementedError
+
+
+class PermitPlugin(Plugin):
+    def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
+        """SUCCESS, WAIT with the seconds to wait at most, or a refusal."""
+        raise NotImplementedError
+
+
+class PreBindPlugin(Plugin):
+    def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Write]:
+        """The writes that must be in the API before the pod is bound; none is common."""
+        raise NotImplementedError
+
+    def settled(self, cycle: Cycle, node: str) -> Verdict:
+        """Asked after the writes and after every later event: SUCCESS, WAIT, or ERROR when it will never settle."""
+        return SUCCESS
+
+
+class PostBindPlugin(Plugin):
+    def post_bind(self, cycle: Cycle, node: str) -> None:
+        raise NotImplementedError

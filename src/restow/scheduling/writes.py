@@ -1,0 +1,33 @@
+"""Changes to the API that scheduling decides on and `control` carries out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from restow.model.kinds import Kind
+
+
+class Patch(msgspec.Struct, frozen=True, kw_only=True):
+    """A merge patch of one object, valid only for the version it was decided on."""
+
+    kind: Kind[Any]
+    namespace: str | None
+    name: str
+    changes: dict[str, Any]
+    resource_version: str
+    subresource: str | None = None
+
+
+class Bind(msgspec.Struct, frozen=True, kw_only=True):
+    """Bind this very pod to a node; annotations are copied onto it in the same write."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    annotations: dict[str, str] = {}
+
+
+Write = Patch | Bind

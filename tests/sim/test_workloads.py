@@ -186,6 +186,20 @@ async def test_old_revisions_beyond_the_limit_are_forgotten() -> None:
         assert len((await it.client.list(kinds.REPLICA_SET, "default")).items) == 2
 
 
+@virtual
+async def test_a_deployment_made_again_takes_over_what_its_namesake_left() -> None:
+    async with stage() as it:
+        await it.create(kinds.DEPLOYMENT, workload("web", 2))
+        await pass_time(10)
+        before = names(await it.pods())
+        await it.delete(kinds.DEPLOYMENT, "web", propagation="Orphan")
+        await pass_time(10)
+        await it.create(kinds.DEPLOYMENT, workload("web", 3))
+        await pass_time(10)
+        assert set(before) < set(names(await it.pods()))
+        assert len((await it.client.list(kinds.REPLICA_SET, "default")).items) == 1
+
+
 # ---- StatefulSet
 
 

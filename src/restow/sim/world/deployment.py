@@ -15,7 +15,7 @@ from restow.model.times import format_time, parse_time
 from restow.sim.world.objects import DEPLOYMENT, REPLICA_SET, Document, Whole
 from restow.sim.world.pods import is_finished
 from restow.sim.world.rollout import Bounds, Size, grow_new, scale_in_proportion, shrink_old
-from restow.sim.world.rule import Rule, owner_keys, reference_to, some, with_condition, write_status
+from restow.sim.world.rule import Rule, claim, owner_keys, reference_to, some, with_condition, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Patch, Step, Write
 from restow.sim.world.template import TEMPLATE_HASH, template_hash, without_hash
 from restow.sim.world.view import View, controller_of
@@ -23,6 +23,14 @@ from restow.sim.world.view import View, controller_of
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MOST = "deployment.kubernetes.io/max-replicas"
+CREATED, UPDATED, AVAILABLE = "NewReplicaSetCreated", "ReplicaSetUpdated", "NewReplicaSetAvailable"
+TIMED_OUT = "ProgressDeadlineExceeded"
+_PROGRESS = {
+    CREATED: "is being created",
+    UPDATED: "is progressing",
+    AVAILABLE: "has successfully progressed",
+    TIMED_OUT: "has timed out progressing",
+}
 
 
 class Deployments(Rule):
@@ -39,10 +47,11 @@ class Deployments(Rule):
         deployment = view.get(DEPLOYMENT, key)
         if deployment is None or view.is_leaving(deployment):
             return NOTHING
-        sets = sorted(
-            (each for each in view.owned(REPLICA_SET, deployment.metadata.uid) if not view.is_leaving(each)),
-            key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name),
-        )
+        claimed, claims = claim(DEPLOYMENT, deployment, REPLICA_SET, view)
+        if claims:
+            return Step(tuple(claims))
+        sets = [each for each in claimed if not view.is_leaving(each)]
+        sets.sort(key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name))
         return _Rollout(deployment, sets, view).step()
 
 
@@ -98,10 +107,11 @@ class _Rollout:
         size = grow_new(self.bounds, _size(self.new), self._sizes(self.old))
         if size != _replicas(self.new):
             return [self._scale(self.new, size)]
-        shrunk = shrink_old(self.bounds, _size(self.new), self._sizes(self.old))
-        return [self._scale(each, shrunk[each.metadata.name]) for each in self.old if each.metadata.name in shrunk] or (
-            self._clean_up()
-        )
+        return self._shrink(self.new) or self._clean_up()
+
+    def _shrink(self, new: Whole) -> list[Write]:
+        sizes = shrink_old(self.bounds, _size(new), self._sizes(self.old))
+        return [self._scale(each, sizes[each.metadata.name]) for each in self.old if each.metadata.name in sizes]
 
     def _recreate(self) -> list[Write]:
         """Everything old goes first; only then does the new set come."""
@@ -234,49 +244,46 @@ class _Rollout:
         return write_status(DEPLOYMENT, self.deployment, wanted), again
 
     def _availability(self, available: int) -> list[Document]:
+        conditions: list[Document] = self.deployment.status.get("conditions") or []
         enough = available >= self.replicas - self.bounds.unavailable
-        return _with_updates(
-            self.deployment.status.get("conditions"),
-            "Available",
-            "True" if enough else "False",
-            "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-            f"Deployment {'has' if enough else 'does not have'} minimum availability.",
-            self.view.now,
-        )
+        status = "True" if enough else "False"
+        if any((each["type"], each["status"]) == ("Available", status) for each in conditions):
+            return conditions
+        reason = "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable"
+        message = f"Deployment {'has' if enough else 'does not have'} minimum availability."
+        return _set(conditions, "Available", status, reason, message, self.view.now)
 
     def _progress(
         self, conditions: list[Document], counts: Document, creating: bool
     ) -> tuple[list[Document], float | None]:
-        deadline = self.deployment.spec.get("progressDeadlineSeconds", 600)
+        """The conditions with the news of this rollout, and when to look whether it is stuck."""
         current = next((each for each in conditions if each["type"] == "Progressing"), None)
+        deadline = float(self.deployment.spec.get("progressDeadlineSeconds", 600))
+        left = parse_time(current["lastUpdateTime"]) + deadline - self.view.now if current else deadline
+        news = self._news(current, counts, creating, left)
+        latest = news or (current or {}).get("reason")
+        again = None if latest in (AVAILABLE, TIMED_OUT) or self.deployment.spec.get("paused") else max(left, 0.0) + 1
+        if news is None:
+            return conditions, again
         name = self.new.metadata.name if self.new else self.deployment.metadata.name
-        now = self.view.now
-        total, updated = counts["replicas"] or 0, counts["updatedReplicas"] or 0
+        status = "False" if news == TIMED_OUT else "True"
+        message = f'ReplicaSet "{name}" {_PROGRESS[news]}.'
+        return _set(conditions, "Progressing", status, news, message, self.view.now), again
+
+    def _news(self, current: Document | None, counts: Document, creating: bool, left: float) -> str | None:
+        """The reason that Progressing should have now; None if there is nothing new."""
+        reason = (current or {}).get("reason")
+        total, updated, available = (counts[key] or 0 for key in ("replicas", "updatedReplicas", "availableReplicas"))
         if creating:
-            message = f"Created new replica set for {self.deployment.metadata.name}."
-            return _with_updates(conditions, "Progressing", "True", "NewReplicaSetCreated", message, now), float(
-                deadline
-            )
-        if total == updated and current and current.get("reason") == "NewReplicaSetAvailable":
-            return conditions, None
-        if total == updated == (counts["availableReplicas"] or 0) == self.replicas and self.new is not None:
-            message = f'ReplicaSet "{name}" has successfully progressed.'
-            return _with_updates(conditions, "Progressing", "True", "NewReplicaSetAvailable", message, now), None
+            return CREATED
+        if total == updated and reason == AVAILABLE:
+            return None
+        if self.new is not None and total == updated == available == self.replicas:
+            return AVAILABLE
         if current is None or self._progressed(counts):
-            message = f'ReplicaSet "{name}" is progressing.'
-            others = [each for each in conditions if each["type"] != "Progressing"]
-            since = [current] if current and current["status"] == "True" else []
-            fresh = _with_updates([*others, *since], "Progressing", "True", "ReplicaSetUpdated", message, now)
-            return [
-                each | {"lastUpdateTime": format_time(now)} if each["type"] == "Progressing" else each for each in fresh
-            ], (float(deadline))
-        if current.get("reason") == "ProgressDeadlineExceeded" or self.deployment.spec.get("paused"):
-            return conditions, None
-        left = parse_time(current["lastUpdateTime"]) + deadline - now
-        if left > 0:
-            return conditions, left + 1
-        message = f'ReplicaSet "{name}" has timed out progressing.'
-        return _with_updates(conditions, "Progressing", "False", "ProgressDeadlineExceeded", message, now), None
+            return UPDATED
+        stuck = left <= 0 and reason != TIMED_OUT and not self.deployment.spec.get("paused")
+        return TIMED_OUT if stuck else None
 
     def _progressed(self, counts: Document) -> bool:
         before = self.deployment.status
@@ -290,14 +297,10 @@ class _Rollout:
         )
 
 
-def _with_updates(
-    conditions: list[Document] | None, kind: str, status: str, reason: str, message: str, now: float
-) -> list[Document]:
-    """Conditions of a Deployment also say when they were last updated."""
-    return [
-        each if "lastUpdateTime" in each else each | {"lastUpdateTime": format_time(now)}
-        for each in with_condition(conditions, kind, status, reason, message, now)
-    ]
+def _set(conditions: list[Document], kind: str, status: str, reason: str, message: str, now: float) -> list[Document]:
+    """Conditions of a Deployment also say when they were last updated, changed or not."""
+    changed = with_condition(conditions, kind, status, reason, message, now)
+    return [each | {"lastUpdateTime": format_time(now)} if each["type"] == kind else each for each in changed]
 
 
 def _annotate(kind: Kind[Any], item: Whole, annotations: dict[str, str]) -> Patch:

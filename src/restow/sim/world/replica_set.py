@@ -10,7 +10,7 @@ from restow.model.kinds import POD, Kind
 from restow.model.objects import Pod
 from restow.sim.world.objects import REPLICA_SET, Whole
 from restow.sim.world.pods import available_in, deletion_order, is_active, is_ready
-from restow.sim.world.rule import Rule, claim_pods, owner_keys, reference_to, some, write_status
+from restow.sim.world.rule import Rule, claim, owner_keys, reference_to, some, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Step, Write
 from restow.sim.world.template import pod_from, random_suffix
 from restow.sim.world.view import View, controller_of
@@ -29,7 +29,7 @@ class ReplicaSets(Rule):
         replica_set = view.get(REPLICA_SET, key)
         if replica_set is None or view.is_leaving(replica_set):
             return NOTHING
-        pods, claims = claim_pods(REPLICA_SET, replica_set, view)
+        pods, claims = claim(REPLICA_SET, replica_set, POD, view)
         active = [pod for pod in pods if is_active(pod, view)]
         missing = int(replica_set.spec.get("replicas", 1)) - len(active)
         writes = _create(replica_set, missing, view) if missing > 0 else _delete(replica_set, active, -missing, view)

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from restow.client.cache import Change, Key, Object, key_of
-from restow.model.kinds import POD, Kind
-from restow.model.objects import ObjectReference, Pod
+from restow.model.kinds import Kind
+from restow.model.objects import ObjectReference
 from restow.model.selectors import LabelSelector, SelectorError, label_selector
 from restow.model.times import format_time
 from restow.sim.world.objects import Document, Whole
 from restow.sim.world.step import Patch, Step, Write
 from restow.sim.world.template import controller_reference
 from restow.sim.world.view import View, controller_of
+
+T = TypeVar("T", bound=Object)
 
 
 class Rule(ABC):
@@ -82,47 +84,37 @@ def about(kind: Kind[Any], item: Object) -> ObjectReference:
     )
 
 
-def claim_pods(owner_kind: Kind[Any], owner: Whole, view: View) -> tuple[list[Pod], list[Write]]:
-    """The owner's pods, and the writes that adopt fitting orphans and release pods that no longer fit its selector."""
+def claim(owner_kind: Kind[Any], owner: Whole, kind: Kind[T], view: View) -> tuple[list[T], list[Write]]:
+    """What the owner controls, and the writes that adopt fitting orphans and release what fits its selector no more."""
     selector = selector_of(owner)
-    mine: list[Pod] = []
+    mine: list[T] = []
     writes: list[Write] = []
-    for pod in view.owned(POD, owner.metadata.uid):
-        if selector.matches(pod.metadata.labels):
-            mine.append(pod)
-        elif not view.is_leaving(pod):
-            writes.append(_release(pod, owner))
-    for pod in view.orphans(POD, owner.metadata.namespace or ""):
-        if selector.matches(pod.metadata.labels) and not view.is_leaving(pod):
-            writes.append(_adopt(pod, reference_to(owner_kind, owner)))
-            mine.append(pod)
+    for item in view.owned(kind, owner.metadata.uid):
+        if selector.matches(item.metadata.labels):
+            mine.append(item)
+        elif not view.is_leaving(item):
+            writes.append(_own(kind, item, [each for each in _owners(item) if each["uid"] != owner.metadata.uid]))
+    for item in view.orphans(kind, owner.metadata.namespace or ""):
+        if selector.matches(item.metadata.labels) and not view.is_leaving(item):
+            writes.append(_own(kind, item, [*_owners(item), reference_to(owner_kind, owner)]))
+            mine.append(item)
     return mine, writes
 
 
-def _adopt(pod: Pod, reference: Document) -> Patch:
-    others = [_document(owner) for owner in pod.metadata.owner_references or ()]
-    return _own(pod, [*others, reference])
+def _owners(item: Object) -> list[Document]:
+    owners: list[Document] = msgspec.to_builtins(item.metadata.owner_references or [])
+    return owners
 
 
-def _release(pod: Pod, owner: Whole) -> Patch:
-    owners = pod.metadata.owner_references or ()
-    return _own(pod, [_document(each) for each in owners if each.uid != owner.metadata.uid])
-
-
-def _own(pod: Pod, owners: list[Document]) -> Patch:
-    meta = pod.metadata
+def _own(kind: Kind[Any], item: Object, owners: list[Document]) -> Patch:
+    meta = item.metadata
     return Patch(
-        kind=POD,
+        kind=kind,
         namespace=meta.namespace,
         name=meta.name,
         changes={"metadata": {"uid": meta.uid, "ownerReferences": owners}},
         version=meta.resource_version,
     )
-
-
-def _document(reference: Any) -> Document:
-    document: Document = msgspec.to_builtins(reference)
-    return document
 
 
 def write_status(kind: Kind[Any], item: Whole, wanted: Mapping[str, Any]) -> list[Write]:

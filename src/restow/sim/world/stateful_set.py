@@ -14,7 +14,7 @@ from restow.model.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
 from restow.model.objects import Pod
 from restow.sim.world.objects import CONTROLLER_REVISION, STATEFUL_SET, Document, Whole
 from restow.sim.world.pods import available_in, is_finished, is_ready
-from restow.sim.world.rule import Rule, claim_pods, fraction, owner_keys, reference_to, some, write_status
+from restow.sim.world.rule import Rule, claim, fraction, owner_keys, reference_to, some, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Step, Write
 from restow.sim.world.template import REVISION_HASH, pod_from, revision_name
 from restow.sim.world.view import View
@@ -34,7 +34,7 @@ class StatefulSets(Rule):
         stateful_set = view.get(STATEFUL_SET, key)
         if stateful_set is None or view.is_leaving(stateful_set):
             return NOTHING
-        pods, claims = claim_pods(STATEFUL_SET, stateful_set, view)
+        pods, claims = claim(STATEFUL_SET, stateful_set, POD, view)
         return _Ordered(stateful_set, pods, view).step(claims)
 
 
@@ -144,13 +144,13 @@ class _Ordered:
     def _missing_claims(self, ordinal: int) -> list[Write]:
         namespace = self.set.metadata.namespace or ""
         writes: list[Write] = []
-        for claim in self.set.spec.get("volumeClaimTemplates") or ():
-            name = self._claim_name(claim, ordinal)
+        for template in self.set.spec.get("volumeClaimTemplates") or ():
+            name = self._claim_name(template, ordinal)
             if self.view.get(PERSISTENT_VOLUME_CLAIM, (namespace, name)) is None:
                 labels = ((self.set.spec.get("selector") or {}).get("matchLabels")) or {}
-                metadata = {**claim["metadata"], "name": name, "namespace": namespace}
+                metadata = {**template["metadata"], "name": name, "namespace": namespace}
                 metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
-                writes.append(Create(PERSISTENT_VOLUME_CLAIM, {"metadata": metadata, "spec": claim["spec"]}))
+                writes.append(Create(PERSISTENT_VOLUME_CLAIM, {"metadata": metadata, "spec": template["spec"]}))
         return writes
 
     def _claim_name(self, claim: Document, ordinal: int) -> str:

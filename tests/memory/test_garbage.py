@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from restow.ports import MERGE_PATCH
 from tests.memory.cluster import Cluster, config_map, namespace, owner, pod
+
+Owners = dict[str, set[str]]
 
 
 async def family(cluster: Cluster, *, block: bool = False) -> None:
@@ -105,3 +112,39 @@ async def test_the_collector_can_be_left_out() -> None:
     await family(cluster)
     await cluster.delete("configmaps", "a")
     assert await cluster.names("configmaps") == ["b", "c"]
+
+
+NAMES = "abcdefg"
+EDGES = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES), st.booleans()), max_size=12)
+POLICIES = st.sampled_from(["Background", "Foreground", "Orphan"])
+
+
+@given(edges=EDGES, deletions=st.lists(st.tuples(st.sampled_from(NAMES), POLICIES), max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_nobody_outlives_all_owners_and_nobody_else_goes(edges: Any, deletions: Any) -> None:
+    async def story() -> None:
+        cluster = Cluster()
+        owners: dict[str, set[str]] = {}
+        for name in NAMES:
+            parents = {parent: block for parent, child, block in edges if child == name and parent < name}
+            owners[name] = set(parents)
+            references = [owner(await cluster.get("configmaps", each), block=parents[each]) for each in sorted(parents)]
+            await cluster.create("configmaps", config_map(name, ownerReferences=references))
+        left = set(NAMES)
+        for name, policy in deletions:
+            if name in left:
+                await cluster.delete("configmaps", name, {"propagationPolicy": policy})
+                left, owners = expected(left, owners, name, orphan=policy == "Orphan")
+        assert set(await cluster.names("configmaps")) == left
+
+    asyncio.run(story())
+
+
+def expected(left: set[str], owners: Owners, gone: str, *, orphan: bool) -> tuple[set[str], Owners]:
+    """The simple rule: an orphan forgets its owner, everybody goes with the last of theirs and forgets the others."""
+    left = left - {gone}
+    if orphan:
+        owners = {name: mine - {gone} for name, mine in owners.items()}
+    while fallen := {name for name in left if owners[name] and not owners[name] & left}:
+        left = left - fallen
+    return left, {name: mine & left for name, mine in owners.items()}

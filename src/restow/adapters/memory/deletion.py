@@ -125,13 +125,8 @@ def delete_collection(state: State, served: ResourceType, request: Request) -> R
     selection = Selection(collection, request.namespace, request.query)
     wanted = read_options(request)
     chosen = [stored for stored in collection.within(request.namespace) if selection.matches(stored)]
-    items = [served.as_item(carry_out(state, served, stored, wanted).body) for stored in chosen]
-    head = {
-        "kind": served.list_kind,
-        "apiVersion": served.api_version,
-        "metadata": {"resourceVersion": str(state.store.version)},
-    }
-    return Response(body=b'%s,"items":[%s]}' % (encode(head)[:-1], b",".join(items)))
+    gone = [carry_out(state, served, stored, wanted).body for stored in chosen]
+    return Response(body=served.list_body({"resourceVersion": str(state.store.version)}, gone))
 
 
 def carry_out(state: State, served: ResourceType, stored: Stored, wanted: DeleteOptions) -> Outcome:
@@ -140,7 +135,8 @@ def carry_out(state: State, served: ResourceType, stored: Stored, wanted: Delete
     _check_namespace(served, stored)
     document = stored.document()
     metadata = document["metadata"]
-    grace = _grace(state, served, document, wanted)
+    before = dict(metadata)
+    grace = _grace(served, document, wanted)
     finalizers = _finalizers(served, metadata.get("finalizers") or [], wanted.policy)
     if served.collection == DEFINITIONS and not stored.deleting:
         finalizers = [*finalizers, CLEANUP]
@@ -156,7 +152,7 @@ def carry_out(state: State, served: ResourceType, stored: Stored, wanted: Delete
     if wanted.is_dry_run:
         return Outcome(encode(served.outward(document)), gone)
     collection = state.collection(served)
-    if document != stored.document() and (not gone or _has_grace(served)):  # pods are marked even when they go at once
+    if metadata != before and (not gone or _has_grace(served)):  # pods are marked even when they go at once
         stored = state.store.put(collection, document)
     if gone:
         stored = state.store.remove(collection, stored)
@@ -210,7 +206,7 @@ def _check_namespace(served: ResourceType, stored: Stored) -> None:
         raise errors.conflict("namespaces", "", stored.name, why)
 
 
-def _grace(state: State, served: ResourceType, document: Document, wanted: DeleteOptions) -> int:
+def _grace(served: ResourceType, document: Document, wanted: DeleteOptions) -> int:
     """Seconds left to the object; a deletion under way can only be shortened."""
     metadata = document["metadata"]
     asked = wanted.grace_period_seconds

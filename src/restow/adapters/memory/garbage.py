@@ -50,9 +50,10 @@ class Garbage:
         if change.removed:
             for dependent in self._dependents.get(new.uid, ()):
                 self._enqueue(self._uid(dependent))
-            for owner in before:
+        for owner in before:
+            if owner not in after:  # it may have waited for this
                 self._enqueue(owner)
-        elif new.deleting or before != after:
+        if not change.removed and (new.deleting or before != after):
             self._enqueue(new.uid)
 
     def _relate(self, place: Place, before: tuple[str, ...], after: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from restow.adapters.memory import errors
 from restow.adapters.memory.options import ListOptions, version
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.selection import Selection
-from restow.adapters.memory.store import Collection, Slice, Store, Stored, encode
+from restow.adapters.memory.store import Collection, Document, Slice, Store, Stored, encode
 from restow.ports import Request, Response
 
 _PRESENT = -1  # the version in a token that continues without a snapshot
@@ -74,12 +74,12 @@ def list_(store: Store, served: ResourceType, request: Request) -> Response:
     chosen = iter(filter(selection.matches, found) if selection.narrowed else found)
     page = list(islice(chosen, options.limit)) if options.limit else list(chosen)
     shown = store.version if snapshot is None else snapshot
-    metadata: dict[str, object] = {"resourceVersion": str(shown)}
+    metadata: Document = {"resourceVersion": str(shown)}
     if options.limit and next(chosen, None) is not None:
         metadata["continue"] = Token(_TOKEN_FORMAT, shown, page[-1].key).text()
         if not selection.narrowed:
             metadata["remainingItemCount"] = len(found) - len(page)
-    return Response(body=_list_body(served, metadata, [served.as_item(served.render(stored)) for stored in page]))
+    return Response(body=served.list_body(metadata, served.render_all(page)))
 
 
 def _where(store: Store, collection: Collection, options: ListOptions) -> tuple[int | None, str]:
@@ -112,8 +112,3 @@ def _objects(
     if pinned is None:
         return collection.within(namespace, after)
     return [stored for stored in pinned if stored.key > after]
-
-
-def _list_body(served: ResourceType, metadata: dict[str, object], items: list[bytes]) -> bytes:
-    head = encode({"kind": served.list_kind, "apiVersion": served.api_version, "metadata": metadata})
-    return b'%s,"items":[%s]}' % (head[:-1], b",".join(items))

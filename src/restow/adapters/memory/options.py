@@ -83,7 +83,9 @@ class ListOptions(msgspec.Struct, frozen=True):
         wanted = version(query)
         if token and wanted:
             raise errors.bad_request("specifying resource version is not allowed when using continue")
-        return cls(wanted, match, max(number(query, "limit") or 0, 0), token)
+        limit = max(number(query, "limit") or 0, 0)
+        # "Any version will do" is answered whole: that is how kube-apiserver's cache answers it.
+        return cls(wanted, match, 0 if wanted == 0 and not token else limit, token)
 
 
 class WatchOptions(msgspec.Struct, frozen=True):

@@ -99,13 +99,20 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
     def inward(self, document: Document) -> Document:
         return self.conversion.inward(document) if self.conversion else document
 
+    def render_all(self, objects: list[Stored]) -> list[bytes]:
+        return [self.render(each) for each in objects] if self.conversion else [each.data for each in objects]
+
     def render(self, stored: Stored) -> bytes:
         return encode(self.conversion.outward(stored.document())) if self.conversion else stored.data
 
-    def as_item(self, body: bytes) -> bytes:
-        """A body inside a list: built-ins leave kind and apiVersion out there."""
-        head = b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode())
-        return b"{" + body[len(head) :] if self.custom is None and body.startswith(head) else body
+    def list_body(self, metadata: Document, bodies: list[bytes]) -> bytes:
+        """A list of bodies. The items of built-ins do not repeat kind and apiVersion."""
+        if self.custom is None:
+            head = b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode())
+            length = len(head)
+            bodies = [b"{" + body[length:] if body.startswith(head) else body for body in bodies]
+        start = encode({"kind": self.list_kind, "apiVersion": self.api_version, "metadata": metadata})
+        return b'%s,"items":[%s]}' % (start[:-1], b",".join(bodies))
 
 
 class Catalog:

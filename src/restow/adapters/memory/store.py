@@ -174,7 +174,7 @@ class Collection:
         self._labels = {field.label: number for number, field in enumerate(fields)}
         self._indexed = self._labels[index] if index else None
         self._index: dict[str, set[str]] = {}
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -235,7 +235,7 @@ class Collection:
         self.wake()
 
     def wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():
                 future.set_result(None)
@@ -243,12 +243,11 @@ class Collection:
     def next_change(self) -> asyncio.Future[None]:
         """Done at the next change; a watcher that gives up cancels it."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._waiting[future] = None
         return future
 
     def forget(self, future: asyncio.Future[None]) -> None:
-        if future in self._waiting:
-            self._waiting.remove(future)
+        self._waiting.pop(future, None)
 
     def _reindex(self, key: str, change: Change) -> None:
         if self._indexed is None:

@@ -116,13 +116,12 @@ class _Timers:
         self._bookmark = now + bookmark_every if options.bookmarks else inf
 
     def is_over(self) -> bool:
-        return self._loop.time() >= self._end
+        return self._end < inf and self._loop.time() >= self._end
 
     def bookmark_is_due(self) -> bool:
-        now = self._loop.time()
-        if now < self._bookmark:
+        if self._bookmark == inf or self._loop.time() < self._bookmark:
             return False
-        self._bookmark = now + self._every
+        self._bookmark = self._loop.time() + self._every
         return True
 
     async def change_or_time(self, collection: Collection) -> None:

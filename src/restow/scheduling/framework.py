@@ -2,18 +2,19 @@
 
 One attempt to place a pod, in this order (the names are kube-scheduler's):
 
-    PreEnqueue    may this pod be tried at all?                               before it enters the queue
-    QueueSort     which pod is next?
-    PreFilter     once per pod: skip me, go on, or it is hopeless             \
-    Filter        which nodes may it go to?                                    |  the scheduling cycle: pure,
-    PostFilter    none: can anything be done about it?                         |  one pod at a time
-    PreScore, Score, NormalizeScore    which of them is best?                  |
-    Reserve       take what the pod will need, in memory                       |
-    Permit        go, wait, or no                                             /
-    PreBind       the writes that must come first, and whether they have settled   \  the binding cycle: carried out
-    Bind          the write that binds it                                           |  by `control`, many at a time
-    PostBind      it is done                                                       /
-    Unreserve     after any failure from Reserve on: give back, in reverse order, tolerating what was never taken
+    before the queue        PreEnqueue    may this pod be tried at all?
+    in the queue            QueueSort     which pod is next? (`scheduling/queue`)
+    the scheduling cycle    PreFilter     once per pod: skip me, go on, or it is hopeless
+      (pure, one pod        Filter        which nodes may it go to?
+       at a time)           PostFilter    none: can anything be done about it?
+                            PreScore, Score, NormalizeScore    which of them is best?
+                            Reserve       take what the pod will need, in memory
+                            Permit        go, wait, or no
+    the binding cycle       PreBind       the writes that must come first, and whether they have settled
+      (carried out by       Bind          the write that binds it
+       `control`)           PostBind      it is done
+    after any failure       Unreserve     give back, in reverse order, tolerating what was never taken
+      from Reserve on
 
 Filter and Score take rows and return arrays: a mask, or an integer score per row. `reach` says how far the news of one
 row travels. A ROW plugin's answer for a row depends on nothing but the pod and that row, so it is asked again only
@@ -25,6 +26,7 @@ Nothing here does I/O: a plugin that needs the API server to change returns the 
 from __future__ import annotations
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -113,7 +115,7 @@ class Cycle:
         self.notes: dict[str, Any] = {}
 
 
-class Plugin:
+class Plugin(ABC):
     """The base of all. `name` is how configuration and messages call it; arguments come from configuration."""
 
     name: ClassVar[str]
@@ -133,8 +135,8 @@ class ArgumentError(ValueError):
 
 
 class PreEnqueuePlugin(Plugin):
-    def pre_enqueue(self, pod: Pod) -> Verdict:
-        raise NotImplementedError
+    @abstractmethod
+    def pre_enqueue(self, pod: Pod) -> Verdict: ...
 
 
 class FilterPlugin(Plugin):
@@ -144,19 +146,22 @@ class FilterPlugin(Plugin):
         """SUCCESS; SKIP when `filter` would accept every row; a refusal when no row can be accepted."""
         return SUCCESS
 
+    @abstractmethod
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         """Which of these rows the pod may go to, as far as this plugin is concerned. Vacant rows may say anything."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """Why the rows that `filter` refuses are refused: every refused row is in at least one refusal."""
-        raise NotImplementedError
+        ...
 
 
 class PostFilterPlugin(Plugin):
+    @abstractmethod
     def post_filter(self, cycle: Cycle, refused: Mapping[str, Sequence[Refusal]]) -> Verdict:
         """No node passed. SUCCESS means that something was done and the pod should be tried again."""
-        raise NotImplementedError
+        ...
 
 
 class ScorePlugin(Plugin):
@@ -166,9 +171,10 @@ class ScorePlugin(Plugin):
         """SUCCESS, or SKIP when all rows would score the same."""
         return SUCCESS
 
+    @abstractmethod
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         """The raw score of each row; the higher the better unless `normalize` turns it round."""
-        raise NotImplementedError
+        ...
 
     def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
         """From raw scores of all feasible rows to 0..BEST. A ROW plugin's raw scores must be in 0..BEST already."""
@@ -176,24 +182,27 @@ class ScorePlugin(Plugin):
 
 
 class ReservePlugin(Plugin):
-    def reserve(self, cycle: Cycle, node: str) -> Verdict:
-        raise NotImplementedError
+    @abstractmethod
+    def reserve(self, cycle: Cycle, node: str) -> Verdict: ...
 
+    @abstractmethod
     def unreserve(self, cycle: Cycle, node: str) -> None:
         """The inverse; idempotent, and harmless where `reserve` never ran."""
-        raise NotImplementedError
+        ...
 
 
 class PermitPlugin(Plugin):
+    @abstractmethod
     def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
         """SUCCESS, WAIT with the seconds to wait at most, or a refusal."""
-        raise NotImplementedError
+        ...
 
 
 class PreBindPlugin(Plugin):
+    @abstractmethod
     def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Write]:
         """The writes that must be in the API before the pod is bound; none is common."""
-        raise NotImplementedError
+        ...
 
     def settled(self, cycle: Cycle, node: str) -> Verdict:
         """Asked after the writes and after every later event: SUCCESS, WAIT, or ERROR when it will never settle."""
@@ -201,5 +210,5 @@ class PreBindPlugin(Plugin):
 
 
 class PostBindPlugin(Plugin):
-    def post_bind(self, cycle: Cycle, node: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def post_bind(self, cycle: Cycle, node: str) -> None: ...

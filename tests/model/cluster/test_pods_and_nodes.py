@@ -6,6 +6,7 @@ import pytest
 
 from restow.model.cluster import Assumed, Snapshot, UnknownNode
 from restow.model.cluster.filters import fits, shortages
+from restow.model.quantity import QuantityError
 from tests.model.cluster.builders import node, pod
 from tests.model.cluster.reading import amount, everything, free, ledgers
 
@@ -111,6 +112,16 @@ def test_a_bound_pod_never_becomes_unbound(snapshot: Snapshot) -> None:
     snapshot.apply_pod(pod("p", on="n1"))
     snapshot.apply_pod(pod("p"))
     assert amount(snapshot, "requested", "n1") == 1000
+
+
+def test_an_unreadable_request_changes_nothing(snapshot: Snapshot) -> None:
+    snapshot.apply_pod(pod("p", on="n1", version=1))
+    before = everything(snapshot)
+    with pytest.raises(QuantityError, match="2c"):
+        snapshot.apply_pod(pod("p", {"cpu": "2c"}, on="n1", version=2))
+    with pytest.raises(QuantityError, match="lots"):
+        snapshot.apply_node(node("n1", {"cpu": "lots"}))
+    assert everything(snapshot) == before
 
 
 def test_news_that_scheduling_does_not_read_touch_no_row(snapshot: Snapshot) -> None:

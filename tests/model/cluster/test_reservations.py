@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from restow.model.cluster import SeatName, Snapshot
@@ -15,6 +16,7 @@ from restow.model.objects import (
     PodAffinityTerm,
     PodGroup,
     ReservationOwner,
+    ReservationSpec,
     SelectorSpec,
 )
 from restow.model.selectors import label_selector
@@ -150,6 +152,18 @@ def test_a_deleted_reservation_holds_nothing(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     snapshot.remove_reservation(reservation("r"))
     assert (held(snapshot), snapshot.reservations.names()) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(reservation("r", {0: "n1"}, requests={"cpu": "2c"}), id="a quantity nobody can read"),
+        pytest.param(msgspec.structs.replace(reservation("r", {0: "n1"}), spec=ReservationSpec()), id="no such task"),
+    ],
+)
+def test_a_seat_of_a_broken_template_holds_nothing(snapshot: Snapshot, broken) -> None:
+    snapshot.apply_reservation(broken)
+    assert (held(snapshot), snapshot.reservations.seats("default", "r")) == (0, [])
 
 
 def test_a_held_seat_stands_on_its_node_as_the_pod_it_will_become(snapshot: Snapshot) -> None:

@@ -10,6 +10,8 @@ must count as changed again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,3 +53,11 @@ class Changes:
 
     def _grow(self, capacity: int) -> None:
         self.stamps = grown(self.stamps, capacity)
+
+
+def changed_since(tracks: Sequence[Changes], seen: Sequence[int]) -> RowIndex:
+    """The rows that changed in any of the tracks after the generations seen, each once."""
+    parts = [track.since(one) for track, one in zip(tracks, seen, strict=True) if track.generation != one]
+    if len(parts) == 1:
+        return parts[0]
+    return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.intp)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster.changes import Changes
+from restow.model.cluster.changes import Changes, changed_since
 from restow.model.cluster.labels import Ids
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.occupancy import Occupancy, Occupant
@@ -41,8 +41,7 @@ class DomainSums:
         self._reach(self._rows.capacity, len(self._column.values))
         generations = [track.generation for track in self._tracks]
         if generations != self._seen:
-            parts = [track.since(seen) for track, seen in zip(self._tracks, self._seen, strict=True)]
-            self._catch_up(np.unique(np.concatenate(parts)))
+            self._catch_up(changed_since(self._tracks, self._seen))
             self._seen = generations
         view = self._sums[: len(self._column.values)]
         view.setflags(write=False)
@@ -68,7 +67,7 @@ def counting(rows: Rows, occupancy: Occupancy, counts: Callable[[Occupant], bool
     """The contribution "how many occupants are such": pods and held seats alike."""
 
     def contribution(which: Which) -> Counts:
-        names = [rows.name(row) for row in np.arange(rows.size)[which].tolist()]
+        names = map(rows.name, rows.numbers(which))
         return np.array([occupancy.count(name, counts) if name else 0 for name in names], np.int64)
 
     return contribution

@@ -88,12 +88,10 @@ def matches_term(nodes: NodeTable, term: NodeTerm, rows: Which) -> Mask:
 
 def _matches_field(nodes: NodeTable, field: FieldRequirement, rows: Which) -> Mask:
     """Only a node's name can be asked for, so one row may differ from all others."""
-    numbers = np.arange(nodes.rows.size)[rows]
-    others = field.matches("a name that no node has")
-    mask = np.full(len(numbers), others, np.bool_)
+    mask = np.full_like(nodes.present[rows], field.matches("a name that no node has"))
     row = nodes.rows.find(field.value)
     if row is not None:
-        mask[numbers == row] = field.matches(field.value)
+        mask[row if isinstance(rows, slice) else rows == row] = field.matches(field.value)
     return mask
 
 

@@ -12,8 +12,8 @@ from typing import Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster.changes import Changes
-from restow.model.cluster.rows import RowIndex, Rows, S, Which
+from restow.model.cluster.changes import Changes, changed_since
+from restow.model.cluster.rows import Rows, S, Which
 
 
 class Fresh(Generic[S]):
@@ -25,7 +25,7 @@ class Fresh(Generic[S]):
         self._rows = rows
         self._tracks = tracks
         self._compute = compute
-        self._values = compute(slice(0, 0))
+        self._values = compute(np.zeros(0, np.intp))
         self._generations = [track.generation for track in tracks]
 
     def read(self) -> NDArray[S]:
@@ -35,15 +35,10 @@ class Fresh(Generic[S]):
         if len(self._values) < size:
             self._values = np.array(self._compute(self._rows.every))
         elif generations != self._generations:
-            changed = self._changed(size)
-            self._values[changed] = self._compute(changed)
+            changed = changed_since(self._tracks, self._generations)
+            used = changed[changed < size]  # the others belong to nodes whose addition was undone
+            self._values[used] = self._compute(used)
         self._generations = generations
         view = self._values[:size]
         view.setflags(write=False)
         return view
-
-    def _changed(self, size: int) -> RowIndex:
-        """Rows to compute again; rows past `size` belong to nodes whose addition was undone."""
-        parts = [track.since(seen) for track, seen in zip(self._tracks, self._generations, strict=True)]
-        changed = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return changed[changed < size]

@@ -57,17 +57,13 @@ class Pods:
         return self._known
 
     def apply(self, pod: Pod) -> bool:
-        """An event shows a pod; returns whether it was news."""
+        """An event shows a pod; returns whether it was news. Raises QuantityError, and nothing changes."""
         uid = pod.metadata.uid
+        after = self._shown(pod)
         over = pod.status.phase in _OVER
         if not self.versions.is_news(uid, version_number(pod.metadata.resource_version), gone=over):
             return False
-        if over:
-            self._set(uid, None)
-        elif pod.spec.node_name:
-            self._set(uid, self._bound(pod, pod.spec.node_name))
-        else:
-            self._refresh_assumed(pod)
+        self._set(uid, after)
         return True
 
     def remove(self, pod: Pod) -> bool:
@@ -99,6 +95,17 @@ class Pods:
         for age, one in sorted(waiting, key=lambda pair: (-pair[0], pair[1].key)):
             yield Assumption(one.pod, one.node, age)
 
+    def _shown(self, pod: Pod) -> Occupant | None:
+        """What a pod is here, once an event has shown it so."""
+        known = self._known.get(pod.metadata.uid)
+        if pod.status.phase in _OVER:
+            return None
+        if pod.spec.node_name:
+            return self._bound(pod, pod.spec.node_name)
+        if known and known.assumed_at is not None:
+            return msgspec.structs.replace(known, pod=pod, shape=self._shapes.of(pod))
+        return known
+
     def _bound(self, pod: Pod, node: str) -> Occupant:
         return Occupant(
             key=pod.metadata.uid,
@@ -108,11 +115,6 @@ class Pods:
             leaving=pod.metadata.deletion_timestamp is not None,
             seat=claimed_seat(pod),
         )
-
-    def _refresh_assumed(self, pod: Pod) -> None:
-        known = self._known.get(pod.metadata.uid)
-        if known is not None and known.assumed_at is not None:
-            self._set(known.key, msgspec.structs.replace(known, pod=pod, shape=self._shapes.of(pod)))
 
     def _set(self, uid: str, occupant: Occupant | None) -> None:
         old = self._known.get(uid)

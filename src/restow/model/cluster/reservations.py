@@ -29,6 +29,7 @@ from restow.model.cluster.shapes import Shapes
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Placement, Reservation
+from restow.model.quantity import QuantityError
 
 Key = tuple[str, str]
 K = TypeVar("K")
@@ -167,7 +168,16 @@ class Reservations:
     def _placed(self, key: Key) -> Iterator[Seat]:
         reservation, assumed = self._known.get(key), self._assumed.get(key)
         if reservation is not None:
-            yield from seats_of(reservation, assumed.placements if assumed else reservation.status.placements or ())
+            placements = assumed.placements if assumed else reservation.status.placements or ()
+            yield from filter(self._is_readable, seats_of(reservation, placements))
+
+    def _is_readable(self, seat: Seat) -> bool:
+        """The API server does not check quantities inside a template; what nobody can place holds nothing."""
+        try:
+            self._shapes.of(seat.stand_in)
+        except QuantityError:
+            return False
+        return True
 
     def _carried_over(self, seat: Seat) -> Seat:
         """Later versions of the reservation say nothing new about when a consumer was named."""

@@ -17,6 +17,7 @@ from restow.model.cluster.undo import UndoLog
 
 RowIndex = NDArray[np.intp]
 Which = RowIndex | slice
+"""The rows to look at: some, or with `Rows.every` all."""
 Mask = NDArray[np.bool_]
 S = TypeVar("S", bound=np.generic)
 
@@ -41,6 +42,10 @@ class Rows:
     def every(self) -> slice:
         """All rows, as an index into arrays over rows."""
         return slice(0, len(self._names))
+
+    def numbers(self, which: Which) -> list[int]:
+        """The rows to look at, one by one."""
+        return list(range(self.size)) if isinstance(which, slice) else which.tolist()
 
     def on_growth(self, grow: Callable[[int], None]) -> None:
         """Whoever keeps arrays over rows is told when they must become longer."""

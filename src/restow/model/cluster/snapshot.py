@@ -184,9 +184,9 @@ class Snapshot:
 
     def _write_node(self, row: int, node: Node | None) -> None:
         before, offered = self.nodes.get(row), node.status.allocatable if node else None
-        self.nodes.write(row, node)
         if before is None or before.status.allocatable != offered:
             self.room.set_allocatable(row, self.room.resources.amounts(amounts(offered)))
+        self.nodes.write(row, node)
 
     def _pod_changed(self, pod: Pod, before: Occupant | None) -> None:
         after = self.pods.known.get(pod.metadata.uid)

@@ -202,6 +202,14 @@ def test_list_types_of_the_schema_decide_server_side_apply() -> None:
         server_side_apply(live, resource(s=["2"]), manager="b", force=False, now="t", merge=merge)
 
 
+def test_a_free_form_value_that_changes_its_form_changes_hands_with_all_below_it() -> None:
+    merge = schema(free=KEEP).merge
+    live = server_side_apply(None, resource(free={"a": {"b": 1}}), manager="a", force=False, now="t", merge=merge)
+    live = server_side_apply(live, resource(free={"a": 1}), manager="b", force=True, now="t", merge=merge)
+    owned = {entry["manager"]: entry["fieldsV1"] for entry in live["metadata"]["managedFields"]}
+    assert owned == {"b": {"f:spec": {"f:free": {"f:a": {}}}}}
+
+
 # --- definitions ---
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.metadatarules import check_labels
-from restow.model.names import label_value_problems, qualified_name_problems, subdomain_problems
+from restow.model.names import dns_label_problems, label_value_problems, qualified_name_problems, subdomain_problems
 from restow.model.selectors import OPERATORS
 
 Document = dict[str, Any]
@@ -113,8 +113,8 @@ def _check_pod_affinity(affinity: Document, field: str, found: Findings) -> None
 def _check_pod_term(term: Document, field: str, found: Findings) -> None:
     check_selector(term.get("labelSelector"), f"{field}.labelSelector", found)
     check_selector(term.get("namespaceSelector"), f"{field}.namespaceSelector", found)
-    for index, namespace in enumerate(term.get("namespaces", ())):
-        found.all_invalid(f"{field}.namespaces[{index}]", namespace, subdomain_problems(namespace))
+    for namespace in term.get("namespaces", ()):
+        found.all_invalid(f"{field}.namespace", namespace, dns_label_problems(namespace))  # so upstream calls it
     _check_topology_key(term, field, found)
     _check_label_keys(term, ("matchLabelKeys", "mismatchLabelKeys"), field, found)
 
@@ -137,7 +137,7 @@ def _check_label_keys(term: Document, names: tuple[str, ...], field: str, found:
 
 
 def check_spread(constraints: list[Document], field: str, found: Findings) -> None:
-    seen: set[tuple[Any, Any]] = set()
+    pairs = [(one.get("topologyKey"), one.get("whenUnsatisfiable", "")) for one in constraints]
     for index, one in enumerate(constraints):
         where = f"{field}[{index}]"
         if one.get("maxSkew", 0) <= 0:
@@ -146,9 +146,8 @@ def check_spread(constraints: list[Document], field: str, found: Findings) -> No
         when = one.get("whenUnsatisfiable", "")
         if when not in _WHEN:
             found.unsupported(f"{where}.whenUnsatisfiable", when, _WHEN)
-        if (pair := (one.get("topologyKey"), when)) in seen:
-            found.duplicate(where, f"{{{pair[0]}, {pair[1]}}}")
-        seen.add(pair)
+        if pairs[index] in pairs[index + 1 :]:
+            found.duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{pairs[index][0]}, {when}}}")
         _check_domains(one, when, where, found)
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if name in one and one[name] not in _POLICIES:

@@ -14,6 +14,14 @@ from restow.model.names import qualified_name_problems, subdomain_problems
 
 Document = dict[str, Any]
 
+_BASIC_AUTH = "kubernetes.io/basic-auth"
+_SECRET_KEYS = {
+    _BASIC_AUTH: ("username", "password"),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
 _MAX_DATA = 1024 * 1024
 _RECLAIM = ("Delete", "Recycle", "Retain")
@@ -59,9 +67,21 @@ def check_config_map(doc: Document, old: Document | None, found: Findings) -> No
 
 def check_secret(doc: Document, old: Document | None, found: Findings) -> None:
     _check_keys(doc, ("data",), found)
+    _check_secret_keys(doc, found)
     if old is not None:
         found.immutable("type", old.get("type"), doc.get("type"))
     _check_frozen(doc, old, ("data",), found)
+
+
+def _check_secret_keys(doc: Document, found: Findings) -> None:
+    """Secrets of a well-known type hold what the type promises."""
+    data = doc.get("data") or {}
+    needed = _SECRET_KEYS.get(doc.get("type", ""), ())
+    missing = [key for key in needed if key not in data]
+    if doc.get("type") == _BASIC_AUTH and len(missing) < len(needed):  # a name or a password is enough
+        return
+    for key in missing:
+        found.required(f"data[{key}]")
 
 
 def _check_keys(doc: Document, members: tuple[str, ...], found: Findings) -> None:
@@ -199,8 +219,6 @@ def check_lease(doc: Document, old: Document | None, found: Findings) -> None:
         found.invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0")
     if spec.get("leaseTransitions") is not None and spec["leaseTransitions"] < 0:
         found.invalid("spec.leaseTransitions", spec["leaseTransitions"], "must be greater than or equal to 0")
-    if spec.get("holderIdentity") == "":
-        found.invalid("spec.holderIdentity", "", "must not be empty")
 
 
 def check_service(doc: Document, old: Document | None, found: Findings) -> None:
@@ -234,6 +252,9 @@ def _check_service_port(port: Document, field: str, several: bool, names: set[st
     names.add(name or "")
     if not 0 < number < 65536:
         found.invalid(f"{field}.port", number, "must be between 1 and 65535, inclusive")
+    target = port.get("targetPort", number)
+    if isinstance(target, int) and not 0 < target < 65536:
+        found.invalid(f"{field}.targetPort", target, "must be between 1 and 65535, inclusive")
     if port.get("protocol", "TCP") not in ("TCP", "UDP", "SCTP"):
         found.unsupported(f"{field}.protocol", port["protocol"], ("SCTP", "TCP", "UDP"))
 
@@ -294,6 +315,12 @@ def check_role(doc: Document, old: Document | None, found: Findings) -> None:
             for name in ("apiGroups", "resources"):
                 if not rule.get(name):
                     found.required(f"rules[{index}].{name}", f"resource rules must supply at least one {name[:-1]}")
+
+
+def check_namespace(doc: Document, old: Document | None, found: Findings) -> None:
+    for finalizer in (doc.get("spec") or {}).get("finalizers") or ():
+        if "/" not in finalizer and finalizer != "kubernetes":
+            found.invalid("spec.finalizers", finalizer, "must be `kubernetes` or a name with a domain")
 
 
 def check_service_account(doc: Document, old: Document | None, found: Findings) -> None:

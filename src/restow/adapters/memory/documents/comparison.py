@@ -153,7 +153,8 @@ def _compared(old: Any, new: Any, types: MergeTypes) -> tuple[FieldSet | None, F
         return _compared_fields(old or {}, new or {}, types)
     if "list" in (before, after) and _both("list", old, before, new, after):
         return _compared_items(_indexed(old, types), _indexed(new, types), _item_type(types))
-    return {}, None
+    # Two leaves, or a value that changed its form: all of the new one is set, all below the old one is gone.
+    return everything(new, types), node(False, children(everything(old, types)))
 
 
 def _both(looks: str, old: Any, before: str, new: Any, after: str) -> bool:

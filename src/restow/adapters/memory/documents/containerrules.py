@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Any
 
 from restow.adapters.memory.documents.findings import Findings
@@ -36,6 +37,7 @@ _FIELD_PATHS = frozenset(
     }
 )
 _KEYED_PATH = re.compile(r"metadata\.(labels|annotations)\['[^']+'\]")
+_MAX_INT32 = 2**31 - 1
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
@@ -87,9 +89,25 @@ def _check_container(container: Document, field: str, found: Findings, volumes: 
         _check_mounts(mounts, "mountPath", f"{field}.volumeMounts", found, volumes)
     if devices := container.get("volumeDevices"):
         _check_mounts(devices, "devicePath", f"{field}.volumeDevices", found, volumes)
+    check_identity(container.get("securityContext") or {}, f"{field}.securityContext", found)
     for probe in _PROBES:
         if probe in container:
             _check_probe(container[probe], probe, f"{field}.{probe}", found)
+
+
+def check_identity(context: Document, field: str, found: Findings) -> None:
+    """Who a container, or every container of a pod, runs as."""
+    for name in ("runAsUser", "runAsGroup", "fsGroup"):
+        if context.get(name) is not None and not 0 <= context[name] <= _MAX_INT32:
+            found.invalid(f"{field}.{name}", context[name], f"must be between 0 and {_MAX_INT32}, inclusive")
+
+
+def is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_one_of(holder: Document, name: str, known: tuple[str, ...], field: str, found: Findings) -> None:

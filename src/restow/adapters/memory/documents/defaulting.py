@@ -7,6 +7,7 @@ Values that are there are never overwritten, and a second pass changes nothing. 
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -90,11 +91,11 @@ def _daemon_set(doc: Document) -> None:
 
 def _job(doc: Document) -> None:
     _job_spec(doc.setdefault("spec", {}))
-    labelled = (doc["spec"].get("template") or {}).get("metadata", {}).get("labels")
     _select_own_pods(doc)
-    if labelled and not doc["metadata"].get("labels"):
+    labels = (doc["spec"].get("template") or {}).get("metadata", {}).get("labels")
+    if labels and not doc["metadata"].get("labels"):
         # Upstream lets the job share its template's labels, those it has just added included.
-        doc["metadata"]["labels"] = dict(labelled)
+        doc["metadata"]["labels"] = dict(labels)
 
 
 def _job_spec(spec: Document) -> None:
@@ -204,6 +205,8 @@ def _namespace(doc: Document) -> None:
 
 def _secret(doc: Document) -> None:
     _fill(doc, type="Opaque")
+    for key, text in doc.pop("stringData", {}).items():  # only ever written; reading gives it as data
+        doc.setdefault("data", {})[key] = b64encode(text.encode()).decode()
 
 
 def _priority_class(doc: Document) -> None:

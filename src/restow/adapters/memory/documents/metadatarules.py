@@ -35,9 +35,18 @@ def path_segment_problems(name: str) -> tuple[str, ...]:
     return tuple(f"may not contain '{character}'" for character in "/%" if character in name)
 
 
+def _anything(name: str) -> tuple[str, ...]:
+    """Upstream never looks at the names of some kinds."""
+    return ()
+
+
 _NAME_RULES: dict[tuple[str, str], NameRule] = {
     ("", "Namespace"): dns_label_problems,
     ("", "Service"): dns_label_problems,
+    ("apps", "StatefulSet"): dns_label_problems,
+    ("", "Event"): _anything,
+    ("events.k8s.io", "Event"): _anything,
+    ("policy", "PodDisruptionBudget"): _anything,
     ("rbac.authorization.k8s.io", "Role"): path_segment_problems,
     ("rbac.authorization.k8s.io", "ClusterRole"): path_segment_problems,
     ("rbac.authorization.k8s.io", "RoleBinding"): path_segment_problems,

@@ -14,7 +14,7 @@ from restow.adapters.memory.documents.affinityrules import (
     check_spread,
     check_tolerations,
 )
-from restow.adapters.memory.documents.containerrules import check_containers, check_volumes
+from restow.adapters.memory.documents.containerrules import check_containers, check_identity, check_volumes, is_address
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.metadatarules import check_annotations, check_labels
 from restow.adapters.memory.documents.resourcerules import check_amounts, check_resources
@@ -25,6 +25,8 @@ Document = dict[str, Any]
 _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION = ("Never", "PreemptLowerPriority")
+_SYSTEMS = ("linux", "windows")
+_CLAIM_SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
 _MAX_INT32 = 2**31 - 1
 _CHANGEABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
@@ -33,9 +35,11 @@ _CHANGEABLE = (
 )
 
 
-def check_pod(pod: Document, found: Findings) -> None:
+def check_pod(pod: Document, found: Findings, *, created: bool) -> None:
     spec = pod.get("spec") or {}
     check_pod_spec(spec, "spec", found)
+    if created and spec.get("ephemeralContainers"):
+        found.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
         found.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
@@ -48,9 +52,9 @@ def check_template(
         found.required(field)
         return
     metadata = template.get("metadata") or {}
-    check_labels(metadata.get("labels"), f"{field}.metadata.labels", found)
+    check_labels(metadata.get("labels"), f"{field}.labels", found)  # upstream leaves "metadata" out here
     if metadata.get("annotations"):
-        check_annotations(metadata["annotations"], f"{field}.metadata.annotations", found)
+        check_annotations(metadata["annotations"], f"{field}.annotations", found)
     spec = template.get("spec") or {}
     check_pod_spec(spec, f"{field}.spec", found)
     policy = spec.get("restartPolicy", "Always")
@@ -90,6 +94,7 @@ def check_pod_spec(spec: Document, field: str, found: Findings) -> None:
     if resources := spec.get("resources"):
         check_resources(resources, f"{field}.resources", found, pod_level=True)
     _check_scalars(spec, field, found)
+    _check_surroundings(spec, field, found)
     if spec.get("hostNetwork"):
         _check_host_network(spec, field, found)
 
@@ -110,9 +115,6 @@ def _check_scalars(spec: Document, field: str, found: Findings) -> None:
         value = spec.get(name)
         if value and (problems := dns_label_problems(value)):
             found.all_invalid(f"{field}.{name}", value, problems)
-    scheduler = spec.get("schedulerName")
-    if scheduler and (problems := qualified_name_problems(scheduler)):
-        found.all_invalid(f"{field}.schedulerName", scheduler, problems)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _MAX_INT32:
         found.invalid(f"{field}.activeDeadlineSeconds", deadline, f"must be between 1 and {_MAX_INT32}, inclusive")
@@ -121,11 +123,32 @@ def _check_scalars(spec: Document, field: str, found: Findings) -> None:
         found.unsupported(f"{field}.preemptionPolicy", policy, _PREEMPTION)
 
 
+def _check_surroundings(spec: Document, field: str, found: Findings) -> None:
+    """What a pod expects of the machine and the network around it."""
+    if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
+        found.required(f"{field}.dnsConfig", "must provide at least one DNS nameserver when `dnsPolicy` is None")
+    system = (spec.get("os") or {}).get("name")
+    if spec.get("os") is not None and system not in _SYSTEMS:
+        found.unsupported(f"{field}.os", system or "", _SYSTEMS)
+    check_identity(spec.get("securityContext") or {}, f"{field}.securityContext", found)
+    for index, alias in enumerate(spec.get("hostAliases", ())):
+        if not is_address(alias.get("ip", "")):
+            found.invalid(f"{field}.hostAliases[{index}].ip", alias.get("ip", ""), "must be an IP address")
+    for index, gate in enumerate(spec.get("readinessGates", ())):
+        kind = gate.get("conditionType", "")
+        found.all_invalid(f"{field}.readinessGates[{index}].conditionType", kind, qualified_name_problems(kind))
+    for index, claim in enumerate(spec.get("resourceClaims", ())):
+        sources = [name for name in _CLAIM_SOURCES if claim.get(name)]
+        if len(sources) != 1:
+            why = f"must specify exactly one of: {', '.join(_CLAIM_SOURCES)}"
+            found.invalid(f"{field}.resourceClaims[{index}]", claim, why)
+
+
 def _check_gates(gates: list[Document], field: str, found: Findings) -> None:
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name", "")
-        found.all_invalid(f"{field}[{index}].name", name, qualified_name_problems(name))
+        found.all_invalid(f"{field}[{index}]", name, qualified_name_problems(name))
         if name in seen:
             found.duplicate(f"{field}[{index}]", name)
         seen.add(name)

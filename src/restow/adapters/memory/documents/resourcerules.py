@@ -39,7 +39,7 @@ def may_overcommit(name: str) -> bool:
 def check_amounts(amounts: Document, field: str, found: Findings) -> None:
     """A resource list anywhere: qualified names, quantities that are not negative, whole numbers of extended ones."""
     for name, text in amounts.items():
-        where = f"{field}.{name}" if "/" not in name else f"{field}[{name}]"
+        where = f"{field}.{name}"
         found.all_invalid(where, name, qualified_name_problems(name))
         check_amount(name, text, where, found)
 
@@ -60,6 +60,8 @@ def check_resources(resources: Document, field: str, found: Findings, *, pod_lev
     requests, limits = resources.get("requests"), resources.get("limits")
     if limits:
         _check_named(limits, f"{field}.limits", found, pod_level)
+    if not pod_level:
+        _check_huge_pages({**(limits or {}), **(requests or {})}, field, found)
     if not requests:
         return
     _check_named(requests, f"{field}.requests", found, pod_level)
@@ -80,11 +82,19 @@ def check_resources(resources: Document, field: str, found: Findings, *, pod_lev
             found.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limit_text}")
 
 
+def _check_huge_pages(amounts: Document, field: str, found: Findings) -> None:
+    if any(name.startswith("hugepages-") for name in amounts) and not amounts.keys() & _POD_LEVEL:
+        found.forbidden(field, "HugePages require cpu or memory")
+
+
 def _check_named(amounts: Document, field: str, found: Findings, pod_level: bool) -> None:
     plain = _POD_LEVEL if pod_level else _CONTAINER
     for name, text in amounts.items():
         if name not in plain:
-            _check_name(name, field, found)
+            if pod_level and not name.startswith("hugepages-"):
+                found.unsupported(f"{field}[{name}]", name, sorted(_POD_LEVEL))
+            else:
+                _check_name(name, field, found)
         quantity = parsed(text)
         if quantity is None or quantity.nano < 0 or "/" in name:
             check_amount(name, text, f"{field}[{name}]", found)

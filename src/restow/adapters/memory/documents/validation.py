@@ -61,6 +61,7 @@ def _pod_causes(pod: Document) -> list[StatusCause]:
 
 RBAC = "rbac.authorization.k8s.io"
 _RULES: dict[tuple[str, str], Rule] = {
+    ("", "Namespace"): clusterrules.check_namespace,
     ("", "Node"): clusterrules.check_node,
     ("", "ConfigMap"): clusterrules.check_config_map,
     ("", "Secret"): clusterrules.check_secret,

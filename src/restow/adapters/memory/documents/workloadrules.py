@@ -13,6 +13,7 @@ from restow.model.selectors import SelectorError, label_selector
 Document = dict[str, Any]
 
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+_SET_COUNTS = ("replicas", "minReadySeconds")
 _JOB_COUNTS = (
     "parallelism",
     "completions",
@@ -53,16 +54,18 @@ def _is_zero(value: Any) -> bool:
 def _check_own_selector(spec: Document, kind: str, found: Findings) -> None:
     """A workload selects the pods of its own template, and not everything."""
     selector = spec.get("selector")
-    if selector is None:
+    check_selector(selector, "spec.selector", found)
+    if selector is None and kind != "daemonset":
         found.required("spec.selector")
-    elif not selector:
+    elif selector is not None and not selector:
         found.invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
         return
     labels = (spec.get("template") or {}).get("metadata", {}).get("labels")
     try:
         matches = label_selector(selector).matches(labels)
     except SelectorError as error:
-        found.invalid("spec.selector", selector, str(error))
+        if kind != "daemonset":  # where upstream is content with what it said about the parts
+            found.invalid("spec.selector", selector, str(error))
         return
     if not matches:
         found.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
@@ -123,7 +126,7 @@ _SET_CHANGEABLE = (
 
 def check_stateful_set(doc: Document, old: Document | None, found: Findings) -> None:
     spec = doc.get("spec") or {}
-    check_counts(spec, _COUNTS, "spec", found)
+    check_counts(spec, _SET_COUNTS, "spec", found)
     _check_own_selector(spec, "statefulset", found)
     policy = spec.get("podManagementPolicy")
     if policy not in ("OrderedReady", "Parallel"):

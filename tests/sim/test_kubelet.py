@@ -14,7 +14,7 @@ from restow.model import kinds
 from restow.model.times import format_time
 from restow.ports import NotFound
 from restow.sim.world import FirstFit, Settings, World, default_rules
-from tests.sim.stage import Stage, node, pass_time, pod, ready, reason, stage, virtual
+from tests.sim.stage import node, pass_time, pod, ready, reason, stage, virtual
 
 
 @virtual
@@ -83,6 +83,15 @@ def test_containers_that_exit(policy: str, exit_code: int, phase: str, restarts:
 
 
 @virtual
+async def test_a_pod_that_exits_at_once_is_restarted_at_a_measured_pace() -> None:
+    async with stage() as it:
+        await it.create(kinds.POD, pod("a", annotations={"sim.restow.sh/run-seconds": "0"}))
+        await pass_time(10)
+        [container] = (await it.pods())[0].status.container_statuses or []
+        assert 5 < (container.restart_count or 0) <= 10
+
+
+@virtual
 async def test_a_pod_is_failed_when_its_deadline_is_over() -> None:
     async with stage() as it:
         await it.create(kinds.POD, pod("a", activeDeadlineSeconds=60))
@@ -103,17 +112,12 @@ async def test_a_kubelet_refuses_a_pod_that_does_not_fit() -> None:
         assert outcomes == {("Failed", "OutOfcpu"), ("Running", None)}
 
 
-async def _silence(it: Stage, node: str) -> None:
-    since = {"sim.restow.sh/silent-since": format_time(it.clock.now())}
-    await it.patch(kinds.NODE, node, {"metadata": {"annotations": since}})
-
-
 @virtual
 async def test_a_silent_node_is_tainted_its_pods_stop_serving_and_are_evicted_after_five_minutes() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.POD, pod("a"))
         await pass_time(10)
-        await _silence(it, "n1")
+        await it.world.silence("n1")
         await pass_time(45)
         taints = (await it.document(kinds.NODE, "n1"))["spec"]["taints"]
         assert {(each["key"], each["effect"]) for each in taints} == {
@@ -134,9 +138,9 @@ async def test_a_node_that_speaks_again_is_forgiven() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.POD, pod("a"))
         await pass_time(10)
-        await _silence(it, "n1")
+        await it.world.silence("n1")
         await pass_time(60)
-        await it.patch(kinds.NODE, "n1", {"metadata": {"annotations": {"sim.restow.sh/silent-since": None}}})
+        await it.world.revive("n1")
         await pass_time(10)
         assert "taints" not in (await it.document(kinds.NODE, "n1"))["spec"]
         assert ready((await it.pods())[0])

@@ -8,6 +8,7 @@ import pytest
 
 from restow.model import kinds
 from restow.model.objects import Pod
+from restow.model.times import format_time
 from restow.sim.world import Settings
 from tests.sim.stage import Document, Stage, job, pass_time, pod, ready, stage, template, virtual, workload
 
@@ -407,6 +408,36 @@ async def test_a_budget_lets_evictions_through_one_after_the_other() -> None:
         await it.client.evict("default", second.metadata.name, uid=second.metadata.uid)
         await pass_time(30)
         assert [ready(each) for each in await it.pods()] == [True] * 3
+
+
+@virtual
+async def test_a_disruption_that_never_happened_is_forgotten_after_two_minutes() -> None:
+    async with stage() as it:
+        await it.create(kinds.REPLICA_SET, workload("web", 3))
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+        budget = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+        await it.create(kinds.POD_DISRUPTION_BUDGET, budget)
+        await pass_time(10)
+        noted = {"disruptedPods": {names(await it.pods())[0]: format_time(it.clock.now())}}
+        await it.client.patch(kinds.POD_DISRUPTION_BUDGET, "web", {"status": noted}, "default", subresource="status")
+        await pass_time(100)
+        assert (await status(it, kinds.POD_DISRUPTION_BUDGET, "web"))["disruptionsAllowed"] == 0
+        await pass_time(30)
+        found = await status(it, kinds.POD_DISRUPTION_BUDGET, "web")
+        assert (found["disruptionsAllowed"], found.get("disruptedPods")) == (1, None)
+
+
+@virtual
+async def test_a_budget_over_pods_nobody_scales_allows_nothing_and_says_why() -> None:
+    async with stage() as it:
+        await it.create(kinds.DAEMON_SET, workload("agent", None))
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "agent"}}}
+        budget = {"metadata": {"name": "agent", "namespace": "default"}, "spec": spec}
+        await it.create(kinds.POD_DISRUPTION_BUDGET, budget)
+        await pass_time(10)
+        found = await status(it, kinds.POD_DISRUPTION_BUDGET, "agent")
+        assert found["disruptionsAllowed"] == 0
+        assert conditions(found)["DisruptionAllowed"] == ("False", "SyncFailed")
 
 
 def _storage_class(name: str, mode: str, provisioner: str = "sim/disk") -> Document:

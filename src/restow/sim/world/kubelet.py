@@ -25,6 +25,9 @@ from restow.sim.world.settings import EXIT_CODE, NEVER_READY, READY, RUN, SILENT
 from restow.sim.world.step import NOTHING, Delete, Patch, Step
 from restow.sim.world.view import View
 
+_NEVER = float("inf")
+_RESTART = 1.0  # seconds between restarts, at least
+
 
 class Kubelets(Rule):
     kind = POD
@@ -69,23 +72,21 @@ class Kubelets(Rule):
         return _report(pod, _running(pod, node, ready, view.now))
 
     def _run(self, pod: Pod, now: float) -> Step:
-        started = _started_at(pod, now)
-        deadline = pod.spec.active_deadline_seconds
-        begun = parse_time(pod.status.start_time) if pod.status.start_time else started
-        if deadline is not None and now >= begun + deadline:
+        """Whatever comes first: its deadline, its end, its readiness."""
+        deadline = _begun_at(pod, now) + (_NEVER if (limit := pod.spec.active_deadline_seconds) is None else limit)
+        end = _started_at(pod, now) + _seconds(pod, RUN, _NEVER)
+        if now >= deadline:
             message = "Pod was active on the node longer than the specified deadline"
             return _report(pod, _exited(pod, 137, now) | {"reason": "DeadlineExceeded", "message": message})
-        run = _seconds(pod, RUN, None)
-        if run is not None and now >= started + run:
+        if now >= end:
             return self._exit(pod, now)
-        waits = [begun + deadline - now] if deadline is not None else []
-        waits += [started + run - now] if run is not None else []
-        if is_ready(pod) or _annotated(pod, NEVER_READY):
-            return Step(again=min(waits, default=None))
-        wait = started + _seconds(pod, READY, self._settings.ready) - now
-        if wait > 0:
-            return Step(again=min([*waits, wait]))
-        return _report(pod, _readiness(pod, True, now), again=min(waits, default=None))
+        ready = _NEVER
+        if not is_ready(pod) and not _annotated(pod, NEVER_READY):
+            ready = _started_at(pod, now) + _seconds(pod, READY, self._settings.ready)
+        if now >= ready:
+            return _report(pod, _readiness(pod, True, now))
+        wait = min(deadline, end, ready) - now
+        return Step(again=wait) if wait < _NEVER else NOTHING
 
     def _exit(self, pod: Pod, now: float) -> Step:
         """The containers have run their time."""
@@ -123,7 +124,7 @@ def _annotated(pod: Pod, key: str) -> bool:
     return key in (pod.metadata.annotations or {})
 
 
-def _seconds(pod: Pod, key: str, otherwise: Any) -> Any:
+def _seconds(pod: Pod, key: str, otherwise: float) -> float:
     text = (pod.metadata.annotations or {}).get(key)
     try:
         return otherwise if text is None else float(text)
@@ -139,9 +140,12 @@ def _bound_at(pod: Pod) -> float:
 
 def _started_at(pod: Pod, now: float) -> float:
     """When the containers last started: every run of a restarted pod takes its full time."""
-    begun = parse_time(pod.status.start_time) if pod.status.start_time else now
-    run: float = _seconds(pod, RUN, 0.0)
-    return begun + restarts(pod) * run
+    again = restarts(pod)
+    return _begun_at(pod, now) + (again * max(_seconds(pod, RUN, 0.0), _RESTART) if again else 0.0)
+
+
+def _begun_at(pod: Pod, now: float) -> float:
+    return parse_time(pod.status.start_time) if pod.status.start_time else now
 
 
 def _claims_bound(pod: Pod, view: View) -> bool:

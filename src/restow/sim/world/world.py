@@ -21,11 +21,12 @@ from restow.client.events import EventRecorder
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
-from restow.model.kinds import POD, Kind
+from restow.model.kinds import NODE, POD, Kind
+from restow.model.times import format_time
 from restow.ports import Api, ApiError, Clock, NotFound, TooManyRequests
 from restow.sim.world.rule import Rule
 from restow.sim.world.rules import default_rules
-from restow.sim.world.settings import Settings
+from restow.sim.world.settings import SILENT_SINCE, Settings
 from restow.sim.world.step import Bind, Create, Delete, Patch, Record, Write
 from restow.sim.world.view import View
 
@@ -107,6 +108,19 @@ class World:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             await waiter
+
+    # ---- accidents
+
+    async def silence(self, node: str) -> None:
+        """The kubelet of a node stops: it reports, starts and stops nothing any more."""
+        await self._annotate_node(node, format_time(self.view.now))
+
+    async def revive(self, node: str) -> None:
+        """The kubelet of a silent node is back."""
+        await self._annotate_node(node, None)
+
+    async def _annotate_node(self, node: str, since: str | None) -> None:
+        await self._client.patch(NODE, node, {"metadata": {"annotations": {SILENT_SINCE: since}}})
 
     # ---- news
 

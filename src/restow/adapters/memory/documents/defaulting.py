@@ -17,6 +17,7 @@ Document = dict[str, Any]
 
 RBAC = "rbac.authorization.k8s.io"
 _MAX_INT32 = 2**31 - 1
+_MAX_LABEL = 63
 
 
 def apply_defaults(doc: Document, *, group: str, kind: str) -> None:
@@ -93,8 +94,9 @@ def _job(doc: Document) -> None:
     _job_spec(doc.setdefault("spec", {}))
     _select_own_pods(doc)
     labels = (doc["spec"].get("template") or {}).get("metadata", {}).get("labels")
-    if labels and not doc["metadata"].get("labels"):
-        # Upstream lets the job share its template's labels, those it has just added included.
+    if labels and not doc["metadata"].get("labels") and len(doc["metadata"].get("name", "")) <= _MAX_LABEL:
+        # Upstream lets the job share its template's labels, those it has just added included, once they are known to
+        # be good: a name too long for a label is a mistake of the template alone.
         doc["metadata"]["labels"] = dict(labels)
 
 

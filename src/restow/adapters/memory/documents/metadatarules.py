@@ -17,6 +17,7 @@ MAX_ANNOTATIONS = 256 * 1024
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _FOREGROUND = ("orphan", "foregroundDeletion")
 _STANDARD_FINALIZERS = ("kubernetes", *_FOREGROUND)
+_ANY_FINALIZER = ("PodDisruptionBudget", "Lease", "Event")
 _NO_OWNERS = {("v1", "Event")}
 
 
@@ -77,7 +78,7 @@ def check_metadata(metadata: Document, found: Findings, *, group: str, kind: str
     if metadata.get("ownerReferences"):
         _check_owners(metadata["ownerReferences"], found)
     if metadata.get("finalizers"):
-        _check_finalizers(metadata["finalizers"], found, custom=not kind)
+        _check_finalizers(metadata["finalizers"], found, any_name=not kind or kind in _ANY_FINALIZER)
 
 
 def _as_name(prefix: str) -> str:
@@ -120,11 +121,11 @@ def _check_owners(owners: list[Document], found: Findings) -> None:
             controller = owner.get("name", "")
 
 
-def _check_finalizers(finalizers: list[str], found: Findings, *, custom: bool) -> None:
-    """Qualified names; built-in kinds refuse unqualified ones other than the server's own."""
+def _check_finalizers(finalizers: list[str], found: Findings, *, any_name: bool) -> None:
+    """Qualified names; most built-in kinds refuse unqualified ones other than the server's own."""
     for index, finalizer in enumerate(finalizers):
         found.all_invalid("metadata.finalizers", finalizer, qualified_name_problems(finalizer))
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not custom:
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not any_name:
             why = "name is neither a standard finalizer name nor is it fully qualified"
             found.invalid(f"metadata.finalizers[{index}]", finalizer, why)
     if all(each in finalizers for each in _FOREGROUND):

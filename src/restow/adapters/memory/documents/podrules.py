@@ -35,11 +35,9 @@ _CHANGEABLE = (
 )
 
 
-def check_pod(pod: Document, found: Findings, *, created: bool) -> None:
+def check_pod(pod: Document, found: Findings) -> None:
     spec = pod.get("spec") or {}
     check_pod_spec(spec, "spec", found)
-    if created and spec.get("ephemeralContainers"):
-        found.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
         found.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
@@ -163,7 +161,12 @@ def _check_host_network(spec: Document, field: str, found: Findings) -> None:
                 found.invalid(where, port.get("containerPort"), "must match `hostPort` when `hostNetwork` is true")
 
 
-# --- updates ---
+# --- creation and updates ---
+
+
+def check_new_pod(pod: Document, found: Findings) -> None:
+    if (pod.get("spec") or {}).get("ephemeralContainers"):
+        found.forbidden("spec.ephemeralContainers", "cannot be set on create")
 
 
 def check_pod_update(new: Document, old: Document, subresource: str | None, found: Findings) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from restow.adapters.memory.documents import clusterrules, workloadrules
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.metadatarules import check_metadata, check_metadata_update
-from restow.adapters.memory.documents.podrules import check_pod, check_pod_update
+from restow.adapters.memory.documents.podrules import check_new_pod, check_pod, check_pod_update
 from restow.adapters.memory.documents.remembering import Remembered
 from restow.ports import StatusCause
 
@@ -41,7 +41,9 @@ def validate(
     if kind == "Pod":
         if old is None or doc.get("spec") != old.get("spec"):
             found.causes += _POD_SPECS.of(doc.get("spec"), lambda: _pod_causes(doc))
-            if old is not None:
+            if old is None:
+                check_new_pod(doc, found)
+            else:
                 check_pod_update(doc, old, subresource, found)
     else:
         rule = _RULES.get((group, kind))

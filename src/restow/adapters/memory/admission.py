@@ -118,7 +118,7 @@ def _complete_pod(state: State, pod: Document) -> None:
                 {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _NOT_READY_SECONDS}
             )
     if spec.get("schedulingGates"):
-        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}
         why = "Scheduling is blocked due to non-empty scheduling gates"
         set_condition(pod["status"], {**gated, "message": why}, state.stamp())
     pod["status"]["qosClass"] = qos_class(msgspec.convert(spec, PodSpec))

@@ -361,7 +361,9 @@ BUILTINS: tuple[ResourceType, ...] = (
         unconditional_update=False,
     ),
     _builtin("coordination.k8s.io/v1", "Lease", "leases", unconditional_update=False, create_on_update=True),
-    _builtin("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", namespaced=False),
+    _builtin(
+        "scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", namespaced=False, counts_generation=True
+    ),
     _builtin("storage.k8s.io/v1", "StorageClass", "storageclasses", "sc", namespaced=False, returns_deleted=True),
     _builtin("storage.k8s.io/v1", "CSINode", "csinodes", returns_deleted=True, **_GUARDED),
     _builtin("storage.k8s.io/v1", "CSIDriver", "csidrivers", returns_deleted=True, **_GUARDED),

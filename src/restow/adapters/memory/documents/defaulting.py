@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from restow.adapters.memory.documents.poddefaults import default_pod, default_template
+from restow.model.names import label_value_problems
 
 Document = dict[str, Any]
 
 RBAC = "rbac.authorization.k8s.io"
 _MAX_INT32 = 2**31 - 1
-_MAX_LABEL = 63
 
 
 def apply_defaults(doc: Document, *, group: str, kind: str) -> None:
@@ -94,9 +94,9 @@ def _job(doc: Document) -> None:
     _job_spec(doc.setdefault("spec", {}))
     _select_own_pods(doc)
     labels = (doc["spec"].get("template") or {}).get("metadata", {}).get("labels")
-    if labels and not doc["metadata"].get("labels") and len(doc["metadata"].get("name", "")) <= _MAX_LABEL:
+    if labels and not doc["metadata"].get("labels") and not label_value_problems(doc["metadata"].get("name", "")):
         # Upstream lets the job share its template's labels, those it has just added included, once they are known to
-        # be good: a name too long for a label is a mistake of the template alone.
+        # be good: a name that is no label is a mistake of the template alone.
         doc["metadata"]["labels"] = dict(labels)
 
 

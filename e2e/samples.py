@@ -257,8 +257,6 @@ POD: list[tuple[str, Any]] = [
     ("/spec/priority", 0),
     ("/spec/preemptionPolicy", "Never"),
     ("/spec/preemptionPolicy", "Perhaps"),
-    ("/spec/overhead", {"cpu": "100m"}),
-    ("/spec/runtimeClassName", "nobody"),
     ("/spec/enableServiceLinks", False),
     ("/spec/imagePullSecrets", [{"name": "x"}]),
     ("/spec/readinessGates", [{"conditionType": "example.com/ready"}]),

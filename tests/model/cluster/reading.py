@@ -51,10 +51,10 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         "taints": nodes.taints[:size].tolist(),
         "labels": (dict(nodes.labels._labels), {k: c.ids[:size].tolist() for k, c in nodes.labels._columns.items()}),
         "occupants": {name: dict(known) for name, known in snapshot.occupancy._occupants.items()},
-        "pods": dict(pods._known),
+        "pods": (dict(pods._known), pods.seen),
         "versions": [
-            (dict(one._live), dict(one._gone), one.newest)
-            for one in (pods.versions, snapshot._node_versions, reservations._versions)
+            (dict(one._live), dict(one._gone))
+            for one in (pods._versions, snapshot._node_versions, reservations._versions)
         ],
         "reservations": {name: dict(value) for name, value in vars(reservations).items() if isinstance(value, dict)},
         "kinship": (dict(snapshot.kinship._owners), dict(snapshot.kinship._groups)),

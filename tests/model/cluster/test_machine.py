@@ -97,14 +97,13 @@ class Reference:
         self.reservations: dict[str, Reservation] = {}
         self.named_at: dict[tuple[str, int], tuple[str, int]] = {}
         self.assumed: dict[str, tuple[Pod, str, str | None]] = {}
-        self.newest = 0
+        self.seen = 0
 
     def deliver(self, kind: str, gone: bool, item: Any) -> None:
         version = int(item.metadata.resource_version)
         if kind == "node":
             self.nodes.pop(item.metadata.name, None) if gone else self.nodes.update({item.metadata.name: item})
         elif kind == "pod":
-            self.newest = max(self.newest, version)
             self._deliver_pod(gone or item.status.phase == "Succeeded", item)
         else:
             self._deliver_reservation(gone, item, version)
@@ -156,7 +155,7 @@ class Reference:
         if placement.pod_ref is not None:
             consumer, version = self.named_at[name, placement.index]
             visible = any(other.metadata.uid == consumer for other, *_ in self.placed())
-            return not visible and consumer not in self.over and version > self.newest
+            return not visible and consumer not in self.over and version > self.seen
         if one.status.state.phase in ("Succeeded", "Failed"):
             return False
         seat = f"default/{name}/t/{placement.index}"
@@ -313,7 +312,7 @@ class SnapshotMachine(RuleBasedStateMachine):
         """Everything up to now was seen, which a bookmark may only say when nothing is on its way."""
         if not self.queues["pod"]:
             self.snapshot.pods_seen_through(str(self.version))
-            self.reference.newest = self.version
+            self.reference.seen = self.version
 
     # --- assumptions --------------------------------------------------------------------------------------------------
 

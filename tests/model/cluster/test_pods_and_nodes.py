@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from restow.model.cluster import Assumed, Snapshot, UnknownNode
+from restow.model.cluster import AlreadyPlaced, Snapshot, UnknownNode
 from restow.model.cluster.filters import fits, shortages
 from restow.model.quantity import QuantityError
 from tests.model.cluster.builders import node, pod
@@ -93,7 +93,7 @@ def test_a_bind_that_took_effect_after_all_is_not_forgotten(snapshot: Snapshot) 
 
 def test_assuming_twice_or_onto_nothing_is_a_broken_promise(snapshot: Snapshot) -> None:
     snapshot.assume(pod("p"), "n1", at=1.0)
-    with pytest.raises(Assumed, match=r"default/p is on n1 already"):
+    with pytest.raises(AlreadyPlaced, match=r"default/p is on n1 already"):
         snapshot.assume(pod("p"), "n1", at=2.0)
     with pytest.raises(UnknownNode, match=r"node n9"):
         snapshot.assume(pod("q"), "n9", at=2.0)
@@ -120,7 +120,7 @@ def test_an_unreadable_request_changes_nothing(snapshot: Snapshot) -> None:
     with pytest.raises(QuantityError, match="2c"):
         snapshot.apply_pod(pod("p", {"cpu": "2c"}, on="n1", version=2))
     with pytest.raises(QuantityError, match="lots"):
-        snapshot.apply_node(node("n1", {"cpu": "lots"}))
+        snapshot.apply_node(node("n9", {"cpu": "lots"}, version=3))
     assert everything(snapshot) == before
 
 

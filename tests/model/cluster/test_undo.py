@@ -80,3 +80,14 @@ def test_all_trials_in_a_row_are_undone_together(snapshot: Snapshot) -> None:
     snapshot.undo_to(mark)
     after = everything(snapshot)
     assert after == before
+
+
+def test_a_row_that_comes_back_as_another_is_looked_at_again(snapshot: Snapshot) -> None:
+    asking = snapshot.class_of(pod("p", {}))
+    mark = snapshot.mark()
+    snapshot.apply_node(node("tried"))
+    assert snapshot.feasible(asking).tolist() == [True, True, True]
+    snapshot.undo_to(mark)
+    assert snapshot.feasible(asking).tolist() == [True, True]
+    snapshot.apply_pod(pod("stray", on="nowhere"))
+    assert snapshot.masks.eligible(asking.shape).tolist() == [True, True, False]

@@ -4,7 +4,7 @@ from restow.model.cluster.classes import PodClass
 from restow.model.cluster.domains import DomainSums, counting
 from restow.model.cluster.fresh import Fresh
 from restow.model.cluster.occupancy import Occupant
-from restow.model.cluster.pods import Assumed, Assumption
+from restow.model.cluster.pods import AlreadyPlaced, Assumption
 from restow.model.cluster.rows import Mask, RowIndex, Which
 from restow.model.cluster.seat import RESERVATION_ANNOTATION, Seat, SeatName
 from restow.model.cluster.shapes import Shape
@@ -13,7 +13,7 @@ from restow.model.cluster.undo import Mark
 
 __all__ = [
     "RESERVATION_ANNOTATION",
-    "Assumed",
+    "AlreadyPlaced",
     "Assumption",
     "DomainSums",
     "Fresh",

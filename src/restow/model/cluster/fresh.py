@@ -32,13 +32,13 @@ class Fresh(Generic[S]):
         """The vector as of now, not writable."""
         size = self._rows.size
         generations = [track.generation for track in self._tracks]
-        if len(self._values) < size:
+        if len(self._values) != size:
             self._values = np.array(self._compute(self._rows.every))
         elif generations != self._generations:
             changed = changed_since(self._tracks, self._generations)
             used = changed[changed < size]  # the others belong to nodes whose addition was undone
             self._values[used] = self._compute(used)
         self._generations = generations
-        view = self._values[:size]
+        view = self._values[:]
         view.setflags(write=False)
         return view

@@ -1,16 +1,7 @@
 """Pods: from watch events and assumptions to who is where.
 
-    (unknown) --assume--> Assumed --the watch shows it bound--> Bound --deletionTimestamp--> Leaving
-        ^                    |                                    ^ |                           |
-        |                    |                                    | |                           |
-        |<------forget-------+        the watch shows it bound ---+ +---- over or deleted ----->|
-        |                             (from unknown, too)                                       |
-        +<--------------------------------------------------------------------------------------+
-
-A pod is known by its UID. Pending pods take no room and are unknown here; succeeded and failed ones are over. An
-assumed pod counts in full. What ends an assumption is the watch: bound there confirms it, bound elsewhere moves it to
-where it really is, deleted or over releases it. Until then `forget` takes it back, and is a no-op afterwards. A bound
-pod never becomes unbound, so an event that says so is late.
+Goes in: pods as the API shows them, and pods assumed ahead of it. Comes out: occupants of nodes, and the assumptions
+that the API has not confirmed yet. A pod is known by its UID.
 """
 
 from __future__ import annotations
@@ -37,19 +28,35 @@ class Assumption(msgspec.Struct, frozen=True):
     age: float
 
 
-class Assumed(Exception):
+class AlreadyPlaced(Exception):
     """The pod is assumed or bound already: placing it once more would count it twice."""
 
 
 class Pods:
-    __slots__ = ("_known", "_log", "_occupancy", "_shapes", "versions")
+    """The pods that take room.
+
+             assume             shown bound          shown terminating
+        -  ---------> Assumed -------------> Bound -------------------> Leaving
+        ^                |                   ^   |                         |
+        |<--- forget ----+    - -shown bound-+   |                         |
+        |                |                       |                         |
+        +<---------------+-------- over, or deleted -----------------------+
+
+    Pending pods take no room and are unknown here; succeeded and failed ones are over. An assumed pod counts in full.
+    What ends an assumption is the watch: bound there confirms it, bound elsewhere moves it to where it really is,
+    deleted or over releases it. Until then `forget` takes it back; afterwards it does nothing. A bound pod never
+    becomes unbound, so an event that says so is late.
+    """
+
+    __slots__ = ("_known", "_log", "_occupancy", "_shapes", "_versions", "seen")
 
     def __init__(self, log: UndoLog, occupancy: Occupancy, shapes: Shapes) -> None:
         self._log = log
         self._occupancy = occupancy
         self._shapes = shapes
         self._known: dict[str, Occupant] = {}
-        self.versions = Versions(log)
+        self._versions = Versions(log)
+        self.seen = 0
 
     @property
     def known(self) -> Mapping[str, Occupant]:
@@ -61,7 +68,7 @@ class Pods:
         uid = pod.metadata.uid
         after = self._shown(pod)
         over = pod.status.phase in _OVER
-        if not self.versions.is_news(uid, version_number(pod.metadata.resource_version), gone=over):
+        if not self._versions.is_news(uid, version_number(pod.metadata.resource_version), gone=over):
             return False
         self._set(uid, after)
         return True
@@ -69,16 +76,25 @@ class Pods:
     def remove(self, pod: Pod) -> bool:
         """An event says a pod was deleted."""
         uid = pod.metadata.uid
-        if not self.versions.is_news(uid, version_number(pod.metadata.resource_version), gone=True):
+        if not self._versions.is_news(uid, version_number(pod.metadata.resource_version), gone=True):
             return False
         self._set(uid, None)
         return True
 
+    def see_through(self, version: int) -> None:
+        """Every change of pods up to `version` was seen."""
+        self._log.record(setattr, self, "seen", self.seen)
+        self.seen = max(self.seen, version)
+
+    def was_seen(self, uid: str, version: int) -> bool:
+        """Whether a pod that was bound before `version` is here, or was here, or would be if it still existed."""
+        return uid in self._known or self._versions.is_gone(uid) or version <= self.seen
+
     def assume(self, pod: Pod, node: str, shape: Shape, seat: SeatName | None, at: float) -> None:
-        """Count a pod on a node before the API shows it there. Raises Assumed if it is counted already."""
-        uid = pod.metadata.uid
-        if uid in self._known:
-            raise Assumed(f"pod {pod.metadata.namespace}/{pod.metadata.name} is on {self._known[uid].node} already")
+        """Count a pod on a node before the API shows it there. Raises AlreadyPlaced if it is counted already."""
+        uid, known = pod.metadata.uid, self._known.get(pod.metadata.uid)
+        if known is not None:
+            raise AlreadyPlaced(f"pod {pod.metadata.namespace}/{pod.metadata.name} is on {known.node} already")
         self._set(uid, Occupant(key=uid, pod=pod, node=node, shape=shape, assumed_at=at, seat=seat))
 
     def forget(self, uid: str) -> bool:

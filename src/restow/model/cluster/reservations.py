@@ -7,8 +7,8 @@
 
 A pod is believed to take an open seat when we assumed it there, or when it is bound on the seat's node, its annotation
 names the seat, and the reservation's owners match it. So a seat and the pod in it never count twice, and nobody frees a
-seat by writing an annotation. A consumer counts as not yet seen while pods have been seen only up to a version older
-than the one in which the reservation first named it, because binding comes before marking.
+seat by writing an annotation. Binding comes before marking, so a consumer that is not here although pods were seen up
+to the version in which the reservation first named it is over.
 
 Placements may be assumed before the reservation's status shows them, as pods are.
 """
@@ -182,18 +182,18 @@ class Reservations:
     def _carried_over(self, seat: Seat) -> Seat:
         """Later versions of the reservation say nothing new about when a consumer was named."""
         old = self._seats.get(seat.name)
-        same = old is not None and old.consumer is not None and old.consumer == seat.consumer
-        return replace(seat, version=old.version) if old and same else seat
+        named_before = old is not None and old.consumer == seat.consumer
+        return replace(seat, version=old.version) if old and named_before else seat
 
     def _set_seat(self, name: SeatName, seat: Seat | None) -> None:
         old = self._seats.get(name)
-        if old and old.consumer:
+        if old and old.consumer is not None:
             self._set_members(self._consumed, old.consumer, self._consumed[old.consumer] - {name})
         if seat is None:
             self._log.drop(self._seats, name)
             return
         self._log.put(self._seats, name, seat)
-        if seat.consumer:
+        if seat.consumer is not None:
             self._set_members(self._consumed, seat.consumer, self._consumed.get(seat.consumer, frozenset()) | {name})
 
     def _settle(self, names: Iterable[SeatName]) -> None:
@@ -202,7 +202,7 @@ class Reservations:
             seat = self._seats.get(name)
             old = self._held.get(name)
             new = self._stand_in(seat) if seat and self._should_hold(seat) else None
-            if new and seat and seat.consumer:
+            if new and seat and seat.consumer is not None:
                 self._log.put(self._unseen, name, None)
             else:
                 self._log.drop(self._unseen, name)
@@ -219,14 +219,9 @@ class Reservations:
 
     def _should_hold(self, seat: Seat) -> bool:
         if seat.consumer is not None:
-            return not self._was_seen(seat.consumer, seat.version)
+            return not self._pods.was_seen(seat.consumer, seat.version)
         takers = (self._pods.known[uid] for uid in self._claims.get(seat.name, ()))
         return seat.open and not any(self._may_take(seat, pod) for pod in takers)
-
-    def _was_seen(self, consumer: str, version: int | None) -> bool:
-        if consumer in self._pods.known or self._pods.versions.is_gone(consumer):
-            return True
-        return version is not None and version <= self._pods.versions.newest
 
     def _may_take(self, seat: Seat, occupant: Occupant) -> bool:
         if occupant.node != seat.node or occupant.pod.metadata.namespace != seat.name.namespace:

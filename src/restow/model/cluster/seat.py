@@ -29,6 +29,7 @@ from restow.model.objects import (
 )
 
 RESERVATION_ANNOTATION = "restow.sh/reservation"
+_UNKNOWN_VERSION = 2**63  # newer than any: never taken for seen
 
 
 class SeatName(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -58,8 +59,8 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
     open: bool
     """Whether it is held for a consumer to come: nobody took it and the reservation has not ended."""
     consumer: str | None
-    """The UID of the pod that took it, according to the reservation's status."""
-    version: int | None
+    """The UID (lacking that, the name) of the pod that took it, according to the reservation's status."""
+    version: int
     """The version of the reservation that first named this consumer."""
     owners: tuple[ReservationOwner, ...]
 
@@ -85,14 +86,14 @@ def seats_of(reservation: Reservation, placements: Iterable[Placement]) -> Itera
         if task is None:
             continue
         name = SeatName(metadata.namespace or "", metadata.name, placement.task, placement.index)
-        consumer = (placement.pod_ref.uid or None) if placement.pod_ref else None
+        consumer = (placement.pod_ref.uid or placement.pod_ref.name or "") if placement.pod_ref else None
         yield Seat(
             name=name,
             node=placement.node_name,
             stand_in=stand_in(name, task, spec.scheduler_name),
             open=not ended and consumer is None,
             consumer=consumer,
-            version=version_number(metadata.resource_version),
+            version=version_number(metadata.resource_version) or _UNKNOWN_VERSION,
             owners=tuple(spec.owners or ()),
         )
 

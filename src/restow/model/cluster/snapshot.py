@@ -33,7 +33,7 @@ from restow.model.cluster.shapes import Shape, Shapes
 from restow.model.cluster.undo import Mark, UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Node, ObjectMeta, Placement, Pod, PodGroup, Reservation
-from restow.model.resources import amounts
+from restow.model.resources import Vector, amounts
 
 
 class UnknownNode(LookupError):
@@ -61,9 +61,9 @@ class Snapshot:
     # --- what the API shows -------------------------------------------------------------------------------------------
 
     def apply_node(self, node: Node) -> None:
-        name = node.metadata.name
+        name, offered = node.metadata.name, amounts(node.status.allocatable)
         if self._node_versions.is_news(name, version_number(node.metadata.resource_version), gone=False):
-            self._write_node(self.rows.claim(name), node)
+            self._write_node(self.rows.claim(name), node, offered)
 
     def remove_node(self, node: Node) -> None:
         """The pods on it stay counted on its row until they are gone too."""
@@ -72,7 +72,7 @@ class Snapshot:
             return
         row = self.rows.find(name)
         if row is not None:
-            self._write_node(row, None)
+            self._write_node(row, None, {})
             self.occupancy.vacate(name)
 
     def apply_pod(self, pod: Pod) -> None:
@@ -86,10 +86,13 @@ class Snapshot:
             self._pod_changed(pod, before)
 
     def pods_seen_through(self, version: str) -> None:
-        """A list or a bookmark says that every change of pods up to this resourceVersion was seen."""
+        """Every change of pods up to this version was seen: to be called after a list, a bookmark, a watch event.
+
+        It is not concluded from the pods themselves, because the items of a list come in no order.
+        """
         number = version_number(version)
         if number is not None:
-            self.pods.versions.seen_through(number)
+            self.pods.see_through(number)
             self.reservations.pods_seen()
 
     def apply_reservation(self, reservation: Reservation) -> None:
@@ -121,7 +124,7 @@ class Snapshot:
     def assume(
         self, pod: Pod, node: str, *, at: float, seat: SeatName | None = None, shape: Shape | None = None
     ) -> None:
-        """Count a pod on a node, in a reservation's seat if one is given. Raises UnknownNode, Assumed.
+        """Count a pod on a node, in a reservation's seat if one is given. Raises UnknownNode, AlreadyPlaced.
 
         `shape` is the pod's, where the caller has it at hand.
         """
@@ -182,18 +185,15 @@ class Snapshot:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _write_node(self, row: int, node: Node | None) -> None:
-        before, offered = self.nodes.get(row), node.status.allocatable if node else None
-        if before is None or before.status.allocatable != offered:
-            self.room.set_allocatable(row, self.room.resources.amounts(amounts(offered)))
+    def _write_node(self, row: int, node: Node | None, offered: Vector) -> None:
         self.nodes.write(row, node)
+        self.room.set_allocatable(row, self.room.resources.amounts(offered))
 
     def _pod_changed(self, pod: Pod, before: Occupant | None) -> None:
         after = self.pods.known.get(pod.metadata.uid)
         if after is not None and after.shape.readings:
             self.classes.note(after.shape, pod.metadata.namespace or "")
         self.reservations.pod_changed(pod.metadata.uid, before)
-        self.reservations.pods_seen()
 
     def _note_seats(self, reservation: Reservation) -> None:
         namespace = reservation.metadata.namespace or ""

@@ -13,13 +13,12 @@ _REMEMBERED = 8192
 
 
 class Versions:
-    __slots__ = ("_gone", "_live", "_log", "newest")
+    __slots__ = ("_gone", "_live", "_log")
 
     def __init__(self, log: UndoLog) -> None:
         self._log = log
         self._live: dict[str, int | None] = {}
         self._gone: dict[str, int | None] = {}
-        self.newest = 0
 
     def is_news(self, key: str, version: int | None, *, gone: bool) -> bool:
         """Whether an event about `key` says anything new; if so, it is remembered."""
@@ -36,23 +35,12 @@ class Versions:
         """Whether the object was seen and is known to be over."""
         return key in self._gone
 
-    def seen_through(self, version: int) -> None:
-        """Everything up to `version` was seen: a list or a bookmark said so."""
-        if version > self.newest:
-            self._log.record(self._set_newest, self.newest)
-            self.newest = version
-
     def _remember(self, key: str, version: int | None, *, gone: bool) -> None:
         self._log.drop(self._live if gone else self._gone, key)
         self._log.put(self._gone if gone else self._live, key, version)
-        if version is not None:
-            self.seen_through(version)
         if len(self._gone) > 2 * _REMEMBERED and not self._log.recording:
             for oldest in list(self._gone)[:_REMEMBERED]:
                 del self._gone[oldest]
-
-    def _set_newest(self, version: int) -> None:
-        self.newest = version
 
 
 def version_number(text: str) -> int | None:

@@ -36,6 +36,12 @@ def read(document: Document, kind: str = "Pod", group: str = "") -> Document:
         ({"tolerations": [{"key": "a", "value": None}]}, {"tolerations": [{"key": "a"}]}),
         ({"overhead": {"cpu": 0.5, "memory": "1024Ki"}}, {"overhead": {"cpu": "500m", "memory": "1Mi"}}),
         ({"containers": [{"name": "a"}]}, {"containers": [{"name": "a", "resources": {}}]}),
+        ({"overhead": {"cpu": "0.0001", "memory": "12e-4"}}, {"overhead": {"cpu": "1m", "memory": "2e-3"}}),
+        (
+            {"overhead": {"cpu": None}, "nodeSelector": {"a": None}},
+            {"overhead": {"cpu": "0"}, "nodeSelector": {"a": ""}},
+        ),
+        ({"tolerations": [None]}, {"tolerations": [{}]}),
     ],
     ids=[
         "empty text is left out",
@@ -47,6 +53,9 @@ def read(document: Document, kind: str = "Pod", group: str = "") -> Document:
         "null in a list item is nothing",
         "quantities become canonical",
         "structs are always written",
+        "resource lists hold thousandths",
+        "null in a map is the empty value",
+        "null in a list is an empty item",
     ],
 )
 def test_reading_is_what_go_decodes_and_encodes(spec: Document, expected: Document) -> None:
@@ -83,6 +92,7 @@ def test_unknown_fields_are_dropped_and_named() -> None:
         (pod({"hostNetwork": 1}), ["spec.hostNetwork"]),
         ({**pod(), "spec": []}, ["spec"]),
         (pod({"priority": True}), ["spec.priority"]),
+        (pod({"priority": 2**31}), ["spec.priority"]),
     ],
     ids=lambda value: ", ".join(value) if isinstance(value, list) else None,
 )
@@ -98,6 +108,14 @@ def test_secrets_are_base64() -> None:
     assert read(secret, "Secret")["data"] == {"a": "b2s="}
     with pytest.raises(Invalid, match=r"data\.a: illegal base64"):
         read({**secret, "data": {"a": "?"}}, "Secret")
+
+
+def test_micro_times_have_six_digits() -> None:
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"renewTime": "2026-01-01T00:00:00Z"}}
+    with pytest.raises(Invalid, match=r"spec\.renewTime: parsing time"):
+        read(lease, "Lease", "coordination.k8s.io")
+    lease["spec"] = {"renewTime": "2026-01-01T00:00:00.000000Z"}
+    assert read(lease, "Lease", "coordination.k8s.io")["spec"] == lease["spec"]
 
 
 def test_times_without_a_value_are_null_as_upstream_writes_them() -> None:
@@ -129,6 +147,8 @@ def _values(types: Any, depth: int) -> st.SearchStrategy[Any]:
     return {
         "string": st.sampled_from(["", "x"]),
         "int": st.integers(0, 2),
+        "int32": st.integers(0, 2),
+        "microtime": st.sampled_from([None, "2026-01-01T00:00:00.000001Z"]),
         "number": st.just(1.5),
         "bool": st.booleans(),
         "time": st.sampled_from([None, "2026-01-01T00:00:00Z"]),

@@ -129,7 +129,7 @@ def _described(written: str, marks: Mapping[str, str], *, omit: str = "omitempty
     return MergeTypes("leaf", leaf=written, omit=omit)
 
 
-_ZEROS: dict[str, Any] = {"string": "", "int": 0, "bool": False}  # of fields that are always written
+_ZEROS: dict[str, Any] = {"string": "", "int": 0, "int32": 0, "bool": False}  # of fields that are always written
 
 
 def _key_defaults(item: str, keys: tuple[str, ...]) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from restow.adapters.memory.documents.refusals import bad_request
 from restow.model.quantity import Quantity, QuantityError
 
 _TIME = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$"
-_IS_TIME = re.compile(_TIME)
+_MICRO_TIME = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}(Z|[+-]\d{2}:\d{2})$"
+_INT32 = range(-(2**31), 2**31)
+_MICRO = 10**6  # nanos in a milli
 
 
 class Conformed(NamedTuple):
@@ -32,6 +34,15 @@ class Conformed(NamedTuple):
 
 class _Amount:
     """A quantity on its way through the conversion; leaves it as canonical text."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class _MilliAmount:
+    """A quantity in a resource list, which holds nothing finer than a thousandth: more is rounded up."""
 
     __slots__ = ("text",)
 
@@ -80,6 +91,8 @@ def _round_trip(document: dict[str, Any], type_: type[Any]) -> dict[str, Any]:
 
 
 def _decode(type_: type[Any], value: Any) -> Any:
+    if type_ is _MilliAmount:
+        return _MilliAmount(_rounded(canonical_quantity(value)))
     if type_ is _Amount:
         return _Amount(canonical_quantity(value))
     if not isinstance(value, str):
@@ -87,7 +100,7 @@ def _decode(type_: type[Any], value: Any) -> Any:
     return _Base64(_checked_base64(value))
 
 
-def _encode(value: _Amount | _Base64) -> str:
+def _encode(value: _Amount | _MilliAmount | _Base64) -> str:
     return value.text
 
 
@@ -102,6 +115,15 @@ def _checked_base64(value: str) -> str:
 @lru_cache(maxsize=8192)
 def _canonical(value: str | int | float) -> str:
     return str(Quantity.parse(value))
+
+
+@lru_cache(maxsize=8192)
+def _rounded(canonical: str) -> str:
+    quantity = Quantity.parse(canonical)
+    if quantity.nano % _MICRO == 0:
+        return canonical
+    thousandths = abs(quantity.nano) // _MICRO + 1
+    return str(Quantity(thousandths * _MICRO if quantity.nano > 0 else -thousandths * _MICRO, quantity.format))
 
 
 def canonical_quantity(value: Any) -> str:
@@ -120,14 +142,18 @@ _LEAVES: dict[str, Any] = {
     "string": str,
     "bool": bool,
     "int": int,
+    "int32": Annotated[int, msgspec.Meta(ge=_INT32.start, lt=_INT32.stop)],
     "number": float,
-    "time": Annotated[str, msgspec.Meta(pattern=_TIME)],
+    "time": Annotated[str, msgspec.Meta(pattern=_TIME)] | None,
+    "microtime": Annotated[str, msgspec.Meta(pattern=_MICRO_TIME)] | None,
     "quantity": _Amount,
     "intorstring": int | str,
     "bytes": _Base64,
     "any": Any,
 }
-_ZEROS: dict[str, Any] = {"string": "", "bool": False, "int": 0, "number": 0.0}
+_ZEROS: dict[str, Any] = {"string": "", "bool": False, "int": 0, "int32": 0, "number": 0.0}
+_PATTERNS = {"time": re.compile(_TIME), "microtime": re.compile(_MICRO_TIME)}
+_LAYOUTS = {"time": "2006-01-02T15:04:05Z07:00", "microtime": "2006-01-02T15:04:05.000000Z07:00"}
 
 
 @cache
@@ -156,8 +182,8 @@ def _member(shape: MergeTypes) -> tuple[Any, Any]:
     type_ = _type_of(shape)
     if shape.omit == "pointer":
         return type_ | None if type_ is not Any else Any, None
-    if shape.leaf == "time":
-        return type_ | None, None if shape.omit == "omitzero" else msgspec.field(default_factory=lambda: None)
+    if shape.leaf in _PATTERNS:
+        return type_, None if shape.omit == "omitzero" else msgspec.field(default_factory=lambda: None)
     if shape.form == "struct":
         return type_, msgspec.field(default_factory=type_)
     if shape.form == "list":
@@ -176,7 +202,8 @@ def _type_of(shape: MergeTypes) -> Any:
     if shape.form == "list":
         return list[_type_of(shape.item())]  # type: ignore[misc]
     if shape.form == "map":
-        return dict[str, _type_of(shape.item())]  # type: ignore[misc]
+        amounts = shape.item().leaf == "quantity"
+        return dict[str, _MilliAmount] if amounts else dict[str, _type_of(shape.item())]  # type: ignore[misc]
     return _LEAVES[shape.leaf]
 
 
@@ -199,24 +226,49 @@ def _walk(value: Any, shape: MergeTypes, path: str, unknown: list[str], wrong: l
                 unknown.append(f'unknown field "{place}"')
             elif member is not None:
                 cleaned[name] = _walk(member, shape.child(name), place, unknown, wrong)
+            elif shape.form == "map":
+                cleaned[name] = _zero(shape.item())
         return cleaned
     if shape.form == "list" and isinstance(value, list):
-        return [_walk(item, shape.item(), f"{path}[{index}]", unknown, wrong) for index, item in enumerate(value)]
+        item = shape.item()
+        return [
+            _zero(item) if each is None else _walk(each, item, f"{path}[{index}]", unknown, wrong)
+            for index, each in enumerate(value)
+        ]
     problem = _problem(value, shape)
     if problem:
         wrong.append(f"{path}: {problem}")
     return value
 
 
+def _zero(shape: MergeTypes) -> Any:
+    """What a null stands for where something must stand: an entry of a map, an item of a list."""
+    if shape.form in ("struct", "map"):
+        return {}
+    if shape.leaf in _PATTERNS:
+        return None
+    return [] if shape.form == "list" else _ZEROS.get(shape.leaf, "0" if shape.leaf == "quantity" else "")
+
+
 _ACCEPTED: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "bool": (bool,),
     "int": (int,),
+    "int32": (int,),
     "number": (int, float),
     "time": (str,),
+    "microtime": (str,),
     "intorstring": (int, str),
 }
-_GO_NAMES = {"string": "string", "bool": "bool", "int": "int64", "number": "float64", "time": "v1.Time"}
+_GO_NAMES = {
+    "string": "string",
+    "bool": "bool",
+    "int": "int64",
+    "int32": "int32",
+    "number": "float64",
+    "time": "v1.Time",
+    "microtime": "v1.MicroTime",
+}
 
 
 def _problem(value: Any, shape: MergeTypes) -> str:
@@ -235,8 +287,10 @@ def _problem(value: Any, shape: MergeTypes) -> str:
     if not isinstance(value, _ACCEPTED[shape.leaf]) or (isinstance(value, bool) and shape.leaf != "bool"):
         name = _GO_NAMES.get(shape.leaf, "intstr.IntOrString")
         return f"json: cannot unmarshal {_json_name(value)} into Go value of type {name}"
-    if shape.leaf == "time" and not _IS_TIME.match(str(value)):
-        return f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse'
+    if shape.leaf in _PATTERNS and not _PATTERNS[shape.leaf].match(str(value)):
+        return f'parsing time "{value}" as "{_LAYOUTS[shape.leaf]}": cannot parse'
+    if shape.leaf == "int32" and value not in _INT32:
+        return f"json: cannot unmarshal number {value} into Go value of type int32"
     return ""
 
 

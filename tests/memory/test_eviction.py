@@ -129,7 +129,9 @@ async def test_a_pod_on_its_way_out_needs_no_budget(cluster: Cluster) -> None:
     await guarded(cluster, EXHAUSTED)
     await cluster.delete("pods", "a")
     await evict(cluster)
+    marks = (await cluster.get("pods", "a"))["status"]["conditions"]
     assert await deleting(cluster)
+    assert marks[-1]["type"] == "DisruptionTarget"
 
 
 async def test_two_budgets_are_one_too_many(cluster: Cluster) -> None:

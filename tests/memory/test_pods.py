@@ -71,6 +71,18 @@ async def test_a_priority_out_of_thin_air_is_forbidden(cluster: Cluster, spec: D
         await cluster.create("pods", pod(spec=spec))
 
 
+async def test_there_is_one_default_class(cluster: Cluster) -> None:
+    await cluster.create("priorityclasses", priority_class("usual", 5, globalDefault=True))
+    with pytest.raises(Forbidden, match="PriorityClass usual is already marked as default"):
+        await cluster.create("priorityclasses", priority_class("another", 6, globalDefault=True))
+
+
+async def test_a_replacement_keeps_what_admission_added(cluster: Cluster) -> None:
+    created = await cluster.create("pods", pod())
+    replaced = await cluster.call("replace", "pods", "a", pod())
+    assert replaced["spec"] == created["spec"]
+
+
 async def test_a_claim_gets_the_default_class(cluster: Cluster) -> None:
     marked = {"storageclass.kubernetes.io/is-default-class": "true"}
     for name, marks in (("slow", {}), ("fast", marked)):

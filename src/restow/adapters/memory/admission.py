@@ -67,6 +67,13 @@ def complete(state: State, served: ResourceType, document: Document) -> None:
 def keep(state: State, served: ResourceType, old: Document, new: Document, subresource: str | None) -> None:
     if served.collection == "pods" and subresource == "status":
         _keep_pod_status(old.get("status", {}), new.setdefault("status", {}))
+    elif served.collection == "pods":
+        for name in ("priority", "preemptionPolicy"):
+            if name in old["spec"]:
+                new["spec"].setdefault(name, old["spec"][name])
+        _tolerate_lost_nodes(new["spec"])
+    elif served.collection == _PRIORITY_CLASSES:
+        _check_one_default(state, new)
     elif served.collection == "namespaces" and subresource is None:
         if "spec" in old:
             new["spec"] = old["spec"]
@@ -111,17 +118,21 @@ def _prepare_volume(state: State, volume: Document) -> None:
 def _complete_pod(state: State, pod: Document) -> None:
     spec = pod["spec"]
     _set_priority(state, pod, spec)
+    _tolerate_lost_nodes(spec)
+    if spec.get("schedulingGates"):
+        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}
+        why = "Scheduling is blocked due to non-empty scheduling gates"
+        set_condition(pod["status"], {**gated, "message": why}, state.stamp())
+    pod["status"]["qosClass"] = qos_class(msgspec.convert(spec, PodSpec))
+
+
+def _tolerate_lost_nodes(spec: Document) -> None:
     tolerations = spec.setdefault("tolerations", [])
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_tolerates_execution(each, key) for each in tolerations):
             tolerations.append(
                 {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _NOT_READY_SECONDS}
             )
-    if spec.get("schedulingGates"):
-        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}
-        why = "Scheduling is blocked due to non-empty scheduling gates"
-        set_condition(pod["status"], {**gated, "message": why}, state.stamp())
-    pod["status"]["qosClass"] = qos_class(msgspec.convert(spec, PodSpec))
 
 
 def _tolerates_execution(toleration: Document, key: str) -> bool:
@@ -156,6 +167,16 @@ def _is_global(stored: Stored) -> bool:
     return b'"globalDefault":true' in stored.data and stored.document().get("globalDefault") is True
 
 
+def _check_one_default(state: State, priority_class: Document) -> None:
+    if not priority_class.get("globalDefault"):
+        return
+    name = priority_class["metadata"].get("name") or ""
+    for other in state.store.collections[_PRIORITY_CLASSES]:
+        if other.name != name and _is_global(other):
+            why = f"PriorityClass {other.name} is already marked as default. Only one default can exist"
+            raise errors.forbidden("priorityclasses", "scheduling.k8s.io", name, why)
+
+
 def _complete_claim(state: State, claim: Document) -> None:
     spec = claim.setdefault("spec", {})
     if spec.get("storageClassName") is not None:
@@ -179,5 +200,6 @@ _COMPLETE: dict[str, Step] = {
     "pods": _complete_pod,
     "namespaces": _label_namespace,
     "persistentvolumeclaims": _complete_claim,
+    _PRIORITY_CLASSES: _check_one_default,
     definitions.COLLECTION: definitions.complete,
 }

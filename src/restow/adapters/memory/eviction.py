@@ -1,6 +1,6 @@
 """POST pods/eviction: a deletion that asks the pod's disruption budget first.
 
-terminal, Pending or already deleting pod ---------------------------------> delete
+terminal, Pending or already deleting pod ---------------------------------> mark and delete
 more than one budget ------------------------------------------------------> 500, never
 unready pod, budget AlwaysAllow, or healthy enough without it -------------> mark and delete
 budget not yet observed, or nothing left in it ----------------------------> 429
@@ -35,7 +35,7 @@ def evict(state: State, served: ResourceType, request: Request) -> Response:
     pod = stored.document()
     if not _beyond_budgets(stored, pod):
         _ask_budget(state, stored, pod, dry_run=wanted.is_dry_run)
-        stored, wanted = _mark(state, stored, pod, wanted)
+    stored, wanted = _mark(state, stored, pod, wanted)
     deletion.carry_out(state, served, stored, wanted)
     return Response(body=SUCCESS, code=201)
 

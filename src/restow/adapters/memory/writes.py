@@ -163,8 +163,9 @@ def patch(state: State, served: ResourceType, request: Request) -> Response:
     write = Write.of(state, served, request)
     stored = existing(state.collection(served), served, request)
     old = stored.document()
-    patched = private(
-        apply_patch(request.content_type, served.outward(old), request.body, kind=served.kind, group=served.group)
+    patched = _detached(
+        served,
+        apply_patch(request.content_type, served.outward(old), request.body, kind=served.kind, group=served.group),
     )
     bodies.check_kind(served, patched)
     _check_named(patched, request)
@@ -210,7 +211,7 @@ def _apply(state: State, served: ResourceType, request: Request) -> Response:
         merge=write.merge,
         subresource=request.subresource,
     )
-    document, _ = bodies.shape(served, served.outward(private(merged)), "Ignore")
+    document, _ = bodies.shape(served, served.outward(_detached(served, merged)), "Ignore")
     if stored is None or old is None:
         return Response(body=insert(write, document, request.namespace, tracked=True), code=201, warnings=warnings)
     return Response(body=update(write, stored, old, document, tracked=True), warnings=warnings)
@@ -360,7 +361,10 @@ def _specification(served: ResourceType, document: Document) -> Any:
     return {name: value for name, value in document.items() if name not in apart}
 
 
-def private(document: Document) -> Document:
-    """A copy that shares nothing: patched documents share parts with what they were made from."""
-    copy: Document = msgspec.json.decode(encode(document))
+def _detached(served: ResourceType, patched: Document) -> Document:
+    """Patched documents share parts with what they were made from: a copy of all that is changed on the way in."""
+    if served.custom is None:  # typed reading copies the rest
+        metadata = patched.get("metadata")
+        return {**patched, "metadata": dict(metadata) if isinstance(metadata, dict) else metadata}
+    copy: Document = msgspec.json.decode(encode(patched))
     return copy

@@ -21,6 +21,7 @@ from restow.model.objects import (
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
+    Placement,
     Pod,
     Reservation,
     SelectorRequirement,
@@ -29,7 +30,7 @@ from restow.model.objects import (
 )
 from restow.model.resources import add, amounts, fits, pod_requests, scored_requests, subtract
 from restow.model.taints import UNSCHEDULABLE, untolerated
-from tests.model.cluster.builders import node, pod, reservation
+from tests.model.cluster.builders import node, placements_of, pod, reservation
 from tests.model.cluster.reading import LEDGERS, Table, everything, ledgers
 
 NODES = ["n0", "n1", "n2", "n3"]
@@ -97,6 +98,7 @@ class Reference:
         self.reservations: dict[str, Reservation] = {}
         self.named_at: dict[tuple[str, int], tuple[str, int]] = {}
         self.assumed: dict[str, tuple[Pod, str, str | None]] = {}
+        self.assumed_placements: dict[str, dict[int, Placement]] = {}
         self.seen = 0
 
     def deliver(self, kind: str, gone: bool, item: Any) -> None:
@@ -124,14 +126,23 @@ class Reference:
         name = item.metadata.name
         old, self.named_at = self.named_at, {key: at for key, at in self.named_at.items() if key[0] != name}
         self.reservations.pop(name, None)
+        if gone or item.status.state.phase in ("Succeeded", "Failed"):
+            self.assumed_placements.pop(name, None)
         if gone:
             return
         self.reservations[name] = item
+        self.drop_shown_placements(name)
         for placement in item.status.placements or ():
             if placement.pod_ref and placement.pod_ref.uid:
                 consumer, key = placement.pod_ref.uid, (name, placement.index)
                 known = old.get(key)
                 self.named_at[key] = known if known and known[0] == consumer else (consumer, version)
+
+    def drop_shown_placements(self, name: str) -> None:
+        shown = {placement.index for placement in self.reservations[name].status.placements or ()}
+        left = {index: one for index, one in self.assumed_placements.pop(name, {}).items() if index not in shown}
+        if left:
+            self.assumed_placements[name] = left
 
     def placed(self) -> list[tuple[Pod, str, str | None, bool]]:
         """(pod, node, the seat it names, whether we assumed it)."""
@@ -147,7 +158,7 @@ class Reference:
         return [
             (f"default/{name}/t/{placement.index}", placement.node_name, Pod(spec=one.spec.tasks[0].template.spec))
             for name, one in self.reservations.items()
-            for placement in one.status.placements or ()
+            for placement in (*(one.status.placements or ()), *self.assumed_placements.get(name, {}).values())
             if self._holds(name, one, placement)
         ]
 
@@ -331,6 +342,20 @@ class SnapshotMachine(RuleBasedStateMachine):
         one = self.pods[data.draw(st.sampled_from(sorted(self.pods)))]
         assumed = self.reference.assumed.pop(one.metadata.uid, None)
         assert self.snapshot.forget(one) is (assumed is not None)
+
+    @rule(data=st.data(), where=st.dictionaries(st.integers(0, 1), st.sampled_from(NODES)))
+    def assume_placements(self, data: st.DataObject, where: dict[int, str]) -> None:
+        if self.reference.reservations:
+            name = data.draw(st.sampled_from(sorted(self.reference.reservations)))
+            placements = placements_of(where)
+            self.snapshot.assume_placements(reservation(name), placements, at=float(self.version))
+            self.reference.assumed_placements.setdefault(name, {}).update({one.index: one for one in placements})
+            self.reference.drop_shown_placements(name)
+
+    @rule(name=st.sampled_from(RESERVATIONS))
+    def forget_placements(self, name: str) -> None:
+        assumed = self.reference.assumed_placements.pop(name, None)
+        assert self.snapshot.forget_placements(reservation(name)) is (assumed is not None)
 
     # --- trying -------------------------------------------------------------------------------------------------------
 

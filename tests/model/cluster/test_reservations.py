@@ -135,9 +135,18 @@ def test_assumed_placements_hold_until_the_status_shows_its_own(snapshot: Snapsh
     snapshot.apply_reservation(reservation("r", phase="Pending", version=2))
     assert (held(snapshot), amount(snapshot, "reserved", "n2")) == (1000, 1000)
     assert [age for _, age in snapshot.reservations.assumed(now=4.0)] == [3.0]
-    snapshot.apply_reservation(reservation("r", {0: "n1"}, version=3))
-    assert (held(snapshot), amount(snapshot, "reserved", "n2")) == (1000, 0)
+    snapshot.apply_reservation(reservation("r", {0: "n2", 1: "n2"}, version=3))
+    assert (held(snapshot), amount(snapshot, "reserved", "n2")) == (0, 2000)
     assert not snapshot.forget_placements(pending)
+
+
+def test_placements_may_be_assumed_one_by_one(snapshot: Snapshot) -> None:
+    pending = reservation("r", phase="Pending")
+    snapshot.apply_reservation(pending)
+    for index in (0, 1, 1):
+        snapshot.assume_placements(pending, placements_of({index: "n1"}), at=float(index))
+    assert held(snapshot) == 2000
+    assert [age for _, age in snapshot.reservations.assumed(now=4.0)] == [4.0]
 
 
 def test_forgotten_placements_hold_nothing(snapshot: Snapshot) -> None:

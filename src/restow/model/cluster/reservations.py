@@ -99,8 +99,10 @@ class Reservations:
             return
         key = _key(reservation)
         self._log.put(self._known, key, reservation)
-        if reservation.status.placements or is_ended(reservation):
-            self._log.drop(self._assumed, key)
+        assumed = self._assumed.get(key)
+        if assumed is not None:
+            left = () if is_ended(reservation) else _not_shown(reservation, assumed.placements)
+            self._set_assumed(key, AssumedPlacements(left, assumed.at))
         self._reseat(key)
 
     def remove(self, reservation: Reservation) -> None:
@@ -111,11 +113,14 @@ class Reservations:
             self._reseat(_key(reservation))
 
     def assume(self, namespace: str, name: str, placements: Iterable[Placement], at: float) -> None:
-        """Hold placements before the status shows them. Raises LookupError if there is no such reservation."""
-        if (namespace, name) not in self._known:
+        """Hold more placements before the status shows them. Raises LookupError if there is no such reservation."""
+        key = (namespace, name)
+        if key not in self._known:
             raise LookupError(f"reservation {namespace}/{name} is not known")
-        self._log.put(self._assumed, (namespace, name), AssumedPlacements(tuple(placements), at))
-        self._reseat((namespace, name))
+        old = self._assumed.get(key, AssumedPlacements((), at))
+        placed = _not_shown(self._known[key], (*old.placements, *placements))
+        self._set_assumed(key, AssumedPlacements(placed, old.at))
+        self._reseat(key)
 
     def forget(self, namespace: str, name: str) -> bool:
         """Take assumed placements back; False if there are none (any more)."""
@@ -152,7 +157,7 @@ class Reservations:
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def _reseat(self, key: Key) -> None:
-        """Replace the seats of a reservation by what its status, or else what we assumed, now says."""
+        """Replace the seats of a reservation by what its status shows and what we assumed beyond it."""
         old = self._seats_of.get(key, ())
         seats = {seat.name: self._carried_over(seat) for seat in self._placed(key)}
         for name in old:
@@ -165,10 +170,16 @@ class Reservations:
             self._log.drop(self._seats_of, key)
         self._settle({*old, *seats})
 
+    def _set_assumed(self, key: Key, assumed: AssumedPlacements) -> None:
+        if assumed.placements:
+            self._log.put(self._assumed, key, assumed)
+        else:
+            self._log.drop(self._assumed, key)
+
     def _placed(self, key: Key) -> Iterator[Seat]:
         reservation, assumed = self._known.get(key), self._assumed.get(key)
         if reservation is not None:
-            placements = assumed.placements if assumed else reservation.status.placements or ()
+            placements = (*(reservation.status.placements or ()), *(assumed.placements if assumed else ()))
             yield from filter(self._is_readable, seats_of(reservation, placements))
 
     def _is_readable(self, seat: Seat) -> bool:
@@ -245,3 +256,10 @@ class Reservations:
 
 def _key(reservation: Reservation) -> Key:
     return reservation.metadata.namespace or "", reservation.metadata.name
+
+
+def _not_shown(reservation: Reservation, assumed: Iterable[Placement]) -> tuple[Placement, ...]:
+    """The placements that the status does not show, each seat once, the latest."""
+    shown = {(one.task, one.index) for one in reservation.status.placements or ()}
+    seats = {(one.task, one.index): one for one in assumed}
+    return tuple(one for seat, one in seats.items() if seat not in shown)

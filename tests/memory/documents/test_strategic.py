@@ -103,6 +103,17 @@ CASES = [
         pod({"name": "server"}, B, A),
     ),
     (
+        "an added item takes the place a deleted one left",
+        pod(A, {"name": "server"}),
+        {
+            "spec": {
+                "$setElementOrder/containers": [{"name": "b"}],
+                "containers": [B, {"name": "a", "$patch": "delete"}],
+            }
+        },
+        pod({"name": "server"}, B),
+    ),
+    (
         "an order without items only reorders",
         pod(A, B),
         {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}},

@@ -157,7 +157,17 @@ def _order(
     if not isinstance(current, list):
         return
     _check_order(patch.get(name), [_identity(item, types.patch_key, path) for item in order], types.patch_key, path)
-    merged[name] = _ordered(current, original.get(name) or [], order, types.patch_key, path)
+    before = _places(original.get(name) or [], current, types.patch_key, path)
+    merged[name] = _ordered(current, before, order, types.patch_key, path)
+
+
+def _places(original: list[Any], current: list[Any], key: str, path: str) -> list[Any]:
+    """The old positions, as upstream sees them: an added item takes the place that a deleted one left at the end."""
+    here = [_identity(item, key, path) for item in current]
+    stayed = [item for item in original if _identity(item, key, path) in here]
+    known = [_identity(item, key, path) for item in stayed]
+    added = [item for item in current if _identity(item, key, path) not in known]
+    return [*stayed, *added][: len(original)]
 
 
 def _ordered(merged: list[Any], before: list[Any], order: list[Any], key: str, path: str) -> list[Any]:

@@ -173,11 +173,11 @@ def _settled(owners: Owners, owner: Owner, disputed: dict[Owner, FieldSet], remo
 # --- conflicts ---
 
 
-def _conflict(disputed: dict[Owner, FieldSet], owners: Owners) -> Conflict:
+def _conflict(disputed: dict[Owner, FieldSet]) -> Conflict:
     causes: list[StatusCause] = []
     listed: list[str] = []
     for other in sorted(disputed):
-        who = _shown(other, owners[other].time)
+        who = _shown(other)
         listed.append(f"conflicts with {who}:")
         for path in paths(disputed[other]):
             causes.append(StatusCause(reason="FieldManagerConflict", message=f"conflict with {who}", field=path))
@@ -189,12 +189,12 @@ def _conflict(disputed: dict[Owner, FieldSet], owners: Owners) -> Conflict:
     return Conflict.because(409, "Conflict", text, StatusDetails(causes=causes))
 
 
-def _shown(other: Owner, time: str | None) -> str:
+def _shown(other: Owner) -> str:
     who = json.dumps(other.manager)
     if other.subresource:
         who += f" with subresource {json.dumps(other.subresource)}"
     if other.operation == "Update":
-        who += f" using {other.api_version}" + (f" at {time}" if time else "")
+        who += f" using {other.api_version}"
     return who
 
 

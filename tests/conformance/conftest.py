@@ -27,9 +27,6 @@ from restow.adapters.rest import serve, write_kubeconfig
 from restow.ports import Api, ApiError
 from tests.conformance.server import Server
 
-REAL = os.environ.get("RESTOW_E2E_KUBECONFIG")
-TARGETS = ["kubernetes"] if REAL else ["memory", "rest"]
-
 Forget = Callable[[], Awaitable[None]]
 
 
@@ -41,12 +38,22 @@ class Target:
         self.forget = forget
 
 
-@pytest.fixture(params=TARGETS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Decided when tests are collected: by then e2e/conftest.py has started its server."""
+    if "target" in metafunc.fixturenames:
+        targets = ["kubernetes"] if _kubeconfig() else ["memory", "rest"]
+        metafunc.parametrize("target", targets, indirect=True)
+
+
+def _kubeconfig() -> str | None:
+    return os.environ.get("RESTOW_E2E_KUBECONFIG")
+
+
+@pytest.fixture
 async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Target]:
     async with AsyncExitStack() as stack:
         if request.param == "kubernetes":
-            assert REAL is not None
-            yield await _real(Path(REAL), stack)
+            yield await _real(Path(_kubeconfig() or ""), stack)
             return
         memory = MemoryApi(SystemClock(), random.Random(7))
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from restow.model.cluster.rows import Mask, RowIndex, Rows, grown
 
 _JOURNAL_LIMIT = 8192
+_FEW = 32  # below this a dict finds repetitions faster than arrays do
 
 
 class Changes:
@@ -44,9 +45,10 @@ class Changes:
         """The rows that changed after `generation`, each once."""
         if generation < self._cut:
             return np.flatnonzero(self.stamps > generation)
-        rows = np.array(self._journal[generation - self._cut :], dtype=np.intp)
-        if len(rows) <= 1:
-            return rows
+        recent = self._journal[generation - self._cut :]
+        if len(recent) <= _FEW:
+            return np.array(list(dict.fromkeys(recent)), np.intp)
+        rows = np.array(recent, np.intp)
         latest: Mask = self.stamps[rows] == np.arange(generation + 1, self.generation + 1)
         newest: RowIndex = rows[latest]
         return newest

@@ -84,7 +84,7 @@ def server_side_apply(
         granted = _applied_by_client(live, merge) if manager == KUBECTL and live else {}
         refused = {other: rest for other, fields in disputed.items() if (rest := difference(fields, granted))}
         if refused:
-            raise _conflict(refused, owners)
+            raise _conflict(refused)
     owners = _settled(owners, owner, disputed, changes.removed)
     if mine and (last is None or last.fields != mine or not _same(result, _bare(before))):
         owners[owner] = Owned(mine, now)

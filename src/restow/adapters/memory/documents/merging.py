@@ -78,7 +78,6 @@ class MergeTypes:
 
 
 DEDUCED = MergeTypes("any")
-OPAQUE = MergeTypes("any", atomic=True)
 SCALAR = MergeTypes("leaf", leaf="any")
 
 
@@ -153,7 +152,3 @@ def merge_types(group: str, kind: str) -> MergeTypes | None:
 
 
 METADATA = MergeTypes("struct", leaf="meta.v1.ObjectMeta", fields=struct_fields("meta.v1.ObjectMeta"))
-UNTYPED = MergeTypes(
-    "struct",
-    fields={"apiVersion": SCALAR, "kind": SCALAR, "metadata": METADATA},
-)

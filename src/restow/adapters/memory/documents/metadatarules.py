@@ -53,7 +53,6 @@ _NAME_RULES: dict[tuple[str, str], NameRule] = {
     ("rbac.authorization.k8s.io", "RoleBinding"): path_segment_problems,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): path_segment_problems,
 }
-NAME_OF_GENERATED = 63 - 5  # a generated name is cut to this before its suffix
 
 
 @lru_cache(maxsize=16384)

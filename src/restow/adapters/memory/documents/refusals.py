@@ -26,7 +26,3 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[StatusCause]) -> 
     qualified = f"{kind}.{group}" if group else kind
     details = StatusDetails(name=name or None, group=group or None, kind=kind, causes=list(causes))
     return Invalid.because(422, "Invalid", f'{qualified} "{name}" is invalid: {text}', details)
-
-
-def missing(field: str, detail: str = "") -> StatusCause:
-    return StatusCause(reason="FieldValueRequired", field=field, message=f"Required value: {detail}".removesuffix(": "))

@@ -1,0 +1,363 @@
+"""The story of one pod's scheduling cycle: which node is best for it, or why there is none.
+
+Goes in: the plugins in order, with weights, and a `Cycle`. Comes out: `Placed` or `Unplaced`, both values; nothing is
+changed. Then, once the caller has assumed the pod: `reserve`, `permit`, and `unreserve` after any failure.
+
+    1  PreFilter     each plugin once: skip, go on, or refuse
+    2  the preferred node, if there is one, alone and with every filter
+    3  Filter and Score of NODE and ROW plugins: a `Ranking` per class of pods, updated for the rows that changed
+    4  Filter of CLUSTER plugins: the best rows first, as many as needed
+    5  scores that are of CLUSTER plugins or must be normalised: all rows that are left
+    6  nobody left: every node's first refusal, then PostFilter
+
+Codes mean what they mean in kube-scheduler: UNRESOLVABLE from PreFilter ends the cycle at once, UNSCHEDULABLE is
+remembered while the other PreFilters still run, an ERROR ends it as an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
+from restow.scheduling.explain import counted, joined, sentence
+from restow.scheduling.framework import (
+    SUCCESS,
+    Code,
+    Cycle,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostFilterPlugin,
+    Reach,
+    Refusal,
+    ReservePlugin,
+    ScorePlugin,
+    Verdict,
+)
+from restow.scheduling.ranking import BLOCK, REFUSED, TIE_BITS, NameOrder, Ranking, Weighted, in_range
+
+_KEPT = 512  # rankings, least recently used first to go
+_BLOCKS_FIRST = 4  # blocks whose rows CLUSTER filters are asked about before all rows are
+_LONGEST_WAIT = 15 * 60.0
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """The best node for the pod."""
+
+    node: str
+    row: int
+    score: int
+    """The weighted sum; 0 where scoring was not needed."""
+
+
+class Unplaced(msgspec.Struct, frozen=True):
+    """No node, and why."""
+
+    verdict: Verdict
+    """The code to act on; the plugin and the reasons where one plugin spoke for all nodes."""
+    nodes: int
+    """How many nodes there are."""
+    refusals: Mapping[str, Sequence[Refusal]] = {}
+    """By plugin, in order; masks over all rows. Each node is refused by one plugin, the first that does."""
+    tried: str = ""
+    """What PostFilter has to say."""
+
+    @property
+    def message(self) -> str:
+        if self.verdict.code is Code.ERROR:
+            return joined(self.verdict.reasons)
+        return sentence(self.nodes, counted(self.refusals), before=joined(self.verdict.reasons), after=self.tried)
+
+    @property
+    def plugins(self) -> frozenset[str]:
+        """Who refused: the ones whose events may change it."""
+        return frozenset([self.verdict.plugin] if self.verdict.plugin else self.refusals)
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """Permit's answer: go, or wait for these plugins this many seconds at most."""
+
+    waits: Mapping[str, float] = {}
+
+
+class _Say(msgspec.Struct, frozen=True):
+    """The plugins that have a say in a cycle: those whose PreFilter or PreScore did not skip."""
+
+    filters: tuple[FilterPlugin, ...]
+    """Of NODE and ROW reach."""
+    scores: tuple[Weighted, ...]
+    """Of NODE and ROW reach, and not to be normalised."""
+    cluster_filters: tuple[FilterPlugin, ...]
+    compared: tuple[Weighted, ...]
+    """Scores that are known only once all feasible rows are."""
+
+
+class Engine:
+    """Runs the plugins. It remembers rankings for the snapshot it saw last, and nothing else."""
+
+    def __init__(self, plugins: Sequence[Plugin], weights: Mapping[str, int] | None = None) -> None:
+        self.plugins = tuple(plugins)
+        self._filters = [one for one in plugins if isinstance(one, FilterPlugin)]
+        self._scores = [(one, (weights or {}).get(one.name, 1)) for one in plugins if isinstance(one, ScorePlugin)]
+        self._post_filters = [one for one in plugins if isinstance(one, PostFilterPlugin)]
+        self._reserves = [one for one in plugins if isinstance(one, ReservePlugin)]
+        self._permits = [one for one in plugins if isinstance(one, PermitPlugin)]
+        self._asks_filter = [_overrides(plugin, FilterPlugin, "pre_filter") for plugin in self._filters]
+        self._asks_score = [_overrides(plugin, ScorePlugin, "pre_score") for plugin, _ in self._scores]
+        self._says: dict[tuple[int, int], _Say] = {}
+        self._snapshot: Snapshot | None = None
+        self._order: NameOrder
+        self._rankings: dict[tuple[PodClass, int, int], Ranking] = {}
+
+    # --- the scheduling cycle -----------------------------------------------------------------------------------------
+
+    def place(self, cycle: Cycle, *, prefer: str | None = None, explain: bool = True) -> Placed | Unplaced:
+        """The best node. `prefer` is tried alone first, by default the pod's nominated node; without `explain` an
+        Unplaced carries no refusals by node and PostFilter is not asked."""
+        snapshot = cycle.snapshot
+        if snapshot is not self._snapshot:
+            self._look_at(snapshot)
+        self._order.refresh()
+        filtering, stopped = self._pre_filter(cycle)
+        if stopped is not None:
+            return self._post_filter(cycle, self._stopped(cycle, stopped)) if explain else self._stopped(cycle, stopped)
+        preferred = prefer or cycle.pod.status.nominated_node_name
+        if preferred:
+            found = self._alone(cycle, preferred, filtering)
+            if found is not None:
+                return found
+        scoring, failed = self._pre_score(cycle)
+        if failed is not None:
+            return self._stopped(cycle, failed)
+        key = self._best(cycle, filtering, scoring)
+        if key != REFUSED:
+            row = self._order.row(key)
+            return Placed(snapshot.rows.name(row) or "", row, key >> TIE_BITS)
+        if not explain:
+            return Unplaced(Verdict(Code.UNSCHEDULABLE), self._order.count)
+        return self._post_filter(cycle, self._refused(cycle, filtering))
+
+    def fits(self, cycle: Cycle, node: str) -> bool:
+        """Whether every filter accepts this one node."""
+        if cycle.snapshot is not self._snapshot:
+            self._look_at(cycle.snapshot)
+        filtering, stopped = self._pre_filter(cycle)
+        return stopped is None and self._alone(cycle, node, filtering) is not None
+
+    # --- after the caller has assumed the pod -------------------------------------------------------------------------
+
+    def reserve(self, cycle: Cycle, node: str) -> Verdict:
+        """Reserve in order; the first that does not succeed stops it. The caller then runs `unreserve`, once."""
+        for plugin in self._reserves:
+            verdict = plugin.reserve(cycle, node)
+            if verdict.code is not Code.SUCCESS:
+                return _signed(verdict, plugin)
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, node: str) -> None:
+        """Every Unreserve in reverse, also of plugins whose Reserve never ran."""
+        for plugin in reversed(self._reserves):
+            plugin.unreserve(cycle, node)
+
+    def permit(self, cycle: Cycle, node: str) -> Granted | Verdict:
+        """All plugins are asked; a refusal or an error stops it."""
+        waits: dict[str, float] = {}
+        for plugin in self._permits:
+            verdict, seconds = plugin.permit(cycle, node)
+            if verdict.code is Code.WAIT:
+                waits[plugin.name] = min(seconds, _LONGEST_WAIT)
+            elif verdict.code is not Code.SUCCESS:
+                return _signed(verdict, plugin)
+        return Granted(waits)
+
+    # --- 1: who has a say ---------------------------------------------------------------------------------------------
+
+    def _pre_filter(self, cycle: Cycle) -> tuple[int, Verdict | None]:
+        """The filters that did not skip, as bits, or the verdict that ends the cycle."""
+        active, refused = 0, None
+        for number, plugin in enumerate(self._filters):
+            if self._asks_filter[number]:
+                verdict = plugin.pre_filter(cycle)
+                if verdict.code is Code.SKIP:
+                    continue
+                if verdict.code is not Code.SUCCESS:
+                    signed = _signed(verdict, plugin)
+                    if verdict.code is not Code.UNSCHEDULABLE:
+                        return 0, signed
+                    refused = refused or signed
+            active |= 1 << number
+        return active, refused
+
+    def _pre_score(self, cycle: Cycle) -> tuple[int, Verdict | None]:
+        active = 0
+        for number, (plugin, _) in enumerate(self._scores):
+            if self._asks_score[number]:
+                verdict = plugin.pre_score(cycle)
+                if verdict.code is Code.SKIP:
+                    continue
+                if verdict.code is not Code.SUCCESS:
+                    return 0, Verdict(Code.ERROR, verdict.reasons, plugin.name)
+            active |= 1 << number
+        return active, None
+
+    # --- 2: one node alone --------------------------------------------------------------------------------------------
+
+    def _alone(self, cycle: Cycle, node: str, filtering: int) -> Placed | None:
+        row = cycle.snapshot.rows.find(node)
+        if row is None or not cycle.snapshot.nodes.present[row]:
+            return None
+        one = np.array([row], np.intp)
+        for number, plugin in enumerate(self._filters):
+            if filtering >> number & 1 and not plugin.filter(cycle, one).item(0):
+                return None
+        return Placed(node, row, 0)
+
+    # --- 3 to 5: the best of all --------------------------------------------------------------------------------------
+
+    def _best(self, cycle: Cycle, filtering: int, scoring: int) -> int:
+        say = self._say(filtering, scoring)
+        ranking = self._ranking(cycle, say, filtering, scoring)
+        ranking.refresh(cycle)
+        best = ranking.best()
+        if best == REFUSED:
+            return REFUSED
+        if say.compared:
+            return _best_compared(cycle, ranking, say)
+        if not say.cluster_filters or _accepts(cycle, say.cluster_filters, np.array([self._order.row(best)]))[0]:
+            return best
+        return self._best_accepted(cycle, ranking, say.cluster_filters)
+
+    def _best_accepted(self, cycle: Cycle, ranking: Ranking, filters: Sequence[FilterPlugin]) -> int:
+        """Block by block, the best first, until no other block can hold a better row; then all rows at once."""
+        size = cycle.snapshot.rows.size
+        best = REFUSED
+        maxima = ranking.maxima
+        for block in np.argsort(maxima)[::-1][:_BLOCKS_FIRST].tolist():
+            if best >= maxima.item(block) or maxima.item(block) == REFUSED:
+                return best
+            rows = np.arange(block * BLOCK, min((block + 1) * BLOCK, size))
+            best = max(best, _best_of(cycle, ranking, filters, rows))
+        if len(maxima) <= _BLOCKS_FIRST:
+            return best
+        return max(best, _best_of(cycle, ranking, filters, np.flatnonzero(ranking.every() > best)))
+
+    # --- 6: why not ---------------------------------------------------------------------------------------------------
+
+    def _stopped(self, cycle: Cycle, verdict: Verdict) -> Unplaced:
+        return Unplaced(verdict, self._order.count)
+
+    def _refused(self, cycle: Cycle, filtering: int) -> Unplaced:
+        """Ask the filters in order, each about the rows that all before it accepted."""
+        left = np.flatnonzero(cycle.snapshot.nodes.present[: cycle.snapshot.rows.size])
+        refused: dict[str, list[Refusal]] = {}
+        resolvable = False
+        for number, plugin in enumerate(self._filters):
+            if not filtering >> number & 1:
+                continue
+            mask = plugin.filter(cycle, left)
+            if mask.all():
+                continue
+            failing = left[~mask]
+            spread = [self._over_all(cycle.snapshot, one, failing) for one in plugin.refusals(cycle, failing)]
+            refused[plugin.name] = [one for one in spread if one.rows.any()]
+            resolvable = resolvable or any(one.resolvable for one in refused[plugin.name])
+            left = left[mask]
+        code = Code.UNSCHEDULABLE if resolvable else Code.UNRESOLVABLE
+        return Unplaced(Verdict(code), self._order.count, refused)
+
+    def _over_all(self, snapshot: Snapshot, refusal: Refusal, rows: RowIndex) -> Refusal:
+        over: Mask = np.zeros(snapshot.rows.size, np.bool_)
+        over[rows[refusal.rows]] = True
+        return Refusal(refusal.reason, over, refusal.resolvable)
+
+    def _post_filter(self, cycle: Cycle, unplaced: Unplaced) -> Unplaced:
+        """Until one did something, failed, or says that nothing can be done."""
+        if unplaced.verdict.code is Code.ERROR:
+            return unplaced
+        said: list[str] = []
+        for plugin in self._post_filters:
+            verdict = plugin.post_filter(cycle, unplaced.refusals)
+            if verdict.code is Code.ERROR:
+                return Unplaced(_signed(verdict, plugin), unplaced.nodes)
+            said += verdict.reasons
+            if verdict.code in (Code.SUCCESS, Code.UNRESOLVABLE):
+                break
+        return msgspec.structs.replace(unplaced, tried=joined(said)) if said else unplaced
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _look_at(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._order = NameOrder(snapshot)
+        self._rankings.clear()
+
+    def _say(self, filtering: int, scoring: int) -> _Say:
+        found = self._says.get((filtering, scoring))
+        if found is None:
+            filters = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
+            scores = [pair for number, pair in enumerate(self._scores) if scoring >> number & 1]
+            found = self._says[filtering, scoring] = _Say(
+                tuple(plugin for plugin in filters if plugin.reach is not Reach.CLUSTER),
+                tuple(pair for pair in scores if not _is_compared(pair[0])),
+                tuple(plugin for plugin in filters if plugin.reach is Reach.CLUSTER),
+                tuple(pair for pair in scores if _is_compared(pair[0])),
+            )
+        return found
+
+    def _ranking(self, cycle: Cycle, say: _Say, filtering: int, scoring: int) -> Ranking:
+        key = (cycle.pod_class, filtering, scoring)
+        ranking = self._rankings.pop(key, None)
+        if ranking is None:
+            raw = [plugin for plugin, _ in say.compared if plugin.reach is not Reach.CLUSTER]
+            ranking = Ranking(cycle.snapshot, self._order, say.filters, say.scores, raw)
+        self._rankings[key] = ranking
+        if len(self._rankings) > _KEPT:
+            del self._rankings[next(iter(self._rankings))]
+        return ranking
+
+
+def _best_compared(cycle: Cycle, ranking: Ranking, say: _Say) -> int:
+    """The best of all feasible rows by the whole sum. With a single one there is nothing to compare."""
+    keys = ranking.every()
+    rows = np.flatnonzero(keys != REFUSED)
+    if say.cluster_filters:
+        rows = rows[_accepts(cycle, say.cluster_filters, rows)]
+    if len(rows) == 0:
+        return REFUSED
+    kept = keys[rows]
+    if len(rows) > 1:
+        for plugin, weight in say.compared:
+            raw = plugin.score(cycle, rows) if plugin.reach is Reach.CLUSTER else ranking.raw[plugin][rows]
+            kept = kept + ((weight * in_range(plugin, plugin.normalize(cycle, raw))) << TIE_BITS)
+    return int(kept.max())
+
+
+def _accepts(cycle: Cycle, filters: Sequence[FilterPlugin], rows: RowIndex) -> Mask:
+    mask = filters[0].filter(cycle, rows)
+    for plugin in filters[1:]:
+        mask = mask & plugin.filter(cycle, rows)
+    return mask
+
+
+def _best_of(cycle: Cycle, ranking: Ranking, filters: Sequence[FilterPlugin], rows: RowIndex) -> int:
+    rows = rows[ranking.keys[rows] != REFUSED]
+    if len(rows) == 0:
+        return REFUSED
+    kept = ranking.keys[rows][_accepts(cycle, filters, rows)]
+    return int(kept.max()) if len(kept) else REFUSED
+
+
+def _signed(verdict: Verdict, plugin: Plugin) -> Verdict:
+    return verdict if verdict.plugin else Verdict(verdict.code, verdict.reasons, plugin.name)
+
+
+def _is_compared(plugin: ScorePlugin) -> bool:
+    return plugin.reach is Reach.CLUSTER or _overrides(plugin, ScorePlugin, "normalize")
+
+
+def _overrides(plugin: Plugin, base: type[Plugin], method: str) -> bool:
+    """Whether a plugin has an answer of its own; the default one needs no asking."""
+    return getattr(type(plugin), method) is not getattr(base, method)

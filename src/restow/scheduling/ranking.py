@@ -1,0 +1,215 @@
+"""Rankings: which node is best for pods of one class, kept up to date at the cost of the rows that changed.
+
+Goes in: the NODE and ROW plugins that have a say, and a cycle of any pod of the class. Comes out: one key per row,
+
+    key = (weighted sum of scores, then the node's place in name order, first is best), or -1 where a filter refuses
+
+in one integer, so that the largest key is the best node and ties are broken by name. Keys are kept in blocks with the
+maximum of each, so that the best of all costs one look at the maxima, and a changed row one look at its block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.cluster import Mask, RowIndex, Snapshot, Which
+from restow.scheduling.framework import BEST, Cycle, FilterPlugin, Reach, ScorePlugin, Scores
+
+BLOCK = 128
+TIE_BITS = 24
+TIE_MASK = (1 << TIE_BITS) - 1
+REFUSED = -1
+
+Weighted = tuple[ScorePlugin, int]
+
+
+class ScoreOutOfRange(Exception):
+    """A plugin broke its promise to score in 0..BEST; no choice can be trusted."""
+
+
+class NameOrder:
+    """The place of every node among all names, as the low bits of a key: larger for earlier names."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._seen = -1
+        self._names: list[str | None] = []
+        self._row_of: list[int] = []
+        self.ties: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.version = 0
+        """Changes when a node came or went, and with it the ties of others."""
+
+    @property
+    def count(self) -> int:
+        """How many nodes there are."""
+        return len(self._row_of)
+
+    def refresh(self) -> None:
+        changes = self._snapshot.nodes.changes
+        if self._seen == changes.generation and len(self.ties) == self._snapshot.rows.capacity:
+            return
+        self._seen = changes.generation
+        names = self._present_names()
+        if names != self._names or len(self.ties) != self._snapshot.rows.capacity:
+            self._names = names
+            self._order()
+            self.version += 1
+
+    def row(self, key: int) -> int:
+        """The row a key belongs to."""
+        return self._row_of[TIE_MASK - (key & TIE_MASK)]
+
+    def _present_names(self) -> list[str | None]:
+        rows, present = self._snapshot.rows, self._snapshot.nodes.present
+        return [rows.name(row) if there else None for row, there in enumerate(present[: rows.size].tolist())]
+
+    def _order(self) -> None:
+        named = sorted((name, row) for row, name in enumerate(self._names) if name is not None)
+        self._row_of = [row for _, row in named]
+        self.ties = np.zeros(self._snapshot.rows.capacity, np.int64)
+        self.ties[self._row_of] = TIE_MASK - np.arange(len(named))
+
+
+class Ranking:
+    """The keys of one class of pods under one set of plugins."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        order: NameOrder,
+        filters: Sequence[FilterPlugin],
+        scores: Sequence[Weighted],
+        raw: Sequence[ScorePlugin] = (),
+    ) -> None:
+        """`raw` are plugins whose scores are kept as they are, for whoever normalises them."""
+        self._room = snapshot.room.changes
+        self._nodes = snapshot.nodes
+        self._rows = snapshot.rows
+        self._order = order
+        self._node_filters = [plugin for plugin in filters if plugin.reach is Reach.NODE]
+        self._row_filters = [plugin for plugin in filters if plugin.reach is Reach.ROW]
+        self._node_scores = [(plugin, weight) for plugin, weight in scores if plugin.reach is Reach.NODE]
+        self._row_scores = [(plugin, weight) for plugin, weight in scores if plugin.reach is Reach.ROW]
+        self._node_raw = [plugin for plugin in raw if plugin.reach is Reach.NODE]
+        self._row_raw = [plugin for plugin in raw if plugin.reach is Reach.ROW]
+        self._order_seen = -1
+        self._room_seen = -1
+        self._nodes_seen = -1
+
+    def refresh(self, cycle: Cycle) -> None:
+        """Bring the keys up to date for the cluster as it is now."""
+        room, nodes = self._room.generation, self._nodes.changes.generation
+        if self._order_seen != self._order.version or len(self.keys) < self._rows.size:
+            self._rebuild(cycle)
+        else:
+            if self._nodes_seen != nodes:
+                changed = self._nodes.changes.since(self._nodes_seen)
+                self._ask_nodes(cycle, changed[changed < self._rows.size])
+                self._ask_rows(cycle, changed)
+            if self._room_seen != room:
+                changed = self._room.since(self._room_seen)
+                if len(changed) == 1:
+                    self._ask_row(cycle, changed)
+                else:
+                    self._ask_rows(cycle, changed)
+        self._room_seen, self._nodes_seen = room, nodes
+
+    def best(self) -> int:
+        """The largest key, REFUSED if every row is refused."""
+        return int(self.maxima[self.maxima.argmax()])
+
+    def every(self) -> NDArray[np.int64]:
+        """The keys of all rows."""
+        return self.keys[: self._rows.size]
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _rebuild(self, cycle: Cycle) -> None:
+        blocks = -(-max(self._rows.capacity, 1) // BLOCK)
+        self.keys: NDArray[np.int64] = np.full(blocks * BLOCK, REFUSED, np.int64)
+        self.maxima: NDArray[np.int64] = np.full(blocks, REFUSED, np.int64)
+        self._blocks = self.keys.reshape(blocks, BLOCK)
+        self._suited: Mask = np.zeros(len(self.keys), np.bool_)
+        self._base: NDArray[np.int64] = np.zeros(len(self.keys), np.int64)
+        self.raw = {plugin: np.zeros(len(self.keys), np.int64) for plugin in (*self._node_raw, *self._row_raw)}
+        size = self._rows.size
+        self._ask_nodes(cycle, self._rows.every)
+        self.keys[:size] = self._keys_of(cycle, self._rows.every)
+        self.maxima[:] = self._blocks.max(axis=1)
+        self._order_seen = self._order.version
+
+    def _ask_nodes(self, cycle: Cycle, rows: Which) -> None:
+        """What the Node objects alone decide."""
+        suited = self._nodes.present[rows].copy()
+        for plugin in self._node_filters:
+            suited &= plugin.filter(cycle, rows)
+        self._suited[rows] = suited
+        self._base[rows] = _weighted_sum(cycle, self._node_scores, rows, suited)
+        for scorer in self._node_raw:
+            self.raw[scorer][rows] = scorer.score(cycle, rows)
+
+    def _ask_rows(self, cycle: Cycle, changed: RowIndex) -> None:
+        """What depends on who is there, for the rows that changed; rows beyond the last belong to nobody any more."""
+        used = changed[changed < self._rows.size]
+        if len(used) < len(changed):
+            self.keys[changed] = REFUSED
+        self.keys[used] = self._keys_of(cycle, used)
+        blocks = np.unique(changed // BLOCK)
+        self.maxima[blocks] = self._blocks[blocks].max(axis=1)
+
+    def _keys_of(self, cycle: Cycle, rows: Which) -> NDArray[np.int64]:
+        mask = self._suited[rows].copy()
+        for plugin in self._row_filters:
+            mask &= plugin.filter(cycle, rows)
+        total = self._base[rows] + _weighted_sum(cycle, self._row_scores, rows, mask)
+        for scorer in self._row_raw:
+            self.raw[scorer][rows] = scorer.score(cycle, rows)
+        keys: NDArray[np.int64] = np.where(mask, (total << TIE_BITS) | self._order.ties[rows], REFUSED)
+        return keys
+
+    def _ask_row(self, cycle: Cycle, one: RowIndex) -> None:
+        """`_ask_rows` for a single row, the usual case between two pods: refused early and without temporary arrays."""
+        row = int(one[0])
+        if row >= self._rows.size:
+            return self._ask_rows(cycle, one)
+        old, new = self.keys.item(row), self._key_of(cycle, row, one)
+        self.keys[row] = new
+        block = row // BLOCK
+        if new >= self.maxima.item(block):
+            self.maxima[block] = new
+        elif old == self.maxima.item(block):
+            self.maxima[block] = self._blocks[block].max()
+        return None
+
+    def _key_of(self, cycle: Cycle, row: int, one: RowIndex) -> int:
+        if not self._suited.item(row):
+            return REFUSED
+        for plugin in self._row_filters:
+            if not plugin.filter(cycle, one).item(0):
+                return REFUSED
+        total = self._base.item(row)
+        for scorer, weight in self._row_scores:
+            total += weight * scorer.score(cycle, one).item(0)
+        for scorer in self._row_raw:
+            self.raw[scorer][row] = scorer.score(cycle, one).item(0)
+        return (total << TIE_BITS) | self._order.ties.item(row)
+
+
+def _weighted_sum(cycle: Cycle, scores: Sequence[Weighted], rows: Which, mask: Mask) -> Scores:
+    """The weighted scores of rows under NODE and ROW plugins; what they say of refused rows means nothing."""
+    total = np.zeros(len(mask), np.int64)
+    for plugin, weight in scores:
+        scored = plugin.score(cycle, rows)
+        in_range(plugin, scored[mask])
+        total += weight * scored
+    return total
+
+
+def in_range(plugin: ScorePlugin, scores: Scores) -> Scores:
+    """The scores of accepted rows, if they are in 0..BEST. Raises ScoreOutOfRange."""
+    if len(scores) and (scores.min() < 0 or scores.max() > BEST):
+        raise ScoreOutOfRange(f"{plugin.name} scored outside of 0..{BEST}")
+    return scores

@@ -1,0 +1,189 @@
+"""One cycle: order, codes, and the best node."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.model.objects import PodStatus, Taint
+from restow.scheduling.engine import Engine, Granted, Placed, Unplaced
+from restow.scheduling.framework import SKIP, SUCCESS, Code, error, unresolvable, unschedulable, wait
+from restow.scheduling.ranking import ScoreOutOfRange
+from tests.model.cluster.builders import node, pod
+from tests.scheduling.core.doubles import (
+    Apart,
+    Eligible,
+    Fit,
+    Keeps,
+    Numbered,
+    Says,
+    Tries,
+    cluster,
+    cycle,
+    nodes,
+)
+
+
+def place(engine, snapshot, one=None, **options):
+    return engine.place(cycle(snapshot, one), **options)
+
+
+def test_the_emptiest_node_wins_and_ties_go_by_name():
+    snapshot = cluster(*nodes(3), pods=[pod("a", on="n0")])
+    assert place(Engine([Fit()]), snapshot) == Placed("n1", 1, 100)
+
+
+def test_names_break_ties_whatever_the_order_nodes_came_in():
+    assert place(Engine([Fit()]), cluster(node("b"), node("c"), node("a"))).node == "a"
+
+
+def test_a_skipped_filter_is_not_asked():
+    says = Says(SKIP, refuses=["n0"])
+    assert place(Engine([says]), cluster(*nodes(1))).node == "n0"
+    assert says.asked == ["pre_filter"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "later_asked", "code"),
+    [
+        pytest.param(unresolvable("hopeless"), [], Code.UNRESOLVABLE, id="unresolvable ends it at once"),
+        pytest.param(unschedulable("no"), ["pre_filter"], Code.UNSCHEDULABLE, id="unschedulable lets the others look"),
+        pytest.param(error("broke"), [], Code.ERROR, id="an error ends it as an error"),
+    ],
+)
+def test_verdicts_of_prefilter(verdict, later_asked, code):
+    later = Says()
+    result = place(Engine([Says(verdict, name="First"), later]), cluster(*nodes(2)))
+    assert isinstance(result, Unplaced)
+    assert (result.verdict.code, result.plugins, later.asked) == (code, {"First"}, later_asked)
+
+
+def test_the_first_unschedulable_prefilter_is_the_one_told():
+    result = place(Engine([Says(unschedulable("a")), Says(unschedulable("b"))]), cluster(*nodes(2)))
+    assert result.message == "0/2 nodes are available: a."
+
+
+def test_the_first_failing_plugin_wins_for_a_node():
+    first, second = Says(refuses=["n0"], name="First"), Says(refuses=["n0", "n1"], name="Second")
+    result = place(Engine([first, second]), cluster(*nodes(2)))
+    assert result.message == "0/2 nodes are available: 1 First said no, 1 Second said no."
+    assert result.plugins == {"First", "Second"}
+
+
+def test_several_reasons_of_one_plugin_count_each():
+    result = place(Engine([Fit()]), cluster(*nodes(2, offers={"cpu": "1", "memory": "1Gi"})), pod("p", {"cpu": "2"}))
+    assert result.message == "0/2 nodes are available: 2 Insufficient cpu, 2 Too many pods."
+
+
+def test_without_nodes():
+    assert place(Engine([Fit()]), cluster()).message == "0/0 nodes are available:"
+
+
+@pytest.mark.parametrize(
+    ("nominated", "expected"), [("n2", "n2"), ("n1", "n0"), ("gone", "n0")], ids=["fits", "is full", "is gone"]
+)
+def test_the_nominated_node_is_tried_first(nominated, expected):
+    snapshot = cluster(*nodes(3), pods=[pod("full", {"cpu": "4"}, on="n1")])
+    asking = pod("p", phase="Pending")
+    asking = type(asking)(metadata=asking.metadata, spec=asking.spec, status=PodStatus(nominated_node_name=nominated))
+    assert place(Engine([Fit()]), snapshot, asking).node == expected
+
+
+def test_a_preferred_node_must_pass_every_filter():
+    engine = Engine([Fit(), Eligible(), Apart()])
+    snapshot = cluster(*nodes(2), pods=[pod("a", on="n1", labels={"app": "x"})])
+    assert place(engine, snapshot, pod("p", labels={"app": "x"}), prefer="n1").node == "n0"
+    assert engine.fits(cycle(snapshot, pod("q")), "n1")
+    assert not engine.fits(cycle(snapshot, pod("r", labels={"app": "x"})), "n1")
+
+
+def test_normalised_scores_compare_feasible_nodes_only():
+    snapshot = cluster(
+        node("a", labels={"n": "1"}), node("b", labels={"n": "4"}), node("c", labels={"n": "9"}, unschedulable=True)
+    )
+    assert place(Engine([Fit(), Eligible(), Numbered()], {"Numbered": 2}), snapshot) == Placed("b", 1, 300)
+
+
+def test_weights_decide():
+    snapshot = cluster(
+        node("a", labels={"n": "4"}), node("b", labels={"n": "2"}), pods=[pod("x", {"cpu": "3"}, on="a")]
+    )
+    assert place(Engine([Fit(), Numbered()], {"Numbered": 1}), snapshot).node == "b"
+    assert place(Engine([Fit(), Numbered()], {"Numbered": 3}), snapshot).node == "a"
+
+
+def test_a_score_out_of_range_is_a_broken_promise():
+    class Wild(Numbered):
+        def normalize(self, cycle, raw):
+            return raw * 101
+
+    with pytest.raises(ScoreOutOfRange, match="Numbered"):
+        place(Engine([Wild()]), cluster(node("a", labels={"n": "1"}), node("b", labels={"n": "2"})))
+
+
+def test_changes_of_nodes_are_seen():
+    engine, snapshot = Engine([Eligible(), Fit()]), cluster(*nodes(2))
+    assert place(engine, snapshot).node == "n0"
+    snapshot.apply_node(node("n0", taints=[Taint(key="k", effect="NoSchedule")]))
+    assert place(engine, snapshot).node == "n1"
+    snapshot.remove_node(node("n1"))
+    assert place(engine, snapshot).message == "0/1 nodes are available: 1 node(s) were not eligible."
+    snapshot.apply_node(node("a"))
+    assert place(engine, snapshot).node == "a"
+
+
+def test_another_snapshot_shares_nothing_with_the_last():
+    engine = Engine([Fit()])
+    assert place(engine, cluster(*nodes(2), pods=[pod("x", on="n0")])).node == "n1"
+    assert place(engine, cluster(*nodes(2), pods=[pod("x", on="n1")])).node == "n0"
+
+
+def test_many_blocks_are_searched_for_a_node_that_the_cluster_accepts():
+    taken = [pod(f"x{number}", {"cpu": "1m"}, on=f"n{number}", labels={"app": "x"}) for number in range(699)]
+    result = place(Engine([Fit(), Apart()]), cluster(*nodes(700), pods=taken), pod("p", labels={"app": "x"}))
+    assert result.node == "n699"
+
+
+def test_postfilter_hears_every_refusal_and_has_the_last_word():
+    tries = Tries(unschedulable("preemption would not help"))
+    result = place(Engine([Says(refuses=["n0"]), tries]), cluster(*nodes(1)))
+    assert list(tries.seen) == ["Says"]
+    assert result.message == "0/1 nodes are available: 1 Says said no. preemption would not help"
+
+
+def test_an_error_of_postfilter_is_the_result():
+    result = place(Engine([Says(refuses=["n0"]), Tries(error("broke"))]), cluster(*nodes(1)))
+    assert (result.verdict.code, result.message, result.plugins) == (Code.ERROR, "broke", {"Tries"})
+
+
+@pytest.mark.parametrize(("resolvable", "code"), [(Fit, Code.UNSCHEDULABLE), (Eligible, Code.UNRESOLVABLE)])
+def test_whether_others_leaving_would_help(resolvable, code):
+    snapshot = cluster(node("n0", {"cpu": "0"}, unschedulable=True))
+    assert place(Engine([resolvable()]), snapshot).verdict.code is code
+
+
+def test_reserve_stops_at_the_first_that_fails_and_unreserve_reaches_all_in_reverse():
+    journal: list[str] = []
+    engine = Engine([Keeps(journal, name="a"), Keeps(journal, unschedulable("no"), name="b"), Keeps(journal, name="c")])
+    story = cycle(cluster(*nodes(1)))
+    assert engine.reserve(story, "n0") == unschedulable("no").__class__(Code.UNSCHEDULABLE, ("no",), "b")
+    engine.unreserve(story, "n0")
+    assert journal == ["reserve a p", "reserve b p", "unreserve c p", "unreserve b p", "unreserve a p"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        pytest.param([(SUCCESS, 0)], Granted({}), id="go"),
+        pytest.param(
+            [(wait(), 5), (wait(), 5000)], Granted({"0": 5, "1": 900.0}), id="wait, a quarter of an hour at most"
+        ),
+    ],
+)
+def test_permit(answers, expected):
+    plugins = [Keeps([], permit=answer, name=str(number)) for number, answer in enumerate(answers)]
+    assert Engine(plugins).permit(cycle(cluster(*nodes(1))), "n0") == expected
+
+
+def test_a_refusal_of_permit_stops_it():
+    plugins = [Keeps([], permit=(wait(), 5), name="w"), Keeps([], permit=(unschedulable("no"), 0), name="r")]
+    assert Engine(plugins).permit(cycle(cluster(*nodes(1))), "n0").plugin == "r"

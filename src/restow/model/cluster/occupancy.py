@@ -1,8 +1,8 @@
 """Occupancy: who takes room on which node.
 
 Goes in: occupants, which are pods (bound or assumed) and the stand-ins of seats that reservations hold. Comes out: the
-ledgers of `room` and, per node, the list of occupants. A seat counts in every respect as the pod it will become; only
-the book it is charged to differs.
+ledgers of `room`, the host ports that are held and, per node, the list of occupants. A seat counts in every respect as
+the pod it will become; only the book it is charged to differs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.ports import Ports
 from restow.model.cluster.room import Book, Room, negated
 from restow.model.cluster.rows import Rows
 from restow.model.cluster.seat import SeatName
@@ -37,13 +38,14 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Occupancy:
-    __slots__ = ("_log", "_nodes", "_occupants", "_room", "_rows")
+    __slots__ = ("_log", "_nodes", "_occupants", "_ports", "_room", "_rows")
 
-    def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable) -> None:
+    def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: Ports) -> None:
         self._log = log
         self._rows = rows
         self._room = room
         self._nodes = nodes
+        self._ports = ports
         self._occupants: dict[str, dict[str, Occupant]] = {}
 
     def on(self, node: str) -> list[Occupant]:
@@ -60,12 +62,16 @@ class Occupancy:
         self._room.charge(occupant.book, row, occupant.shape.amounts, occupant.shape.scored)
         if occupant.leaving:
             self._room.leaving(row, occupant.shape.amounts)
+        if occupant.shape.facts.ports:
+            self._ports.take(row, occupant.key, occupant.shape.facts.ports)
         if occupant.node not in self._occupants:
             self._log.put(self._occupants, occupant.node, {})
         self._log.put(self._occupants[occupant.node], occupant.key, occupant)
 
     def remove(self, occupant: Occupant) -> None:
         row = self._rows.claim(occupant.node)
+        if occupant.shape.facts.ports:
+            self._ports.release(row, occupant.key, occupant.shape.facts.ports)
         if occupant.leaving:
             self._room.leaving(row, negated(occupant.shape.amounts))
         self._room.discharge(occupant.book, row, occupant.shape.amounts, occupant.shape.scored)

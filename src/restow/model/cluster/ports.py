@@ -59,7 +59,5 @@ class Ports:
 
     def _conflicts(self, wanted: HostPort, row: int) -> bool:
         address = wanted[0]
-        held = self._holders(wanted).get(row)
-        return bool(held) and any(
-            address == EVERY_ADDRESS or holding in (EVERY_ADDRESS, address) for _, holding in held
-        )
+        held = self._holders(wanted).get(row, ())
+        return any(address == EVERY_ADDRESS or holding in (EVERY_ADDRESS, address) for _, holding in held)

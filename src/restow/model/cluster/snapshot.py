@@ -10,6 +10,7 @@ Anything may be tried: `mark()`, change at will, then `undo_to(mark)` restores e
     room     ledgers [resource][row]      pods           the life of a pod here
     nodes    labels, taints, cordons      reservations   which seats hold room
     masks    where a shape may go         classes        pods that are alike to scheduling
+    ports    host ports held
 
 What is interned (resources, label values, shapes, keys of interest) stays when a change is undone; it has no meaning
 of its own.
@@ -25,6 +26,7 @@ from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.owners import Kinship
 from restow.model.cluster.pods import Assumption, Pods
+from restow.model.cluster.ports import Ports
 from restow.model.cluster.reservations import Reservations
 from restow.model.cluster.room import Room
 from restow.model.cluster.rows import Mask, Rows
@@ -53,7 +55,8 @@ class Snapshot:
         self.masks = Masks(self.room, self.nodes)
         self.shapes = Shapes(self.room.resources)
         self.classes = Classes(self.shapes)
-        self.occupancy = Occupancy(log, self.rows, self.room, self.nodes)
+        self.ports = Ports(log, self.rows)
+        self.occupancy = Occupancy(log, self.rows, self.room, self.nodes, self.ports)
         self.kinship = Kinship(log)
         self.pods = Pods(log, self.occupancy, self.shapes)
         self.reservations = Reservations(log, self.occupancy, self.shapes, self.pods, self.kinship)

@@ -96,6 +96,9 @@ class _Walk:
                 yield from self.walk(member.type, value[member.encode_name], where)
             elif member.required:
                 yield Problem(where, "missing")
+        if info.cls.__struct_config__.forbid_unknown_fields:
+            known = {member.encode_name for member in info.fields}
+            yield from (Problem(join(path, str(key)), "unknown field") for key in value if key not in known)
 
 
 def join(path: str, key: str) -> str:

@@ -48,6 +48,14 @@ def enough(room: Room, column: int, amount: int, rows: Which, *, after_leaving: 
     return mask
 
 
+def offers(room: Room, column: int, amount: int, rows: Which) -> Mask:
+    """Rows that offer `amount` of one resource in all, taken or not."""
+    if column >= len(room.free):
+        return ~_all(room, rows)
+    mask: Mask = room.allocatable.cells[column][rows] >= amount
+    return mask
+
+
 def schedulable(nodes: NodeTable, tolerations: Sequence[Toleration], rows: Which | None = None) -> Mask:
     """Nodes that are not cordoned; all of them for a pod that tolerates it."""
     chosen = nodes.rows.every if rows is None else rows

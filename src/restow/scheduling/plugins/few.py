@@ -1,0 +1,20 @@
+"""Few rows: where plain integers beat arrays.
+
+After a placement a plugin is asked about the one or two rows that changed, and there the fixed cost of every array
+operation is all the cost there is. A plugin that has a definition for one node uses it for few rows, and its vectorised
+form for many; both must say the same.
+"""
+
+from __future__ import annotations
+
+from restow.model.cluster import Which
+
+FEW = 8
+
+
+def few_rows(rows: Which) -> list[int] | None:
+    """The rows one by one, if they are few."""
+    if isinstance(rows, slice) or len(rows) > FEW:
+        return None
+    numbers: list[int] = rows.tolist()
+    return numbers

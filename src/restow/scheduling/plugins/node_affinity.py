@@ -1,0 +1,137 @@
+"""NodeAffinity: the nodes a pod demands by labels and name, and those it prefers.
+
+The argument `addedAffinity`, a node affinity, is demanded and preferred for every pod besides its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import msgspec
+import numpy as np
+
+from restow.model import objects
+from restow.model.affinity import NodeConstraint, NodePreference, node_constraint, node_preference
+from restow.model.cluster import Mask, Shape, Which, filters
+from restow.model.objects import Affinity, PodSpec
+from restow.model.selectors import SelectorError
+from restow.scheduling.framework import (
+    SKIP,
+    SUCCESS,
+    ArgumentError,
+    Cycle,
+    FilterPlugin,
+    Refusal,
+    ScorePlugin,
+    Scores,
+    Verdict,
+    error,
+    unresolvable,
+)
+from restow.scheduling.plugins.arguments import read_arguments
+from restow.scheduling.plugins.few import few_rows
+from restow.scheduling.plugins.normalizing import in_proportion
+from restow.scheduling.plugins.refusing import refused
+
+REFUSED = "node(s) didn't match Pod's node affinity/selector"
+ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+CONFLICT = "pod affinity terms conflict"
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    added_affinity: objects.NodeAffinity | None = None
+
+
+class NodeAffinity(FilterPlugin, ScorePlugin):
+    name: ClassVar[str] = "NodeAffinity"
+
+    def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
+        added = PodSpec(affinity=Affinity(node_affinity=read_arguments(Arguments, arguments).added_affinity))
+        self._added = node_constraint(added)
+        self._preferences: WeakKeyDictionary[Shape, NodePreference | Verdict] = WeakKeyDictionary()
+        problems = list(self._added.problems)
+        try:
+            self._also_preferred = node_preference(added).terms
+        except SelectorError as mistake:
+            problems.append(str(mistake))
+        if problems:
+            raise ArgumentError([f"addedAffinity: {problem}" for problem in problems])
+
+    def pre_filter(self, cycle: Cycle) -> Verdict:
+        demanded = cycle.pod_class.shape.constraint
+        if demanded.terms and demanded.pinned() == frozenset():
+            return unresolvable(CONFLICT)
+        return SUCCESS if _demands(demanded) or _demands(self._added) else SKIP
+
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
+        demanded = _accepted(cycle, cycle.pod_class.shape.constraint, rows)
+        return demanded & _accepted(cycle, self._added, rows) if _demands(self._added) else demanded
+
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
+        demanded = cycle.pod_class.shape.constraint
+        named = _named(cycle, demanded, rows)
+        enforced = _accepted(cycle, self._added, rows)
+        return [
+            *refused(NOT_NAMED, ~named),
+            *refused(ENFORCED, named & ~enforced),
+            *refused(REFUSED, named & enforced & ~_accepted(cycle, demanded, rows)),
+        ]
+
+    def pre_score(self, cycle: Cycle) -> Verdict:
+        preferred = self._preferred(cycle.pod_class.shape)
+        if isinstance(preferred, Verdict):
+            return preferred
+        return SUCCESS if preferred.terms else SKIP
+
+    def score(self, cycle: Cycle, rows: Which) -> Scores:
+        """The weights of the preferences that a node meets, added up."""
+        preferred, nodes = self._preferred(cycle.pod_class.shape), cycle.snapshot.nodes
+        assert isinstance(preferred, NodePreference), "pre_score said error"
+        few = few_rows(rows)
+        if few is not None:
+            return np.array([preferred.score(*_identity(cycle, row)) for row in few], np.int64)
+        scores = np.zeros(nodes.present[rows].shape, np.int64)
+        for weight, term in preferred.terms:
+            scores += weight * filters.matches_term(nodes, term, rows)
+        return scores
+
+    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+        return in_proportion(raw)
+
+    def _preferred(self, shape: Shape) -> NodePreference | Verdict:
+        known = self._preferences.get(shape)
+        if known is None:
+            try:
+                known = NodePreference((*node_preference(shape.spec).terms, *self._also_preferred))
+            except SelectorError as mistake:
+                known = error(str(mistake))
+            self._preferences[shape] = known
+        return known
+
+
+def _demands(constraint: NodeConstraint) -> bool:
+    return bool(constraint.equal) or constraint.terms is not None
+
+
+def _accepted(cycle: Cycle, constraint: NodeConstraint, rows: Which) -> Mask:
+    few = few_rows(rows)
+    if few is None:
+        return filters.selected(cycle.snapshot.nodes, constraint, rows)
+    return np.array([constraint.matches(*_identity(cycle, row)) for row in few], np.bool_)
+
+
+def _named(cycle: Cycle, constraint: NodeConstraint, rows: Which) -> Mask:
+    """The rows whose name the pod may be asking for: all, unless every alternative pins one."""
+    numbers, names = cycle.snapshot.rows.numbers(rows), constraint.pinned()
+    if not names:
+        return np.ones(len(numbers), np.bool_)
+    pinned = {cycle.snapshot.rows.find(name) for name in names}
+    return np.array([row in pinned for row in numbers], np.bool_)
+
+
+def _identity(cycle: Cycle, row: int) -> tuple[str, dict[str, str] | None]:
+    node = cycle.snapshot.nodes.get(row)
+    return (node.metadata.name, node.metadata.labels) if node else ("", None)

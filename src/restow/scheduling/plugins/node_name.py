@@ -1,0 +1,26 @@
+"""NodeName: a pod that names its node goes there or nowhere."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from restow.model.cluster import Mask, Which
+from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Refusal, Verdict
+from restow.scheduling.plugins.refusing import refused
+
+
+class NodeName(FilterPlugin):
+    name: ClassVar[str] = "NodeName"
+
+    def pre_filter(self, cycle: Cycle) -> Verdict:
+        return SUCCESS if cycle.pod.spec.node_name else SKIP
+
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
+        table = cycle.snapshot.rows
+        wanted = table.find(cycle.pod.spec.node_name or "")
+        return np.array([row == wanted for row in table.numbers(rows)], np.bool_)
+
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
+        return refused("node(s) didn't match the requested node name", ~self.filter(cycle, rows))

@@ -1,0 +1,23 @@
+"""NodePorts: a host port has one holder per node, address and protocol."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from restow.model.cluster import Mask, Which
+from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Refusal, Verdict
+from restow.scheduling.plugins.refusing import refused
+
+
+class NodePorts(FilterPlugin):
+    name: ClassVar[str] = "NodePorts"
+
+    def pre_filter(self, cycle: Cycle) -> Verdict:
+        return SUCCESS if cycle.pod_class.shape.facts.ports else SKIP
+
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
+        return cycle.snapshot.ports.vacant(cycle.pod_class.shape.facts.ports, rows)
+
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
+        reason = "node(s) didn't have free ports for the requested pod ports"
+        return refused(reason, ~self.filter(cycle, rows), resolvable=True)

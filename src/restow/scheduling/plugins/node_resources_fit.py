@@ -1,0 +1,174 @@
+"""NodeResourcesFit: nodes need room for what the pod asks of every resource, and for one more pod.
+
+Arguments, as kube-scheduler's: `ignoredResources` and `ignoredResourceGroups` name extended resources that somebody
+else looks after; `scoringStrategy` says how fullness is scored (see `allocation`), cpu and memory alike by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from restow.model.cluster import Mask, Shape, Which, filters
+from restow.model.cluster.room import Amounts, Resources
+from restow.model.resources import PODS
+from restow.scheduling.framework import (
+    BEST,
+    SKIP,
+    SUCCESS,
+    ArgumentError,
+    Cycle,
+    FilterPlugin,
+    Refusal,
+    ScorePlugin,
+    Scores,
+    Verdict,
+)
+from restow.scheduling.plugins.allocation import (
+    DEFAULT_WEIGHTS,
+    Asked,
+    MostAllocated,
+    RequestedToCapacityRatio,
+    ResourceWeight,
+    Strategy,
+    allocation_scores,
+    asked_of,
+    scored_use,
+    weight_problems,
+)
+from restow.scheduling.plugins.arguments import read_arguments
+from restow.scheduling.plugins.refusing import refused
+
+_BEST_POINT = 10
+"""The highest score a point of a line can have in a configuration."""
+
+
+class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    utilization: int
+    score: int
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    shape: list[Point] = []
+
+
+class ScoringStrategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    type: str = "LeastAllocated"
+    resources: list[ResourceWeight] = DEFAULT_WEIGHTS
+    requested_to_capacity_ratio: Line | None = None
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    ignored_resources: list[str] = []
+    ignored_resource_groups: list[str] = []
+    scoring_strategy: ScoringStrategy = ScoringStrategy()
+
+
+class NodeResourcesFit(FilterPlugin, ScorePlugin):
+    name: ClassVar[str] = "NodeResourcesFit"
+
+    def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
+        given = read_arguments(Arguments, arguments)
+        problems = list(_problems(given))
+        if problems:
+            raise ArgumentError(problems)
+        self._ignored = frozenset(given.ignored_resources)
+        self._ignored_groups = frozenset(given.ignored_resource_groups)
+        self._strategy = _strategy(given.scoring_strategy)
+        self._weights = given.scoring_strategy.resources
+        self._filtered: WeakKeyDictionary[Shape, Amounts] = WeakKeyDictionary()
+        self._scored: WeakKeyDictionary[Shape, Asked] = WeakKeyDictionary()
+
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
+        return filters.fits(cycle.snapshot.room, self._demanded(cycle), rows)
+
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
+        """A row that is too small even when empty stays so, whoever leaves."""
+        room, found = cycle.snapshot.room, list[Refusal]()
+        demanded = {room.resources.names[column]: (column, amount) for column, amount in self._demanded(cycle)}
+        for name, short in filters.shortages(room, tuple(demanded.values()), rows).items():
+            column, amount = demanded[name]
+            if name == PODS:
+                found += refused("Too many pods", short, resolvable=True)
+                continue
+            too_small = short & ~filters.offers(room, column, amount, rows)
+            found += refused(f"Insufficient {name}", short & ~too_small, resolvable=True)
+            found += refused(f"Insufficient {name}", too_small, resolvable=False)
+        return found
+
+    def pre_score(self, cycle: Cycle) -> Verdict:
+        return SUCCESS if self._asked(cycle) else SKIP
+
+    def score(self, cycle: Cycle, rows: Which) -> Scores:
+        return allocation_scores(cycle.snapshot.room, scored_use, self._strategy, self._asked(cycle), rows)
+
+    def _demanded(self, cycle: Cycle) -> Amounts:
+        shape = cycle.pod_class.shape
+        if not self._ignored and not self._ignored_groups:
+            return shape.amounts
+        known = self._filtered.get(shape)
+        if known is None:
+            known = self._filtered[shape] = self._without_ignored(shape.amounts, cycle.snapshot.room.resources)
+        return known
+
+    def _without_ignored(self, amounts: Amounts, resources: Resources) -> Amounts:
+        return tuple((column, amount) for column, amount in amounts if not self._ignores(resources.names[column]))
+
+    def _ignores(self, name: str) -> bool:
+        return is_extended(name) and (name in self._ignored or name.split("/")[0] in self._ignored_groups)
+
+    def _asked(self, cycle: Cycle) -> Asked:
+        shape = cycle.pod_class.shape
+        known = self._scored.get(shape)
+        if known is None:
+            known = self._scored[shape] = asked_of(cycle.snapshot.room, shape.facts.scored, self._weights)
+        return known
+
+
+def is_extended(name: str) -> bool:
+    """Whether a resource is neither Kubernetes' own nor a quota's."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def _strategy(given: ScoringStrategy) -> Strategy:
+    match given.type:
+        case "MostAllocated":
+            return MostAllocated()
+        case "RequestedToCapacityRatio":
+            points = given.requested_to_capacity_ratio.shape if given.requested_to_capacity_ratio else []
+            return RequestedToCapacityRatio(
+                [(point.utilization, point.score * BEST // _BEST_POINT) for point in points]
+            )
+        case _:
+            return Strategy()
+
+
+def _problems(given: Arguments) -> Iterator[str]:
+    for index, name in enumerate(given.ignored_resources):
+        if not is_extended(name):
+            yield f"ignoredResources[{index}]: {name!r} is not an extended resource"
+    for index, group in enumerate(given.ignored_resource_groups):
+        if "/" in group:
+            yield f"ignoredResourceGroups[{index}]: {group!r} must not contain a slash"
+    strategy, path = given.scoring_strategy, "scoringStrategy"
+    yield from weight_problems(strategy.resources, f"{path}.resources")
+    if strategy.type not in ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"):
+        yield f"{path}.type: expected LeastAllocated, MostAllocated or RequestedToCapacityRatio, got {strategy.type!r}"
+    if strategy.type == "RequestedToCapacityRatio":
+        yield from _line_problems(strategy.requested_to_capacity_ratio, f"{path}.requestedToCapacityRatio.shape")
+
+
+def _line_problems(line: Line | None, path: str) -> Iterator[str]:
+    points = line.shape if line else []
+    if not points:
+        yield f"{path}: at least one point is needed"
+    for index, point in enumerate(points):
+        if not 0 <= point.utilization <= 100:
+            yield f"{path}[{index}].utilization: expected 0 to 100, got {point.utilization}"
+        if index and point.utilization <= points[index - 1].utilization:
+            yield f"{path}[{index}].utilization: must be larger than the one before"
+        if not 0 <= point.score <= _BEST_POINT:
+            yield f"{path}[{index}].score: expected 0 to {_BEST_POINT}, got {point.score}"

@@ -1,0 +1,22 @@
+"""NodeUnschedulable: cordoned nodes take only pods that tolerate it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from restow.model.cluster import Mask, Which, filters
+from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Refusal, Verdict
+from restow.scheduling.plugins.refusing import refused
+
+
+class NodeUnschedulable(FilterPlugin):
+    name: ClassVar[str] = "NodeUnschedulable"
+
+    def pre_filter(self, cycle: Cycle) -> Verdict:
+        return SUCCESS if cycle.snapshot.nodes.unschedulable.any() else SKIP
+
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
+        return filters.schedulable(cycle.snapshot.nodes, cycle.pod_class.shape.facts.tolerations, rows)
+
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
+        return refused("node(s) were unschedulable", ~self.filter(cycle, rows))

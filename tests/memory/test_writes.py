@@ -183,17 +183,18 @@ async def test_status_and_the_rest_are_written_apart(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("metadata", "error", "words"),
     [
-        ({"metadata": {"resourceVersion": "1"}, "data": {"x": "1"}}, "the object has been modified"),
-        ({"metadata": {"uid": "another"}, "data": {"x": "1"}}, "UID in precondition"),
+        ({"resourceVersion": "1"}, Conflict, "the object has been modified"),
+        ({"uid": "another"}, Invalid, 'metadata.uid: Invalid value: "another": field is immutable'),
     ],
     ids=["stale", "another object"],
 )
-async def test_a_patch_may_carry_its_precondition(cluster: Cluster, body: Document, words: str) -> None:
+async def test_a_patch_may_carry_its_precondition(cluster: Cluster, metadata: Any, error: Any, words: str) -> None:
     await cluster.create("configmaps", config_map())
-    with pytest.raises(Conflict, match=words):
-        await cluster.call("patch", "configmaps", "a", body, content_type=MERGE_PATCH)
+    change = {"metadata": metadata, "data": {"x": "1"}}
+    with pytest.raises(error, match=words):
+        await cluster.call("patch", "configmaps", "a", change, content_type=MERGE_PATCH)
 
 
 async def test_a_patch_cannot_rename(cluster: Cluster) -> None:

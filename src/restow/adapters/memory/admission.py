@@ -120,7 +120,12 @@ def _complete_pod(state: State, pod: Document) -> None:
     _set_priority(state, pod, spec)
     _tolerate_lost_nodes(spec)
     if spec.get("schedulingGates"):
-        gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}
+        gated = {
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": None,
+            "reason": "SchedulingGated",
+        }
         why = "Scheduling is blocked due to non-empty scheduling gates"
         set_condition(pod["status"], {**gated, "message": why}, state.stamp())
     pod["status"]["qosClass"] = qos_class(msgspec.convert(spec, PodSpec))

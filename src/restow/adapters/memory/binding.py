@@ -32,7 +32,7 @@ def bind(state: State, served: ResourceType, request: Request) -> Response:
             pod["metadata"][part] = {**pod["metadata"].get(part, {}), **metadata[part]}
     status = pod.setdefault("status", {})
     status.pop("nominatedNodeName", None)
-    set_condition(status, {"type": "PodScheduled", "status": "True"}, state.stamp())
+    set_condition(status, {"type": "PodScheduled", "status": "True", "lastProbeTime": None}, state.stamp())
     if not options.dry_run(request):
         state.store.put(pods, pod)
     return Response(body=SUCCESS, code=201)

@@ -37,8 +37,10 @@ def not_found(plural: str, group: str, name: str) -> ApiError:
     return NotFound.because(404, "NotFound", f"{qualified(plural, group)} {json.dumps(name)} not found", details)
 
 
-def already_exists(plural: str, group: str, name: str, *, generated: bool = False) -> ApiError:
+def already_exists(plural: str, group: str, name: str, *, generated: bool = False, deleting: bool = False) -> ApiError:
     message = f"{qualified(plural, group)} {json.dumps(name)} already exists"
+    if deleting:
+        message = f"object is being deleted: {message}"
     if generated:
         message += ", the server was not able to generate a unique name for the object"
     return AlreadyExists.because(

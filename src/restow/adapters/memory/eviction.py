@@ -147,11 +147,14 @@ def _mark(state: State, stored: Stored, pod: Document, wanted: DeleteOptions) ->
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
+        "lastProbeTime": None,
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
     }
-    set_condition(pod.setdefault("status", {}), condition, state.stamp())
-    marked = state.store.put(state.builtin("pods"), pod)
+    status = pod.setdefault("status", {})
+    before = list(status.get("conditions") or ())
+    set_condition(status, condition, state.stamp())
+    marked = state.store.put(state.builtin("pods"), pod) if status["conditions"] != before else stored
     must = wanted.preconditions
     if must is not None and must.version is not None:
         must = Preconditions(uid=must.uid, version=str(marked.version))

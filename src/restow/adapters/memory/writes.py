@@ -118,8 +118,8 @@ def _name(write: Write, document: Document) -> None:
     state, served, metadata = write.state, write.served, document["metadata"]
     collection, namespace = state.collection(served), metadata.get("namespace", "")
     if name := metadata.get("name"):
-        if collection.get(namespace, name):
-            raise errors.already_exists(served.plural, served.group, name)
+        if present := collection.get(namespace, name):
+            raise errors.already_exists(served.plural, served.group, name, deleting=present.deleting)
         return
     base = metadata.get("generateName")
     if not base:
@@ -140,14 +140,18 @@ def replace(state: State, served: ResourceType, request: Request) -> Response:
     collection = state.collection(served)
     stored = collection.get(request.namespace or "", request.name or "")
     if stored is None and served.create_on_update and not request.subresource:
+        if uid := document["metadata"].get("uid"):
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+            raise errors.conflict(served.plural, served.group, request.name or "", why)
+        document["metadata"].pop("resourceVersion", None)
         return Response(body=insert(write, document, request.namespace), code=201, warnings=warnings)
     stored = existing(collection, served, request)
+    _check_uid(served, stored, document["metadata"].get("uid"))
     version = document["metadata"].get("resourceVersion")
     if not version and not served.unconditional_update:
         cause = errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        raise errors.invalid(served.group, served.kind, stored.name, [cause])
+        raise errors.invalid(served.group, served.plural, stored.name, [cause])
     check_version(served, stored, version)
-    _check_uid(served, stored, document["metadata"].get("uid"))
     return Response(body=update(write, stored, stored.document(), document), warnings=warnings)
 
 
@@ -171,7 +175,6 @@ def patch(state: State, served: ResourceType, request: Request) -> Response:
     _check_named(patched, request)
     document, warnings = bodies.shape(served, patched, write.validation)
     check_version(served, stored, document["metadata"].get("resourceVersion"))
-    _check_uid(served, stored, document["metadata"].get("uid"))
     return Response(body=update(write, stored, old, document), warnings=warnings)
 
 
@@ -250,7 +253,8 @@ def commit(state: State, served: ResourceType, stored: Stored, old: Document, ne
         return served.render(stored)
     collection = state.collection(served)
     if deletion.is_over(new):
-        return served.render(state.store.remove(collection, stored))
+        new["metadata"]["resourceVersion"] = str(state.store.remove(collection, stored).version)
+        return encode(served.outward(new))
     return served.render(state.store.put(collection, new))
 
 
@@ -329,7 +333,11 @@ def _keep_server_fields(old: Document, new: Document) -> list[StatusCause]:
     if "deletionTimestamp" in old:
         added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
         if added:
-            why = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+            told = ", ".join(f'"{each}"' for each in added)
+            why = (
+                "no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers []string{{{told}}}"
+            )
             causes.append(errors.forbidden_value("metadata.finalizers", why))
     return causes
 

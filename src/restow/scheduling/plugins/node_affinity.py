@@ -23,6 +23,7 @@ from restow.scheduling.framework import (
     ArgumentError,
     Cycle,
     FilterPlugin,
+    Reach,
     Refusal,
     ScorePlugin,
     Scores,
@@ -47,6 +48,7 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 class NodeAffinity(FilterPlugin, ScorePlugin):
     name: ClassVar[str] = "NodeAffinity"
+    reach: ClassVar[Reach] = Reach.NODE
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         added = PodSpec(affinity=Affinity(node_affinity=read_arguments(Arguments, arguments).added_affinity))

@@ -7,12 +7,14 @@ from typing import ClassVar
 import numpy as np
 
 from restow.model.cluster import Mask, Which
-from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Refusal, Verdict
+from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
 from restow.scheduling.plugins.refusing import refused
 
 
 class NodeName(FilterPlugin):
     name: ClassVar[str] = "NodeName"
+    reach: ClassVar[Reach] = Reach.CLUSTER
+    """Pods of one class may name different nodes, so nothing can be remembered for the class."""
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         return SUCCESS if cycle.pod.spec.node_name else SKIP

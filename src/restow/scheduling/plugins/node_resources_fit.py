@@ -57,7 +57,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ScoringStrategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     type: str = "LeastAllocated"
-    resources: list[ResourceWeight] = DEFAULT_WEIGHTS
+    resources: tuple[ResourceWeight, ...] = DEFAULT_WEIGHTS
     requested_to_capacity_ratio: Line | None = None
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from restow.model.cluster import Mask, Which, filters
-from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Refusal, Verdict
+from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
 from restow.scheduling.plugins.refusing import refused
 
 
 class NodeUnschedulable(FilterPlugin):
     name: ClassVar[str] = "NodeUnschedulable"
+    reach: ClassVar[Reach] = Reach.NODE
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         return SUCCESS if cycle.snapshot.nodes.unschedulable.any() else SKIP

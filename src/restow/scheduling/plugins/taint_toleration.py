@@ -16,7 +16,7 @@ from restow.model.cluster import Mask, Shape, Which
 from restow.model.cluster.nodes import TaintSet
 from restow.model.objects import Toleration
 from restow.model.taints import PREFER_NO_SCHEDULE, untolerated
-from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Refusal, ScorePlugin, Scores, Verdict
+from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.normalizing import in_inverse_proportion
 from restow.scheduling.plugins.refusing import refused
 
@@ -33,6 +33,7 @@ class _Verdicts(msgspec.Struct, frozen=True):
 
 class TaintToleration(FilterPlugin, ScorePlugin):
     name: ClassVar[str] = "TaintToleration"
+    reach: ClassVar[Reach] = Reach.NODE
 
     def __init__(self, arguments: dict[str, object] | None = None) -> None:
         super().__init__(arguments)

@@ -1,0 +1,132 @@
+"""NodeResourcesBalancedAllocation: nodes whose resources are used up evenly, or become so with the pod, are better.
+
+    deviation   of the shares of resources that are asked for, 0 (even) to 0.5
+    balance     100 * (1 - deviation), towards zero
+    score       50 + (50 + balance with the pod - balance without it) / 2
+
+Arguments: `resources` to look at, cpu and memory by default; `formula: Balance` scores the balance with the pod itself,
+as schedulers before Kubernetes 1.36 do. Real requests count here, and pods that ask for none of the resources are not
+scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from typing import Any, ClassVar, Literal
+from weakref import WeakKeyDictionary
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.cluster import Shape, Which
+from restow.model.cluster.room import Room
+from restow.scheduling.framework import BEST, SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
+from restow.scheduling.plugins.allocation import (
+    DEFAULT_WEIGHTS,
+    Asked,
+    ResourceWeight,
+    asked_of,
+    weight_problems,
+)
+from restow.scheduling.plugins.arguments import read_arguments
+from restow.scheduling.plugins.few import few_rows
+
+HALF = BEST // 2
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    resources: tuple[ResourceWeight, ...] = DEFAULT_WEIGHTS
+    formula: Literal["Change", "Balance"] = "Change"
+
+
+class NodeResourcesBalancedAllocation(ScorePlugin):
+    name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+
+    def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
+        given = read_arguments(Arguments, arguments)
+        problems = [*weight_problems(given.resources, "resources")]
+        if problems:
+            raise ArgumentError(problems)
+        self._resources = given.resources
+        self._change = given.formula == "Change"
+        self._asked: WeakKeyDictionary[Shape, Asked] = WeakKeyDictionary()
+
+    def pre_score(self, cycle: Cycle) -> Verdict:
+        return SUCCESS if any(amount for _, amount, _ in self._of(cycle)) else SKIP
+
+    def score(self, cycle: Cycle, rows: Which) -> Scores:
+        room = cycle.snapshot.room
+        asked = [one for one in self._of(cycle) if one[0] < len(room.free)]
+        few = few_rows(rows)
+        if few is not None:
+            return np.array([self._of_row(room, asked, row) for row in few], np.int64)
+        return self._of_rows(room, asked, rows)
+
+    def _of_row(self, room: Room, asked: Sequence[tuple[int, int, int]], row: int) -> int:
+        before, after = [], []
+        for column, amount, _ in asked:
+            allocatable = room.allocatable.cells.item(column, row)
+            if allocatable:
+                used = allocatable - room.free.item(column, row)
+                before.append(min(1.0, float(used) / float(allocatable)))
+                after.append(min(1.0, float(used + amount) / float(allocatable)))
+        balanced = balance(after)
+        return HALF + (HALF + balanced - balance(before)) // 2 if self._change else balanced
+
+    def _of_rows(self, room: Room, asked: Sequence[tuple[int, int, int]], rows: Which) -> Scores:
+        before, after = [], []
+        for column, amount, _ in asked:
+            allocatable = room.allocatable.cells[column][rows]
+            used = allocatable - room.free[column][rows]
+            before.append(_shares(used, allocatable))
+            after.append(_shares(used + amount, allocatable))
+        size = len(room.free[0][rows])
+        balanced = balances(after, size)
+        return HALF + (HALF + balanced - balances(before, size)) // 2 if self._change else balanced
+
+    def _of(self, cycle: Cycle) -> Asked:
+        shape = cycle.pod_class.shape
+        known = self._asked.get(shape)
+        if known is None:
+            known = self._asked[shape] = asked_of(cycle.snapshot.room, shape.facts.requests, self._resources)
+        return known
+
+
+def balance(shares: Sequence[float]) -> int:
+    """How evenly one node is used, from the share of each resource it has. Sums are plain, in order, as in Go."""
+    if len(shares) < 2:
+        return BEST
+    if len(shares) == 2:
+        return int((1 - abs(shares[0] - shares[1]) / 2) * BEST)
+    total = squares = 0.0
+    for share in shares:
+        total += share
+    mean = total / len(shares)
+    for share in shares:
+        squares += (share - mean) * (share - mean)
+    return int((1 - sqrt(squares / len(shares))) * BEST)
+
+
+def balances(shares: Sequence[NDArray[np.float64]], size: int) -> Scores:
+    """`balance` of many nodes; NaN stands for a resource that a node does not have."""
+    if len(shares) < 2:
+        return np.full(size, BEST, np.int64)
+    table = np.stack(shares)
+    has = ~np.isnan(table)
+    count = has.sum(axis=0)
+    filled = np.where(has, table, 0.0)
+    span = filled.max(axis=0) - np.where(has, table, np.inf).min(axis=0)
+    deviation = np.where(count == 2, span / 2, 0.0)
+    if len(shares) > 2:
+        divisor = np.maximum(count, 1)
+        mean = sum(filled) / divisor
+        squares = sum((one - mean) * (one - mean) * there for one, there in zip(filled, has, strict=True))
+        deviation = np.where(count > 2, np.sqrt(squares / divisor), deviation)
+    return ((1 - deviation) * BEST).astype(np.int64)
+
+
+def _shares(used: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.float64]:
+    shares = np.minimum(used / np.maximum(allocatable, 1), 1.0)
+    return np.where(allocatable > 0, shares, np.nan)

@@ -1,0 +1,58 @@
+"""BinPacking: the fuller a node would be in what the pod asks for, the better, so that other nodes stay whole.
+
+Every resource the pod requests counts, extended ones too, each with the weight that the argument `weights` gives its
+name (1 where it gives none, 0 to leave it out).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from restow.model.cluster import Shape, Which
+from restow.model.problems import join
+from restow.scheduling.framework import SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
+from restow.scheduling.plugins.allocation import (
+    Asked,
+    MostAllocated,
+    ResourceWeight,
+    allocation_scores,
+    asked_of,
+    real_use,
+)
+from restow.scheduling.plugins.arguments import read_arguments
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    weights: dict[str, int] = {}
+
+
+class BinPacking(ScorePlugin):
+    name: ClassVar[str] = "BinPacking"
+
+    def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
+        self._weights = read_arguments(Arguments, arguments).weights
+        wrong = {name: weight for name, weight in self._weights.items() if not 0 <= weight <= 100}
+        if wrong:
+            raise ArgumentError([f"{join('weights', name)}: expected 0 to 100, got {wrong[name]}" for name in wrong])
+        self._strategy = MostAllocated()
+        self._asked: WeakKeyDictionary[Shape, Asked] = WeakKeyDictionary()
+
+    def pre_score(self, cycle: Cycle) -> Verdict:
+        return SUCCESS if self._of(cycle) else SKIP
+
+    def score(self, cycle: Cycle, rows: Which) -> Scores:
+        return allocation_scores(cycle.snapshot.room, real_use, self._strategy, self._of(cycle), rows)
+
+    def _of(self, cycle: Cycle) -> Asked:
+        shape = cycle.pod_class.shape
+        known = self._asked.get(shape)
+        if known is None:
+            requests = shape.facts.requests
+            weights = [ResourceWeight(name, self._weights.get(name, 1)) for name in sorted(requests) if requests[name]]
+            counted = [one for one in weights if one.weight]
+            known = self._asked[shape] = asked_of(cycle.snapshot.room, requests, counted)
+        return known

@@ -1,0 +1,37 @@
+"""Unsupported: a pod that asks for what Restow does not implement is refused by name, never placed regardless."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from restow.model.cluster import Mask, Which
+from restow.model.objects import PodSpec
+from restow.scheduling.framework import SKIP, Cycle, FilterPlugin, Reach, Refusal, Verdict, unresolvable
+
+
+class Unsupported(FilterPlugin):
+    name: ClassVar[str] = "Unsupported"
+    reach: ClassVar[Reach] = Reach.NODE
+
+    def pre_filter(self, cycle: Cycle) -> Verdict:
+        reasons = tuple(unsupported(cycle.pod_class.shape.spec))
+        return unresolvable(*reasons) if reasons else SKIP
+
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
+        return np.ones_like(cycle.snapshot.nodes.present[rows])
+
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
+        return []
+
+
+def unsupported(spec: PodSpec) -> Iterator[str]:
+    """What a pod asks for that Restow does not implement, one sentence each."""
+    claims = [claim.name for claim in spec.resource_claims or ()]
+    if claims:
+        yield f"Restow does not support spec.resourceClaims: dynamic resource allocation of {', '.join(claims)}"
+    if spec.scheduling_group is not None:
+        group = spec.scheduling_group.pod_group_name or ""
+        yield f"Restow does not support spec.schedulingGroup: native pod group {group}; use a Volcano PodGroup"

@@ -1,0 +1,359 @@
+"""The scheduling queue: which pod is tried next, and when a pod that failed is tried again.
+
+Goes in: pods as they come, change and go, news of the cluster, and how attempts ended; time is always an argument.
+Comes out: pods to try, most important first.
+
+             add                          pop
+    (new) ---------> ACTIVE ----------------------------> IN FLIGHT ---- done ----> (gone)
+      |                ^  ^                                   |
+      | held back      |  +---- it is time ---- BACKOFF <-----+ failed with an error, or news came in meanwhile
+      v                |                           ^          |
+    GATED -- let go ---+                           |          v
+                       +------ news, 5 min ---- UNSCHEDULABLE (after back-off, if some of it is left)
+
+News that arrive while a pod is in flight are kept and looked at when it comes back, so no wake-up is lost: what it was
+refused for may have changed after the attempt had looked at it.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from restow.model.objects import Pod
+from restow.scheduling.framework import Code, PreEnqueuePlugin, Verdict
+from restow.scheduling.wakeups import News, Wakeups
+
+FIRST_BACKOFF = 1.0
+LONGEST_BACKOFF = 10.0
+LONGEST_STAY = 300.0
+"""After so long in UNSCHEDULABLE a pod is tried again without any news."""
+
+Order = Callable[[Pod, float], Any]
+"""QueueSort: the smaller, the sooner; from the pod and when it was queued."""
+
+
+class Where(enum.Enum):
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "in flight"
+
+
+def by_priority(pod: Pod, queued: float) -> tuple[int, float, str, str, str]:
+    """kube-scheduler's PrioritySort, with names so that there is only one order."""
+    metadata = pod.metadata
+    return -(pod.spec.priority or 0), queued, metadata.namespace or "", metadata.name, metadata.uid
+
+
+class _Entry:
+    __slots__ = (
+        "errors",
+        "failed_with_error",
+        "gate",
+        "news_seen",
+        "plugins",
+        "pod",
+        "queued",
+        "refusals",
+        "ticket",
+        "updated",
+        "where",
+    )
+
+    def __init__(self, pod: Pod, now: float) -> None:
+        self.pod = pod
+        self.where = Where.ACTIVE
+        self.queued = now
+        self.refusals = 0
+        self.errors = 0
+        self.failed_with_error = False
+        self.plugins: frozenset[str] = frozenset()
+        self.gate: Verdict | None = None
+        self.news_seen = 0
+        self.updated = False
+        self.ticket = 0
+
+    @property
+    def backoff(self) -> float:
+        """1 s, doubled with every failure of the last kind, up to 10 s."""
+        failures = self.errors if self.failed_with_error else self.refusals
+        if failures == 0:
+            return 0.0
+        return float(min(FIRST_BACKOFF * 2 ** min(failures - 1, 30), LONGEST_BACKOFF))
+
+    @property
+    def ready_at(self) -> float:
+        return self.queued + self.backoff
+
+
+class SchedulingQueue:
+    def __init__(
+        self,
+        *,
+        wakeups: Wakeups | None = None,
+        gates: Sequence[PreEnqueuePlugin] = (),
+        order: Order = by_priority,
+    ) -> None:
+        self._wakeups = wakeups or Wakeups()
+        self._gates = tuple(gates)
+        self._order = order
+        self._entries: dict[str, _Entry] = {}
+        self._active: list[tuple[Any, int, str]] = []
+        self._backoff: list[tuple[float, Any, int, str]] = []
+        self._unschedulable: dict[str, None] = {}
+        self._gated: dict[str, None] = {}
+        self._in_flight: dict[str, None] = {}
+        self._news: list[News] = []
+        self._news_dropped = 0
+        self._tickets = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def where(self, uid: str) -> Where | None:
+        entry = self._entries.get(uid)
+        return entry.where if entry else None
+
+    def pods(self, where: Where) -> list[Pod]:
+        """The pods in one place, in the order they would be tried."""
+        found = [entry for entry in self._entries.values() if entry.where is where]
+        return [entry.pod for entry in sorted(found, key=lambda one: self._order(one.pod, one.queued))]
+
+    def gate(self, uid: str) -> Verdict | None:
+        """What holds a gated pod back."""
+        entry = self._entries.get(uid)
+        return entry.gate if entry and entry.where is Where.GATED else None
+
+    # --- pods come, change and go -------------------------------------------------------------------------------------
+
+    def add(self, pod: Pod, now: float) -> None:
+        """A pending pod is to be scheduled; one that is known already is updated."""
+        if pod.metadata.uid in self._entries:
+            self.update(pod, now)
+            return
+        entry = self._entries[pod.metadata.uid] = _Entry(pod, now)
+        self._admit(entry, now)
+
+    def update(self, pod: Pod, now: float) -> None:
+        """A pending pod changed: what it was refused or held back for may be over."""
+        entry = self._entries.get(pod.metadata.uid)
+        if entry is None:
+            self.add(pod, now)
+            return
+        changed = _means_more(entry.pod, pod)
+        entry.pod = pod
+        if entry.where is Where.IN_FLIGHT:
+            entry.updated = entry.updated or changed
+        elif entry.where is Where.GATED or (changed and entry.where is Where.UNSCHEDULABLE):
+            self._admit(entry, now)
+        elif entry.where is Where.ACTIVE:
+            self._put_active(entry)
+
+    def delete(self, uid: str) -> None:
+        """A pod is gone, or somebody bound it."""
+        entry = self._entries.pop(uid, None)
+        if entry is not None:
+            self._leave(entry)
+
+    # --- attempts -----------------------------------------------------------------------------------------------------
+
+    def pop(self, now: float) -> Pod | None:
+        """The next pod to try; it is in flight until `done` or one of the failures."""
+        self._advance(now)
+        while self._active:
+            _, ticket, uid = heapq.heappop(self._active)
+            entry = self._entries.get(uid)
+            if entry is not None and entry.where is Where.ACTIVE and entry.ticket == ticket:
+                return self._fly(entry)
+        return None
+
+    def take(self, uid: str) -> Pod | None:
+        """Take one pod out of turn, unless it is in flight or gated: the rest of a gang whose first one was popped."""
+        entry = self._entries.get(uid)
+        if entry is None or entry.where in (Where.IN_FLIGHT, Where.GATED):
+            return None
+        return self._fly(entry)
+
+    def done(self, uid: str) -> None:
+        """An attempt succeeded, the pod is bound."""
+        self.delete(uid)
+
+    def refused(self, uid: str, plugins: Iterable[str], now: float) -> None:
+        """An attempt ended without a node. The pod waits for news that these plugins care about."""
+        entry = self._land(uid)
+        if entry is None:
+            return
+        entry.plugins = frozenset(plugins)
+        entry.refusals += 1
+        entry.errors = 0
+        entry.failed_with_error = False
+        entry.queued = now
+        missed = self._news[entry.news_seen - self._news_dropped :]
+        woken = entry.updated or any(self._wakeups.wakes(entry.pod, entry.plugins, news) for news in missed)
+        self._trim()
+        if woken or not entry.plugins:
+            self._admit(entry, now)
+        else:
+            entry.where = Where.UNSCHEDULABLE
+            self._unschedulable[uid] = None
+
+    def failed(self, uid: str, now: float) -> None:
+        """An attempt ended with an error: nothing is wrong with the pod, so only time is waited for."""
+        entry = self._land(uid)
+        if entry is None:
+            return
+        entry.plugins = frozenset()
+        entry.errors += 1
+        entry.failed_with_error = True
+        entry.queued = now
+        self._trim()
+        self._admit(entry, now)
+
+    # --- news ---------------------------------------------------------------------------------------------------------
+
+    def tell(self, news: News, now: float) -> list[str]:
+        """Something happened: returns the UIDs of pods that are tried again because of it."""
+        if self._in_flight:
+            self._news.append(news)
+        woken = [uid for uid in self._unschedulable if self._is_woken(uid, news)]
+        for uid in woken:
+            self._admit(self._entries[uid], now)
+        for uid in [uid for uid in self._gated if self._is_woken(uid, news)]:
+            self._admit(self._entries[uid], now)
+        return woken
+
+    def activate(self, uids: Iterable[str], now: float) -> None:
+        """Try these at once, whatever they were refused for and whatever back-off is left. Gated ones stay."""
+        for uid in uids:
+            entry = self._entries.get(uid)
+            if entry is not None and entry.where in (Where.UNSCHEDULABLE, Where.BACKOFF) and self._is_let_in(entry):
+                self._leave(entry)
+                self._put_active(entry)
+            elif entry is not None and entry.where is Where.IN_FLIGHT:
+                entry.updated = True
+
+    def flush(self, now: float) -> None:
+        """Try again what has waited too long without news."""
+        while self._unschedulable:
+            longest = self._entries[next(iter(self._unschedulable))]  # they are in the order in which they came
+            if now - longest.queued < LONGEST_STAY:
+                return
+            self._admit(longest, now)
+
+    def next_at(self, now: float) -> float | None:
+        """When something will become due by itself: `now` if there is a pod to try, None if nothing will."""
+        self._advance(now)
+        if any(self._is_current(uid, ticket, Where.ACTIVE) for _, ticket, uid in self._active):
+            return now
+        due = [at for at, *_ in self._backoff[:1]]
+        due += [self._entries[uid].queued + LONGEST_STAY for uid in islice(self._unschedulable, 1)]
+        return min(due) if due else None
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _admit(self, entry: _Entry, now: float) -> None:
+        """To ACTIVE, or BACKOFF while some is left, or GATED if a plugin holds it back."""
+        self._leave(entry)
+        if not self._is_let_in(entry):
+            entry.where = Where.GATED
+            self._gated[entry.pod.metadata.uid] = None
+        elif entry.ready_at > now:
+            entry.where = Where.BACKOFF
+            entry.ticket = self._ticket()
+            queue_key = self._order(entry.pod, entry.queued)
+            heapq.heappush(self._backoff, (entry.ready_at, queue_key, entry.ticket, entry.pod.metadata.uid))
+        else:
+            self._put_active(entry)
+
+    def _is_let_in(self, entry: _Entry) -> bool:
+        for plugin in self._gates:
+            verdict = plugin.pre_enqueue(entry.pod)
+            if verdict.code is not Code.SUCCESS:
+                entry.gate = Verdict(verdict.code, verdict.reasons, plugin.name)
+                entry.plugins = frozenset([plugin.name])
+                return False
+        entry.gate = None
+        return True
+
+    def _put_active(self, entry: _Entry) -> None:
+        entry.where = Where.ACTIVE
+        entry.ticket = self._ticket()
+        key = self._order(entry.pod, entry.queued)
+        heapq.heappush(self._active, (key, entry.ticket, entry.pod.metadata.uid))
+
+    def _advance(self, now: float) -> None:
+        while self._backoff:
+            at, _, ticket, uid = self._backoff[0]
+            current = self._is_current(uid, ticket, Where.BACKOFF)
+            if current and at > now:
+                return
+            heapq.heappop(self._backoff)
+            if current:
+                self._put_active(self._entries[uid])
+
+    def _fly(self, entry: _Entry) -> Pod:
+        self._leave(entry)
+        entry.where = Where.IN_FLIGHT
+        entry.updated = False
+        entry.news_seen = self._news_dropped + len(self._news)
+        self._in_flight[entry.pod.metadata.uid] = None
+        return entry.pod
+
+    def _land(self, uid: str) -> _Entry | None:
+        """A pod is back; None if it went away meanwhile."""
+        entry = self._entries.get(uid)
+        if entry is None or entry.where is not Where.IN_FLIGHT:
+            return None
+        del self._in_flight[uid]
+        return entry
+
+    def _leave(self, entry: _Entry) -> None:
+        """Out of the sets; the heaps find out by the ticket."""
+        uid = entry.pod.metadata.uid
+        self._unschedulable.pop(uid, None)
+        self._gated.pop(uid, None)
+        if self._in_flight.pop(uid, _ABSENT) is not _ABSENT:
+            self._trim()
+
+    def _trim(self) -> None:
+        """Drop the news that every pod in flight has seen: pods fly in order, so the first has seen the least."""
+        first = next(iter(self._in_flight), None)
+        needed = self._entries_seen(first)
+        if needed > self._news_dropped:
+            del self._news[: needed - self._news_dropped]
+            self._news_dropped = needed
+
+    def _entries_seen(self, uid: str | None) -> int:
+        if uid is None:
+            return self._news_dropped + len(self._news)
+        return self._entries[uid].news_seen
+
+    def _is_woken(self, uid: str, news: News) -> bool:
+        entry = self._entries[uid]
+        return self._wakeups.wakes(entry.pod, entry.plugins, news)
+
+    def _is_current(self, uid: str, ticket: int, where: Where) -> bool:
+        entry = self._entries.get(uid)
+        return entry is not None and entry.where is where and entry.ticket == ticket
+
+    def _ticket(self) -> int:
+        self._tickets += 1
+        return self._tickets
+
+
+_ABSENT = object()
+
+
+def _means_more(old: Pod, new: Pod) -> bool:
+    """Whether an update can change what scheduling thinks of a pod; its status and annotations of others cannot."""
+    return (
+        old.spec != new.spec
+        or old.metadata.labels != new.metadata.labels
+        or old.metadata.annotations != new.metadata.annotations
+        or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+    )

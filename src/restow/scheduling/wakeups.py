@@ -1,0 +1,132 @@
+"""Wake-ups: which news may make a refused pod schedulable.
+
+Goes in: something that happened in the cluster, and the plugins that refused a pod. Comes out: whether to try again.
+Each plugin has rules; a rule names a kind of object, what happened to it, and optionally a hint that looks closer. A
+plugin without rules is woken by everything: trying once too often is cheap, never trying again is not.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from restow.model.objects import Pod
+
+
+class Thing(enum.Enum):
+    """What the news are about."""
+
+    NODE = "Node"
+    POD = "Pod"
+    """A pod on a node, or one that was."""
+    PENDING_POD = "PendingPod"
+    VOLUME = "PersistentVolume"
+    CLAIM = "PersistentVolumeClaim"
+    STORAGE_CLASS = "StorageClass"
+    CSI_NODE = "CSINode"
+    CSI_DRIVER = "CSIDriver"
+    CSI_CAPACITY = "CSIStorageCapacity"
+    ATTACHMENT = "VolumeAttachment"
+    NAMESPACE = "Namespace"
+    POD_GROUP = "PodGroup"
+    QUEUE = "Queue"
+    RESERVATION = "Reservation"
+    ANYTHING = "Anything"
+    """News that cannot be told apart: a list was read anew."""
+
+
+class Deed(enum.Flag):
+    ADDED = enum.auto()
+    UPDATED = enum.auto()
+    DELETED = enum.auto()
+    ANY = ADDED | UPDATED | DELETED
+
+
+class News(msgspec.Struct, frozen=True):
+    """Something happened to an object of the cluster."""
+
+    thing: Thing
+    deed: Deed = Deed.ANY
+    old: Any = None
+    new: Any = None
+
+
+Hint = Callable[[Pod, News], bool]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """News that may help a pod which a plugin refused."""
+
+    thing: Thing
+    deed: Deed = Deed.ANY
+    hint: Hint | None = None
+
+    def wakes(self, pod: Pod, news: News) -> bool:
+        """A hint that fails counts as yes."""
+        if news.thing is not self.thing or not news.deed & self.deed:
+            return False
+        try:
+            return self.hint is None or self.hint(pod, news)
+        except Exception:  # a foreign hint must not strand a pod
+            return True
+
+
+@runtime_checkable
+class Woken(Protocol):
+    """A plugin that knows which news matter to it."""
+
+    def wakes_on(self) -> Sequence[Rule]: ...
+
+
+def _room_freed(*more: Rule) -> tuple[Rule, ...]:
+    return (Rule(Thing.POD, Deed.DELETED | Deed.UPDATED), Rule(Thing.NODE, Deed.ADDED | Deed.UPDATED), *more)
+
+
+_NODES = (Rule(Thing.NODE, Deed.ADDED | Deed.UPDATED),)
+_STORAGE = tuple(
+    Rule(thing)
+    for thing in (Thing.VOLUME, Thing.CLAIM, Thing.STORAGE_CLASS, Thing.CSI_NODE, Thing.CSI_DRIVER, Thing.CSI_CAPACITY)
+)
+_PODS_MOVED = (Rule(Thing.POD), Rule(Thing.NODE), Rule(Thing.NAMESPACE))
+
+GANG, QUEUE = "Gang", "Queue"
+
+BUILT_IN: Mapping[str, tuple[Rule, ...]] = {
+    "SchedulingGates": (),  # only the pod itself can change it
+    "NodeUnschedulable": _NODES,
+    "NodeName": _NODES,
+    "TaintToleration": _NODES,
+    "NodeAffinity": _NODES,
+    "NodePorts": _room_freed(),
+    "NodeResourcesFit": _room_freed(),
+    "VolumeRestrictions": _room_freed(Rule(Thing.CLAIM)),
+    "NodeVolumeLimits": _room_freed(Rule(Thing.ATTACHMENT, Deed.DELETED), *_STORAGE),
+    "VolumeBinding": (*_NODES, *_STORAGE),
+    "VolumeZone": (*_NODES, *_STORAGE),
+    "PodTopologySpread": _PODS_MOVED,
+    "InterPodAffinity": _PODS_MOVED,
+    GANG: _room_freed(Rule(Thing.POD, Deed.ADDED), Rule(Thing.PENDING_POD), Rule(Thing.POD_GROUP)),
+    QUEUE: _room_freed(Rule(Thing.QUEUE), Rule(Thing.POD_GROUP)),
+}
+
+
+class Wakeups:
+    """The rules of every plugin."""
+
+    def __init__(self, rules: Mapping[str, Sequence[Rule]] = BUILT_IN) -> None:
+        self._rules = {name: tuple(some) for name, some in rules.items()}
+
+    def wakes(self, pod: Pod, plugins: Iterable[str], news: News) -> bool:
+        """Whether news may help a pod that these plugins refused."""
+        if news.thing is Thing.ANYTHING:
+            return True
+        refused = False
+        for name in plugins:
+            refused = True
+            rules = self._rules.get(name)
+            if rules is None or any(rule.wakes(pod, news) for rule in rules):
+                return True
+        return not refused  # nobody is known to have refused it: anything may have been the reason

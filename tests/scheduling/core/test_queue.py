@@ -1,0 +1,269 @@
+"""The queue: order, back-off, gates, and that no wake-up is ever lost."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from restow.model.objects import SchedulingGate
+from restow.scheduling.framework import SUCCESS, PreEnqueuePlugin, unresolvable
+from restow.scheduling.queue import LONGEST_STAY, SchedulingQueue, Where
+from restow.scheduling.wakeups import Deed, News, Rule, Thing, Wakeups
+from tests.model.cluster.builders import pod
+
+POD_LEFT = News(Thing.POD, Deed.DELETED)
+NODE_CAME = News(Thing.NODE, Deed.ADDED)
+CLASS_CAME = News(Thing.STORAGE_CLASS, Deed.ADDED)
+
+
+def popped(queue, now=0.0):
+    names = []
+    while (found := queue.pop(now)) is not None:
+        names.append(found.metadata.name)
+    return names
+
+
+def refused_at(now, *plugins, times=1):
+    """A queue whose only pod was tried and refused `times` times, the last time at `now`."""
+    queue = SchedulingQueue()
+    queue.add(pod("p"), 0.0)
+    for _ in range(times):
+        queue.activate(["uid-p"], now)
+        assert queue.pop(now)
+        queue.refused("uid-p", plugins or ["NodeResourcesFit"], now)
+    return queue
+
+
+def test_priority_then_age_then_name():
+    queue = SchedulingQueue()
+    for name, priority, at in [("late", 0, 2.0), ("b", 0, 1.0), ("a", 0, 1.0), ("vip", 7, 3.0)]:
+        queue.add(pod(name, priority=priority), at)
+    assert popped(queue, 3.0) == ["vip", "a", "b", "late"]
+
+
+@pytest.mark.parametrize(("tries", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (40, 10)])
+def test_back_off_doubles_up_to_ten_seconds(tries, seconds):
+    queue = refused_at(100.0, times=tries)
+    queue.tell(POD_LEFT, 100.0)
+    assert queue.next_at(100.0) == 100.0 + seconds
+    assert popped(queue, 100.0 + seconds - 0.01) == []
+    assert popped(queue, 100.0 + seconds) == ["p"]
+
+
+def test_errors_back_off_on_their_own_count():
+    queue = refused_at(100.0, times=5)
+    queue.activate(["uid-p"], 100.0)
+    queue.pop(100.0)
+    queue.failed("uid-p", 100.0)
+    assert queue.next_at(100.0) == 101.0
+
+
+def test_a_pod_past_its_back_off_is_active_at_once():
+    queue = refused_at(0.0)
+    queue.tell(POD_LEFT, 60.0)
+    assert queue.where("uid-p") is Where.ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("plugins", "news", "woken"),
+    [
+        pytest.param(["NodeResourcesFit"], POD_LEFT, True, id="room became free"),
+        pytest.param(["TaintToleration"], POD_LEFT, False, id="a taint does not leave with a pod"),
+        pytest.param(["TaintToleration"], NODE_CAME, True, id="a new node has other taints"),
+        pytest.param(["TaintToleration", "NodeResourcesFit"], POD_LEFT, True, id="one of two is enough"),
+        pytest.param(["SomebodyElses"], CLASS_CAME, True, id="a plugin without rules hears everything"),
+        pytest.param(["SchedulingGates"], News(Thing.ANYTHING), True, id="news that cannot be told apart wake all"),
+    ],
+)
+def test_who_is_woken(plugins, news, woken):
+    queue = refused_at(0.0, *plugins)
+    assert queue.tell(news, 60.0) == (["uid-p"] if woken else [])
+
+
+def test_a_hint_looks_closer_and_a_broken_one_wakes():
+    rules = {
+        "Picky": [Rule(Thing.NODE, Deed.ANY, lambda pod, news: False)],
+        "Broken": [Rule(Thing.NODE, Deed.ANY, lambda pod, news: 1 / 0 > 0)],
+    }
+    assert not Wakeups(rules).wakes(pod("p"), ["Picky"], NODE_CAME)
+    assert Wakeups(rules).wakes(pod("p"), ["Broken"], NODE_CAME)
+
+
+def test_news_during_the_attempt_are_replayed():
+    queue = SchedulingQueue()
+    queue.add(pod("p"), 0.0)
+    queue.pop(0.0)
+    queue.tell(POD_LEFT, 0.1)
+    queue.refused("uid-p", ["NodeResourcesFit"], 0.2)
+    assert queue.where("uid-p") is Where.BACKOFF
+
+
+def test_news_from_before_the_attempt_are_not():
+    queue = SchedulingQueue()
+    queue.add(pod("first"), 0.0)
+    queue.add(pod("second"), 1.0)
+    queue.pop(1.0)
+    queue.tell(POD_LEFT, 1.0)
+    queue.pop(1.0)
+    queue.refused("uid-second", ["NodeResourcesFit"], 1.0)
+    assert queue.where("uid-second") is Where.UNSCHEDULABLE
+
+
+def test_an_update_during_the_attempt_counts():
+    queue = SchedulingQueue()
+    queue.add(pod("p"), 0.0)
+    queue.pop(0.0)
+    queue.update(pod("p", labels={"new": "label"}), 0.0)
+    queue.refused("uid-p", ["TaintToleration"], 0.0)
+    assert queue.where("uid-p") is Where.BACKOFF
+
+
+@pytest.mark.parametrize(
+    ("newer", "where"),
+    [(pod("p", phase="Pending"), Where.UNSCHEDULABLE), (pod("p", {"cpu": "2"}), Where.ACTIVE)],
+    ids=["status only", "another spec"],
+)
+def test_an_update_that_can_matter_wakes(newer, where):
+    queue = refused_at(0.0, "TaintToleration")
+    queue.update(newer, 60.0)
+    assert queue.where("uid-p") is where
+
+
+def test_a_refusal_by_nobody_in_particular_is_tried_again_after_back_off():
+    queue = SchedulingQueue()
+    queue.add(pod("p"), 0.0)
+    queue.pop(0.0)
+    queue.refused("uid-p", [], 0.0)
+    assert queue.next_at(0.0) == 1.0
+
+
+def test_five_minutes_without_news():
+    queue = refused_at(0.0)
+    assert queue.next_at(1.0) == LONGEST_STAY
+    queue.flush(LONGEST_STAY - 1)
+    assert queue.where("uid-p") is Where.UNSCHEDULABLE
+    queue.flush(LONGEST_STAY)
+    assert queue.where("uid-p") is Where.ACTIVE
+
+
+@pytest.mark.parametrize("where", [Where.ACTIVE, Where.IN_FLIGHT, Where.UNSCHEDULABLE, Where.BACKOFF])
+def test_a_deleted_pod_is_gone_from_everywhere(where):
+    queue = SchedulingQueue()
+    queue.add(pod("p"), 0.0)
+    if where is not Where.ACTIVE:
+        queue.pop(0.0)
+    if where is Where.UNSCHEDULABLE:
+        queue.refused("uid-p", ["NodeName"], 0.0)
+    if where is Where.BACKOFF:
+        queue.failed("uid-p", 0.0)
+    assert queue.where("uid-p") is where
+    queue.delete("uid-p")
+    queue.refused("uid-p", [], 0.0)
+    queue.tell(News(Thing.ANYTHING), 99.0)
+    assert (len(queue), queue.pop(99.0), queue.next_at(99.0)) == (0, None, None)
+
+
+class Gate(PreEnqueuePlugin):
+    name: ClassVar[str] = "SchedulingGates"
+
+    def pre_enqueue(self, pod):
+        return unresolvable("gated") if pod.spec.scheduling_gates else SUCCESS
+
+
+def test_a_gated_pod_waits_for_its_gate():
+    queue = SchedulingQueue(gates=[Gate()])
+    queue.add(pod("p", scheduling_gates=[SchedulingGate(name="hold")]), 0.0)
+    queue.tell(NODE_CAME, 1.0)
+    queue.activate(["uid-p"], 1.0)
+    assert (queue.where("uid-p"), queue.gate("uid-p").plugin) == (Where.GATED, "SchedulingGates")
+    queue.update(pod("p"), 2.0)
+    assert popped(queue, 2.0) == ["p"]
+
+
+def test_the_rest_of_a_gang_is_taken_out_of_turn():
+    queue = refused_at(0.0)
+    assert queue.take("uid-p").metadata.name == "p"
+    assert queue.take("uid-p") is None
+    queue.done("uid-p")
+    assert len(queue) == 0
+
+
+class NoWakeupIsLost(RuleBasedStateMachine):
+    """Whoever waits for news has missed none since its last attempt began."""
+
+    uids = st.sampled_from([f"uid-{name}" for name in "abc"])
+    plugins = st.sets(st.sampled_from(["NodeResourcesFit", "TaintToleration", "SchedulingGates"]), min_size=1)
+    news = st.sampled_from([POD_LEFT, NODE_CAME, CLASS_CAME])
+
+    def __init__(self):
+        super().__init__()
+        self.queue = SchedulingQueue()
+        self.now = 0.0
+        self.since: dict[str, list[News]] = {}
+        self.refused_by: dict[str, set[str]] = {}
+
+    @rule(name=st.sampled_from("abc"))
+    def add(self, name):
+        self.queue.add(pod(name), self.now)
+
+    @rule()
+    def pop(self):
+        found = self.queue.pop(self.now)
+        if found:
+            self.since[found.metadata.uid] = []
+
+    @rule(uid=uids, plugins=plugins)
+    def refuse(self, uid, plugins):
+        if self.queue.where(uid) is Where.IN_FLIGHT:
+            self.refused_by[uid] = plugins
+        self.queue.refused(uid, plugins, self.now)
+
+    @rule(uid=uids)
+    def fail(self, uid):
+        self.queue.failed(uid, self.now)
+
+    @rule(news=news)
+    def tell(self, news):
+        self.queue.tell(news, self.now)
+        for heard in self.since.values():
+            heard.append(news)
+
+    @rule(uid=uids)
+    def take(self, uid):
+        if self.queue.take(uid):
+            self.since[uid] = []
+
+    @rule(uid=uids)
+    def delete(self, uid):
+        self.queue.delete(uid)
+
+    @rule(uids=st.sets(uids))
+    def activate(self, uids):
+        self.queue.activate(uids, self.now)
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, 11.0, 400.0]))
+    def wait(self, seconds):
+        self.now += seconds
+        self.queue.flush(self.now)
+
+    @invariant()
+    def nobody_sleeps_through_news(self):
+        for one in self.queue.pods(Where.UNSCHEDULABLE):
+            uid = one.metadata.uid
+            assert not any(Wakeups().wakes(one, self.refused_by[uid], news) for news in self.since[uid])
+
+    @precondition(lambda self: len(self.queue) > 0)
+    @invariant()
+    def nobody_is_forgotten(self):
+        places = [one for where in Where for one in self.queue.pods(where)]
+        flying = self.queue.pods(Where.IN_FLIGHT)
+        assert len(places) == len(self.queue)
+        assert self.queue.next_at(self.now) is not None or len(flying) == len(self.queue)
+
+
+TestNoWakeupIsLost = NoWakeupIsLost.TestCase
+TestNoWakeupIsLost.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

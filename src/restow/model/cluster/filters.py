@@ -28,6 +28,16 @@ def fits(room: Room, amounts: Amounts, rows: Which | None = None, *, after_leavi
     return functools.reduce(np.logical_and, masks) if masks else _all(room, chosen)
 
 
+def fits_row(room: Room, amounts: Amounts, row: int) -> bool:
+    """`fits` for a single row, where plain integers are quicker than arrays."""
+    free = room.free
+    columns = len(free)
+    for column, amount in amounts:
+        if amount > 0 and (column >= columns or free.item(column, row) < amount):
+            return False
+    return True
+
+
 def shortages(room: Room, amounts: Amounts, rows: Which | None = None) -> dict[str, Mask]:
     """For each resource that some row is short of, by name: the rows that are."""
     chosen = room.rows.every if rows is None else rows

@@ -1,13 +1,13 @@
 """How full a node would be with the pod on it, as a score: the strategies NodeResourcesFit and BinPacking share.
 
 A node's score is the weighted mean of its resources' scores. A resource the node does not have is left out, weight and
-all. Every formula is written once, in operations that plain integers and arrays have in common, and rounds towards
-zero as kube-scheduler does.
+all. Every formula is written once, in operations that plain integers and arrays have in common; integers are divided as
+in kube-scheduler, towards zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,10 @@ Number = Any
 
 Asked = tuple[tuple[int, int, int], ...]
 """(resource column, amount the pod asks for, weight)."""
+
+Cells = NDArray[np.int64]
+Books = tuple[Cells, ...]
+"""Ledgers of what is taken, to be added up."""
 
 _SAFE = (2**63 - 1) // BEST
 """The largest amount whose hundredfold fits an array; larger ones are scored as plain integers."""
@@ -57,17 +61,6 @@ class Strategy:
 
     def mean(self, total: Number, weights: Number) -> Number:
         return total // weights
-
-    def of_node(self, resources: Iterable[tuple[Number, Number, int]]) -> Number:
-        """The score of a node, or of many, from (requested with the pod, allocatable, weight) of each resource."""
-        total: Number = 0
-        weights: Number = 0
-        for requested, allocatable, weight in resources:
-            score = self.of_resource(requested, allocatable + (allocatable == 0))
-            counted = (allocatable > 0) & self.counts(score)
-            total = total + score * weight * counted
-            weights = weights + weight * counted
-        return self.mean(total, weights + (weights == 0))
 
 
 class MostAllocated(Strategy):
@@ -103,38 +96,56 @@ def asked_of(room: Room, requests: Vector, weights: Sequence[ResourceWeight]) ->
     )
 
 
-def scored_use(room: Room, column: int, which: Which | int) -> Number:
+def scored_books(room: Room) -> Books:
     """What pods and seats ask for, with the stand-ins for missing cpu and memory."""
-    return cells_of(room.nonzero.cells, column, which)
+    return (room.nonzero.cells,)
 
 
-def real_use(room: Room, column: int, which: Which | int) -> Number:
+def real_books(room: Room) -> Books:
     """What pods and seats ask for."""
-    return cells_of(room.allocatable.cells, column, which) - cells_of(room.free, column, which)
+    return room.requested.cells, room.reserved.cells
 
 
-def cells_of(cells: NDArray[np.int64], column: int, which: Which | int) -> Number:
-    return cells.item(column, which) if isinstance(which, int) else cells[column][which]
+def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked, rows: Which) -> Scores:
+    """The scores of these rows for a pod that asks for this, on top of what is in the books."""
+    columns = len(room.free)
+    if any(column >= columns for column, _, _ in asked):  # nobody has or asks for these yet
+        asked = tuple(one for one in asked if one[0] < columns)
+    allocatable = room.allocatable.cells
+    few = few_rows(rows)
+    if few is None and any(allocatable[column].max() > _SAFE for column, _, _ in asked):
+        few = room.rows.numbers(rows)
+    if few is not None:
+        return np.array([_of_row(strategy, allocatable, books, asked, row) for row in few], np.int64)
+    return _of_rows(strategy, allocatable, books, asked, rows)
 
 
-def allocation_scores(
-    room: Room, use: Callable[[Room, int, Which | int], Number], strategy: Strategy, asked: Asked, rows: Which
-) -> Scores:
-    """The scores of these rows for a pod that asks for this."""
-    known = [one for one in asked if one[0] < len(room.free)]  # nobody has or asks for the others yet
+def _of_row(strategy: Strategy, allocatable: Cells, books: Books, asked: Asked, row: int) -> int:
+    total = weights = 0
+    for column, requested, weight in asked:
+        available = allocatable.item(column, row)
+        if available > 0:
+            for book in books:
+                requested += book.item(column, row)
+            score = strategy.of_resource(requested, available)
+            if strategy.counts(score):
+                total += score * weight
+                weights += weight
+    return strategy.mean(total, weights) if weights else 0
 
-    def score(which: Which | int) -> Number:
-        return strategy.of_node(
-            (use(room, column, which) + amount, cells_of(room.allocatable.cells, column, which), weight)
-            for column, amount, weight in known
-        )
 
-    one_by_one = few_rows(rows)
-    if one_by_one is None and any(room.allocatable.cells[column].max() > _SAFE for column, _, _ in known):
-        one_by_one = room.rows.numbers(rows)
-    if one_by_one is not None:
-        return np.array([score(row) for row in one_by_one], np.int64)
-    return np.broadcast_to(score(rows), room.free[0][rows].shape).astype(np.int64)
+def _of_rows(strategy: Strategy, allocatable: Cells, books: Books, asked: Asked, rows: Which) -> Scores:
+    total = np.zeros(allocatable[0][rows].shape, np.int64)
+    weights = np.zeros_like(total)
+    for column, amount, weight in asked:
+        available = allocatable[column][rows]
+        requested = sum((book[column][rows] for book in books), start=amount)
+        score = strategy.of_resource(requested, np.maximum(available, 1))
+        counted = (available > 0) & strategy.counts(score)
+        total += score * weight * counted
+        weights += weight * counted
+    mean: Scores = strategy.mean(total, np.maximum(weights, 1))
+    return mean
 
 
 def _capped(requested: Number, allocatable: Number) -> Number:

@@ -113,17 +113,18 @@ def balances(shares: Sequence[NDArray[np.float64]], size: int) -> Scores:
     """`balance` of many nodes; NaN stands for a resource that a node does not have."""
     if len(shares) < 2:
         return np.full(size, BEST, np.int64)
+    if len(shares) == 2:
+        deviation = np.abs(shares[0] - shares[1]) / 2
+        return ((1 - np.nan_to_num(deviation)) * BEST).astype(np.int64)
     table = np.stack(shares)
     has = ~np.isnan(table)
     count = has.sum(axis=0)
     filled = np.where(has, table, 0.0)
+    divisor = np.maximum(count, 1)
+    mean = sum(filled) / divisor
+    squares = sum((one - mean) * (one - mean) * there for one, there in zip(filled, has, strict=True))
     span = filled.max(axis=0) - np.where(has, table, np.inf).min(axis=0)
-    deviation = np.where(count == 2, span / 2, 0.0)
-    if len(shares) > 2:
-        divisor = np.maximum(count, 1)
-        mean = sum(filled) / divisor
-        squares = sum((one - mean) * (one - mean) * there for one, there in zip(filled, has, strict=True))
-        deviation = np.where(count > 2, np.sqrt(squares / divisor), deviation)
+    deviation = np.select([count > 2, count == 2], [np.sqrt(squares / divisor), span / 2], 0.0)
     return ((1 - deviation) * BEST).astype(np.int64)
 
 

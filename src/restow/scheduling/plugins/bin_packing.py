@@ -21,7 +21,7 @@ from restow.scheduling.plugins.allocation import (
     ResourceWeight,
     allocation_scores,
     asked_of,
-    real_use,
+    real_books,
 )
 from restow.scheduling.plugins.arguments import read_arguments
 
@@ -45,7 +45,8 @@ class BinPacking(ScorePlugin):
         return SUCCESS if self._of(cycle) else SKIP
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
-        return allocation_scores(cycle.snapshot.room, real_use, self._strategy, self._of(cycle), rows)
+        room = cycle.snapshot.room
+        return allocation_scores(self._strategy, room, real_books(room), self._of(cycle), rows)
 
     def _of(self, cycle: Cycle) -> Asked:
         shape = cycle.pod_class.shape

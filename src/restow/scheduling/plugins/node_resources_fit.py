@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import msgspec
+import numpy as np
 
 from restow.model.cluster import Mask, Shape, Which, filters
 from restow.model.cluster.room import Amounts, Resources
@@ -36,10 +37,11 @@ from restow.scheduling.plugins.allocation import (
     Strategy,
     allocation_scores,
     asked_of,
-    scored_use,
+    scored_books,
     weight_problems,
 )
 from restow.scheduling.plugins.arguments import read_arguments
+from restow.scheduling.plugins.few import few_rows
 from restow.scheduling.plugins.refusing import refused
 
 _BEST_POINT = 10
@@ -83,7 +85,10 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         self._scored: WeakKeyDictionary[Shape, Asked] = WeakKeyDictionary()
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        return filters.fits(cycle.snapshot.room, self._demanded(cycle), rows)
+        room, demanded, few = cycle.snapshot.room, self._demanded(cycle), few_rows(rows)
+        if few is None:
+            return filters.fits(room, demanded, rows)
+        return np.array([filters.fits_row(room, demanded, row) for row in few], np.bool_)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A row that is too small even when empty stays so, whoever leaves."""
@@ -103,7 +108,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         return SUCCESS if self._asked(cycle) else SKIP
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
-        return allocation_scores(cycle.snapshot.room, scored_use, self._strategy, self._asked(cycle), rows)
+        room = cycle.snapshot.room
+        return allocation_scores(self._strategy, room, scored_books(room), self._asked(cycle), rows)
 
     def _demanded(self, cycle: Cycle) -> Amounts:
         shape = cycle.pod_class.shape

@@ -78,7 +78,9 @@ def default_pod_spec(spec: Document) -> None:
 
 @lru_cache(maxsize=4096)
 def pull_policy(image: str) -> str:
-    """Always for the tag latest, stated or implied; a digest implies none."""
+    """Always for the tag latest, stated or implied; a digest implies none, and so does what is no image at all."""
+    if not image or image != image.strip():
+        return "IfNotPresent"
     name, _, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"

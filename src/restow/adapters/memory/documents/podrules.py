@@ -262,11 +262,12 @@ def _check_added_tolerations(new: list[Document], old: list[Document], found: Fi
 
 
 def _check_removed_gates(new: list[Document], old: list[Document], found: Findings) -> None:
-    known = {gate.get("name") for gate in old}
-    for index, gate in enumerate(new):
-        if gate.get("name") not in known:
-            why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            found.forbidden(f"spec.schedulingGates[{index}].name", why)
+    added = {gate.get("name"): index for index, gate in enumerate(new)}  # of equal ones the last is named
+    for gate in old:
+        added.pop(gate.get("name"), None)
+    for name, index in added.items():
+        why = f"only deletion is allowed, but found new scheduling gate '{name}'"
+        found.forbidden(f"spec.schedulingGates[{index}].name", why)
 
 
 def _check_gated(munged: Document, before: Document, found: Findings) -> None:

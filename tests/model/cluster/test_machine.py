@@ -12,7 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec.structs import replace
 
 from restow.model.affinity import node_constraint
-from restow.model.cluster import DomainSums, SeatName, Snapshot, counting
+from restow.model.cluster import SeatName, Snapshot
+from restow.model.cluster.audience import Audience
+from restow.model.cluster.domains import summed
 from restow.model.cluster.filters import shortages
 from restow.model.cluster.room import LIMIT
 from restow.model.objects import (
@@ -29,6 +31,7 @@ from restow.model.objects import (
     Toleration,
 )
 from restow.model.resources import add, amounts, fits, pod_requests, scored_requests, subtract
+from restow.model.selectors import parse_label_selector
 from restow.model.taints import UNSCHEDULABLE, untolerated
 from tests.model.cluster.builders import node, placements_of, pod, reservation
 from tests.model.cluster.reading import LEDGERS, Table, everything, ledgers
@@ -214,9 +217,8 @@ class SnapshotMachine(RuleBasedStateMachine):
         self.delivered: list[tuple[str, bool, Any]] = []
         self.marks: list[tuple[Any, Reference, dict[str, Any], int]] = []
         self.created = 0
-        snapshot = self.snapshot
-        web = counting(snapshot.rows, snapshot.occupancy, lambda one: one.pod.metadata.labels == {"app": "web"})
-        self.web_by_zone = DomainSums(snapshot.nodes, "zone", (snapshot.room.changes,), web)
+        web = (Audience(parse_label_selector("app=web"), frozenset(["default"])),)
+        self.web_by_zone = summed(self.snapshot.topologies.domains("zone"), self.snapshot.crowd.headcount(web))
 
     # --- writes -------------------------------------------------------------------------------------------------------
 
@@ -422,13 +424,17 @@ class SnapshotMachine(RuleBasedStateMachine):
     @rule()
     def domains_count_what_is_in_them(self) -> None:
         column = self.snapshot.nodes.labels.column("zone")
-        counted = dict(zip(column.values, self.web_by_zone.read().tolist(), strict=True))
+        self.web_by_zone.refresh()
+        counted = {zone: self.web_by_zone.totals[number] for number, zone in enumerate(column.values) if zone}
         expected = dict.fromkeys(column.values, 0)
         for one, where, *_ in self.reference.placed():
             if one.metadata.labels == {"app": "web"}:
                 labels = self.reference.nodes[where].metadata.labels if where in self.reference.nodes else None
                 expected[(labels or {}).get("zone")] += 1
+        del expected[None]
         assert counted == expected
+        zones = {(one.metadata.labels or {}).get("zone") for one in self.reference.nodes.values()} - {None}
+        assert self.web_by_zone.lowest() == min((expected[zone] for zone in zones), default=0)
 
     def teardown(self) -> None:
         self.domains_count_what_is_in_them()

@@ -1,7 +1,6 @@
 """The Snapshot: a pure, incremental picture of a cluster for scheduling and planning. Start reading at `snapshot`."""
 
 from restow.model.cluster.classes import PodClass
-from restow.model.cluster.domains import DomainSums, counting
 from restow.model.cluster.fresh import Fresh
 from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.pods import AlreadyPlaced, Assumption
@@ -15,7 +14,6 @@ __all__ = [
     "RESERVATION_ANNOTATION",
     "AlreadyPlaced",
     "Assumption",
-    "DomainSums",
     "Fresh",
     "Mark",
     "Mask",
@@ -28,5 +26,4 @@ __all__ = [
     "Snapshot",
     "UnknownNode",
     "Which",
-    "counting",
 ]

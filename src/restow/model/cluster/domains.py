@@ -1,73 +1,192 @@
-"""Sums per topology domain, kept fresh: what affinity and spread count.
+"""Topology domains: which rows are in which domain, and sums per domain, kept fresh: what affinity and spread count.
 
-Goes in: a topology key, a function that gives the contribution of rows, and the change tracks it depends on. Comes out:
-an array indexed by domain, which is the value id of the key's label column; id 0 collects the nodes that lack the key.
-A look costs the rows that changed since the previous one: each gives back what it had contributed and contributes anew.
+A domain is the value id of a topology key's label column. Domain 0 is nowhere: it has the rows whose node lacks the key
+or does not count. A change of a pod costs one cell. A change of nodes costs the rows that changed, and when one of them
+is in another domain than before, the sums are made anew.
+
+    Domains      rows -> domains, for one key and the nodes that count
+    EachNode     every node a domain of its own, whatever its label says
+    DomainSums   sums per domain of what is summed per row (`crowd`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster.changes import Changes, changed_since
-from restow.model.cluster.labels import Ids
+from restow.model.cluster.crowd import RowSums
+from restow.model.cluster.labels import ABSENT
 from restow.model.cluster.nodes import NodeTable
-from restow.model.cluster.occupancy import Occupancy, Occupant
-from restow.model.cluster.rows import RowIndex, Rows, Which, grown
+from restow.model.cluster.rows import Mask, RowIndex, Which, grown
 
-Counts = NDArray[np.int64]
+Sums = NDArray[np.int64]
+NOWHERE: Final = ABSENT
+_JOURNAL_LIMIT = 512
+
+
+class Domains:
+    """The domain of each row. Call `refresh` before reading."""
+
+    def __init__(self, nodes: NodeTable, key: str, counts: Callable[[Which], Mask] | None = None) -> None:
+        self._nodes = nodes
+        self._column = nodes.labels.column(key)
+        self._counts = counts
+        self._seen = 0
+        self.of_row: RowIndex = np.zeros(0, np.intp)
+        self.sizes: Sums = np.zeros(1, np.int64)
+        """How many rows are in each domain."""
+        self.number = 0
+        """How many domains have rows."""
+        self.version = 0
+        """Changes when a row moved to another domain."""
+
+    def refresh(self) -> None:
+        changes, capacity = self._nodes.changes, self._nodes.rows.capacity
+        if capacity > len(self.of_row):
+            self.of_row = grown(self.of_row, capacity)
+        if changes.generation == self._seen:
+            return
+        changed = changes.since(self._seen)
+        self._seen = changes.generation
+        domains = self._look_up(changed)
+        moved = domains != self.of_row[changed]
+        if moved.any():
+            self.of_row[changed[moved]] = domains[moved]
+            self.sizes = np.bincount(self.of_row, minlength=self._number())
+            self.number = int(np.count_nonzero(self.sizes[1:]))
+            self.version += 1
+
+    def _look_up(self, rows: RowIndex) -> RowIndex:
+        ids = self._column.ids[rows].astype(np.intp)
+        return ids if self._counts is None else np.where(self._counts(rows), ids, NOWHERE)
+
+    def _number(self) -> int:
+        return len(self._column.values)
+
+
+class EachNode(Domains):
+    """The nodes that have the key, each by itself: domain n + 1 is row n."""
+
+    def _look_up(self, rows: RowIndex) -> RowIndex:
+        return np.where(self._column.ids[rows] == ABSENT, NOWHERE, rows + 1)
+
+    def _number(self) -> int:
+        return self._nodes.rows.capacity + 1
 
 
 class DomainSums:
-    """The sum of the rows' contributions in each domain of one topology key."""
+    """The sum of the rows' amounts in each domain. Call `refresh` before reading."""
 
-    def __init__(
-        self, nodes: NodeTable, key: str, tracks: tuple[Changes, ...], contribution: Callable[[Which], Counts]
-    ) -> None:
-        self._rows = nodes.rows
-        self._column = nodes.labels.column(key)
-        self._contribution = contribution
-        self._tracks = (nodes.changes, *tracks)
-        self._seen = [0] * len(self._tracks)
-        self._contributed: Counts = np.zeros(0, np.int64)
-        self._domains: Ids = np.zeros(0, np.int32)
-        self._sums: Counts = np.zeros(0, np.int64)
+    def __init__(self, domains: Domains, source: RowSums) -> None:
+        self.domains = domains
+        self.source = source
+        self._version = -1
+        self._journal: list[int] = []
+        self._cut = 0
+        self._histogram: dict[int, int] | None = None
+        self._lowest = 0
+        self.totals: Sums = np.zeros(1, np.int64)
+        self.everywhere = 0
+        """The sum over all domains."""
+        source.listeners.append(self)
 
-    def read(self) -> Counts:
-        """The sums as of now, not writable."""
-        self._reach(self._rows.capacity, len(self._column.values))
-        generations = [track.generation for track in self._tracks]
-        if generations != self._seen:
-            self._catch_up(changed_since(self._tracks, self._seen))
-            self._seen = generations
-        view = self._sums[: len(self._column.values)]
-        view.setflags(write=False)
-        return view
+    def refresh(self) -> None:
+        self.domains.refresh()
+        if self._version != self.domains.version:
+            self._recount()
 
-    def _catch_up(self, changed: RowIndex) -> None:
-        np.subtract.at(self._sums, self._domains[changed], self._contributed[changed])
-        self._contributed[changed] = 0
-        used = changed[changed < self._rows.size]
-        self._contributed[used] = self._contribution(used)
-        self._domains[used] = self._column.ids[used]
-        np.add.at(self._sums, self._domains[used], self._contributed[used])
+    def add(self, row: int, amount: int) -> None:
+        """A row's amount changed. While nodes have moved, `refresh` will count everything anyway."""
+        domains = self.domains
+        if self._version != domains.version:
+            return
+        domain = domains.of_row.item(row) if row < len(domains.of_row) else NOWHERE
+        if domain == NOWHERE:
+            return
+        before = self.totals.item(domain)
+        self.totals[domain] = before + amount
+        self.everywhere += amount
+        self._journal.append(domain)
+        if len(self._journal) > _JOURNAL_LIMIT:
+            self._cut_journal()
+        if self._histogram is not None:
+            self._rebin(self._histogram, before, before + amount)
 
-    def _reach(self, capacity: int, domains: int) -> None:
-        if capacity > len(self._contributed):
-            self._contributed = grown(self._contributed, capacity)
-            self._domains = grown(self._domains, capacity)
-        if domains > len(self._sums):
-            self._sums = grown(self._sums, 2 * domains)
+    @property
+    def position(self) -> int:
+        """Where the journal of changed domains ends."""
+        return self._cut + len(self._journal)
+
+    def changed_since(self, position: int) -> Sequence[int] | None:
+        """The domains whose sum changed since then, repetitions included; None when that is not known any more."""
+        return None if position < self._cut else self._journal[position - self._cut :]
+
+    def lowest(self) -> int:
+        """The smallest sum of a domain that has rows; 0 if none has."""
+        if self._histogram is None:
+            values, numbers = np.unique(self.totals[1:][self.domains.sizes[1:] > 0], return_counts=True)
+            self._histogram = dict(zip(values.tolist(), numbers.tolist(), strict=True))
+            self._lowest = min(self._histogram, default=0)
+        return self._lowest
+
+    def _rebin(self, histogram: dict[int, int], before: int, after: int) -> None:
+        """Move one domain from one sum to another."""
+        if histogram[before] == 1:
+            del histogram[before]
+        else:
+            histogram[before] -= 1
+        histogram[after] = histogram.get(after, 0) + 1
+        if after < self._lowest:
+            self._lowest = after
+        elif before == self._lowest and before not in histogram:
+            self._lowest = min(histogram)
+
+    def _recount(self) -> None:
+        by_row = self.source.by_row
+        rows = np.fromiter(by_row.keys(), np.intp, len(by_row))
+        amounts = np.fromiter(by_row.values(), np.int64, len(by_row))
+        known = rows < len(self.domains.of_row)
+        self.totals = np.zeros(len(self.domains.sizes), np.int64)
+        np.add.at(self.totals, self.domains.of_row[rows[known]], amounts[known])
+        self.totals[NOWHERE] = 0
+        self.everywhere = int(self.totals.sum())
+        self._histogram = None
+        self._version = self.domains.version
+        self._cut_journal()
+
+    def _cut_journal(self) -> None:
+        self._cut += len(self._journal) + 1
+        self._journal.clear()
 
 
-def counting(rows: Rows, occupancy: Occupancy, counts: Callable[[Occupant], bool]) -> Callable[[Which], Counts]:
-    """The contribution "how many occupants are such": pods and held seats alike."""
+class Topologies:
+    """Domains by topology key and by which nodes count, shared while somebody holds them."""
 
-    def contribution(which: Which) -> Counts:
-        names = map(rows.name, rows.numbers(which))
-        return np.array([occupancy.count(name, counts) if name else 0 for name in names], np.int64)
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._known: WeakValueDictionary[tuple[type[Domains], str, Hashable], Domains] = WeakValueDictionary()
 
-    return contribution
+    def domains(self, key: str, counts: Callable[[Which], Mask] | None = None, meaning: Hashable = None) -> Domains:
+        """The domains of a key, of the nodes that `counts` says; equal `meaning`, equal answers of `counts`."""
+        found = self._known.get((Domains, key, meaning))
+        if found is None:
+            found = self._known[Domains, key, meaning] = Domains(self._nodes, key, counts)
+        return found
+
+    def each_node(self, key: str) -> Domains:
+        found = self._known.get((EachNode, key, None))
+        if found is None:
+            found = self._known[EachNode, key, None] = EachNode(self._nodes, key)
+        return found
+
+
+def summed(domains: Domains, source: RowSums) -> DomainSums:
+    """What a source sums up to in each domain, shared by all who ask."""
+    for listener in source.listeners:
+        if listener.domains is domains:
+            return listener
+    return DomainSums(domains, source)

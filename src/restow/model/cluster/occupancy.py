@@ -1,16 +1,15 @@
 """Occupancy: who takes room on which node.
 
 Goes in: occupants, which are pods (bound or assumed) and the stand-ins of seats that reservations hold. Comes out: the
-ledgers of `room`, the host ports that are held and, per node, the list of occupants. A seat counts in every respect as
-the pod it will become; only the book it is charged to differs.
+ledgers of `room`, the host ports that are held, the counts of `crowd` and, per node, the list of occupants. A seat
+counts in every respect as the pod it will become; only the book it is charged to differs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
+from restow.model.cluster.crowd import Crowd
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.ports import Ports
 from restow.model.cluster.room import Book, Room, negated
@@ -38,24 +37,21 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Occupancy:
-    __slots__ = ("_log", "_nodes", "_occupants", "_ports", "_room", "_rows")
+    __slots__ = ("_crowd", "_log", "_nodes", "_occupants", "_ports", "_room", "_rows")
 
-    def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: Ports) -> None:
+    def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: Ports, crowd: Crowd) -> None:
         self._log = log
         self._rows = rows
         self._room = room
         self._nodes = nodes
         self._ports = ports
+        self._crowd = crowd
         self._occupants: dict[str, dict[str, Occupant]] = {}
 
     def on(self, node: str) -> list[Occupant]:
         """Everyone on a node, by key."""
         occupants = self._occupants.get(node, {})
         return [occupants[key] for key in sorted(occupants)]
-
-    def count(self, node: str, counts: Callable[[Occupant], bool]) -> int:
-        """How many of those on a node are such."""
-        return sum(map(counts, self._occupants.get(node, {}).values()))
 
     def add(self, occupant: Occupant) -> None:
         row = self._rows.claim(occupant.node)
@@ -64,12 +60,14 @@ class Occupancy:
             self._room.leaving(row, occupant.shape.amounts)
         if occupant.shape.facts.ports:
             self._ports.take(row, occupant.key, occupant.shape.facts.ports)
+        self._crowd.come(row, occupant)
         if occupant.node not in self._occupants:
             self._log.put(self._occupants, occupant.node, {})
         self._log.put(self._occupants[occupant.node], occupant.key, occupant)
 
     def remove(self, occupant: Occupant) -> None:
         row = self._rows.claim(occupant.node)
+        self._crowd.leave(row, occupant)
         if occupant.shape.facts.ports:
             self._ports.release(row, occupant.key, occupant.shape.facts.ports)
         if occupant.leaving:

@@ -10,7 +10,8 @@ Anything may be tried: `mark()`, change at will, then `undo_to(mark)` restores e
     room     ledgers [resource][row]      pods           the life of a pod here
     nodes    labels, taints, cordons      reservations   which seats hold room
     masks    where a shape may go         classes        pods that are alike to scheduling
-    ports    host ports held
+    ports    host ports held              crowd          who is where, by the labels others read
+    namespaces   their labels             topologies     the domains of topology keys
 
 What is interned (resources, label values, shapes, keys of interest) stays when a change is undone; it has no meaning
 of its own.
@@ -21,7 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from restow.model.cluster.classes import Classes, PodClass
+from restow.model.cluster.crowd import Crowd
+from restow.model.cluster.domains import Topologies
 from restow.model.cluster.masks import Masks
+from restow.model.cluster.namespaces import Namespaces
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.owners import Kinship
@@ -34,7 +38,7 @@ from restow.model.cluster.seat import SeatName
 from restow.model.cluster.shapes import Shape, Shapes
 from restow.model.cluster.undo import Mark, UndoLog
 from restow.model.cluster.versions import Versions, version_number
-from restow.model.objects import Node, ObjectMeta, Placement, Pod, PodGroup, Reservation
+from restow.model.objects import Namespace, Node, ObjectMeta, Placement, Pod, PodGroup, Reservation
 from restow.model.resources import Vector, amounts
 
 
@@ -56,7 +60,10 @@ class Snapshot:
         self.shapes = Shapes(self.room.resources)
         self.classes = Classes(self.shapes)
         self.ports = Ports(log, self.rows)
-        self.occupancy = Occupancy(log, self.rows, self.room, self.nodes, self.ports)
+        self.namespaces = Namespaces(log)
+        self.crowd = Crowd(log, self.namespaces)
+        self.topologies = Topologies(self.nodes)
+        self.occupancy = Occupancy(log, self.rows, self.room, self.nodes, self.ports, self.crowd)
         self.kinship = Kinship(log)
         self.pods = Pods(log, self.occupancy, self.shapes)
         self.reservations = Reservations(log, self.occupancy, self.shapes, self.pods, self.kinship)
@@ -113,6 +120,12 @@ class Snapshot:
     def remove_owner(self, metadata: ObjectMeta) -> None:
         self.kinship.drop(metadata.uid)
         self.reservations.kinship_changed()
+
+    def apply_namespace(self, namespace: Namespace) -> None:
+        self.namespaces.apply(namespace)
+
+    def remove_namespace(self, namespace: Namespace) -> None:
+        self.namespaces.remove(namespace)
 
     def apply_group(self, group: PodGroup) -> None:
         if self.kinship.put_group(group):

@@ -1,0 +1,80 @@
+"""Boards: a value for every topology domain, made of sums per domain, kept fresh, and read by row.
+
+What a plugin concludes from sums, such as "may a pod go there", differs by domain and not by node. So a board keeps one
+value per domain, looks again only at the domains in which a sum changed, and spreads the values over the rows that
+somebody asks about.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.cluster.domains import Domains, DomainSums
+from restow.model.cluster.rows import S, Which
+
+
+class Board(ABC, Generic[S]):
+    def __init__(self, domains: Domains, sums: Sequence[DomainSums]) -> None:
+        self.domains = domains
+        self.sums = sums
+        self._positions = [-1] * len(sums)
+        self._version = -1
+        self._values: NDArray[S]
+
+    @abstractmethod
+    def compute(self) -> NDArray[S]:
+        """The value of every domain."""
+        ...
+
+    @abstractmethod
+    def value(self, domain: int) -> bool | int:
+        """The value of one domain."""
+        ...
+
+    def premises_changed(self) -> bool:
+        """Whether something that all values depend on changed since it was asked last."""
+        return False
+
+    def read(self, rows: Which) -> NDArray[S]:
+        """The values of the domains that these rows are in."""
+        values = self.values()
+        spread: NDArray[S] = values[self.domains.of_row[rows]]
+        return spread
+
+    def values(self) -> NDArray[S]:
+        """The value of every domain as of now, not to be written to."""
+        self.domains.refresh()
+        news = self._news()
+        if self.premises_changed() or news is None or self._version != self.domains.version:
+            self._version = self.domains.version
+            self._values = self.compute()
+        else:
+            for domain in news:
+                self._values[domain] = self.value(domain)
+        return self._values
+
+    def _news(self) -> Sequence[int] | None:
+        """The domains in which some sum changed; None when that is not known."""
+        news: list[int] = []
+        known = True
+        for number, sums in enumerate(self.sums):
+            sums.refresh()
+            if sums.position != self._positions[number]:
+                changed = sums.changed_since(self._positions[number])
+                self._positions[number] = sums.position
+                known = known and changed is not None
+                news += changed or ()
+        return news if known else None
+
+
+def all_true(boards: Sequence[Board[np.bool_]], rows: Which) -> NDArray[np.bool_]:
+    """Rows whose domains have a true value on every board; there must be one."""
+    mask = boards[0].read(rows)
+    for board in boards[1:]:
+        mask &= board.read(rows)
+    return mask

@@ -1,0 +1,55 @@
+"""Namespaces: the labels that namespace selectors read.
+
+A namespace that was never shown counts as labelled with its name alone, because every API server gives it that label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.versions import Versions, version_number
+from restow.model.objects import Namespace
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class Namespaces:
+    __slots__ = ("_changing", "_labels", "_log", "_versions")
+
+    def __init__(self, log: UndoLog) -> None:
+        self._log = log
+        self._versions = Versions(log)
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._changing: list[Callable[[str], None]] = []
+
+    def on_change(self, changed: Callable[[str], None]) -> None:
+        """Whoever concludes something from labels is told the name of a namespace whose labels changed."""
+        self._changing.append(changed)
+
+    def labels(self, name: str) -> Mapping[str, str]:
+        return self._labels.get(name) or {NAME_LABEL: name}
+
+    def apply(self, namespace: Namespace) -> None:
+        if self._is_news(namespace, gone=False):
+            self._set(namespace.metadata.name, namespace.metadata.labels or {})
+
+    def remove(self, namespace: Namespace) -> None:
+        if self._is_news(namespace, gone=True):
+            self._set(namespace.metadata.name, None)
+
+    def _set(self, name: str, labels: Mapping[str, str] | None) -> None:
+        old = self._labels.get(name)
+        if old == labels:
+            return
+        self._log.record(self._set, name, old)
+        if labels is None:
+            del self._labels[name]
+        else:
+            self._labels[name] = labels
+        for changed in self._changing:
+            changed(name)
+
+    def _is_news(self, namespace: Namespace, *, gone: bool) -> bool:
+        version = version_number(namespace.metadata.resource_version)
+        return self._versions.is_news(namespace.metadata.name, version, gone=gone)

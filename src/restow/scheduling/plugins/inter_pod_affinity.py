@@ -1,0 +1,304 @@
+"""InterPodAffinity: which other pods a pod must, must not, would or would not like to share a domain with.
+
+A node is refused when
+- it lacks the topology key of a required affinity term, or no pod that belongs to all those terms is in its domains
+  (unless there is no such pod in any domain, and the pod itself would be one: somebody has to be first);
+- a pod that one of the pod's required anti-affinity terms speaks about is in the term's domain;
+- a pod there, or in its domain, has a required anti-affinity term that speaks about the pod.
+
+The raw score sums, over the domains of the node, the weights of the pod's preferred terms per pod they speak about, of
+preferred terms of other pods that speak about it, and `hardPodAffinityWeight` per required affinity term of other pods
+that does. Pods that are leaving count in all of it, and so do seats of reservations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from restow.model.cluster import Mask, Snapshot, Which
+from restow.model.cluster.audience import Audiences, belongs, of_term
+from restow.model.cluster.boards import Board, all_true
+from restow.model.cluster.crowd import Kind, Stance
+from restow.model.cluster.domains import NOWHERE, Domains, DomainSums, Sums, summed
+from restow.model.cluster.seat import fold_label_keys
+from restow.model.objects import Pod, PodAffinityTerm
+from restow.model.selectors import SelectorError
+from restow.scheduling.framework import (
+    BEST,
+    SKIP,
+    SUCCESS,
+    ArgumentError,
+    Cycle,
+    FilterPlugin,
+    Reach,
+    Refusal,
+    ScorePlugin,
+    Scores,
+    Verdict,
+    unresolvable,
+)
+from restow.scheduling.per_class import PerClass
+
+NO_AFFINITY = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+OTHERS_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+Term = tuple[Audiences, str]
+"""Pods that belong to all of the audiences, within a domain of the topology key."""
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What a pod asks of others."""
+
+    affinity: tuple[Term, ...] = ()
+    """All of them with the same audiences: those of every required term."""
+    anti_affinity: tuple[Term, ...] = ()
+    preferred: tuple[tuple[Term, int], ...] = ()
+
+
+class InterPodAffinity(FilterPlugin, ScorePlugin):
+    name: ClassVar[str] = "InterPodAffinity"
+    reach: ClassVar[Reach] = Reach.CLUSTER
+
+    def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
+        given = _arguments(arguments or {})
+        self._hard_weight: int = given["hardPodAffinityWeight"]
+        self._ignore_others: bool = given["ignorePreferredTermsOfExistingPods"]
+        self._states = PerClass(self._make)
+
+    def pre_filter(self, cycle: Cycle) -> Verdict:
+        state = self._state(cycle)
+        if state.problem:
+            return unresolvable(f"parsing pod: {state.problem}")
+        return SUCCESS if state.may_refuse() else SKIP
+
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
+        boards = self._state(cycle).boards
+        return all_true(boards, rows) if boards else np.ones_like(cycle.snapshot.nodes.present[rows])
+
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
+        state = self._state(cycle)
+        everywhere = np.ones_like(cycle.snapshot.nodes.present[rows])
+        near = all_true(state.needs, rows) if state.needs else everywhere
+        away = all_true(state.avoids, rows) if state.avoids else everywhere
+        unwanted = ~all_true(state.repels, rows) if state.repels else ~everywhere
+        found = [
+            Refusal(NO_AFFINITY, ~near, resolvable=False),
+            Refusal(ANTI_AFFINITY, near & ~away),
+            Refusal(OTHERS_ANTI_AFFINITY, near & away & unwanted),
+        ]
+        return [refusal for refusal in found if refusal.rows.any()]
+
+    def pre_score(self, cycle: Cycle) -> Verdict:
+        state = self._state(cycle)
+        if self._ignore_others and not state.terms.preferred:
+            return SKIP
+        return SUCCESS if state.may_prefer() else SKIP
+
+    def score(self, cycle: Cycle, rows: Which) -> Scores:
+        raw = np.zeros(cycle.snapshot.nodes.present[rows].shape, np.int64)
+        for board in self._state(cycle).likes:
+            raw += board.read(rows)
+        return raw
+
+    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+        """Stretched over 0..BEST and cut to integers, with kube-scheduler's order of operations."""
+        if not len(raw):
+            return raw
+        least, most = int(raw.min()), int(raw.max())
+        if least == most:
+            return np.zeros_like(raw)
+        stretched: Scores = (float(BEST) * ((raw - least) / float(most - least))).astype(np.int64)
+        return stretched
+
+    def _state(self, cycle: Cycle) -> ClassState:
+        state = self._states.of(cycle)
+        state.refresh(cycle)
+        return state
+
+    def _make(self, cycle: Cycle) -> ClassState:
+        try:
+            return ClassState(cycle.snapshot, terms_of(cycle.pod), self._hard_weight)
+        except SelectorError as error:
+            return ClassState(cycle.snapshot, Terms(), self._hard_weight, str(error))
+
+
+class ClassState:
+    """What the pods of a class need, avoid and like, and who repels them, as boards."""
+
+    def __init__(self, snapshot: Snapshot, terms: Terms, hard_weight: int, problem: str = "") -> None:
+        self.terms = terms
+        self.problem = problem
+        self.needs: list[Need] = []
+        self.avoids: list[Avoid] = []
+        self.repels: list[Avoid] = []
+        self.boards: list[Need | Avoid] = []
+        """What decides where the pods may go; each topology key at most once per sense."""
+        self.likes: list[Like] = []
+        self._hard_weight = hard_weight
+        self._crowd = snapshot.crowd
+        self._topologies = snapshot.topologies
+        self._namespaces = snapshot.namespaces
+        self._version = -1
+
+    def may_refuse(self) -> bool:
+        """Whether there is anything to refuse a node for."""
+        return bool(self.needs or self.avoids) or any(board.applies() for board in self.repels)
+
+    def may_prefer(self) -> bool:
+        """Whether feasible nodes can score differently: not when affinity leaves a single domain of each key scored."""
+        pinned = {need.domains for need in self.needs if np.count_nonzero(need.values()) == 1}
+        return any(board.applies() for board in self.likes if board.domains not in pinned)
+
+    def refresh(self, cycle: Cycle) -> None:
+        """Look again who speaks about these pods, if that may have changed."""
+        if self._version == self._crowd.version:
+            return
+        namespace, labels = cycle.pod.metadata.namespace or "", cycle.pod.metadata.labels or {}
+        stances = self._crowd.stances_towards(namespace, labels)
+        self._look_for_needs(namespace, labels)
+        avoided = [self._headcount(term) for term in self.terms.anti_affinity]
+        repelled = [self._held(one) for one in stances if one.view.kind is Kind.REPELS]
+        self.avoids = [Avoid(sums) for sums in _by_domains(avoided)]
+        self.repels = [Avoid(sums) for sums in _by_domains(repelled)]
+        self.boards = [*self.needs, *(Avoid(sums) for sums in _by_domains([*avoided, *repelled]))]
+        self._look_for_likes(stances)
+        self._version = self._crowd.version
+
+    def _look_for_needs(self, namespace: str, labels: Mapping[str, str]) -> None:
+        needed = [self._headcount(term) for term in self.terms.affinity]
+        namespace_labels = self._namespaces.labels(namespace)
+        first = all(belongs(audiences, namespace, labels, namespace_labels) for audiences, _ in self.terms.affinity)
+        self.needs = [Need(sums, needed, may_be_first=first) for sums in dict.fromkeys(needed)]
+
+    def _look_for_likes(self, stances: Sequence[Stance]) -> None:
+        weights = [(self._headcount(term), weight) for term, weight in self.terms.preferred]
+        weights += [(self._held(one), 1) for one in stances if one.view.kind is Kind.PREFERS]
+        weights += [(self._held(one), self._hard_weight) for one in stances if one.view.kind is Kind.NEEDS]
+        by_key: dict[Domains, list[tuple[DomainSums, int]]] = {}
+        for sums, weight in weights:
+            by_key.setdefault(sums.domains, []).append((sums, weight))
+        self.likes = [Like(domains, weighted) for domains, weighted in by_key.items()]
+
+    def _headcount(self, term: Term) -> DomainSums:
+        audiences, key = term
+        return summed(self._topologies.domains(key), self._crowd.headcount(audiences))
+
+    def _held(self, stance: Stance) -> DomainSums:
+        return summed(self._topologies.domains(stance.view.topology_key), stance)
+
+
+class Need(Board[np.bool_]):
+    """Domains with a needed pod; all that exist while there is none and the pod may be the first."""
+
+    def __init__(self, sums: DomainSums, all_needed: Sequence[DomainSums], *, may_be_first: bool) -> None:
+        super().__init__(sums.domains, [sums])
+        self._needed = sums
+        self._all_needed = all_needed
+        self._may_be_first = may_be_first
+        self._alone = False
+
+    def premises_changed(self) -> bool:
+        before, self._alone = self._alone, self._is_alone()
+        return before is not self._alone
+
+    def compute(self) -> Mask:
+        totals = self._needed.totals
+        near: Mask = np.ones(len(totals), np.bool_) if self._alone else totals > 0
+        near[NOWHERE] = False
+        return near
+
+    def value(self, domain: int) -> bool:
+        return self._alone or self._needed.totals.item(domain) > 0
+
+    def _is_alone(self) -> bool:
+        if not self._may_be_first:
+            return False
+        for sums in self._all_needed:
+            sums.refresh()
+        return not any(sums.everywhere for sums in self._all_needed)
+
+
+class Avoid(Board[np.bool_]):
+    """Domains without any of the pods to avoid. Nodes outside of all domains are near nobody."""
+
+    def __init__(self, sums: Sequence[DomainSums]) -> None:
+        super().__init__(sums[0].domains, sums)
+
+    def applies(self) -> bool:
+        return any(sums.source.by_row for sums in self.sums)
+
+    def compute(self) -> Mask:
+        away = np.ones(len(self.sums[0].totals), np.bool_)
+        for sums in self.sums:
+            away &= sums.totals == 0
+        return away
+
+    def value(self, domain: int) -> bool:
+        return not any(sums.totals.item(domain) for sums in self.sums)
+
+
+class Like(Board[np.int64]):
+    """How much the pods of a domain are liked, and like the pod, in sum."""
+
+    def __init__(self, domains: Domains, weights: Sequence[tuple[DomainSums, int]]) -> None:
+        super().__init__(domains, [sums for sums, _ in weights])
+        self._weights = weights
+
+    def applies(self) -> bool:
+        return any(sums.source.by_row for sums in self.sums)
+
+    def compute(self) -> Sums:
+        liked: Sums = sum((weight * sums.totals for sums, weight in self._weights), start=np.zeros(1, np.int64))
+        return liked
+
+    def value(self, domain: int) -> int:
+        return sum(weight * sums.totals.item(domain) for sums, weight in self._weights)
+
+
+def terms_of(pod: Pod) -> Terms:
+    """What a pod asks of others. Raises SelectorError."""
+    affinity = fold_label_keys(pod.spec, pod.metadata.labels or {}).affinity
+    if affinity is None:
+        return Terms()
+    namespace = pod.metadata.namespace or ""
+
+    def read(term: PodAffinityTerm) -> Term:
+        return (of_term(term, namespace),), term.topology_key
+
+    near, far = affinity.pod_affinity, affinity.pod_anti_affinity
+    required = [read(term) for term in (near.required if near else None) or ()]
+    everyone = tuple(dict.fromkeys(audiences[0] for audiences, _ in required))
+    liked = [(read(one.pod_affinity_term), one.weight) for one in (near.preferred if near else None) or ()]
+    disliked = [(read(one.pod_affinity_term), -one.weight) for one in (far.preferred if far else None) or ()]
+    return Terms(
+        affinity=tuple((everyone, key) for _, key in required),
+        anti_affinity=tuple(read(term) for term in (far.required if far else None) or ()),
+        preferred=(*liked, *disliked),
+    )
+
+
+def _by_domains(sums: Sequence[DomainSums]) -> list[list[DomainSums]]:
+    """By topology key, each once."""
+    found: dict[Domains, dict[DomainSums, None]] = {}
+    for one in sums:
+        found.setdefault(one.domains, {})[one] = None
+    return [list(alike) for alike in found.values()]
+
+
+def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    defaults: dict[str, Any] = {"hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": False}
+    problems = [f"{key}: {InterPodAffinity.name} takes no such argument" for key in sorted(set(given) - set(defaults))]
+    arguments = {**defaults, **given}
+    weight = arguments["hardPodAffinityWeight"]
+    if not isinstance(weight, int) or isinstance(weight, bool) or not 0 <= weight <= 100:
+        problems.append("hardPodAffinityWeight: must be an integer from 0 to 100")
+    if not isinstance(arguments["ignorePreferredTermsOfExistingPods"], bool):
+        problems.append("ignorePreferredTermsOfExistingPods: must be true or false")
+    if problems:
+        raise ArgumentError(problems)
+    return arguments

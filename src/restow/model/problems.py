@@ -6,6 +6,7 @@ Decoders stop at the first mistake; this runs when one has stopped, or before a 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +32,7 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
     "date-time": parse_time,
     "duration": parse_duration,
 }
+_SPECIAL = frozenset("./[]'\" ")
 _EXPECTED: tuple[tuple[type[inspect.Type], str], ...] = (
     (inspect.StructType, "a map"),
     (inspect.DictType, "a map"),
@@ -90,20 +92,27 @@ class _Walk:
             yield from _check(_CHECKS[mark], value, path)
 
     def struct(self, info: inspect.StructType, value: dict[str, Any], path: str) -> Iterator[Problem]:
-        for member in info.fields:
-            where = join(path, member.encode_name)
-            if member.encode_name in value:
-                yield from self.walk(member.type, value[member.encode_name], where)
-            elif member.required:
-                yield Problem(where, "missing")
+        members = _members(info.cls)
+        for key, (type, required) in members.items():
+            if key in value:
+                yield from self.walk(type, value[key], join(path, key))
+            elif required:
+                yield Problem(join(path, key), "missing")
         if info.cls.__struct_config__.forbid_unknown_fields:
-            known = {member.encode_name for member in info.fields}
-            yield from (Problem(join(path, str(key)), "unknown field") for key in value if key not in known)
+            yield from (Problem(join(path, str(key)), "unknown field") for key in value if key not in members)
+
+
+@functools.cache
+def _members(struct: type[msgspec.Struct]) -> dict[str, tuple[inspect.Type, bool]]:
+    """The type of each member by its name on the wire, and whether it must be there."""
+    info = inspect.type_info(struct)
+    assert isinstance(info, inspect.StructType)
+    return {member.encode_name: (member.type, member.required) for member in info.fields}
 
 
 def join(path: str, key: str) -> str:
     """The path of a member; keys that contain dots or slashes are bracketed, as in labels['example.com/x']."""
-    if not key or any(character in key for character in "./[]'\" "):
+    if not key or not _SPECIAL.isdisjoint(key):
         return f"{path}[{key!r}]"
     return f"{path}.{key}" if path else key
 

@@ -1,0 +1,83 @@
+"""Snapshot files: a cluster written down, as `kubectl get nodes,pods,… -A -o json` (or yaml) prints it.
+
+Goes in: the bytes of one file, of any kinds mixed, gzip accepted. Comes out: an `Inventory` of typed objects. Kinds
+that are not there do not exist; kinds that Restow does not read are counted and left out. Everything that is wrong
+with the file is reported at once, each with its place and path.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+from restow.model.kinds import Kind, UnknownKind, kind_of
+from restow.model.problems import Problem
+from restow.model.wire import Located, WireError, convert, locate_documents
+
+T = TypeVar("T")
+
+
+class Inventory:
+    """The objects of a cluster by kind, in the order of the file."""
+
+    def __init__(self, objects: Mapping[Kind[Any], list[Any]], left_out: Mapping[str, int]) -> None:
+        self._objects = objects
+        self.left_out = left_out
+        """How many objects of which unread kinds the file has."""
+
+    def of(self, kind: Kind[T]) -> list[T]:
+        return cast("list[T]", self._objects.get(kind, []))
+
+    @property
+    def kinds(self) -> Iterable[Kind[Any]]:
+        return self._objects.keys()
+
+
+def read_inventory(data: bytes, name: str) -> Inventory:
+    """Read a snapshot file. Raises WireError."""
+    objects: dict[Kind[Any], list[Any]] = {}
+    left_out: Counter[str] = Counter()
+    problems: list[Problem] = []
+    seen: set[tuple[Kind[Any], str, str]] = set()
+    for located in locate_documents(data, name):
+        try:
+            kind = _kind(located)
+            if kind is None:
+                left_out[str(located.document["kind"])] += 1
+                continue
+            item = convert(kind.type, located.document, located.where)
+        except WireError as error:
+            problems += [Problem(error.what, str(problem)) for problem in error.problems]
+            continue
+        problem = _identity_problem(kind, item, seen)
+        if problem:
+            problems.append(Problem(located.where, problem))
+        else:
+            objects.setdefault(kind, []).append(item)
+    if problems:
+        raise WireError("cannot read the snapshot", problems)
+    return Inventory(objects, left_out)
+
+
+def _kind(located: Located) -> Kind[Any] | None:
+    """What the document says it is; None when Restow reads nothing of that kind. Raises WireError."""
+    api_version, kind = located.document.get("apiVersion"), located.document.get("kind")
+    if not isinstance(api_version, str) or not isinstance(kind, str) or not api_version or not kind:
+        raise WireError(located.where, [Problem("", "apiVersion and kind must say what this is")])
+    try:
+        return kind_of(api_version, kind)
+    except UnknownKind:
+        return None
+
+
+def _identity_problem(kind: Kind[Any], item: Any, seen: set[tuple[Kind[Any], str, str]]) -> str:
+    """What is wrong with an object's name, if anything: it has none, or another object has it already."""
+    metadata = item.metadata
+    if not metadata.name:
+        return f"metadata.name: a {kind.kind} needs a name"
+    key = (kind, metadata.namespace or "", metadata.name)
+    if key in seen:
+        return f"metadata.name: {kind.kind} {'/'.join(filter(None, key[1:]))} is there twice"
+    seen.add(key)
+    return ""

@@ -296,6 +296,8 @@ class Client:
         options = {"apiVersion": "v1", "kind": "DeleteOptions"} | _delete_options(
             uid, resource_version, grace_seconds, propagation
         )
+        if dry_run:  # in the body: a server that finds one there does not look at the query, and would really delete
+            options["dryRun"] = ["All"]
         await self._write("delete", kind, namespace, name, body=options, query=_query(dryRun=_dry(dry_run)))
 
     async def bind(

@@ -135,6 +135,12 @@ async def test_a_dry_run_deletes_nothing(cluster: Cluster, finalizers: list[str]
     assert cluster.api.version == version
 
 
+async def test_a_body_hides_the_query(cluster: Cluster) -> None:
+    await cluster.create("configmaps", config_map())
+    await cluster.delete("configmaps", "a", {"kind": "DeleteOptions"}, dryRun="All")
+    assert await cluster.names("configmaps") == []
+
+
 async def test_a_collection_is_deleted_by_selection(cluster: Cluster) -> None:
     for name, app in (("a", "web"), ("b", "db"), ("c", "web")):
         await cluster.create("configmaps", config_map(name, labels={"app": app}))

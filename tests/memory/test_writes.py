@@ -219,7 +219,7 @@ async def test_a_dry_run_answers_and_writes_nothing(cluster: Cluster, verb: Any)
     version = cluster.api.version
     name, body = (None, config_map("b")) if verb == "create" else ("a", config_map() | {"data": {"x": "1"}})
     if verb == "delete":
-        body = {}
+        body = {"dryRun": ["All"]}
     content_type = MERGE_PATCH if verb == "patch" else "application/json"
     answer = await cluster.call(verb, "configmaps", name, body, content_type=content_type, dryRun="All")
     assert answer["kind"] in ("ConfigMap", "Status")

@@ -83,22 +83,16 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def read_options(request: Request) -> DeleteOptions:
-    """From the body, or else from the query."""
+    """From the body, or else from the query: with a body, kube-apiserver does not even look for dryRun in the query."""
     if request.body.strip():
-        document = bodies.decode(request.body, "DeleteOptions")
-    else:
-        document = {
-            name: value
-            for name, value in (
-                ("gracePeriodSeconds", options.number(request.query, "gracePeriodSeconds")),
-                ("propagationPolicy", request.query.get("propagationPolicy") or None),
-                ("orphanDependents", options.flag(request.query, "orphanDependents")),
-            )
-            if value is not None
-        }
-    if options.dry_run(request):
-        document["dryRun"] = ["All"]
-    return convert_options(document)
+        return convert_options(bodies.decode(request.body, "DeleteOptions"))
+    asked = {
+        "gracePeriodSeconds": options.number(request.query, "gracePeriodSeconds"),
+        "propagationPolicy": request.query.get("propagationPolicy") or None,
+        "orphanDependents": options.flag(request.query, "orphanDependents"),
+        "dryRun": ["All"] if options.dry_run(request) else None,
+    }
+    return convert_options(asked)
 
 
 def convert_options(document: Any) -> DeleteOptions:

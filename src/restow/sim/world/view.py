@@ -2,7 +2,8 @@
 writes.
 
 Because answers are believed at once, a rule never acts twice on the same facts: the pod it created a moment ago is
-there, the pod it deleted is leaving, whether or not the watch has said so yet.
+there, the pod it deleted is leaving, whether or not the watch has said so yet. What only an answer has told is later
+held against the informer: an object may have come and gone without the watch ever saying so.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from restow.client.cache import Cache, Change, Key, Object, by_namespace, by_node
+from restow.client.cache import Cache, Change, Key, Object, by_namespace, by_node, is_older, key_of
+from restow.client.informer import Informer
 from restow.client.verbs import Event
 from restow.model.affinity import node_constraint
 from restow.model.kinds import NODE, POD, Kind
@@ -68,6 +70,7 @@ class View:
         self.rng = rng
         self._clock = clock
         self._leaving: set[str] = set()
+        self._unconfirmed: dict[tuple[Kind[Any], Key], str] = {}
         self._requests: dict[str, tuple[str, Vector]] = {}
         indexes = {"controller": _by_controller, "orphans": _orphans, "namespace": by_namespace}
         of_pods = {"node": by_node, "claim": _by_claim, "daemon": _by_daemon, "label": _by_label}
@@ -135,15 +138,40 @@ class View:
 
     def learn(self, kind: Kind[Any], change: Change[Any]) -> list[Change[Any]]:
         """Take in news of a watch; what it really changed."""
+        item: Object = change.object
         if change.type == "DELETED":
-            self._leaving.discard(change.object.metadata.uid)
-            self._requests.pop(change.object.metadata.uid, None)
-        return self._caches[kind].apply(Event(change.type, change.object))
+            self._leaving.discard(item.metadata.uid)
+            self._requests.pop(item.metadata.uid, None)
+            held = self.get(kind, key_of(item))
+            if held is not None and held.metadata.uid == item.metadata.uid:
+                item = held  # gone is gone, however new the version that a write of ours told
+        return self._caches[kind].apply(Event(change.type, item))
 
     def learn_written(self, kind: Kind[Any], item: Object) -> list[Change[Any]]:
         """Take in the answer to a write of ours."""
         cache = self._caches.get(kind)
-        return cache.apply(Event("MODIFIED", item)) if cache is not None else []
+        changes = cache.apply(Event("MODIFIED", item)) if cache is not None else []
+        if changes:
+            self._unconfirmed[kind, key_of(item)] = item.metadata.resource_version
+        return changes
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the informers have seen everything that our writes told us."""
+        return not self._unconfirmed
+
+    def missing(self, informer: Informer[Any]) -> list[Any]:
+        """What our writes told us of and an informer that has seen as much does not know: probably gone."""
+        suspects: list[Any] = []
+        for (kind, key), version in list(self._unconfirmed.items()):
+            if kind != informer.kind or informer.version is None or is_older(informer.version, version):
+                continue
+            held, seen = self.get(kind, key), informer.get(key[1], key[0])
+            if held is None or (seen is not None and seen.metadata.uid == held.metadata.uid):
+                del self._unconfirmed[kind, key]
+            else:
+                suspects.append(held)
+        return suspects
 
     def learn_deleted(self, uid: str) -> None:
         """Our deletion was accepted: the object is leaving."""

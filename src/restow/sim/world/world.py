@@ -16,14 +16,15 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from restow.client.cache import Change, Key, key_of
+from restow.client.cache import Change, Key, Object, key_of
 from restow.client.events import EventRecorder
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
 from restow.model.kinds import NODE, POD, Kind
+from restow.model.objects import Pod
 from restow.model.times import format_time
-from restow.ports import Api, ApiError, Clock, NotFound, TooManyRequests
+from restow.ports import Api, ApiError, Clock, NotFound, OutcomeUnknown, TooManyRequests
 from restow.sim.world.rule import Rule
 from restow.sim.world.rules import default_rules
 from restow.sim.world.settings import SILENT_SINCE, Settings
@@ -62,6 +63,7 @@ class World:
         self._informers = [Informer(self._client, kind, rng=random.Random(rng.getrandbits(64))) for kind in kinds]
         self._queue: WorkQueue[tuple[int, Key]] = WorkQueue(base=0.05, cap=10.0)
         self._waiting: list[asyncio.Future[None]] = []
+        self._wrote = asyncio.Event()
         self._ready = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -78,6 +80,7 @@ class World:
             for informer in self._informers:
                 await informer.synced()
             self._ready.set()
+            tasks.create_task(self._confirm(), name="world confirmation")
             for number in range(self._settings.workers):
                 tasks.create_task(self._work(), name=f"world worker {number}")
 
@@ -126,6 +129,35 @@ class World:
 
     def _learn(self, kind: Kind[Any], change: Change[Any]) -> None:
         self._wake(kind, self.view.learn(kind, change))
+
+    async def _confirm(self) -> None:
+        """While answers to our writes have not come back through the watches, look once a second whether they have."""
+        while True:
+            await self._wrote.wait()
+            self._wrote.clear()
+            while not self.view.is_confirmed:
+                await asyncio.sleep(1.0)
+                for informer in self._informers:
+                    for item in self.view.missing(informer):
+                        await self._look(informer.kind, item)
+
+    async def _look(self, kind: Kind[Any], item: Object) -> None:
+        """Ask the server itself whether an object that the watch does not know is there."""
+        meta = item.metadata
+        with suppress(ApiError):
+            try:
+                found = await self._client.get(kind, meta.name, meta.namespace)
+            except NotFound:
+                found = None
+            if found is None or found.metadata.uid != meta.uid:
+                self._learn(kind, Change("DELETED", item))
+            else:
+                self._told(kind, found)
+
+    def _told(self, kind: Kind[Any], item: Object) -> None:
+        """The server answered a write of ours with the object as it is now."""
+        self._wake(kind, self.view.learn_written(kind, item))
+        self._wrote.set()
 
     def _wake(self, kind: Kind[Any], changes: list[Change[Any]]) -> None:
         """Queue every key that these changes concern."""
@@ -180,15 +212,13 @@ class World:
     async def _carry_out(self, write: Write) -> None:
         if isinstance(write, Create):
             created = await self._client.create(write.kind, write.document)
-            self._wake(write.kind, self.view.learn_written(write.kind, created))
+            self._told(write.kind, created)
         elif isinstance(write, Patch):
             await self._patch(write)
         elif isinstance(write, Delete):
             await self._delete(write)
         elif isinstance(write, Bind):
-            await self._client.bind(write.namespace, write.name, uid=write.uid, node=write.node)
-            pod = await self._client.get(POD, write.name, write.namespace)
-            self._wake(POD, self.view.learn_written(POD, pod))
+            await self._bind(write)
         elif isinstance(write, Record):
             self._recorder.record(write.about, write.reason, write.message, type=write.type)
 
@@ -202,7 +232,26 @@ class World:
             subresource=write.subresource,
             resource_version=write.version,
         )
-        self._wake(write.kind, self.view.learn_written(write.kind, patched))
+        self._told(write.kind, patched)
+
+    async def _bind(self, write: Bind) -> None:
+        """Bind, and read the pod back before anything else is bound: only the pod tells what took effect."""
+        failure: OutcomeUnknown | None = None
+        try:
+            await self._client.bind(write.namespace, write.name, uid=write.uid, node=write.node)
+        except OutcomeUnknown as error:
+            failure = error
+        pod = await self._read_until_answered(write.namespace, write.name)
+        self._told(POD, pod)
+        if failure is not None and pod.spec.node_name != write.node:
+            raise failure
+
+    async def _read_until_answered(self, namespace: str, name: str) -> Pod:
+        while True:
+            try:
+                return await self._client.get(POD, name, namespace)
+            except (TooManyRequests, OutcomeUnknown):
+                await asyncio.sleep(1.0)
 
     async def _delete(self, write: Delete) -> None:
         """Delete; an object of that uid that is not there any more is what was wanted."""

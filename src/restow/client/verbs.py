@@ -293,7 +293,7 @@ class Client:
         propagation: Propagation | None = None,
         dry_run: bool = False,
     ) -> None:
-        options = {"apiVersion": "v1", "kind": "DeleteOptions"} | _delete_options(
+        options: Document = {"apiVersion": "v1", "kind": "DeleteOptions"} | _delete_options(
             uid, resource_version, grace_seconds, propagation
         )
         if dry_run:  # in the body: a server that finds one there does not look at the query, and would really delete

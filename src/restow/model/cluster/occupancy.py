@@ -1,8 +1,8 @@
 """Occupancy: who takes room on which node.
 
 Goes in: occupants, which are pods (bound or assumed) and the stand-ins of seats that reservations hold. Comes out: the
-ledgers of `room`, the host ports that are held, the counts of `crowd` and, per node, the list of occupants. A seat
-counts in every respect as the pod it will become; only the book it is charged to differs.
+ledgers of `room`, the host ports that are held, what is mounted, the counts of `crowd` and, per node, the list of
+occupants. A seat counts in every respect as the pod it will become; only the book it is charged to differs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from restow.model.cluster.crowd import Crowd
+from restow.model.cluster.mounts import Mounts
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.ports import Ports
 from restow.model.cluster.room import Book, Room, negated
@@ -37,7 +38,7 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Occupancy:
-    __slots__ = ("_crowd", "_log", "_nodes", "_occupants", "_ports", "_room", "_rows")
+    __slots__ = ("_crowd", "_log", "_nodes", "_occupants", "_ports", "_room", "_rows", "mounts")
 
     def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: Ports, crowd: Crowd) -> None:
         self._log = log
@@ -46,6 +47,7 @@ class Occupancy:
         self._nodes = nodes
         self._ports = ports
         self._crowd = crowd
+        self.mounts = Mounts(log, rows)
         self._occupants: dict[str, dict[str, Occupant]] = {}
 
     def on(self, node: str) -> list[Occupant]:
@@ -60,6 +62,8 @@ class Occupancy:
             self._room.leaving(row, occupant.shape.amounts)
         if occupant.shape.facts.ports:
             self._ports.take(row, occupant.key, occupant.shape.facts.ports)
+        if occupant.shape.facts.volumes:
+            self.mounts.take(row, occupant.key, occupant.pod)
         self._crowd.come(row, occupant)
         if occupant.node not in self._occupants:
             self._log.put(self._occupants, occupant.node, {})
@@ -68,6 +72,8 @@ class Occupancy:
     def remove(self, occupant: Occupant) -> None:
         row = self._rows.claim(occupant.node)
         self._crowd.leave(row, occupant)
+        if occupant.shape.facts.volumes:
+            self.mounts.release(row, occupant.key)
         if occupant.shape.facts.ports:
             self._ports.release(row, occupant.key, occupant.shape.facts.ports)
         if occupant.leaving:

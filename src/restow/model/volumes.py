@@ -1,0 +1,107 @@
+"""Volumes and claims: the words of their protocol, and what single objects say of themselves.
+
+Goes in: a claim, a volume, a pod. Comes out: which class it is of, whether it is bound, to whom, how large it is, where
+it can be reached from, which claims a pod uses. The protocol between a scheduler and the volume controllers is written
+in annotations; their names are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from restow.model.affinity import NodeConstraint, volume_constraint
+from restow.model.objects import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from restow.model.quantity import Quantity
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""On a claim: make its volume where this node can reach it."""
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+"""On a claim: volumeName is final."""
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+"""On a volume: its claimRef was not the user's idea, so it may be taken back."""
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"  # still read before spec.storageClassName
+_NONE = Quantity.parse(0)
+
+
+class ClaimUse(msgspec.Struct, frozen=True, gc=False):
+    """A claim that a pod uses, in its own namespace."""
+
+    name: str
+    generated: bool
+    """Made for this very pod, out of a template in its spec."""
+
+
+def claims_used(pod: Pod) -> Iterator[ClaimUse]:
+    """The claims of a pod, in the order of its volumes."""
+    for volume in pod.spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            yield ClaimUse(volume.persistent_volume_claim.claim_name, False)
+        elif volume.ephemeral is not None:
+            yield ClaimUse(f"{pod.metadata.name}-{volume.name}", True)
+
+
+def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+    """Whether a generated claim is this pod's, and not a namesake's."""
+    owners = claim.metadata.owner_references or ()
+    return any(owner.controller and owner.uid == pod.metadata.uid for owner in owners)
+
+
+def is_bound(claim: PersistentVolumeClaim) -> bool:
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
+
+
+def class_name(item: PersistentVolumeClaim | PersistentVolume) -> str:
+    """The storage class it is of; "" for none."""
+    annotated = (item.metadata.annotations or {}).get(_CLASS_ANNOTATION)
+    return item.spec.storage_class_name or "" if annotated is None else annotated
+
+
+def waits_for_pod(storage_class: StorageClass | None) -> bool:
+    """Whether claims of a class leave the choice of place to the first pod."""
+    return storage_class is not None and storage_class.volume_binding_mode == "WaitForFirstConsumer"
+
+
+def selected_node(claim: PersistentVolumeClaim) -> str | None:
+    return (claim.metadata.annotations or {}).get(SELECTED_NODE)
+
+
+def requested(claim: PersistentVolumeClaim) -> Quantity:
+    """How large the volume must be. Raises QuantityError."""
+    size = (claim.spec.resources.requests or {}).get("storage")
+    return _NONE if size is None else Quantity.parse(size)
+
+
+def capacity(volume: PersistentVolume) -> Quantity:
+    """How large the volume is. Raises QuantityError."""
+    size = (volume.spec.capacity or {}).get("storage")
+    return _NONE if size is None else Quantity.parse(size)
+
+
+def mode(item: PersistentVolumeClaim | PersistentVolume) -> str:
+    return item.spec.volume_mode or "Filesystem"
+
+
+def is_meant_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the volume names this claim; one that names no UID means whoever has the name."""
+    reference = volume.spec.claim_ref
+    return (
+        reference is not None
+        and reference.name == claim.metadata.name
+        and (reference.namespace or "") == (claim.metadata.namespace or "")
+        and (not reference.uid or reference.uid == claim.metadata.uid)
+    )
+
+
+def reach(volume: PersistentVolume) -> NodeConstraint:
+    """The nodes that can reach a volume, by their labels alone: to a volume, nodes have no name."""
+    affinity = volume.spec.node_affinity
+    written = volume_constraint(affinity.required if affinity else None)
+    if written.terms is None or not any(term.fields for term in written.terms):
+        return written
+    kept = [term for term in written.terms if all(field.matches("") for field in term.fields)]
+    return NodeConstraint((), tuple(msgspec.structs.replace(term, fields=()) for term in kept))

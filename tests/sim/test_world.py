@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from restow.adapters.memory import MemoryApi
+from restow.client.cache import Change, Key
 from restow.client.verbs import Client
 from restow.model import kinds
 from restow.ports import APPLY_PATCH, Api, Request, Resource, Response
 from restow.sim.loop import VirtualClock, run_virtual
 from restow.sim.scenarios import Scenario, documents, load
-from restow.sim.world import World
+from restow.sim.world import FirstFit, Rule, Step, View, World
 from restow.sim.writes import Writes, is_write, name_of
-from tests.sim.stage import job, pass_time, stage, virtual, workload
+from tests.sim.stage import job, node, pass_time, pod, stage, virtual, workload
 
 
 class Recorder:
@@ -83,6 +84,32 @@ async def test_a_settled_world_writes_nothing() -> None:
         version = it.api.version
         await pass_time(4 * 3600)
         assert it.api.version == version
+
+
+class Broken(Rule):
+    """A rule with a bug."""
+
+    kind = kinds.NODE
+    also = (kinds.POD,)
+
+    def keys(self, kind: kinds.Kind[Any], change: Change[Any], view: View) -> list[Key]:
+        raise ZeroDivisionError
+
+    def decide(self, key: Key, view: View) -> Step:
+        raise ZeroDivisionError
+
+
+@virtual
+async def test_a_broken_rule_is_counted_and_stops_nobody_else() -> None:
+    clock = VirtualClock()
+    api = MemoryApi(clock, random.Random(1))
+    client = Client(api)
+    await client.create(kinds.NODE, node("n1"))
+    async with World(api, clock, random.Random(2), rules=[Broken(), FirstFit(("default-scheduler",))]) as world:
+        await client.create(kinds.POD, pod("a"))
+        await pass_time(10)
+        assert (await client.get(kinds.POD, "a", "default")).spec.node_name == "n1"
+        assert world.failures > 1
 
 
 @virtual

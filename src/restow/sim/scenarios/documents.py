@@ -13,7 +13,14 @@ import numpy as np
 from restow.sim.scenarios.fleet import BATCH_TAINT, GPU_TAINT, Fleet, Ints, zone_name
 from restow.sim.scenarios.workloads import PRIORITIES, Workload
 from restow.sim.world.daemon_set import pin_to_node
-from restow.sim.world.template import TEMPLATE_HASH, controller_reference, random_suffix, template_hash
+from restow.sim.world.template import (
+    REVISION_HASH,
+    TEMPLATE_HASH,
+    controller_reference,
+    random_suffix,
+    revision_name,
+    template_hash,
+)
 
 Document = dict[str, Any]
 
@@ -80,6 +87,7 @@ class Writer:
             },
         )
         owner = controller_reference("apps/v1", "DaemonSet", name, daemons["metadata"]["uid"])
+        labels = labels | {REVISION_HASH: revision_name(name, template)}
         for node in seats:
             pinned = spec | {"affinity": pin_to_node(None, self._fleet.names[node])}
             self._pod(f"{name}-{self._suffix()}", "kube-system", labels, {}, pinned, owner, node, _CRITICAL)
@@ -134,6 +142,8 @@ class Writer:
             spec=body,
             status=status,
         )
+        if kind == "StatefulSet":
+            template_labels = template_labels | {REVISION_HASH: revision_name(workload.name, template)}
         return self._reference(owner), template_labels, spec
 
     def _deployment(

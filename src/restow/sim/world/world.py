@@ -163,16 +163,24 @@ class World:
         """Queue every key that these changes concern."""
         for change in changes:
             for index, rule in enumerate(self._rules):
-                if rule.kind == kind:
-                    self._queue.add_after((index, key_of(change.object)), rule.settle)
-                if kind in rule.also:
-                    for key in rule.keys(kind, change, self.view):
-                        self._queue.add_after((index, key), rule.settle)
+                for key in self._concerned(rule, kind, change):
+                    self._queue.add_after((index, key), rule.settle)
         if changes and self._waiting:
             waiting, self._waiting = self._waiting, []
             for waiter in waiting:
                 if not waiter.done():
                     waiter.set_result(None)
+
+    def _concerned(self, rule: Rule, kind: Kind[Any], change: Change[Any]) -> list[Key]:
+        own = [key_of(change.object)] if rule.kind == kind else []
+        if kind not in rule.also:
+            return own
+        try:
+            return [*own, *rule.keys(kind, change, self.view)]
+        except Exception:
+            self.failures += 1
+            log.exception("rule failed", extra={"rule": type(rule).__name__, "key": key_of(change.object)})
+            return own
 
     # ---- work
 

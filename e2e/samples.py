@@ -14,6 +14,7 @@ from tests.conformance.server import Document
 
 ABSENT = object()
 LONG = "x" * 300
+NAMESPACE = "differential"  # where all of it lives
 
 
 def _job() -> Document:
@@ -54,7 +55,7 @@ def _service() -> Document:
 
 
 def _event() -> Document:
-    involved = {"kind": "Pod", "name": "a", "namespace": "default"}
+    involved = {"kind": "Pod", "name": "a", "namespace": NAMESPACE}
     document = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "event"}, "involvedObject": involved}
     return {**document, "reason": "Because", "type": "Normal", "firstTimestamp": "2026-01-01T00:00:00Z"}
 
@@ -566,12 +567,12 @@ OWN: dict[str, list[tuple[str, Any]]] = {
 }
 
 
-def cases() -> Iterator[tuple[str, str, Document]]:
-    """(narrative id, plural, document)."""
-    for base, (plural, document) in BASES.items():
-        yield f"{base} as it is", plural, copy.deepcopy(document)
-        for pointer, value in (*METADATA, *OWN[base]):
-            yield f"{base} {pointer} {_shown(value)}", plural, changed(document, pointer, value)
+def cases(base: str) -> Iterator[tuple[str, Document]]:
+    """The variants of one base: what was changed, in words, and the document."""
+    document = BASES[base][1]
+    yield "as it is", copy.deepcopy(document)
+    for number, (pointer, value) in enumerate((*METADATA, *OWN[base])):
+        yield f"{pointer} {_shown(value)} ({number})", changed(document, pointer, value)
 
 
 def changed(document: Document, pointer: str, value: Any) -> Document:

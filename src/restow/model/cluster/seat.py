@@ -12,6 +12,7 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
+from restow.model.cluster.shapes import keys_of
 from restow.model.cluster.versions import version_number
 from restow.model.objects import (
     ObjectMeta,
@@ -115,7 +116,11 @@ def stand_in(name: SeatName, task: TaskSpec, scheduler: str | None) -> Pod:
 
 
 def fold_label_keys(spec: PodSpec, labels: dict[str, str]) -> PodSpec:
-    """Write matchLabelKeys and mismatchLabelKeys into the selectors, as the API server does when a pod is created."""
+    """Write matchLabelKeys and mismatchLabelKeys into the selectors, as the API server does when a pod is created.
+
+    A selector of an affinity term that already speaks of such a key was written to then: the labels may have changed
+    since, and do not matter. In spread constraints the present labels are demanded as well, as kube-scheduler does.
+    """
     constraints = spec.topology_spread_constraints
     if constraints:
         constraints = [
@@ -137,7 +142,9 @@ def _folded(side: PodAffinity | None, labels: dict[str, str]) -> PodAffinity | N
         return None
 
     def fold(term: PodAffinityTerm) -> PodAffinityTerm:
-        keys, other = term.match_label_keys, term.mismatch_label_keys or ()
+        said = keys_of(term.label_selector)
+        keys = [key for key in term.match_label_keys or () if key not in said]
+        other = [key for key in term.mismatch_label_keys or () if key not in said]
         return replace(term, label_selector=_narrowed(term.label_selector, labels, keys, other))
 
     return replace(

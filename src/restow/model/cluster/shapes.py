@@ -230,10 +230,10 @@ def _tolerations(written: list[Toleration] | None) -> tuple[Toleration, ...]:
 
 def _readings(spec: PodSpec) -> Iterator[Reading]:
     for constraint in spec.topology_spread_constraints or ():
-        keys = _keys(constraint.label_selector) | frozenset(constraint.match_label_keys or ())
+        keys = keys_of(constraint.label_selector) | frozenset(constraint.match_label_keys or ())
         yield Reading(keys, own_namespace=True)
     for term in _affinity_terms(spec):
-        keys = _keys(term.label_selector) | {*(term.match_label_keys or ()), *(term.mismatch_label_keys or ())}
+        keys = keys_of(term.label_selector) | {*(term.match_label_keys or ()), *(term.mismatch_label_keys or ())}
         named = tuple(sorted(set(term.namespaces or ())))
         everywhere = term.namespace_selector is not None
         yield Reading(keys, named, own_namespace=not named and not everywhere, all_namespaces=everywhere)
@@ -246,7 +246,8 @@ def _affinity_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
             yield from (weighted.pod_affinity_term for weighted in side.preferred or ())
 
 
-def _keys(selector: SelectorSpec | None) -> frozenset[str]:
+def keys_of(selector: SelectorSpec | None) -> frozenset[str]:
+    """The label keys a selector speaks of."""
     if selector is None:
         return frozenset()
     return frozenset([*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())])

@@ -14,7 +14,7 @@ that does. Pods that are leaving count in all of it, and so do seats of reservat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -31,7 +31,6 @@ from restow.scheduling.framework import (
     BEST,
     SKIP,
     SUCCESS,
-    ArgumentError,
     Cycle,
     FilterPlugin,
     Reach,
@@ -42,6 +41,8 @@ from restow.scheduling.framework import (
     unresolvable,
 )
 from restow.scheduling.per_class import PerClass
+from restow.scheduling.plugins.arguments import read_arguments
+from restow.scheduling.plugins.refusing import refused
 
 NO_AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -49,6 +50,11 @@ OTHERS_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules
 
 Term = tuple[Audiences, str]
 """Pods that belong to all of the audiences, within a domain of the topology key."""
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    hard_pod_affinity_weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -65,9 +71,9 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     reach: ClassVar[Reach] = Reach.CLUSTER
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
-        given = _arguments(arguments or {})
-        self._hard_weight: int = given["hardPodAffinityWeight"]
-        self._ignore_others: bool = given["ignorePreferredTermsOfExistingPods"]
+        given = read_arguments(Arguments, arguments)
+        self._hard_weight = given.hard_pod_affinity_weight
+        self._ignore_others = given.ignore_preferred_terms_of_existing_pods
         self._states = PerClass(self._make)
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
@@ -86,12 +92,11 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         near = all_true(state.needs, rows) if state.needs else everywhere
         away = all_true(state.avoids, rows) if state.avoids else everywhere
         unwanted = ~all_true(state.repels, rows) if state.repels else ~everywhere
-        found = [
-            Refusal(NO_AFFINITY, ~near, resolvable=False),
-            Refusal(ANTI_AFFINITY, near & ~away),
-            Refusal(OTHERS_ANTI_AFFINITY, near & away & unwanted),
+        return [
+            *refused(NO_AFFINITY, ~near),
+            *refused(ANTI_AFFINITY, near & ~away, resolvable=True),
+            *refused(OTHERS_ANTI_AFFINITY, near & away & unwanted, resolvable=True),
         ]
-        return [refusal for refusal in found if refusal.rows.any()]
 
     def pre_score(self, cycle: Cycle) -> Verdict:
         state = self._state(cycle)
@@ -288,17 +293,3 @@ def _by_domains(sums: Sequence[DomainSums]) -> list[list[DomainSums]]:
     for one in sums:
         found.setdefault(one.domains, {})[one] = None
     return [list(alike) for alike in found.values()]
-
-
-def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    defaults: dict[str, Any] = {"hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": False}
-    problems = [f"{key}: {InterPodAffinity.name} takes no such argument" for key in sorted(set(given) - set(defaults))]
-    arguments = {**defaults, **given}
-    weight = arguments["hardPodAffinityWeight"]
-    if not isinstance(weight, int) or isinstance(weight, bool) or not 0 <= weight <= 100:
-        problems.append("hardPodAffinityWeight: must be an integer from 0 to 100")
-    if not isinstance(arguments["ignorePreferredTermsOfExistingPods"], bool):
-        problems.append("ignorePreferredTermsOfExistingPods: must be true or false")
-    if problems:
-        raise ArgumentError(problems)
-    return arguments

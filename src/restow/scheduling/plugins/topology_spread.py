@@ -1,0 +1,296 @@
+"""PodTopologySpread: pods of one kind spread evenly over domains.
+
+For each constraint the pods of the pod's own namespace that its selector matches are counted per domain; pods that are
+leaving are not counted, seats of reservations are. Only nodes that have the topology keys of all constraints count, and
+by the constraint's policies only those that suit the pod's node affinity (by default) and taints (not by default).
+
+DoNotSchedule refuses a node that lacks a key, and one where
+
+    pods in its domain + 1 if the pod counts itself - pods in the emptiest domain  >  maxSkew
+
+with 0 for the emptiest domain while there are less than `minDomains`. ScheduleAnyway scores, the lower the better,
+
+    sum over constraints of  pods in the node's domain * ln(domains among the feasible nodes + 2) + maxSkew - 1
+
+where the pods of a host name are those of the node itself. Feasible nodes that lack a key score worst.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.affinity import NodeConstraint
+from restow.model.cluster import Mask, RowIndex, Snapshot, Which, filters
+from restow.model.cluster.audience import Audience, of_constraint
+from restow.model.cluster.boards import Board, all_true
+from restow.model.cluster.domains import NOWHERE, Domains, DomainSums, Sums, summed
+from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.seat import fold_label_keys
+from restow.model.cluster.shapes import Shape
+from restow.model.objects import Pod, Toleration
+from restow.model.selectors import SelectorError, label_selector
+from restow.scheduling.framework import (
+    BEST,
+    SKIP,
+    SUCCESS,
+    Cycle,
+    FilterPlugin,
+    Reach,
+    Refusal,
+    ScorePlugin,
+    Scores,
+    Verdict,
+    unresolvable,
+)
+from restow.scheduling.per_class import PerClass
+from restow.scheduling.plugins.refusing import refused
+
+TOO_SKEWED = "node(s) didn't match pod topology spread constraints"
+NO_KEY = f"{TOO_SKEWED} (missing required label)"
+HOST_NAME: Final = "kubernetes.io/hostname"
+_UNRATED = -1
+
+
+class Constraint(msgspec.Struct, frozen=True):
+    """One constraint of a pod, with what it means for that pod."""
+
+    key: str
+    max_skew: int
+    min_domains: int
+    audience: Audience
+    counts_itself: bool
+    node_affinity: bool
+    """Whether only nodes that suit the pod's node selector and affinity count."""
+    taints: bool
+    """Whether only nodes whose taints the pod tolerates count."""
+
+
+class PodTopologySpread(FilterPlugin, ScorePlugin):
+    name: ClassVar[str] = "PodTopologySpread"
+    reach: ClassVar[Reach] = Reach.CLUSTER
+
+    def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
+        super().__init__(arguments)
+        self._states = PerClass(_make)
+
+    def pre_filter(self, cycle: Cycle) -> Verdict:
+        state = self._state(cycle)
+        if state.problem:
+            return unresolvable(f"topologySpreadConstraints: {state.problem}")
+        return SUCCESS if state.hard else SKIP
+
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
+        skews = self._state(cycle).skews
+        return all_true(skews, rows) if skews else np.ones_like(cycle.snapshot.nodes.present[rows])
+
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
+        """A node is refused by the first constraint it fails, for the first reason."""
+        state = self._state(cycle)
+        left = np.ones_like(cycle.snapshot.nodes.present[rows])
+        keyless, skewed = ~left, ~left
+        for skew in state.skews:
+            accepted = skew.read(rows)
+            has_key = skew.domains.of_row[rows] != NOWHERE
+            keyless |= left & ~has_key
+            skewed |= left & has_key & ~accepted
+            left &= accepted
+        return [*refused(NO_KEY, keyless), *refused(TOO_SKEWED, skewed, resolvable=True)]
+
+    def pre_score(self, cycle: Cycle) -> Verdict:
+        return SUCCESS if self._state(cycle).soft else SKIP
+
+    def score(self, cycle: Cycle, rows: Which) -> Scores:
+        """Of all feasible rows at once, because the number of domains among them matters."""
+        state = self._state(cycle)
+        rated = np.ones_like(cycle.snapshot.nodes.present[rows])
+        for rate in state.rates:
+            rated &= rate.domains(rows) != NOWHERE
+        sum_of_all = np.zeros(len(rated))
+        for rate in state.rates:
+            sum_of_all += rate.read(rows, rated)
+        rounded = np.trunc(sum_of_all)
+        rounded += sum_of_all - rounded >= 0.5
+        raw: Scores = np.where(rated, rounded, _UNRATED).astype(np.int64)
+        return raw
+
+    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
+        """The least gets BEST, others less in proportion to the largest."""
+        rated = raw != _UNRATED
+        if not rated.any():
+            return np.zeros_like(raw)
+        least, most = int(raw[rated].min()), int(raw[rated].max())
+        if most == 0:
+            return np.where(rated, BEST, 0)
+        return np.where(rated, BEST * (most + least - raw) // most, 0)
+
+    def _state(self, cycle: Cycle) -> ClassState:
+        state = self._states.of(cycle)
+        state.refresh()
+        return state
+
+
+def _make(cycle: Cycle) -> ClassState:
+    try:
+        hard = constraints_of(cycle.pod, "DoNotSchedule")
+        soft = constraints_of(cycle.pod, "ScheduleAnyway")
+    except SelectorError as mistake:
+        return ClassState(cycle.snapshot, cycle.pod_class.shape, problem=str(mistake))
+    return ClassState(cycle.snapshot, cycle.pod_class.shape, hard, soft)
+
+
+class ClassState:
+    """How pods of a class are spread, per constraint."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        shape: Shape,
+        hard: Sequence[Constraint] = (),
+        soft: Sequence[Constraint] = (),
+        problem: str = "",
+    ) -> None:
+        self.hard = hard
+        self.soft = soft
+        self.problem = problem
+        self.skews: list[Skew] = []
+        self.rates: list[Rate] = []
+        self._shape = shape
+        self._crowd = snapshot.crowd
+        self._nodes = snapshot.nodes
+        self._topologies = snapshot.topologies
+        self._version = -1
+
+    def refresh(self) -> None:
+        """Ask again for the counts, if they may have been dropped."""
+        if self._version != self._crowd.version:
+            self._version = self._crowd.version
+            self.skews = [
+                Skew(one, self._topologies.domains(one.key), self._counted(one, self.hard)) for one in self.hard
+            ]
+            self.rates = [
+                Rate(one, self._topologies.domains(one.key), self._counted_for_score(one)) for one in self.soft
+            ]
+
+    def _counted(self, one: Constraint, together: Sequence[Constraint]) -> DomainSums:
+        headcount = self._crowd.headcount((one.audience,), staying=True)
+        keys = sorted({each.key for each in together})
+        suiting = self._shape.constraint if one.node_affinity else NodeConstraint()
+        tolerations = self._shape.facts.tolerations if one.taints else None
+        if len(keys) == 1 and suiting == NodeConstraint() and tolerations is None:
+            return summed(self._topologies.domains(one.key), headcount)
+        counting = Counting(self._nodes, tuple(keys), suiting, tolerations)
+        return summed(self._topologies.domains(one.key, counting, counting.meaning), headcount)
+
+    def _counted_for_score(self, one: Constraint) -> DomainSums:
+        if one.key == HOST_NAME:
+            headcount = self._crowd.headcount((one.audience,), staying=True)
+            return summed(self._topologies.each_node(one.key), headcount)
+        return self._counted(one, self.soft)
+
+
+class Counting:
+    """Which nodes count: those with all the keys that suit the pod as far as the policies demand."""
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        keys: tuple[str, ...],
+        suiting: NodeConstraint,
+        tolerations: tuple[Toleration, ...] | None,
+    ) -> None:
+        self._nodes = nodes
+        self._keys = keys
+        self._suiting = suiting
+        self._tolerations = tolerations
+        self.meaning = (keys, suiting, tolerations)
+
+    def __call__(self, rows: Which) -> Mask:
+        mask = filters.selected(self._nodes, self._suiting, rows)
+        for key in self._keys:
+            mask &= self._nodes.labels.column(key).ids[rows] != NOWHERE
+        if self._tolerations is not None:
+            mask &= filters.tolerated(self._nodes, self._tolerations, rows)
+        return mask
+
+
+class Skew(Board[np.bool_]):
+    """Domains in which one more pod keeps the skew."""
+
+    def __init__(self, constraint: Constraint, domains: Domains, counted: DomainSums) -> None:
+        super().__init__(domains, [counted])
+        self._constraint = constraint
+        self._counted = counted
+        self._limit = -1
+
+    def premises_changed(self) -> bool:
+        before, self._limit = self._limit, self._most()
+        return before != self._limit
+
+    def compute(self) -> Mask:
+        totals = self._counted.totals
+        even = np.full(max(len(self.domains.sizes), len(totals)), self._limit >= 0)
+        even[: len(totals)] = totals <= self._limit
+        even[NOWHERE] = False
+        return even
+
+    def value(self, domain: int) -> bool:
+        return self._counted.totals.item(domain) <= self._limit
+
+    def _most(self) -> int:
+        """How many pods a domain may have before the pod comes."""
+        constraint = self._constraint
+        enough = self._counted.domains.number >= constraint.min_domains
+        emptiest = self._counted.lowest() if enough else 0
+        return constraint.max_skew + emptiest - constraint.counts_itself
+
+
+class Rate:
+    """How a constraint rates nodes; the lower the better."""
+
+    def __init__(self, constraint: Constraint, domains: Domains, counted: DomainSums) -> None:
+        self._constraint = constraint
+        self._domains = domains
+        self._counted = counted
+        self._each_node = constraint.key == HOST_NAME
+
+    def domains(self, rows: Which) -> RowIndex:
+        self._domains.refresh()
+        return self._domains.of_row[rows]
+
+    def read(self, rows: Which, rated: Mask) -> NDArray[np.float64]:
+        number = np.count_nonzero(rated if self._each_node else np.bincount(self.domains(rows)[rated]))
+        rates: NDArray[np.float64] = self._pods_near(rows) * np.float64(math.log(number + 2))
+        rates += self._constraint.max_skew - 1
+        return rates
+
+    def _pods_near(self, rows: Which) -> Sums:
+        self._counted.refresh()
+        if self._each_node:
+            return self._counted.totals[self._counted.domains.of_row[rows]]
+        totals = self._counted.totals
+        beyond = len(self._domains.sizes) - len(totals)  # domains in which no node counts
+        return (np.pad(totals, (0, beyond)) if beyond > 0 else totals)[self.domains(rows)]
+
+
+def constraints_of(pod: Pod, when_unsatisfiable: str) -> list[Constraint]:
+    """The constraints of a pod with this consequence. Raises SelectorError."""
+    spec = fold_label_keys(pod.spec, pod.metadata.labels or {})
+    return [
+        Constraint(
+            key=one.topology_key,
+            max_skew=one.max_skew,
+            min_domains=1 if one.min_domains is None else one.min_domains,
+            audience=of_constraint(one, pod.metadata.namespace or ""),
+            counts_itself=label_selector(one.label_selector).matches(pod.metadata.labels),
+            node_affinity=(one.node_affinity_policy or "Honor") == "Honor",
+            taints=one.node_taints_policy == "Honor",
+        )
+        for one in spec.topology_spread_constraints or ()
+        if one.when_unsatisfiable == when_unsatisfiable
+    ]

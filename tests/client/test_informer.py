@@ -92,6 +92,7 @@ def test_servers_without_watch_list_are_listed_in_pages(stream):
     [
         pytest.param([NO_WATCH_LIST], 1, id="a refusal is for good"),
         pytest.param([event("ADDED", pod("a", 3))], 2, id="an unmarked end might have been an accident, once"),
+        pytest.param([error(500, "InternalError")], 2, id="an internal error, too; an old etcd makes it last"),
     ],
 )
 def test_watch_list_is_given_up(refusal, watch_lists):

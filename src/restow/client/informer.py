@@ -27,7 +27,7 @@ from restow.client.verbs import INITIAL_EVENTS_END, Client, Event, Selector
 from restow.model.interning import Interner
 from restow.model.kinds import Kind
 from restow.model.wire import WireError
-from restow.ports import ApiError, Gone, Invalid, TooManyRequests
+from restow.ports import ApiError, Gone, Invalid, OutcomeUnknown, TooManyRequests
 
 log = logging.getLogger(__name__)
 
@@ -249,6 +249,10 @@ class Informer(Generic[T]):
                         staged[key_of(event.object)] = self._kept(event.object)
         except TimeoutError:
             raise _Ignored("the end of the initial events was not marked") from None
+        except OutcomeUnknown as error:
+            if error.status.code != 500:  # which is how kube-apiserver says that its etcd is too old for watch-lists
+                raise
+            raise _Ignored(str(error)) from None
         raise _Ignored("the stream ended before the initial events did")
 
     def _kept(self, item: T) -> T:

@@ -18,7 +18,7 @@ from restow.model.cluster.undo import UndoLog
 from restow.model.objects import ObjectMeta, ObjectReference, OwnerReference, Pod, PodGroup, ReservationOwner
 from restow.model.selectors import SelectorError, label_selector
 
-GROUP_NAME_ANNOTATION = "scheduling.k8s.io/group-name"
+GROUP_NAME_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 
 
 class Kinship:
@@ -69,7 +69,12 @@ class Kinship:
 
 def group_name(pod: Pod) -> str | None:
     """The name of the PodGroup a pod says it belongs to."""
-    return (pod.metadata.annotations or {}).get(GROUP_NAME_ANNOTATION)
+    annotations = pod.metadata.annotations
+    return (
+        next((annotations[key] for key in GROUP_NAME_ANNOTATIONS if annotations.get(key)), None)
+        if annotations
+        else None
+    )
 
 
 def may_consume(owners: Iterable[ReservationOwner], pod: Pod, kinship: Kinship) -> bool:

@@ -128,25 +128,17 @@ def carry_out(state: State, served: ResourceType, stored: Stored, wanted: Delete
     check_preconditions(served, stored, wanted)
     _check_namespace(served, stored)
     document = stored.document()
-    metadata = document["metadata"]
-    before = dict(metadata)
+    before = dict(document["metadata"])
     grace = _grace(served, document, wanted)
-    finalizers = _finalizers(served, metadata.get("finalizers") or [], wanted.policy)
-    if served.collection == DEFINITIONS and not stored.deleting:
-        finalizers = [*finalizers, CLEANUP]
-        set_condition(document.setdefault("status", {}), _TERMINATING, state.stamp())
-    if not stored.deleting and (grace or finalizers or _has_grace(served) or not is_over_apart_from_mark(document)):
-        _mark(state, metadata, grace)
-    elif stored.deleting:
-        _shorten(state, metadata, grace)
-    _set_finalizers(metadata, finalizers)
-    if served.collection == "namespaces":
-        document.setdefault("status", {})["phase"] = "Terminating"
-    gone = not grace and not finalizers and is_over_apart_from_mark(document)
+    if grace and stored.deleting and grace == before["deletionGracePeriodSeconds"]:
+        return Outcome(served.render(stored), False)  # under way already, and not shortened: nothing else is looked at
+    _set_finalizers(served, document["metadata"], wanted.policy, first=not stored.deleting)
+    _mark(state, served, document, grace)
+    gone = not is_held(document)
     if wanted.is_dry_run:
         return Outcome(encode(served.outward(document)), gone)
     collection = state.collection(served)
-    if metadata != before and (not gone or _has_grace(served)):  # pods are marked even when they go at once
+    if document["metadata"] != before and (not gone or _has_grace(served)):  # pods are marked even when they go at once
         stored = state.store.put(collection, document)
     if gone:
         stored = state.store.remove(collection, stored)
@@ -155,18 +147,19 @@ def carry_out(state: State, served: ResourceType, stored: Stored, wanted: Delete
 
 def is_over(document: Document) -> bool:
     """Whether nothing keeps a deleted object any longer."""
+    return "deletionTimestamp" in document["metadata"] and not is_held(document)
+
+
+def is_held(document: Document) -> bool:
+    """By finalizers, by its grace period, or, for namespaces, by the finalizers they have in spec."""
     metadata = document["metadata"]
-    return (
-        "deletionTimestamp" in metadata
-        and not metadata.get("finalizers")
-        and not metadata.get("deletionGracePeriodSeconds")
-        and is_over_apart_from_mark(document)
-    )
+    if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
+        return True
+    return _is_held_by_content(document)
 
 
-def is_over_apart_from_mark(document: Document) -> bool:
-    """Namespaces have finalizers of their own, in spec."""
-    return document["kind"] != "Namespace" or not (document.get("spec") or {}).get("finalizers")
+def _is_held_by_content(document: Document) -> bool:
+    return document["kind"] == "Namespace" and bool((document.get("spec") or {}).get("finalizers"))
 
 
 def check_preconditions(served: ResourceType, stored: Stored, wanted: DeleteOptions) -> None:
@@ -192,7 +185,7 @@ def _check_namespace(served: ResourceType, stored: Stored) -> None:
         return
     if stored.name in IMMORTAL_NAMESPACES:
         raise errors.forbidden("namespaces", "", stored.name, "this namespace may not be deleted")
-    if stored.deleting and not is_over_apart_from_mark(stored.document()):
+    if stored.deleting and _is_held_by_content(stored.document()):
         why = (
             "The system is ensuring all content is removed from this namespace.  "
             "Upon completion, this namespace will automatically be purged by the system."
@@ -222,11 +215,20 @@ def _has_grace(served: ResourceType) -> bool:
     return served.collection == "pods"
 
 
-def _mark(state: State, metadata: Document, grace: int) -> None:
-    metadata["deletionTimestamp"] = format_time(state.clock.now() + grace)
-    metadata["deletionGracePeriodSeconds"] = grace
-    if metadata.get("generation"):
-        metadata["generation"] += 1
+def _mark(state: State, served: ResourceType, document: Document, grace: int) -> None:
+    """Write down that the object goes, and when; what goes at once without a grace period needs no mark."""
+    metadata = document["metadata"]
+    if "deletionTimestamp" in metadata:
+        _shorten(state, metadata, grace)
+    elif grace or _has_grace(served) or is_held(document):
+        metadata["deletionTimestamp"] = format_time(state.clock.now() + grace)
+        metadata["deletionGracePeriodSeconds"] = grace
+        if metadata.get("generation"):
+            metadata["generation"] += 1
+        if served.collection == "namespaces":
+            document.setdefault("status", {})["phase"] = "Terminating"
+        if served.collection == DEFINITIONS:
+            set_condition(document.setdefault("status", {}), _TERMINATING, state.stamp())
 
 
 def _shorten(state: State, metadata: Document, grace: int) -> None:
@@ -238,17 +240,15 @@ def _shorten(state: State, metadata: Document, grace: int) -> None:
     metadata["deletionGracePeriodSeconds"] = grace
 
 
-def _finalizers(served: ResourceType, present: list[str], policy: str | None) -> list[str]:
-    """The finalizers with the one that the propagation policy stands for, and no other of its sort."""
-    if policy is None and served.kind == "ReplicationController" and not {ORPHAN, FOREGROUND} & set(present):
+def _set_finalizers(served: ResourceType, metadata: Document, policy: str | None, *, first: bool) -> None:
+    """The finalizer that the propagation policy stands for, and no other of its sort; definitions get their own."""
+    finalizers = list(metadata.get("finalizers") or ())
+    if policy is None and served.collection == "replicationcontrollers" and not {ORPHAN, FOREGROUND} & {*finalizers}:
         policy = "Orphan"
-    if policy is None:
-        return present
-    kept = [each for each in present if each not in (ORPHAN, FOREGROUND)]
-    return kept + _FINALIZER_OF[policy]
-
-
-def _set_finalizers(metadata: Document, finalizers: list[str]) -> None:
+    if policy is not None:
+        finalizers = [each for each in finalizers if each not in (ORPHAN, FOREGROUND)] + _FINALIZER_OF[policy]
+    if first and served.collection == DEFINITIONS:
+        finalizers.append(CLEANUP)
     if finalizers:
         metadata["finalizers"] = finalizers
     else:

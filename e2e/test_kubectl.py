@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import re
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from e2e.controlplane import ControlPlane
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve, write_kubeconfig
+from restow.model.crds import custom_resource_definitions
 
 NAMESPACE = "kubectl-parity"
 
@@ -58,6 +60,11 @@ kind: Binding
 metadata: {name: one}
 target: {kind: Node, name: parity-node}
 """
+
+DEFINITIONS = json.dumps({"apiVersion": "v1", "kind": "List", "items": custom_resource_definitions()})
+ESTABLISHED = " ".join(f"crd/{document['metadata']['name']}" for document in custom_resource_definitions())
+EXAMPLES = "\n---\n".join(path.read_text() for path in sorted((Path(__file__).parents[1] / "examples").glob("*.yaml")))
+EXAMPLES = EXAMPLES.replace("namespace: default", f"namespace: {NAMESPACE}")
 
 # A story; each line is one command, with what it reads from stdin.
 STORIES: dict[str, list[tuple[str, str]]] = {
@@ -166,6 +173,16 @@ STORIES: dict[str, list[tuple[str, str]]] = {
         ("get pod one -o json", ""),
         ("describe priorityclass system-node-critical", ""),
     ],
+    "our own kinds": [
+        ("apply --server-side --force-conflicts -f -", DEFINITIONS),
+        (f"wait --for=condition=Established {ESTABLISHED} --timeout=20s", ""),
+        ("apply --server-side --validate=strict -f -", EXAMPLES),
+        ("get reservations", ""),
+        ("get resv -o wide", ""),
+        ("get queues,podgroups,pmj", ""),
+        ("describe pmj", ""),
+        ("delete -f -", EXAMPLES),
+    ],
     "budgets and who may": [
         ("apply -f -", BUDGET),
         ("get pdb keep -o jsonpath={.spec}", ""),
@@ -197,7 +214,7 @@ class Kubectl:
 def normal(text: str) -> str:
     text = re.sub(r"\b\d+(\.\d+)?(ms|[smh])\b", "<age>", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\w{3}, \d\d \w{3} \d{4} [\d:]+ [+-]\d{4}", "<time>", text)
-    text = re.sub(r"(resourceVersion\"?: \"?)\d+", r"\1<version>", text)
+    text = re.sub(r"(resourceVersion\"?: \"?|Resource Version:\s+)\d+", r"\1<version>", text)
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>", text)
     return re.sub(r"[ \t]+", " ", text)
 

@@ -14,7 +14,7 @@ from restow.model import kinds
 from restow.model.times import format_time
 from restow.ports import NotFound
 from restow.sim.world import FirstFit, Settings, World, default_rules
-from tests.sim.stage import node, pass_time, pod, ready, reason, stage, virtual
+from tests.sim.stage import node, pass_time, pod, ready, reason, stage, template, virtual, workload
 
 
 @virtual
@@ -113,6 +113,14 @@ async def test_a_kubelet_refuses_a_pod_that_does_not_fit() -> None:
 
 
 @virtual
+async def test_refused_pods_are_replaced_at_a_measured_pace() -> None:
+    async with stage(nodes=1, settings=Settings(start=0)) as it:
+        await it.create(kinds.REPLICA_SET, workload("web", 1, pods=template("64", app="web", nodeName="n1")))
+        await pass_time(20)
+        assert 10 < len(await it.pods()) <= 22
+
+
+@virtual
 async def test_a_silent_node_is_tainted_its_pods_stop_serving_and_are_evicted_after_five_minutes() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.POD, pod("a"))
@@ -131,6 +139,20 @@ async def test_a_silent_node_is_tainted_its_pods_stop_serving_and_are_evicted_af
         [a] = await it.pods()
         assert a.metadata.deletion_timestamp is not None
         assert reason(a, "DisruptionTarget") == "Taint manager: deleting due to NoExecute taint"
+
+
+@virtual
+async def test_a_node_that_reports_itself_not_ready_keeps_its_pods_from_serving() -> None:
+    async with stage(nodes=1) as it:
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(10)
+        for status, key in (("False", "node.kubernetes.io/not-ready"), ("True", None)):
+            report = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+            await it.client.patch(kinds.NODE, "n1", report, subresource="status")
+            await pass_time(30)
+            taints = (await it.document(kinds.NODE, "n1"))["spec"].get("taints", ())
+            assert {each["key"] for each in taints} == ({key} if key else set())
+            assert ready((await it.pods())[0]) == (status == "True")
 
 
 @virtual

@@ -26,7 +26,7 @@ from restow.sim.world.step import NOTHING, Delete, Patch, Step
 from restow.sim.world.view import View
 
 _NEVER = float("inf")
-_RESTART = 1.0  # seconds between restarts, at least
+_RESTART = 1.0  # seconds between two tries to run something, at least
 
 
 class Kubelets(Rule):
@@ -39,7 +39,8 @@ class Kubelets(Rule):
     def keys(self, kind: Kind[Any], change: Change[Any], view: View) -> Iterable[Key]:
         meta = change.object.metadata
         if kind == NODE:
-            if change.old is not None and is_silent(change.old) == is_silent(change.object):
+            old, new = change.old, change.object
+            if old is not None and (is_silent(old), serves(old)) == (is_silent(new), serves(new)):
                 return ()
             return [key_of(pod) for pod in view.pods_on(meta.name)]
         return [key_of(pod) for pod in view.pods_using(meta.namespace or "", meta.name)]
@@ -55,7 +56,7 @@ class Kubelets(Rule):
             return NOTHING
         if pod.status.phase != "Running":
             return self._start(pod, node, view)
-        return self._run(pod, view.now)
+        return self._run(pod, serves(node), view.now)
 
     # ---- the life of a pod
 
@@ -67,11 +68,14 @@ class Kubelets(Rule):
             return NOTHING
         reason = misfit(pod, node, view)
         if reason is not None:
-            return _report(pod, {"phase": "Failed", "reason": reason[0], "message": reason[1]})
-        ready = _seconds(pod, READY, self._settings.ready) <= 0 and not _annotated(pod, NEVER_READY)
+            # Controllers replace a failed pod at once: without a pause, time would stand still for both.
+            wait = _bound_at(pod) + _RESTART - view.now
+            refusal = {"phase": "Failed", "reason": reason[0], "message": reason[1]}
+            return Step(again=wait) if wait > 0 else _report(pod, refusal)
+        ready = _seconds(pod, READY, self._settings.ready) <= 0 and not _annotated(pod, NEVER_READY) and serves(node)
         return _report(pod, _running(pod, node, ready, view.now))
 
-    def _run(self, pod: Pod, now: float) -> Step:
+    def _run(self, pod: Pod, served: bool, now: float) -> Step:
         """Whatever comes first: its deadline, its end, its readiness."""
         deadline = _begun_at(pod, now) + (_NEVER if (limit := pod.spec.active_deadline_seconds) is None else limit)
         end = _started_at(pod, now) + _seconds(pod, RUN, _NEVER)
@@ -81,7 +85,7 @@ class Kubelets(Rule):
         if now >= end:
             return self._exit(pod, now)
         ready = _NEVER
-        if not is_ready(pod) and not _annotated(pod, NEVER_READY):
+        if served and not is_ready(pod) and not _annotated(pod, NEVER_READY):
             ready = _started_at(pod, now) + _seconds(pod, READY, self._settings.ready)
         if now >= ready:
             return _report(pod, _readiness(pod, True, now))
@@ -115,6 +119,12 @@ class Kubelets(Rule):
 
 def is_silent(node: Node) -> bool:
     return SILENT_SINCE in (node.metadata.annotations or {})
+
+
+def serves(node: Node) -> bool:
+    """Whether a node's own Ready condition says so; pods of one that does not are not ready either."""
+    ready = condition(node.status.conditions, "Ready")
+    return ready is not None and ready.status == "True"
 
 
 # ---- what is read

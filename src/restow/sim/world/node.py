@@ -13,7 +13,7 @@ from restow.model.kinds import LEASE, NODE, POD, Kind
 from restow.model.objects import Node, Pod, Taint
 from restow.model.times import format_micro_time, format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
-from restow.sim.world.kubelet import is_silent, ready_conditions
+from restow.sim.world.kubelet import is_silent, ready_conditions, serves
 from restow.sim.world.objects import Document
 from restow.sim.world.pods import condition, is_finished, is_ready
 from restow.sim.world.rule import Rule
@@ -77,7 +77,7 @@ class Nodes(Rule):
         """A pod that turns ready on a lost node concerns that node."""
         pod: Pod = change.object
         node = view.node(pod.spec.node_name)
-        return (key_of(node),) if node and change.type != "DELETED" and not _serves(node) and is_ready(pod) else ()
+        return (key_of(node),) if node and change.type != "DELETED" and not serves(node) and is_ready(pod) else ()
 
     def decide(self, key: Key, view: View) -> Step:
         node = view.node(key[1])
@@ -127,11 +127,6 @@ def _ready(node: Node, status: str, reason: str, message: str, now: float) -> Pa
     )
 
 
-def _serves(node: Node) -> bool:
-    ready = condition(node.status.conditions, "Ready")
-    return ready is not None and ready.status == "True"
-
-
 def _taint(node: Node, now: float) -> list[Write]:
     """Make the managed taints what the conditions say; everybody else's stay."""
     wanted = _wanted_taints(node)
@@ -179,7 +174,7 @@ def _document(taint: Taint) -> Document:
 
 def _unready(node: Node, view: View) -> list[Write]:
     """Pods of a node that does not serve do not serve either."""
-    if _serves(node) or condition(node.status.conditions, "Ready") is None:
+    if serves(node) or condition(node.status.conditions, "Ready") is None:
         return []
     return [
         Patch(

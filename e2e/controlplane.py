@@ -230,7 +230,8 @@ def _free_ports(count: int) -> list[int]:
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started it with interrupts ignored
+        signal.signal(number, signal.default_int_handler)
     try:
         with ControlPlane() as plane:
             print(plane.kubeconfig, flush=True)

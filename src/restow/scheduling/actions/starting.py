@@ -1,0 +1,143 @@
+"""Starting a job: all of its pods that must start together, or none.
+
+Goes in: a session and a job. Comes out: whether it started; if not, what to say. `start` uses room that is free now;
+`keep_room` finds room that will be free once terminating pods are gone, and keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from restow.model.objects import Pod
+from restow.model.resources import Vector, add
+from restow.scheduling.engine import Placed, Unplaced
+from restow.scheduling.framework import Code, Cycle, Verdict
+from restow.scheduling.jobs import Job, requests_of
+from restow.scheduling.session import Session
+from restow.scheduling.statement import Statement, without
+from restow.scheduling.wakeups import GANG, QUEUE
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a job did not start."""
+
+    message: str
+    plugins: frozenset[str]
+    code: Code = Code.UNSCHEDULABLE
+    may_wait: bool = False
+    """Whether room that others are leaving could help."""
+
+
+class Started(msgspec.Struct, frozen=True):
+    pods: int
+
+
+def start(session: Session, job: Job) -> Started | Failure:
+    """Place as many pods as must start together, of a started gang one more; nothing is placed if they do not fit."""
+    refused = _inadmissible(session, job)
+    if refused is not None:
+        return refused
+    with session.statement() as statement:
+        lacking = _place(session, job, lambda cycle, found: statement.allocate(cycle, found.node))
+        if lacking is not None:
+            return lacking
+        pods = len(statement.steps)
+        session.accept(job, statement)
+    return Started(pods)
+
+
+def keep_room(session: Session, job: Job, plugins: frozenset[str]) -> bool:
+    """Keep room for a job on what terminating pods are leaving; False if there is not enough of that, either."""
+    leaving = session.leaving()
+    if not leaving:
+        return False
+    placed: list[tuple[Cycle, str]] = []
+
+    def pipeline(statement: Statement) -> Callable[[Cycle, Placed], Verdict]:
+        def step(cycle: Cycle, found: Placed) -> Verdict:
+            statement.pipeline(cycle, found.node)
+            placed.append((cycle, found.node))
+            return Verdict()
+
+        return step
+
+    with without(session.snapshot, leaving), session.statement() as trial:
+        if _place(session, job, pipeline(trial)) is not None:
+            return False
+    with session.statement() as statement:
+        for cycle, node in placed:
+            statement.pipeline(cycle, node)
+        session.keep(job, statement, plugins)
+    return True
+
+
+def _place(session: Session, job: Job, put: Callable[[Cycle, Placed], Verdict]) -> Failure | None:
+    """Put the pods of a job on nodes until it is whole. A pod that has no node may have one once others are placed."""
+    placed: list[Pod] = []
+    left = list(job.pods)
+    while left:
+        failed: dict[str, tuple[Pod, Unplaced | Verdict]] = {}
+        for pod in left:
+            cycle = Cycle(pod, session.snapshot, session.now)
+            found: Placed | Unplaced | Verdict = session.place(cycle)
+            if isinstance(found, Placed):
+                verdict = put(cycle, found)
+                if verdict.code is Code.SUCCESS:
+                    placed.append(pod)
+                    if job.is_enough(placed):
+                        return None
+                    continue
+                found = verdict
+            failed[pod.metadata.uid] = (pod, found)
+        if len(failed) == len(left):
+            return _failure(job, len(placed), list(failed.values()))
+        left = [pod for pod, _ in failed.values()]
+    return _failure(job, len(placed), [])
+
+
+# --- why not ----------------------------------------------------------------------------------------------------------
+
+
+def _inadmissible(session: Session, job: Job) -> Failure | None:
+    """What refuses a job before any node is asked."""
+    if job.is_gang and job.group is None:
+        return Failure(f"pod group {job.name} does not exist", frozenset([GANG]))
+    if job.placed + len(job.pods) < job.least:
+        return Failure(f"pod group {job.name} needs {job.least} pods, {job.known} exist", frozenset([GANG]))
+    if session.shares.counts or job.queue not in session.roster.queues:
+        refusal = session.shares.refusal(job.queue, _least_request(job))
+        if refusal is not None:
+            return Failure(refusal, frozenset([QUEUE]))
+    return None
+
+
+def _least_request(job: Job) -> Vector:
+    """What the pods that must start together ask for."""
+    count = max(job.least - job.placed, 1)
+    total: Vector = {}
+    for pod in job.pods[:count]:
+        total = add(total, requests_of(pod))
+    return total
+
+
+def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdict]]) -> Failure:
+    if not failed:
+        return Failure(f"pod group {job.name} lacks pods of a role that it needs", frozenset([GANG]))
+    _, first = failed[0]
+    said = first.message if isinstance(first, Unplaced) else ", ".join(first.reasons)
+    plugins = _plugins(found for _, found in failed)
+    codes = {found.verdict.code if isinstance(found, Unplaced) else found.code for _, found in failed}
+    code = next((one for one in (Code.ERROR, Code.UNSCHEDULABLE) if one in codes), Code.UNRESOLVABLE)
+    if job.group is None:
+        return Failure(said, plugins, code, may_wait=code is Code.UNSCHEDULABLE)
+    fitting = f"{job.placed + placed} of the {job.least} pods that pod group {job.name} needs fit"
+    return Failure(f"{fitting}; {said}", plugins | {GANG}, code, may_wait=code is Code.UNSCHEDULABLE)
+
+
+def _plugins(found: Iterable[Unplaced | Verdict]) -> frozenset[str]:
+    names: set[str] = set()
+    for one in found:
+        names |= one.plugins if isinstance(one, Unplaced) else {one.plugin}
+    return frozenset(names)

@@ -1,0 +1,309 @@
+"""Jobs: what is started as a whole, and who belongs to it.
+
+A pod that names a PodGroup is a member of that gang; every other pod is a job of its own. `Roster` is fed with what the
+API shows, as the snapshot is, and knows the members of every gang, the queues and what each of them uses. `Job` is one
+gang, or one pod, as a session sees it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from restow.model.cluster import Snapshot
+from restow.model.cluster.owners import group_name
+from restow.model.objects import ObjectMeta, Pod, PodGroup, PodGroupPhase, PriorityClass, Queue
+from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract
+
+QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+ROLE_ANNOTATION = "volcano.sh/task-spec"
+DEFAULT_QUEUE = "default"
+
+Key = tuple[str, str]
+"""Namespace and name of a gang; for a pod of its own, "" and its UID."""
+
+
+class Roster:
+    """The members of gangs, the queues, and what the pods of each queue take."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, Queue] = {DEFAULT_QUEUE: Queue(metadata=ObjectMeta(name=DEFAULT_QUEUE))}
+        self._groups: dict[Key, PodGroup] = {}
+        self._members: dict[Key, dict[str, Pod]] = {}
+        self._gang_of: dict[str, Key] = {}
+        self._priorities: dict[str, int] = {}
+        self._placed: dict[str, Pod] = {}
+        self._usage: dict[str, dict[str, int]] | None = None
+
+    # --- what the API shows -------------------------------------------------------------------------------------------
+
+    def apply_pod(self, pod: Pod) -> None:
+        uid, name = pod.metadata.uid, group_name(pod)
+        if name is not None:
+            key = self._gang_of[uid] = (pod.metadata.namespace or "", name)
+            self._members.setdefault(key, {})[uid] = pod
+        if pod.status.phase in ("Succeeded", "Failed"):
+            self._displace(uid)
+        elif pod.spec.node_name:
+            self.assume(pod)
+
+    def remove_pod(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        self._displace(uid)
+        key = self._gang_of.pop(uid, None)
+        if key is not None:
+            self._members[key].pop(uid, None)
+            if not self._members[key]:
+                del self._members[key]
+
+    def apply_group(self, group: PodGroup) -> None:
+        key = (group.metadata.namespace or "", group.metadata.name)
+        old = self._groups.get(key)
+        self._groups[key] = group
+        if old is None or old.spec.queue != group.spec.queue:
+            self._usage = None
+
+    def remove_group(self, group: PodGroup) -> None:
+        if self._groups.pop((group.metadata.namespace or "", group.metadata.name), None):
+            self._usage = None
+
+    def apply_queue(self, queue: Queue) -> None:
+        self.queues[queue.metadata.name] = queue
+
+    def remove_queue(self, queue: Queue) -> None:
+        """The default queue always exists."""
+        self.queues.pop(queue.metadata.name, None)
+        self.queues.setdefault(DEFAULT_QUEUE, Queue(metadata=ObjectMeta(name=DEFAULT_QUEUE)))
+
+    def apply_priority_class(self, priority: PriorityClass) -> None:
+        self._priorities[priority.metadata.name] = priority.value or 0
+
+    def remove_priority_class(self, priority: PriorityClass) -> None:
+        self._priorities.pop(priority.metadata.name, None)
+
+    # --- what the scheduler decides, ahead of the API -----------------------------------------------------------------
+
+    def assume(self, pod: Pod) -> None:
+        """A pod counts for its queue from now on."""
+        uid = pod.metadata.uid
+        known = self._placed.get(uid)
+        self._placed[uid] = pod
+        if known is None and self._usage is not None:
+            self._charge(self._usage, pod)
+
+    def forget(self, pod: Pod) -> None:
+        """The inverse; harmless for a pod that does not count."""
+        self._displace(pod.metadata.uid)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> bool:
+        """Whether it matters what a queue uses: there are several, or the only one is limited."""
+        return len(self.queues) > 1 or any(one.spec.capability or one.status.state for one in self.queues.values())
+
+    def usage(self) -> Mapping[str, Vector]:
+        """What the pods of each queue take on nodes."""
+        if self._usage is None:
+            self._usage = {}
+            for pod in self._placed.values():
+                self._charge(self._usage, pod)
+        return self._usage
+
+    def group(self, key: Key) -> PodGroup | None:
+        return self._groups.get(key)
+
+    def groups(self) -> list[PodGroup]:
+        """Every PodGroup, by namespace and name."""
+        return [self._groups[key] for key in sorted(self._groups)]
+
+    def members(self, key: Key) -> list[Pod]:
+        """The pods of a gang, whatever their state, by name."""
+        members = self._members.get(key, {})
+        return sorted(members.values(), key=lambda pod: (pod.metadata.name, pod.metadata.uid))
+
+    def gang_of(self, pod: Pod) -> Key | None:
+        name = group_name(pod)
+        return None if name is None else (pod.metadata.namespace or "", name)
+
+    def queue_of(self, pod: Pod) -> str:
+        key = self.gang_of(pod)
+        return queue_name(self._groups.get(key) if key else None, pod)
+
+    def priority(self, group: PodGroup | None, pods: Iterable[Pod]) -> int:
+        """The gang's own priority class, else the most important of its pods."""
+        named = self._priorities.get(group.spec.priority_class_name or "") if group else None
+        return named if named is not None else max((pod.spec.priority or 0 for pod in pods), default=0)
+
+    def _displace(self, uid: str) -> None:
+        pod = self._placed.pop(uid, None)
+        if pod is not None and self._usage is not None:
+            queue = self.queue_of(pod)
+            self._usage[queue] = subtract(self._usage.get(queue, {}), requests_of(pod))
+
+    def _charge(self, usage: dict[str, dict[str, int]], pod: Pod) -> None:
+        queue = self.queue_of(pod)
+        usage[queue] = add(usage.get(queue, {}), requests_of(pod))
+
+
+def queue_name(group: PodGroup | None, pod: Pod) -> str:
+    """The queue a pod is charged to: its gang's, else the one it names, else the default one."""
+    if group is not None and group.spec.queue:
+        return group.spec.queue
+    return (pod.metadata.annotations or {}).get(QUEUE_ANNOTATION) or DEFAULT_QUEUE
+
+
+def requests_of(pod: Pod) -> dict[str, int]:
+    """What a pod counts for in its queue, itself included."""
+    return {**pod_requests(pod), PODS: 1}
+
+
+class Job:
+    """A gang or a single pod with something left to place."""
+
+    __slots__ = (
+        "admitted",
+        "created",
+        "group",
+        "is_gang",
+        "known",
+        "name",
+        "placed",
+        "pods",
+        "priority",
+        "queue",
+        "roles",
+    )
+
+    def __init__(
+        self, name: str, queue: str, group: PodGroup | None, priority: int, created: str, *, is_gang: bool
+    ) -> None:
+        self.name = name
+        self.is_gang = is_gang
+        """Whether its pods name a PodGroup, even one that does not exist."""
+        self.admitted = group is None or (group.status.phase or PodGroupPhase.PENDING) != PodGroupPhase.PENDING
+        """Whether it was let into its queue."""
+        self.queue = queue
+        self.group = group
+        self.priority = priority
+        self.created = created
+        self.pods: list[Pod] = []
+        """To be placed, in order."""
+        self.placed = 0
+        """Members that are on a node, or have been and succeeded."""
+        self.roles: Counter[str] = Counter()
+        """The same by role."""
+        self.known = 0
+        """Members that exist."""
+
+    @property
+    def least(self) -> int:
+        """How many must be placed together."""
+        return 1 if self.group is None else max(self.group.spec.min_member or 1, 1)
+
+    @property
+    def least_roles(self) -> Mapping[str, int]:
+        """How many of each role; as in Volcano, only where the gang as a whole asks for that many."""
+        roles = (self.group.spec.min_task_member if self.group else None) or {}
+        return roles if self.least >= sum(roles.values()) else {}
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether some members are on nodes and too few: to be completed before anything else."""
+        return self.group is not None and 0 < self.placed < self.least
+
+    def has_placed(self, pods: Sequence[Pod]) -> None:
+        """These pods have a node now."""
+        self.placed += len(pods)
+        self.roles.update(map(role_of, pods))
+        self.no_longer_tries(pods)
+
+    def no_longer_tries(self, pods: Sequence[Pod]) -> None:
+        gone = {pod.metadata.uid for pod in pods}
+        self.pods = [pod for pod in self.pods if pod.metadata.uid not in gone]
+
+    @property
+    def order(self) -> tuple[bool, int, str, str]:
+        """Broken gangs first; then priority, age, name."""
+        return not self.is_broken, -self.priority, self.created, self.name
+
+    def is_enough(self, more: Iterable[Pod]) -> bool:
+        """Whether the gang is whole with these pods placed, too."""
+        extra = list(more)
+        if self.placed + len(extra) < self.least:
+            return False
+        if not self.least_roles:
+            return True
+        roles = self.roles + Counter(role_of(pod) for pod in extra)
+        return all(roles[role] >= least for role, least in self.least_roles.items())
+
+
+def role_of(pod: Pod) -> str:
+    return (pod.metadata.annotations or {}).get(ROLE_ANNOTATION, "")
+
+
+def jobs_of(pods: Sequence[Pod], roster: Roster, snapshot: Snapshot) -> list[Job]:
+    """The jobs that these pending pods make up, in order."""
+    jobs: list[Job] = []
+    gangs: dict[Key, list[Pod]] = {}
+    for pod in pods:
+        key = roster.gang_of(pod)
+        if key is None:
+            jobs.append(_single(pod))
+        else:
+            gangs.setdefault(key, []).append(pod)
+    jobs += [_gang(key, members, roster, snapshot) for key, members in gangs.items()]
+    return sorted(jobs, key=lambda job: job.order)
+
+
+def _single(pod: Pod) -> Job:
+    metadata = pod.metadata
+    name = f"{metadata.namespace}/{metadata.name}"
+    queue, created = queue_name(None, pod), metadata.creation_timestamp or ""
+    job = Job(name, queue, None, pod.spec.priority or 0, created, is_gang=False)
+    job.pods.append(pod)
+    job.known = 1
+    return job
+
+
+def _gang(key: Key, pods: Sequence[Pod], roster: Roster, snapshot: Snapshot) -> Job:
+    group, members = roster.group(key), roster.members(key)
+    created = (group.metadata if group else pods[0].metadata).creation_timestamp or ""
+    queue, priority = queue_name(group, pods[0]), roster.priority(group, pods)
+    job = Job("/".join(key), queue, group, priority, created, is_gang=True)
+    job.known = len({pod.metadata.uid for pod in (*members, *pods)})
+    placed = [pod for pod in members if _is_placed(pod, snapshot)]
+    job.placed = len(placed)
+    job.roles = Counter(role_of(pod) for pod in placed)
+    job.pods = _needed_first(job, sorted(pods, key=_task_order))
+    return job
+
+
+def _is_placed(pod: Pod, snapshot: Snapshot) -> bool:
+    if pod.status.phase == "Succeeded":
+        return True
+    occupant = snapshot.pods.known.get(pod.metadata.uid)
+    return occupant is not None and not occupant.leaving
+
+
+def _task_order(pod: Pod) -> tuple[int, str, str]:
+    return -(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.metadata.name
+
+
+def _needed_first(job: Job, pods: list[Pod]) -> list[Pod]:
+    """As many of each role as the gang cannot do without, then the others."""
+    missing = Counter(job.least_roles) - job.roles
+    needed, others = [], []
+    for pod in pods:
+        role = role_of(pod)
+        if missing[role] > 0:
+            missing[role] -= 1
+            needed.append(pod)
+        else:
+            others.append(pod)
+    return needed + others
+
+
+def least_resources(group: PodGroup) -> dict[str, int]:
+    """What a gang says it needs to start. Raises QuantityError."""
+    return amounts(group.spec.min_resources)

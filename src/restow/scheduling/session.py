@@ -1,0 +1,146 @@
+"""A session: one snapshot, the jobs that have something to place, and the actions that decide about them in turn.
+
+Goes in: the snapshot as it is now (it is changed: what is decided is assumed), the engine, the roster, the pods to
+place and those that wait with a nominated node. Comes out: decisions in order, at least one for every pod. What was
+only kept for somebody during the session is given back when it closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from restow.model.cluster import Occupant, PodClass, Snapshot
+from restow.model.objects import Pod
+from restow.scheduling.conditions import group_status
+from restow.scheduling.decisions import Assign, Decision, Nominate, Refuse, SetGroup
+from restow.scheduling.engine import Engine, Placed, Unplaced
+from restow.scheduling.framework import Code, Cycle
+from restow.scheduling.jobs import Job, Roster, jobs_of, requests_of
+from restow.scheduling.shares import Shares
+from restow.scheduling.statement import Statement, leaving
+
+Action = Callable[["Session"], None]
+
+
+class Session:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        engine: Engine,
+        roster: Roster,
+        *,
+        now: float,
+        pods: Sequence[Pod],
+        nominated: Iterable[Pod] = (),
+    ) -> None:
+        self.snapshot = snapshot
+        self.engine = engine
+        self.roster = roster
+        self.now = now
+        self.jobs = jobs_of(pods, roster, snapshot)
+        """In order, as long as they have something to place and nobody decided about them."""
+        self.shares = Shares(roster, snapshot)
+        self.held_up: set[str] = set()
+        """Queues whose first waiting job has room kept for it: what is behind it is left to backfill."""
+        self._decisions: list[Decision] = []
+        self._kept: list[Pod] = []
+        self._refused: dict[PodClass, tuple[tuple[int, int], Unplaced]] = {}
+        self._leaving: tuple[int, list[Occupant]] = (-1, [])
+        self._tried: list[Job] = list(self.jobs)
+        self._said: dict[str, str] = {}
+        self._nominated = _by_priority(nominated, pods)
+
+    def run(self, actions: Iterable[Action]) -> list[Decision]:
+        """Carry the actions out and close."""
+        try:
+            for action in actions:
+                action(self)
+        finally:
+            for pod in reversed(self._kept):
+                self.snapshot.forget(pod)
+        for job in self.jobs:
+            for pod in job.pods:
+                self._decisions.append(Refuse(pod, Code.UNSCHEDULABLE, f"queue {job.queue} waits for an earlier job"))
+        self._conclude()
+        return self._decisions
+
+    # --- for actions --------------------------------------------------------------------------------------------------
+
+    def place(self, cycle: Cycle) -> Placed | Unplaced:
+        """The best node now. Pods of a class that was refused are refused alike until something changes."""
+        state = self.snapshot.room.changes.generation, self.snapshot.nodes.changes.generation
+        known = self._refused.get(cycle.pod_class)
+        if known is not None and known[0] == state:
+            return known[1]
+        found = self.engine.place(cycle)
+        if isinstance(found, Unplaced):
+            self._refused[cycle.pod_class] = (state, found)
+        return found
+
+    def statement(self) -> Statement:
+        return Statement(self.snapshot, self.engine, self.now)
+
+    def leaving(self) -> list[Occupant]:
+        """Pods that are terminating."""
+        generation = self.snapshot.room.changes.generation
+        if self._leaving[0] != generation:
+            self._leaving = (generation, leaving(self.snapshot))
+        return self._leaving[1]
+
+    def accept(self, job: Job, statement: Statement) -> None:
+        """A job, or a part of it that may start, starts."""
+        steps = statement.commit()
+        self._decisions += steps
+        assigned = [step.pod for step in steps if isinstance(step, Assign)]
+        job.has_placed(assigned)
+        for pod in assigned:
+            self.roster.assume(pod)
+            self._charge(job, pod)
+
+    def keep(self, job: Job, statement: Statement, plugins: Iterable[str]) -> None:
+        """Room is kept for a job that these plugins refuse now."""
+        for step in statement.commit():
+            self._decisions.append(step)
+            if isinstance(step, Nominate):
+                self._kept.append(step.pod)
+                self._charge(job, step.pod)
+                job.no_longer_tries([step.pod])
+                message = f"waiting for room that terminating pods are leaving on node {step.node}"
+                self._decisions.append(Refuse(step.pod, Code.UNSCHEDULABLE, message, frozenset(plugins)))
+        self._said[job.name] = "waiting for room that terminating pods are leaving"
+
+    def refuse(self, job: Job, message: str, plugins: Iterable[str], code: Code = Code.UNSCHEDULABLE) -> None:
+        """Everything left of a job has to wait."""
+        self._said[job.name] = message
+        self._decisions += [Refuse(pod, code, message, frozenset(plugins)) for pod in job.pods]
+        job.pods = []
+
+    def keep_for_nominated(self, priority: int) -> None:
+        """Keep the room of pods nominated earlier that are at least this important."""
+        while self._nominated and (self._nominated[0].spec.priority or 0) >= priority:
+            pod = self._nominated.pop(0)
+            node = pod.status.nominated_node_name or ""
+            if self.snapshot.node(node) is not None and pod.metadata.uid not in self.snapshot.pods.known:
+                self.snapshot.assume(pod, node, at=self.now)
+                self._kept.append(pod)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _charge(self, job: Job, pod: Pod) -> None:
+        if self.shares.counts:
+            self.shares.charge(job.queue, requests_of(pod))
+
+    def _conclude(self) -> None:
+        """The status of every gang that was looked at, where it changed."""
+        for job in self._tried:
+            if job.group is not None:
+                status = group_status(job, self._said.get(job.name), self.now)
+                if status is not None:
+                    self._decisions.append(SetGroup(job.group, status))
+
+
+def _by_priority(nominated: Iterable[Pod], pods: Sequence[Pod]) -> list[Pod]:
+    """Those that are not to be placed now, the most important first."""
+    trying = {pod.metadata.uid for pod in pods}
+    waiting = [pod for pod in nominated if pod.metadata.uid not in trying and pod.status.nominated_node_name]
+    return sorted(waiting, key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.namespace or "", pod.metadata.name))

@@ -1,0 +1,169 @@
+"""A statement: changes to a snapshot that stand or fall together.
+
+Goes in: what to try, step by step; each step is seen by everything that reads the snapshot from then on. Comes out: on
+`commit` the decisions in the order they were made, on `discard` the snapshot exactly as it was before.
+
+    step        takes effect as                                   its inverse
+    allocate    assumed, then Reserve and Permit                  unallocate: every Unreserve in reverse, forgotten
+    pipeline    assumed, on room that others are still leaving    unallocate
+    evict       leaving                                           (discard)
+    reserve     seats of a reservation held                       release
+    release     seats of a reservation let go                     (discard)
+
+Statements nest like brackets: the one begun last ends first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from msgspec.structs import replace
+
+from restow.model.cluster import Occupant, SeatName, Snapshot
+from restow.model.objects import (
+    Placement,
+    Pod,
+    Reservation,
+    ReservationPhase,
+    ReservationState,
+)
+from restow.model.times import format_time
+from restow.scheduling.decisions import Assign, Decision, Evict, Hold, Nominate, Release
+from restow.scheduling.engine import Engine, Granted
+from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
+
+
+class Statement:
+    """Use as a context: what is not committed when it ends is discarded, whatever ended it."""
+
+    def __init__(self, snapshot: Snapshot, engine: Engine, now: float) -> None:
+        self._snapshot = snapshot
+        self._engine = engine
+        self._now = now
+        self._mark = snapshot.mark()
+        self._open = True
+        self._steps: list[Decision] = []
+        self._cycles: dict[str, tuple[Cycle, str]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._open:
+            self.discard()
+
+    @property
+    def steps(self) -> tuple[Decision, ...]:
+        """What was decided so far and stands."""
+        return tuple(self._steps)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def allocate(self, cycle: Cycle, node: str, seat: SeatName | None = None) -> Verdict:
+        """Put a pod on a node; on anything but SUCCESS nothing has changed. Raises UnknownNode, AlreadyPlaced."""
+        shape = cycle.pod_class.shape
+        self._snapshot.assume(cycle.pod, node, at=self._now, seat=seat, shape=shape)
+        verdict = self._engine.reserve(cycle, node)
+        granted = self._engine.permit(cycle, node) if verdict.code is Code.SUCCESS else verdict
+        if not isinstance(granted, Granted):
+            self._engine.unreserve(cycle, node)
+            self._snapshot.forget(cycle.pod)
+            return granted
+        self._cycles[cycle.pod.metadata.uid] = (cycle, node)
+        self._steps.append(Assign(cycle, node, granted.waits))
+        return SUCCESS
+
+    def pipeline(self, cycle: Cycle, node: str) -> None:
+        """Keep room for a pod on a node where others are leaving; nothing is reserved yet."""
+        self._snapshot.assume(cycle.pod, node, at=self._now, shape=cycle.pod_class.shape)
+        self._steps.append(Nominate(cycle.pod, node))
+
+    def unallocate(self, pod: Pod) -> None:
+        """The inverse of `allocate` and `pipeline`. Raises KeyError for a pod that this statement has not placed."""
+        for position in range(len(self._steps) - 1, -1, -1):
+            step = self._steps[position]
+            if isinstance(step, Assign | Nominate) and step.pod.metadata.uid == pod.metadata.uid:
+                del self._steps[position]
+                self._unreserve(pod.metadata.uid)
+                self._snapshot.forget(pod)
+                return
+        raise KeyError(pod.metadata.uid)
+
+    def evict(self, pod: Pod, reason: str) -> None:
+        """Count a pod as leaving."""
+        leaving = replace(pod.metadata, deletion_timestamp=format_time(self._now), resource_version="")
+        self._snapshot.apply_pod(replace(pod, metadata=leaving))
+        self._steps.append(Evict(pod, reason))
+
+    def reserve(self, reservation: Reservation, placements: Iterable[Placement]) -> None:
+        """Hold seats of a reservation."""
+        placed = tuple(placements)
+        self._snapshot.assume_placements(reservation, placed, at=self._now)
+        self._steps.append(Hold(reservation, placed))
+
+    def release(self, reservation: Reservation) -> None:
+        """Let the seats of a reservation go: its own of this statement, or those it has held before."""
+        held = [step for step in self._steps if isinstance(step, Hold) and step.reservation is reservation]
+        if held:
+            self._snapshot.forget_placements(reservation)
+            self._steps = [step for step in self._steps if step not in held]
+            return
+        state = ReservationState(phase=ReservationPhase.FAILED)
+        ended = replace(
+            reservation,
+            metadata=replace(reservation.metadata, resource_version=""),
+            status=replace(reservation.status, state=state),
+        )
+        self._snapshot.apply_reservation(ended)
+        self._steps.append(Release(reservation))
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def commit(self) -> list[Decision]:
+        """Let everything stand."""
+        self._end()
+        self._snapshot.keep(self._mark)
+        return self._steps
+
+    def discard(self) -> None:
+        """Take everything back, exactly; Unreserve first, newest first."""
+        self._end()
+        for uid in reversed(list(self._cycles)):
+            self._unreserve(uid)
+        self._snapshot.undo_to(self._mark)
+        self._steps = []
+
+    def _unreserve(self, uid: str) -> None:
+        placed = self._cycles.pop(uid, None)
+        if placed is not None:
+            self._engine.unreserve(*placed)
+
+    def _end(self) -> None:
+        if not self._open:
+            raise RuntimeError("the statement has ended")
+        self._open = False
+
+
+def leaving(snapshot: Snapshot) -> list[Occupant]:
+    """Pods that are terminating, by node and key."""
+    releasing = snapshot.room.releasing.cells[:, : snapshot.rows.size]
+    names = [snapshot.rows.name(int(row)) for row in np.flatnonzero(releasing.any(axis=0))]
+    return [one for name in names if name for one in snapshot.occupants(name) if one.leaving]
+
+
+@contextmanager
+def without(snapshot: Snapshot, occupants: Iterable[Occupant]) -> Iterator[None]:
+    """The snapshot as it will be once these pods are gone; put back exactly afterwards."""
+    mark = snapshot.mark()
+    try:
+        for one in occupants:
+            snapshot.remove_pod(replace(one.pod, metadata=replace(one.pod.metadata, resource_version="")))
+        yield
+    finally:
+        snapshot.undo_to(mark)

@@ -1,0 +1,191 @@
+"""Statements: every step has its inverse, discard restores exactly, commit tells what was decided in order."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from restow.model.cluster import AlreadyPlaced, UnknownNode
+from restow.scheduling.decisions import Assign, Evict, Hold, Nominate, Release
+from restow.scheduling.engine import Engine
+from restow.scheduling.framework import SUCCESS, error, unschedulable, wait
+from restow.scheduling.statement import Statement, leaving, without
+from tests.model.cluster.builders import node, placements_of, pod, reservation
+from tests.model.cluster.reading import everything, free
+from tests.scheduling.core.doubles import Fit, Keeps, cluster, cycle, nodes
+
+
+def engine_with(*plugins):
+    return Engine([Fit(), *plugins])
+
+
+def test_commit_tells_the_steps_in_order():
+    old = pod("old", on="n0")
+    snapshot = cluster(*nodes(2), pods=[old])
+    snapshot.apply_reservation(reservation("r"))
+    statement = Statement(snapshot, engine_with(), 5.0)
+    first, second = cycle(snapshot, pod("a")), cycle(snapshot, pod("b"))
+    statement.evict(old, "to make room")
+    assert statement.allocate(first, "n1") is SUCCESS
+    statement.pipeline(second, "n0")
+    statement.reserve(reservation("r"), placements_of({0: "n1"}))
+    kinds = [type(step) for step in statement.commit()]
+    assert kinds == [Evict, Assign, Nominate, Hold]
+    assert [one.pod.metadata.name for one in snapshot.occupants("n0")] == ["b", "old"]
+    assert [one.pod.metadata.name for one in leaving(snapshot)] == ["old"]
+    assert free(snapshot, "n1")["cpu"] == 2000
+
+
+def test_reserve_runs_inside_allocate_and_unreserve_in_its_inverse():
+    journal: list[str] = []
+    snapshot = cluster(*nodes(1))
+    statement = Statement(snapshot, engine_with(Keeps(journal, name="a"), Keeps(journal, name="b")), 0.0)
+    statement.allocate(cycle(snapshot), "n0")
+    statement.unallocate(pod("p"))
+    assert journal == ["reserve a p", "reserve b p", "unreserve b p", "unreserve a p"]
+    assert statement.commit() == []
+    assert free(snapshot, "n0")["cpu"] == 4000
+
+
+@pytest.mark.parametrize(
+    "keeps",
+    [
+        pytest.param({"reserve": unschedulable("no")}, id="Reserve refuses"),
+        pytest.param({"reserve": error("broke")}, id="Reserve fails"),
+        pytest.param({"permit": (unschedulable("no"), 0)}, id="Permit refuses"),
+    ],
+)
+def test_an_allocation_that_fails_leaves_nothing(keeps):
+    journal: list[str] = []
+    snapshot = cluster(*nodes(1))
+    before = everything(snapshot)
+    statement = Statement(snapshot, engine_with(Keeps(journal, **keeps)), 0.0)
+    verdict = statement.allocate(cycle(snapshot), "n0")
+    assert (verdict.code, verdict.plugin) == ((keeps.get("reserve") or keeps["permit"][0]).code, "a")
+    assert journal[-1] == "unreserve a p"
+    assert statement.steps == ()
+    statement.discard()
+    assert everything(snapshot) == before
+
+
+def test_permit_may_ask_to_wait():
+    snapshot = cluster(*nodes(1))
+    statement = Statement(snapshot, engine_with(Keeps([], permit=(wait("gang"), 30))), 0.0)
+    statement.allocate(cycle(snapshot), "n0")
+    (step,) = statement.commit()
+    assert step.waits == {"a": 30}
+
+
+@pytest.mark.parametrize(("where", "mistake"), [("nowhere", UnknownNode), ("n0", AlreadyPlaced)])
+def test_what_cannot_be_assumed_is_an_error(where, mistake):
+    snapshot = cluster(*nodes(1), pods=[pod("p", on="n0")])
+    with pytest.raises(mistake), Statement(snapshot, engine_with(), 0.0) as statement:
+        statement.allocate(cycle(snapshot), where)
+
+
+def test_whatever_ends_it_an_open_statement_is_discarded():
+    snapshot = cluster(*nodes(1))
+    before = everything(snapshot)
+    with pytest.raises(ZeroDivisionError), Statement(snapshot, engine_with(), 0.0) as statement:
+        statement.allocate(cycle(snapshot), "n0")
+        _ = 1 / 0
+    assert everything(snapshot) == before
+
+
+def test_it_ends_once():
+    statement = Statement(cluster(), engine_with(), 0.0)
+    statement.commit()
+    with pytest.raises(RuntimeError):
+        statement.discard()
+
+
+def test_unallocate_of_a_stranger():
+    with pytest.raises(KeyError):
+        Statement(cluster(), engine_with(), 0.0).unallocate(pod("x"))
+
+
+def test_the_seats_of_a_reservation_can_be_let_go():
+    held = reservation("r", {0: "n0"})
+    snapshot = cluster(*nodes(1))
+    snapshot.apply_reservation(held)
+    statement = Statement(snapshot, engine_with(), 0.0)
+    statement.release(held)
+    assert free(snapshot, "n0")["cpu"] == 4000
+    assert [type(step) for step in statement.steps] == [Release]
+    statement.discard()
+    assert free(snapshot, "n0")["cpu"] == 3000
+
+
+def test_releasing_what_the_statement_reserved_takes_the_step_back():
+    asked = reservation("r", phase="Pending")
+    snapshot = cluster(*nodes(1))
+    snapshot.apply_reservation(asked)
+    statement = Statement(snapshot, engine_with(), 0.0)
+    statement.reserve(asked, placements_of({0: "n0"}))
+    statement.release(asked)
+    assert (statement.commit(), free(snapshot, "n0")["cpu"]) == ([], 4000)
+
+
+def test_the_cluster_once_others_are_gone():
+    snapshot = cluster(*nodes(1), pods=[pod("old", {"cpu": "4"}, on="n0", leaving=True, version=7)])
+    before = everything(snapshot)
+    with without(snapshot, leaving(snapshot)):
+        assert Engine([Fit()]).fits(cycle(snapshot), "n0")
+    assert everything(snapshot) == before
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["allocate", "pipeline", "unallocate", "evict", "reserve", "release"]),
+        st.integers(0, 5),
+        st.integers(0, 2),
+    ),
+    max_size=25,
+)
+
+
+def play(statement, snapshot, steps):
+    running = {number: pod(f"r{number}", on=f"n{number % 3}", version=number + 1) for number in range(6)}
+    for kind, which, where in steps:
+        one = pod(f"p{which}", labels={"app": "web"})
+        placed = {step.pod.metadata.uid for step in statement.steps if isinstance(step, Assign | Nominate)}
+        asked = reservation(f"res{which % 2}", {0: f"n{which % 3}"} if which % 2 else None)
+        match kind:
+            case "allocate" | "pipeline" if one.metadata.uid not in placed:
+                getattr(statement, kind)(cycle(snapshot, one), f"n{where}")
+            case "unallocate" if one.metadata.uid in placed:
+                statement.unallocate(one)
+            case "evict":
+                statement.evict(running[which], "why not")
+            case "reserve":
+                statement.reserve(asked, placements_of({where: f"n{where}"}))
+            case "release":
+                statement.release(asked)
+
+
+def busy_cluster():
+    running = [pod(f"r{number}", on=f"n{number % 3}", version=number + 1) for number in range(6)]
+    snapshot = cluster(*(node(f"n{number}", {"cpu": "6", "pods": "20"}) for number in range(3)), pods=running)
+    snapshot.apply_reservation(reservation("res0"))
+    snapshot.apply_reservation(reservation("res1", {0: "n1"}))
+    return snapshot
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS, STEPS)
+def test_discard_restores_bit_for_bit(before_it, steps):
+    snapshot = busy_cluster()
+    outer = Statement(snapshot, engine_with(Keeps([])), 0.0)
+    play(outer, snapshot, before_it)
+    picture = everything(snapshot)
+    arrays = [
+        cells.copy() for cells in (snapshot.room.free, snapshot.room.nonzero.cells, snapshot.room.releasing.cells)
+    ]
+    inner = Statement(snapshot, engine_with(Keeps([])), 0.0)
+    placed = {step.pod.metadata.uid for step in outer.steps if isinstance(step, Assign | Nominate)}
+    play(inner, snapshot, [step for step in steps if f"uid-p{step[1]}" not in placed])
+    inner.discard()
+    assert everything(snapshot) == picture
+    after = (snapshot.room.free, snapshot.room.nonzero.cells, snapshot.room.releasing.cells)
+    assert all((old == new).all() for old, new in zip(arrays, after, strict=True))

@@ -18,7 +18,6 @@ from restow.model.disks import Disk, DiskKind, conflicts, disks_used
 from restow.model.objects import Pod
 from restow.model.volumes import claims_used
 
-
 K = TypeVar("K")
 V = TypeVar("V")
 

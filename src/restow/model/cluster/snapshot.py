@@ -1,8 +1,8 @@
 """The snapshot: the cluster as scheduling sees it, kept up to date event by event and never rebuilt.
 
-Goes in: nodes, pods, reservations (and who owns whom) as the API shows them, in any order, repeated or late; and what
-the scheduler assumes before the API shows it. Comes out: arrays over nodes (`room`, `nodes`), who is on a node,
-equivalence classes of pods, and masks per class that cost only the rows that changed.
+Goes in: nodes, pods, reservations (and who owns whom), volumes as the API shows them, in any order, repeated or late;
+and what the scheduler assumes before the API shows it. Comes out: arrays over nodes (`room`, `nodes`), who is on a
+node, equivalence classes of pods, and masks per class that cost only the rows that changed.
 
 Anything may be tried: `mark()`, change at will, then `undo_to(mark)` restores every value exactly, or `keep(mark)`.
 
@@ -12,6 +12,8 @@ Anything may be tried: `mark()`, change at will, then `undo_to(mark)` restores e
     masks    where a shape may go         classes        pods that are alike to scheduling
     ports    host ports held              crowd          who is where, by the labels others read
     namespaces   their labels             topologies     the domains of topology keys
+    mounts   who uses which volumes       storage        volumes, claims, classes, drivers
+    attached     volumes per driver
 
 What is interned (resources, label values, shapes, keys of interest) stays when a change is undone; it has no meaning
 of its own.
@@ -36,6 +38,7 @@ from restow.model.cluster.room import Room
 from restow.model.cluster.rows import Mask, Rows
 from restow.model.cluster.seat import SeatName
 from restow.model.cluster.shapes import Shape, Shapes
+from restow.model.cluster.storage import Attached, Storage, StorageObject
 from restow.model.cluster.undo import Mark, UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Namespace, Node, ObjectMeta, Placement, Pod, PodGroup, Reservation
@@ -64,6 +67,9 @@ class Snapshot:
         self.crowd = Crowd(log, self.namespaces)
         self.topologies = Topologies(self.nodes)
         self.occupancy = Occupancy(log, self.rows, self.room, self.nodes, self.ports, self.crowd)
+        self.mounts = self.occupancy.mounts
+        self.storage = Storage(log, self.nodes, self.mounts)
+        self.attached = Attached(self.storage, self.mounts, self.nodes)
         self.kinship = Kinship(log)
         self.pods = Pods(log, self.occupancy, self.shapes)
         self.reservations = Reservations(log, self.occupancy, self.shapes, self.pods, self.kinship)
@@ -134,6 +140,13 @@ class Snapshot:
     def remove_group(self, group: PodGroup) -> None:
         self.kinship.drop_group(group.metadata.namespace or "", group.metadata.name)
         self.reservations.kinship_changed()
+
+    def apply_storage(self, item: StorageObject) -> None:
+        """A volume, claim, class, attachment, or what a CSI driver says. Raises QuantityError, and nothing changes."""
+        self.storage.apply(item)
+
+    def remove_storage(self, item: StorageObject) -> None:
+        self.storage.remove(item)
 
     # --- what the scheduler decides, ahead of the API -----------------------------------------------------------------
 

@@ -1,0 +1,179 @@
+"""Attached: how many volumes of each CSI driver are on each node, and how many it may have.
+
+Goes in: mounts, claims, volumes, attachments and CSINodes, as they change. Comes out: the rows where some volumes more
+would be too many. A volume counts once per node, however many pods there use it. A claim without a volume yet counts as
+one volume of its class's provisioner. Only rows where something changed are counted again.
+
+A volume that is attached while no pod on the node uses it counts, too; and when a pod that uses it comes, it counts
+once more for the pod. That is how kube-scheduler counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model import volumes
+from restow.model.cluster.changes import changed_since
+from restow.model.cluster.mounts import Mounted, Mounts
+from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.rows import Mask, Rows, Which, grown
+from restow.model.cluster.storage.storage import Storage
+from restow.model.disks import Disk
+
+Counts = NDArray[np.int64]
+VolumeId = tuple[str, str]
+"""(driver, handle)."""
+
+UNLIMITED: Final = np.iinfo(np.int64).max
+_DRIVER_OF: Final = {
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+}  # the CSI drivers that do the work of provisioners once built in
+_DISK_DRIVER: Final = {"ebs": _DRIVER_OF["kubernetes.io/aws-ebs"], "gce": _DRIVER_OF["kubernetes.io/gce-pd"]}
+
+
+class _Here(msgspec.Struct, frozen=True):
+    """What is on one row."""
+
+    used: frozenset[VolumeId] = frozenset()
+    """By pods."""
+    counts: dict[str, int] = {}
+    limits: dict[str, int] = {}
+
+
+_NOTHING: Final = _Here()
+
+
+class Attached:
+    def __init__(self, storage: Storage, mounts: Mounts, nodes: NodeTable) -> None:
+        self._storage = storage
+        self._mounts = mounts
+        self._rows: Rows = nodes.rows
+        self._tracks = (mounts.changes, storage.changes, nodes.changes)
+        self._seen = [0, 0, 0]
+        self._here: dict[int, _Here] = {}
+        self._used_at: dict[VolumeId, set[int]] = {}
+        self._counts: dict[str, Counts] = {}
+        self._limits: dict[str, Counts] = {}
+        self._rows.on_growth(self._grow)
+
+    def volumes_of(self, mounted: Mounted) -> frozenset[VolumeId]:
+        """The volumes that a pod with these mounts needs attached."""
+        return frozenset(self._identities(mounted))
+
+    def too_many(self, wanted: Iterable[VolumeId], rows: Which) -> Mask:
+        """Rows that cannot have these volumes besides those they have."""
+        self._refresh()
+        over: Mask = np.zeros(self._rows.capacity, np.bool_)
+        by_driver: dict[str, list[VolumeId]] = {}
+        for volume in wanted:
+            by_driver.setdefault(volume[0], []).append(volume)
+        for driver, new in by_driver.items():
+            if driver in self._limits:
+                over |= self._over(driver, new)
+        return over[: self._rows.size][rows]
+
+    def _over(self, driver: str, new: list[VolumeId]) -> Mask:
+        added = np.full(self._rows.capacity, len(new), np.int64)
+        for volume in new:
+            added[list(self._used_at.get(volume, ()))] -= 1
+        there = self._counts.get(driver, np.int64(0))
+        over: Mask = (added > 0) & (there + added > self._limits[driver])
+        return over
+
+    # --- counting -----------------------------------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        generations = [track.generation for track in self._tracks]
+        if generations != self._seen:
+            for row in changed_since(self._tracks, self._seen).tolist():
+                self._set(row, self._count(row))
+            self._seen = generations
+
+    def _count(self, row: int) -> _Here:
+        name = self._rows.name(row) if row < self._rows.size else None
+        if name is None:
+            return _NOTHING
+        used = frozenset(volume for mounted in self._mounts.on(row) for volume in self._identities(mounted))
+        attached = frozenset(self._attached(name))
+        return _Here(used, Counter(driver for driver, _ in used | attached), dict(self._published(name)))
+
+    def _set(self, row: int, new: _Here) -> None:
+        old = self._here.pop(row, _NOTHING)
+        if new != _NOTHING:
+            self._here[row] = new
+        for volume in old.used - new.used:
+            self._used_at[volume].discard(row)
+            if not self._used_at[volume]:
+                del self._used_at[volume]
+        for volume in new.used - old.used:
+            self._used_at.setdefault(volume, set()).add(row)
+        for driver in {*old.counts, *new.counts}:
+            self._cells(self._counts, driver, 0)[row] = new.counts.get(driver, 0)
+        for driver in {*old.limits, *new.limits}:
+            self._cells(self._limits, driver, UNLIMITED)[row] = new.limits.get(driver, UNLIMITED)
+
+    def _cells(self, table: dict[str, Counts], driver: str, default: int) -> Counts:
+        cells = table.get(driver)
+        if cells is None:
+            cells = table[driver] = np.full(self._rows.capacity, default, np.int64)
+        return cells
+
+    def _grow(self, capacity: int) -> None:
+        for driver, counts in self._counts.items():
+            self._counts[driver] = grown(counts, capacity)
+        for driver, limits in self._limits.items():
+            longer = np.full(capacity, UNLIMITED, np.int64)
+            longer[: len(limits)] = limits
+            self._limits[driver] = longer
+
+    # --- which volumes ------------------------------------------------------------------------------------------------
+
+    def _identities(self, mounted: Mounted) -> Iterator[VolumeId]:
+        for claim in mounted.claims:
+            identity = self._of_claim(claim)
+            if identity is not None:
+                yield identity
+        for disk in mounted.disks:
+            yield from _of_disk(disk)
+
+    def _of_claim(self, key: str) -> VolumeId | None:
+        claim = self._storage.claims.shown(key)
+        if claim is None:
+            return None
+        volume = self._storage.volumes.shown(f"/{claim.spec.volume_name}") if claim.spec.volume_name else None
+        if volume is not None:
+            source = volume.spec.csi
+            return (source.driver, source.volume_handle) if source and source.volume_handle else None
+        storage_class = self._storage.storage_class(volumes.class_name(claim))
+        if storage_class is None:
+            return None
+        return _DRIVER_OF.get(storage_class.provisioner, storage_class.provisioner), f"to be made for {key}"
+
+    def _attached(self, node: str) -> Iterator[VolumeId]:
+        for attachment in self._storage.attached_at(node):
+            name = attachment.spec.source.persistent_volume_name
+            volume = self._storage.volumes.shown(f"/{name}") if name else None
+            if attachment.spec.attacher and volume is not None and volume.spec.csi is not None:
+                yield attachment.spec.attacher, volume.spec.csi.volume_handle
+
+    def _published(self, node: str) -> Iterator[tuple[str, int]]:
+        csi_node = self._storage.csi_node(node)
+        for driver in (csi_node.spec.drivers if csi_node else None) or ():
+            if driver.allocatable is not None and driver.allocatable.count is not None:
+                yield driver.name, driver.allocatable.count
+
+
+def _of_disk(disk: Disk) -> Iterator[VolumeId]:
+    """Disks named in a pod's spec are attached by a CSI driver nowadays."""
+    if disk.kind in _DISK_DRIVER:
+        yield _DISK_DRIVER[disk.kind], disk.name.rpartition("/")[2]

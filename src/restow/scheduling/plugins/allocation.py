@@ -39,7 +39,8 @@ class ResourceWeight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: int = 1
 
 
-DEFAULT_WEIGHTS = (ResourceWeight(CPU), ResourceWeight(MEMORY))
+def default_weights() -> list[ResourceWeight]:
+    return [ResourceWeight(CPU), ResourceWeight(MEMORY)]
 
 
 def weight_problems(weights: Sequence[ResourceWeight], path: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import sqrt
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -24,10 +24,10 @@ from restow.model.cluster import Shape, Which
 from restow.model.cluster.room import Room
 from restow.scheduling.framework import BEST, SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.allocation import (
-    DEFAULT_WEIGHTS,
     Asked,
     ResourceWeight,
     asked_of,
+    default_weights,
     weight_problems,
 )
 from restow.scheduling.plugins.arguments import read_arguments
@@ -37,8 +37,8 @@ HALF = BEST // 2
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    resources: tuple[ResourceWeight, ...] = DEFAULT_WEIGHTS
-    formula: Literal["Change", "Balance"] = "Change"
+    resources: list[ResourceWeight] = msgspec.field(default_factory=default_weights)
+    formula: str = "Change"
 
 
 class NodeResourcesBalancedAllocation(ScorePlugin):
@@ -47,6 +47,8 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         given = read_arguments(Arguments, arguments)
         problems = [*weight_problems(given.resources, "resources")]
+        if given.formula not in ("Change", "Balance"):
+            problems.append(f"formula: expected Change or Balance, got {given.formula!r}")
         if problems:
             raise ArgumentError(problems)
         self._resources = given.resources

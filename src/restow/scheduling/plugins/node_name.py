@@ -20,9 +20,8 @@ class NodeName(FilterPlugin):
         return SUCCESS if cycle.pod.spec.node_name else SKIP
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        table = cycle.snapshot.rows
-        wanted = table.find(cycle.pod.spec.node_name or "")
-        return np.array([row == wanted for row in table.numbers(rows)], np.bool_)
+        table, wanted = cycle.snapshot.rows, cycle.pod.spec.node_name
+        return np.array([not wanted or table.name(row) == wanted for row in table.numbers(rows)], np.bool_)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         return refused("node(s) didn't match the requested node name", ~self.filter(cycle, rows))

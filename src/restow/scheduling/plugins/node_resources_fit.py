@@ -29,7 +29,6 @@ from restow.scheduling.framework import (
     Verdict,
 )
 from restow.scheduling.plugins.allocation import (
-    DEFAULT_WEIGHTS,
     Asked,
     MostAllocated,
     RequestedToCapacityRatio,
@@ -37,6 +36,7 @@ from restow.scheduling.plugins.allocation import (
     Strategy,
     allocation_scores,
     asked_of,
+    default_weights,
     scored_books,
     weight_problems,
 )
@@ -59,7 +59,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ScoringStrategy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     type: str = "LeastAllocated"
-    resources: tuple[ResourceWeight, ...] = DEFAULT_WEIGHTS
+    resources: list[ResourceWeight] = msgspec.field(default_factory=default_weights)
     requested_to_capacity_ratio: Line | None = None
 
 

@@ -161,7 +161,8 @@ VALUES = st.one_of(st.text(max_size=6), st.sampled_from(["-1", "0", "1", "true",
 def test_a_query_of_anything(query: dict[str, str]) -> None:
     async def story() -> None:
         cluster = await filled()
-        for verb, name in (("list", None), ("get", "p"), ("delete", "p")):
+        requests: list[tuple[Any, str | None]] = [("list", None), ("get", "p"), ("delete", "p")]
+        for verb, name in requests:
             try:
                 await cluster.call(verb, "configmaps", name, **query)
             except ApiError as error:

@@ -9,10 +9,10 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+from e2e.pod_samples import ABSENT, POD, expression
 from tests.conformance.documents import budget, config_map, container, lease, pod, workload
 from tests.conformance.server import Document
 
-ABSENT = object()
 LONG = "x" * 300
 NAMESPACE = "differential"  # where all of it lives
 
@@ -89,22 +89,6 @@ BASES: dict[str, tuple[str, Document]] = {
     "event": ("events", _event()),
 }
 
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-
-
-def _node_affinity(**term: Any) -> Document:
-    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
-
-
-def _expression(key: str, operator: str, *values: str) -> Document:
-    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
-
-
-def _pod_affinity(**term: Any) -> Document:
-    return {"podAntiAffinity": {REQUIRED: [term]}}
-
-
 # The same mistakes in the metadata of everything.
 METADATA: list[tuple[str, Any]] = [
     ("/metadata/name", "Upper"),
@@ -143,219 +127,6 @@ METADATA: list[tuple[str, Any]] = [
     ("/status", {"unknown": 1}),
     ("/kind", ABSENT),
     ("/apiVersion", "v9"),
-]
-
-CONTAINER = "/spec/containers/0"
-RESOURCES = f"{CONTAINER}/resources"
-
-POD: list[tuple[str, Any]] = [
-    ("/spec/containers", []),
-    ("/spec/containers", ABSENT),
-    ("/spec/containers", "text"),
-    ("/spec/containers", [container("a"), container("a")]),
-    ("/spec/containers", [container("a"), container("b")]),
-    (f"{CONTAINER}/name", ABSENT),
-    (f"{CONTAINER}/name", "x" * 64),
-    (f"{CONTAINER}/image", ""),
-    (f"{CONTAINER}/image", " app"),
-    (f"{CONTAINER}/image", "app"),
-    (f"{CONTAINER}/image", "app:latest"),
-    (f"{CONTAINER}/image", "host:5000/app"),
-    (f"{CONTAINER}/image", "app@sha256:" + "a" * 64),
-    (f"{CONTAINER}/imagePullPolicy", "Sometimes"),
-    (f"{CONTAINER}/imagePullPolicy", "Never"),
-    (f"{CONTAINER}/command", ["sh", "-c", "true"]),
-    (f"{CONTAINER}/command", "sh"),
-    (f"{CONTAINER}/env", [{"name": "A", "value": "1"}]),
-    (f"{CONTAINER}/env", [{"name": "", "value": "1"}]),
-    (f"{CONTAINER}/env", [{"name": "A=B", "value": "1"}]),
-    (f"{CONTAINER}/env", [{"name": "A", "value": 1}]),
-    (f"{CONTAINER}/env", [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]),
-    (f"{CONTAINER}/env", [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.nothing"}}}]),
-    (f"{CONTAINER}/env", [{"name": "A", "value": "x", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]),
-    (f"{CONTAINER}/ports", [{"containerPort": 80}]),
-    (f"{CONTAINER}/ports", [{"containerPort": 0}]),
-    (f"{CONTAINER}/ports", [{"containerPort": 80, "protocol": "tcp"}]),
-    (f"{CONTAINER}/ports", [{"containerPort": 80, "name": "UPPER"}]),
-    (f"{CONTAINER}/ports", [{"containerPort": 80, "name": "a"}, {"containerPort": 81, "name": "a"}]),
-    (f"{CONTAINER}/ports", [{"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1"}]),
-    (f"{CONTAINER}/ports", [{"containerPort": 80, "hostIP": "nowhere"}]),
-    (f"{RESOURCES}", {"requests": {"cpu": "100m", "memory": "64Mi"}}),
-    (f"{RESOURCES}", {"limits": {"cpu": "1", "memory": "1Gi"}}),
-    (f"{RESOURCES}", {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
-    (f"{RESOURCES}", {"requests": {"cpu": "-1"}}),
-    (f"{RESOURCES}", {"requests": {"cpu": "1.5"}}),
-    (f"{RESOURCES}", {"requests": {"cpu": 1.5}}),
-    (f"{RESOURCES}", {"requests": {"cpu": "0.0001"}}),
-    (f"{RESOURCES}", {"requests": {"cpu": "1e3", "memory": "1E"}}),
-    (f"{RESOURCES}", {"requests": {"cpu": "12e-4"}}),
-    (f"{RESOURCES}", {"requests": {"memory": "1.5Gi"}}),
-    (f"{RESOURCES}", {"requests": {"memory": "100m"}}),
-    (f"{RESOURCES}", {"requests": {"memory": "128974848000m"}}),
-    (f"{RESOURCES}", {"requests": {"memory": "1024Ki"}}),
-    (f"{RESOURCES}", {"requests": {"memory": "1000k"}}),
-    (f"{RESOURCES}", {"requests": {"memory": "9999999999999999999"}}),
-    (f"{RESOURCES}", {"requests": {"cpu": "2c"}}),
-    (f"{RESOURCES}", {"requests": {"cpu": ""}}),
-    (f"{RESOURCES}", {"requests": {"cpu": " 1"}}),
-    (f"{RESOURCES}", {"requests": {"cpu": None}}),
-    (f"{RESOURCES}", {"requests": {"cpu": True}}),
-    (f"{RESOURCES}", {"requests": {"gpu": "1"}}),
-    (f"{RESOURCES}", {"requests": {"example.com/gpu": "1"}}),
-    (f"{RESOURCES}", {"limits": {"example.com/gpu": "1"}}),
-    (f"{RESOURCES}", {"limits": {"example.com/gpu": "1.5"}}),
-    (f"{RESOURCES}", {"limits": {"example.com/gpu": "2"}, "requests": {"example.com/gpu": "1"}}),
-    (f"{RESOURCES}", {"limits": {"hugepages-2Mi": "4Mi", "cpu": "1", "memory": "1Gi"}}),
-    (f"{RESOURCES}", {"limits": {"hugepages-2Mi": "4Mi"}}),
-    (f"{RESOURCES}", {"requests": {"ephemeral-storage": "1Gi"}, "limits": {"ephemeral-storage": "2Gi"}}),
-    (f"{RESOURCES}", {"requests": {"storage": "1Gi"}}),
-    (f"{RESOURCES}", {"requests": {"kubernetes.io/thing": "1"}}),
-    (f"{RESOURCES}", "text"),
-    (f"{CONTAINER}/livenessProbe", {"tcpSocket": {"port": 80}}),
-    (f"{CONTAINER}/livenessProbe", {"httpGet": {"port": "http"}, "periodSeconds": -1}),
-    (f"{CONTAINER}/livenessProbe", {}),
-    (f"{CONTAINER}/readinessProbe", {"exec": {"command": ["true"]}, "successThreshold": 3}),
-    (f"{CONTAINER}/livenessProbe", {"exec": {"command": ["true"]}, "successThreshold": 3}),
-    (f"{CONTAINER}/volumeMounts", [{"name": "nowhere", "mountPath": "/x"}]),
-    (f"{CONTAINER}/terminationMessagePolicy", "Perhaps"),
-    (f"{CONTAINER}/securityContext", {"privileged": True}),
-    (f"{CONTAINER}/securityContext", {"runAsUser": -1}),
-    (f"{CONTAINER}/restartPolicy", "Always"),
-    (f"{CONTAINER}/imagee", "typo"),
-    ("/spec/initContainers", [container("init")]),
-    ("/spec/initContainers", [container("main")]),
-    ("/spec/initContainers", [container("side", restartPolicy="Always")]),
-    ("/spec/initContainers", [container("side", restartPolicy="Sometimes")]),
-    ("/spec/initContainers", [container("init", readinessProbe={"exec": {"command": ["true"]}})]),
-    ("/spec/ephemeralContainers", [container("debug")]),
-    ("/spec/restartPolicy", "Never"),
-    ("/spec/restartPolicy", "never"),
-    ("/spec/nodeName", "some-node"),
-    ("/spec/nodeName", "Bad Node"),
-    ("/spec/schedulerName", ""),
-    ("/spec/schedulerName", "Bad Name"),
-    ("/spec/nodeSelector", {"a": "b"}),
-    ("/spec/nodeSelector", {"bad key": "b"}),
-    ("/spec/nodeSelector", {"a": 1}),
-    ("/spec/terminationGracePeriodSeconds", 0),
-    ("/spec/terminationGracePeriodSeconds", -1),
-    ("/spec/terminationGracePeriodSeconds", "30"),
-    ("/spec/activeDeadlineSeconds", 0),
-    ("/spec/activeDeadlineSeconds", 60),
-    ("/spec/dnsPolicy", "Whatever"),
-    ("/spec/dnsPolicy", "None"),
-    ("/spec/hostNetwork", True),
-    ("/spec/hostPID", True),
-    ("/spec/hostname", "Bad_Name"),
-    ("/spec/hostname", "host"),
-    ("/spec/subdomain", "sub"),
-    ("/spec/serviceAccountName", "someone"),
-    ("/spec/serviceAccount", "someone"),
-    ("/spec/automountServiceAccountToken", False),
-    ("/spec/priorityClassName", "nobody"),
-    ("/spec/priorityClassName", "system-cluster-critical"),
-    ("/spec/priority", 5),
-    ("/spec/priority", 0),
-    ("/spec/preemptionPolicy", "Never"),
-    ("/spec/preemptionPolicy", "Perhaps"),
-    ("/spec/enableServiceLinks", False),
-    ("/spec/imagePullSecrets", [{"name": "x"}]),
-    ("/spec/readinessGates", [{"conditionType": "example.com/ready"}]),
-    ("/spec/readinessGates", [{"conditionType": "not a type"}]),
-    ("/spec/schedulingGates", [{"name": "example.com/wait"}]),
-    ("/spec/schedulingGates", [{"name": "a"}, {"name": "a"}]),
-    ("/spec/schedulingGates", [{"name": "bad gate"}]),
-    ("/spec/os", {"name": "linux"}),
-    ("/spec/os", {"name": "beos"}),
-    ("/spec/resources", {"requests": {"cpu": "1"}}),
-    ("/spec/resources", {"limits": {"cpu": "1", "memory": "1Gi"}}),
-    ("/spec/resources", {"requests": {"example.com/gpu": "1"}}),
-    ("/spec/tolerations", [{"operator": "Exists"}]),
-    ("/spec/tolerations", [{"key": "a"}]),
-    ("/spec/tolerations", [{"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"}]),
-    ("/spec/tolerations", [{"key": "a", "operator": "Exists", "value": "b"}]),
-    ("/spec/tolerations", [{"key": "a", "operator": "Perhaps"}]),
-    ("/spec/tolerations", [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 5}]),
-    ("/spec/tolerations", [{"key": "a", "effect": "NoExecute", "tolerationSeconds": 5}]),
-    ("/spec/tolerations", [{"key": "a", "effect": "Perhaps"}]),
-    ("/spec/tolerations", [{"value": "b"}]),
-    ("/spec/tolerations", [{"key": "bad key", "operator": "Exists"}]),
-    ("/spec/tolerations", [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]),
-    ("/spec/affinity", {}),
-    ("/spec/affinity", _node_affinity(**_expression("a", "In", "b"))),
-    ("/spec/affinity", _node_affinity(**_expression("a", "In"))),
-    ("/spec/affinity", _node_affinity(**_expression("a", "Exists", "b"))),
-    ("/spec/affinity", _node_affinity(**_expression("a", "Gt", "5"))),
-    ("/spec/affinity", _node_affinity(**_expression("a", "Gt", "5", "6"))),
-    ("/spec/affinity", _node_affinity(**_expression("a", "Gt", "five"))),
-    ("/spec/affinity", _node_affinity(**_expression("a", "Near", "b"))),
-    ("/spec/affinity", _node_affinity(**_expression("bad key", "In", "b"))),
-    ("/spec/affinity", _node_affinity(**_expression("a", "In", "bad value!"))),
-    ("/spec/affinity", _node_affinity()),
-    ("/spec/affinity", _node_affinity(matchFields=[{"key": "metadata.name", "operator": "In", "values": ["n"]}])),
-    ("/spec/affinity", _node_affinity(matchFields=[{"key": "metadata.name", "operator": "In", "values": ["n", "m"]}])),
-    ("/spec/affinity", _node_affinity(matchFields=[{"key": "spec.name", "operator": "In", "values": ["n"]}])),
-    ("/spec/affinity", _node_affinity(matchFields=[{"key": "metadata.name", "operator": "Exists"}])),
-    ("/spec/affinity", {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}),
-    (
-        "/spec/affinity",
-        {"nodeAffinity": {PREFERRED: [{"weight": 5, "preference": _expression("a", "In", "b")}]}},
-    ),
-    ("/spec/affinity", {"nodeAffinity": {PREFERRED: [{"weight": 101, "preference": {}}]}}),
-    ("/spec/affinity", _pod_affinity(topologyKey="zone", labelSelector={"matchLabels": {"a": "b"}})),
-    ("/spec/affinity", _pod_affinity(labelSelector={"matchLabels": {"a": "b"}})),
-    ("/spec/affinity", _pod_affinity(topologyKey="bad key", labelSelector={})),
-    ("/spec/affinity", _pod_affinity(topologyKey="zone", labelSelector={"matchLabels": {"a": "bad value!"}})),
-    ("/spec/affinity", _pod_affinity(topologyKey="zone", labelSelector=_expression("a", "Near", "b"))),
-    ("/spec/affinity", _pod_affinity(topologyKey="zone", labelSelector=_expression("a", "In"))),
-    ("/spec/affinity", _pod_affinity(topologyKey="zone", namespaces=["Bad_Name"])),
-    ("/spec/affinity", _pod_affinity(topologyKey="zone", labelSelector={}, matchLabelKeys=["a"])),
-    (
-        "/spec/affinity",
-        {"podAffinity": {PREFERRED: [{"weight": 0, "podAffinityTerm": {"topologyKey": "zone"}}]}},
-    ),
-    (
-        "/spec/topologySpreadConstraints",
-        [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "minDomains": 2}],
-    ),
-    (
-        "/spec/topologySpreadConstraints",
-        [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 2}],
-    ),
-    ("/spec/topologySpreadConstraints", [{"maxSkew": -1, "topologyKey": "", "whenUnsatisfiable": "No"}]),
-    ("/spec/topologySpreadConstraints", 2 * [{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]),
-    ("/spec/volumes", [{"name": "v"}]),
-    ("/spec/volumes", [{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}]),
-    ("/spec/volumes", [{"name": "v", "emptyDir": {}, "hostPath": {"path": "/x"}}]),
-    ("/spec/volumes", [{"name": "v"}, {"name": "v"}]),
-    ("/spec/volumes", [{"name": "Bad_Name"}]),
-    ("/spec/volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
-    ("/spec/volumes", [{"name": "v", "persistentVolumeClaim": {}}]),
-    ("/spec/volumes", [{"name": "v", "hostPath": {"path": ""}}]),
-    ("/spec/volumes", [{"name": "v", "configMap": {"name": "c"}}]),
-    ("/spec/volumes", [{"name": "v", "configMap": {}}]),
-    ("/spec/volumes", [{"name": "v", "projected": {"sources": [{"configMap": {"name": "c"}}]}}]),
-    (
-        "/spec/volumes",
-        [{"name": "v", "downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]}}],
-    ),
-    (
-        "/spec/volumes",
-        [
-            {
-                "name": "v",
-                "ephemeral": {
-                    "volumeClaimTemplate": {
-                        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-                    }
-                },
-            }
-        ],
-    ),
-    ("/spec/resourceClaims", [{"name": "gpu", "resourceClaimName": "x"}]),
-    ("/spec/resourceClaims", [{"name": "gpu"}]),
-    ("/spec/securityContext", {"runAsNonRoot": True, "fsGroup": 5}),
-    ("/spec/hostAliases", [{"ip": "nowhere"}]),
 ]
 
 TEMPLATED: list[tuple[str, Any]] = [
@@ -516,9 +287,9 @@ OWN: dict[str, list[tuple[str, Any]]] = {
         ("/spec/claimRef", {"namespace": "default", "name": "c"}),
         (
             "/spec/nodeAffinity",
-            {"required": {"nodeSelectorTerms": [_expression("a", "In", "b")]}},
+            {"required": {"nodeSelectorTerms": [expression("a", "In", "b")]}},
         ),
-        ("/spec/nodeAffinity", {"required": {"nodeSelectorTerms": [_expression("a", "Near", "b")]}}),
+        ("/spec/nodeAffinity", {"required": {"nodeSelectorTerms": [expression("a", "Near", "b")]}}),
     ],
     "storageclass": [
         ("/provisioner", ABSENT),

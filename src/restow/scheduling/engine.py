@@ -101,12 +101,12 @@ class Engine:
     def __init__(self, plugins: Sequence[Plugin], weights: Mapping[str, int] | None = None) -> None:
         self.plugins = tuple(plugins)
         self._filters = [one for one in plugins if isinstance(one, FilterPlugin)]
-        self._scores = [(one, (weights or {}).get(one.name, 1)) for one in plugins if isinstance(one, ScorePlugin)]
+        self.scores = [(one, (weights or {}).get(one.name, 1)) for one in plugins if isinstance(one, ScorePlugin)]
         self._post_filters = [one for one in plugins if isinstance(one, PostFilterPlugin)]
         self._reserves = [one for one in plugins if isinstance(one, ReservePlugin)]
         self._permits = [one for one in plugins if isinstance(one, PermitPlugin)]
         self._asks_filter = [_overrides(plugin, FilterPlugin, "pre_filter") for plugin in self._filters]
-        self._asks_score = [_overrides(plugin, ScorePlugin, "pre_score") for plugin, _ in self._scores]
+        self._asks_score = [_overrides(plugin, ScorePlugin, "pre_score") for plugin, _ in self.scores]
         self._says: dict[tuple[int, int], _Say] = {}
         self._snapshot: Snapshot | None = None
         self._order: NameOrder
@@ -193,7 +193,7 @@ class Engine:
 
     def _pre_score(self, cycle: Cycle) -> tuple[int, Verdict | None]:
         active = 0
-        for number, (plugin, _) in enumerate(self._scores):
+        for number, (plugin, _) in enumerate(self.scores):
             if self._asks_score[number]:
                 verdict = plugin.pre_score(cycle)
                 if verdict.code is Code.SKIP:
@@ -298,7 +298,7 @@ class Engine:
         found = self._says.get((filtering, scoring))
         if found is None:
             filters = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
-            scores = [pair for number, pair in enumerate(self._scores) if scoring >> number & 1]
+            scores = [pair for number, pair in enumerate(self.scores) if scoring >> number & 1]
             found = self._says[filtering, scoring] = _Say(
                 tuple(plugin for plugin in filters if plugin.reach is not Reach.CLUSTER),
                 tuple(pair for pair in scores if not _is_compared(pair[0])),

@@ -1,0 +1,107 @@
+"""Configuration: the default profile, other people's plugins, and every mistake at once."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+from typing import ClassVar
+
+import pytest
+
+from restow.model.wire import WireError
+from restow.scheduling.actions.allocate import allocate
+from restow.scheduling.actions.backfill import backfill
+from restow.scheduling.actions.enqueue import admit, enqueue
+from restow.scheduling.framework import FilterPlugin
+from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.registry import installed, read_profile
+from restow.scheduling.wakeups import Deed, News, Rule, Thing
+from tests.model.cluster.builders import pod
+
+
+class Foreign(FilterPlugin):
+    name: ClassVar[str] = "Foreign"
+
+    def filter(self, cycle, rows):
+        return cycle.snapshot.nodes.present[rows]
+
+    def refusals(self, cycle, rows):
+        return refused("never", ~self.filter(cycle, rows))
+
+    def wakes_on(self):
+        return [Rule(Thing.QUEUE)]
+
+
+OTHERS = {
+    name: EntryPoint(name, f"{__name__}:{attribute}", "restow.plugins")
+    for name, attribute in {"Foreign": "Foreign", "Misnamed": "Foreign", "Gone": "Nothing", "Number": "OTHERS"}.items()
+}
+
+
+def names(profile):
+    return [plugin.name for plugin in profile.engine.plugins]
+
+
+def plugins(*entries):
+    return {"tiers": [{"plugins": list(entries)}]}
+
+
+def test_the_default_profile_is_upstreams():
+    profile = read_profile({})
+    upstream = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit PodTopologySpread"
+    assert [name for name in names(profile) if name in upstream.split()] == upstream.split()
+    assert profile.actions == (enqueue, allocate, backfill)
+    assert profile.scheduler_names == {"restow"}
+    assert [gate.name for gate in profile.gates] == ["SchedulingGates"]
+
+
+def test_a_plugin_is_switched_off_by_name_and_weighed():
+    profile = read_profile(plugins({"name": "ImageLocality", "enabled": False}, {"name": "NodeAffinity", "weight": 7}))
+    assert "ImageLocality" not in names(profile)
+    assert {plugin.name: weight for plugin, weight in profile.engine.scores}["NodeAffinity"] == 7
+
+
+def test_plugins_of_others_run_when_they_are_listed_after_the_built_in_ones():
+    assert "Foreign" not in names(read_profile({}, OTHERS))
+    profile = read_profile(plugins({"name": "Foreign"}), OTHERS)
+    assert names(profile)[-1] == "Foreign"
+    assert profile.wakeups.wakes(pod("p"), ["Foreign"], News(Thing.QUEUE, Deed.ADDED))
+    assert not profile.wakeups.wakes(pod("p"), ["Foreign"], News(Thing.NODE, Deed.ADDED))
+
+
+def test_without_enqueue_everybody_is_let_in():
+    assert read_profile({"actions": ["allocate"]}).actions == (admit, allocate)
+
+
+@pytest.mark.parametrize(
+    ("section", "problems"),
+    [
+        pytest.param({"plugin": 1}, ["plugin: unknown"], id="an unknown field"),
+        pytest.param({"actions": "enqueue, dance"}, ["actions: no action is called 'dance'"], id="an unknown action"),
+        pytest.param({"actions": ["allocate", "allocate"]}, ["actions[1]: allocate is listed twice"], id="twice"),
+        pytest.param({"schedulerNames": []}, ["schedulerNames: at least one"], id="nobody's scheduler"),
+        pytest.param(plugins({"name": "Nope"}), ["tiers[0].plugins[0].name: no plugin is called 'Nope'"], id="no such"),
+        pytest.param(
+            plugins({"name": "NodeName", "weight": 0}, {"name": "NodeName"}),
+            ["tiers[0].plugins[0].weight: must be from 1", "tiers[0].plugins[1].name: NodeName is listed twice"],
+            id="all mistakes at once",
+        ),
+        pytest.param(
+            plugins({"name": "NodeName", "arguments": {"a": 1}}),
+            ["tiers[0].plugins[0].arguments: a: NodeName takes no such argument"],
+            id="wrong arguments",
+        ),
+        pytest.param(plugins({"name": "Gone"}), ["tiers[0].plugins[0].name: Gone cannot be loaded"], id="broken"),
+        pytest.param(plugins({"name": "Number"}), ["tiers[0].plugins[0].name: tests.scheduling.core"], id="no plugin"),
+        pytest.param(plugins({"name": "Misnamed"}), ["is not a plugin called Misnamed"], id="another name"),
+    ],
+)
+def test_mistakes_are_told_with_their_paths(section, problems):
+    with pytest.raises(WireError) as raised:
+        read_profile(section, OTHERS)
+    told = [str(problem) for problem in raised.value.problems]
+    assert len(told) == len(problems)
+    assert all(expected in said for expected, said in zip(problems, told, strict=True))
+
+
+def test_what_is_installed_is_found():
+    assert isinstance(installed(), dict)

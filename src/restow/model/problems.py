@@ -6,9 +6,8 @@ Decoders stop at the first mistake; this runs when one has stopped, or before a 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -92,22 +91,29 @@ class _Walk:
             yield from _check(_CHECKS[mark], value, path)
 
     def struct(self, info: inspect.StructType, value: dict[str, Any], path: str) -> Iterator[Problem]:
-        members = _members(info.cls)
+        members = _members(info)
         for key, (type, required) in members.items():
             if key in value:
                 yield from self.walk(type, value[key], join(path, key))
             elif required:
                 yield Problem(join(path, key), "missing")
-        if info.cls.__struct_config__.forbid_unknown_fields:
+        struct: type[msgspec.Struct] = get_origin(info.cls) or info.cls
+        if struct.__struct_config__.forbid_unknown_fields:
             yield from (Problem(join(path, str(key)), "unknown field") for key in value if key not in members)
 
 
-@functools.cache
-def _members(struct: type[msgspec.Struct]) -> dict[str, tuple[inspect.Type, bool]]:
-    """The type of each member by its name on the wire, and whether it must be there."""
-    info = inspect.type_info(struct)
-    assert isinstance(info, inspect.StructType)
-    return {member.encode_name: (member.type, member.required) for member in info.fields}
+_MEMBERS: dict[int, dict[str, tuple[inspect.Type, bool]]] = {}
+
+
+def _members(info: inspect.StructType) -> dict[str, tuple[inspect.Type, bool]]:
+    """The type of each member by its name on the wire, and whether it must be there.
+
+    Kept by identity: descriptions live as long as `_TYPE_INFO`, and those of a generic struct differ by its argument.
+    """
+    found = _MEMBERS.get(id(info))
+    if found is None:
+        found = _MEMBERS[id(info)] = {member.encode_name: (member.type, member.required) for member in info.fields}
+    return found
 
 
 def join(path: str, key: str) -> str:

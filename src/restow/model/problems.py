@@ -92,9 +92,9 @@ class _Walk:
 
     def struct(self, info: inspect.StructType, value: dict[str, Any], path: str) -> Iterator[Problem]:
         members = _members(info)
-        for key, (type, required) in members.items():
+        for key, (member, required) in members.items():
             if key in value:
-                yield from self.walk(type, value[key], join(path, key))
+                yield from self.walk(member, value[key], join(path, key))
             elif required:
                 yield Problem(join(path, key), "missing")
         struct: type[msgspec.Struct] = get_origin(info.cls) or info.cls

@@ -69,8 +69,13 @@ class Wish(msgspec.Struct, frozen=True):
     make: Make
     selector: LabelSelector | None
 
-    def is_met_by(self, offer: Offer) -> bool:
-        return offer.capacity >= self.size and self.make.suits(offer.make) and self.selects(offer)
+    def can_hold(self, offer: Offer) -> bool:
+        """Whether the claim can have a volume that names it; labels and access modes are then taken on trust."""
+        return (
+            offer.capacity >= self.size
+            and offer.make.mode == self.make.mode
+            and offer.make.attributes_class == self.make.attributes_class
+        )
 
     def selects(self, offer: Offer) -> bool:
         return self.selector is None or self.selector.matches(offer.volume.metadata.labels)

@@ -1,0 +1,242 @@
+"""VolumeBinding: a pod goes where its volumes are or can be, and they are bound before it is.
+
+    PreFilter    the claims must be there, and bound unless their class waits for a pod
+    Filter       where their volumes can be reached, had or made (`volume_finding`)
+    Reserve      the choice for the node, assumed in the snapshot: a volume names its claim, a claim its node
+    PreBind      the same as writes to the API: volumes first, then claims; then wait until every claim is bound
+    Unreserve    the assumptions taken back, in memory only
+
+Nothing that was written is ever taken back. After a failure a claim keeps its selected node, so that the next attempt
+goes there again, until the provisioner gives up and removes it; and a volume keeps its claim. Whoever carries the
+writes out should apply what the API answers to the snapshot, or else the next attempt may choose before the watch shows
+it, and be refused by the version it was decided on.
+
+The argument `bindTimeoutSeconds` (600) limits the wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from restow.model import volumes
+from restow.model.cluster import Mask, Snapshot, Which
+from restow.model.cluster.storage import OutOfSync, key_of
+from restow.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
+from restow.model.objects import ObjectReference, PersistentVolume, PersistentVolumeClaim
+from restow.scheduling.framework import (
+    SKIP,
+    SUCCESS,
+    ArgumentError,
+    Code,
+    Cycle,
+    FilterPlugin,
+    PreBindPlugin,
+    Reach,
+    Refusal,
+    ReservePlugin,
+    Verdict,
+    error,
+    unresolvable,
+)
+from restow.scheduling.plugins.arguments import read_arguments
+from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.volume_finding import Wanted, find, wanted_by
+from restow.scheduling.plugins.volume_settling import Provision, Taking, Written, settle
+from restow.scheduling.writes import Patch, Write
+
+_WANTED = "VolumeBinding.wanted"
+_RESERVED = "VolumeBinding.reserved"
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    bind_timeout_seconds: int = 600
+
+
+class Reserved(msgspec.Struct):
+    """What Reserve decided for a node."""
+
+    node: str
+    written: Written
+    since: float | None = None
+    """When PreBind began."""
+
+
+class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
+    name: ClassVar[str] = "VolumeBinding"
+    reach: ClassVar[Reach] = Reach.CLUSTER
+
+    def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
+        self._timeout = read_arguments(Arguments, arguments).bind_timeout_seconds
+        if self._timeout < 0:
+            raise ArgumentError(["bindTimeoutSeconds: must not be negative"])
+
+    def pre_filter(self, cycle: Cycle) -> Verdict:
+        if not cycle.pod_class.shape.facts.volumes:
+            return SKIP
+        wanted = wanted_by(cycle.pod, cycle.snapshot)
+        if isinstance(wanted, Verdict):
+            return wanted
+        if not wanted.bound and not wanted.unbound:
+            return SKIP
+        cycle.notes[_WANTED] = wanted
+        return SUCCESS
+
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
+        return find(cycle.notes[_WANTED], cycle.snapshot, rows).accepted
+
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
+        found = find(cycle.notes[_WANTED], cycle.snapshot, rows)
+        return [one for reason, mask in found.reasons() for one in refused(reason, mask)]
+
+    # --- Reserve ------------------------------------------------------------------------------------------------------
+
+    def reserve(self, cycle: Cycle, node: str) -> Verdict:
+        if not cycle.pod_class.shape.facts.volumes:
+            return SUCCESS
+        wanted = wanted_by(cycle.pod, cycle.snapshot)
+        if isinstance(wanted, Verdict):
+            return wanted
+        if not wanted.unbound:
+            return SUCCESS
+        decided = _decide(wanted, cycle.snapshot, node)
+        if isinstance(decided, Verdict):
+            return decided
+        try:
+            _assume(decided.written, cycle.snapshot)
+        except OutOfSync as late:
+            _restore(decided.written, cycle.snapshot)
+            return error(str(late))
+        cycle.notes[_RESERVED] = decided
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, node: str) -> None:
+        reserved = _reserved(cycle, node)
+        if reserved is not None:
+            _restore(reserved.written, cycle.snapshot)
+            del cycle.notes[_RESERVED]
+
+    # --- PreBind ------------------------------------------------------------------------------------------------------
+
+    def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Write]:
+        reserved = _reserved(cycle, node)
+        if reserved is None:
+            return ()
+        reserved.since = cycle.now
+        taken = [_patch_volume(one) for one in reserved.written.takings if one.is_news]
+        return taken + [_patch_claim(one, node) for one in reserved.written.provisions if one.is_news]
+
+    def settled(self, cycle: Cycle, node: str) -> Verdict:
+        reserved = _reserved(cycle, node)
+        if reserved is None:
+            return SUCCESS
+        verdict = settle(cycle, node, reserved.written)
+        late = reserved.since is not None and cycle.now - reserved.since >= self._timeout
+        if verdict.code is Code.WAIT and late:
+            return error("binding volumes: context deadline exceeded")
+        return verdict
+
+
+def _reserved(cycle: Cycle, node: str) -> Reserved | None:
+    reserved: Reserved | None = cycle.notes.get(_RESERVED)
+    return reserved if reserved is not None and reserved.node == node else None
+
+
+def _decide(wanted: Wanted, snapshot: Snapshot, node: str) -> Reserved | Verdict:
+    """The volumes the claims get on this node: the same search as Filter's, for one row, as things are now."""
+    row = snapshot.rows.find(node)
+    if row is None:
+        return unresolvable(f'node "{node}" not found')
+    found = find(wanted, snapshot, np.array([row], np.intp))
+    reasons = [reason for reason, mask in found.reasons() if mask[0]]
+    if reasons:
+        return unresolvable(*reasons)
+    takings: list[Taking] = []
+    made = [wish.claim for wish in wanted.pinned]
+    for match in found.matches:
+        if match.none[0]:
+            made.append(match.wish.claim)
+        else:
+            offer = match.offers[int(match.choice[0])]
+            takings.append(_taking(offer.volume, match.wish.claim, snapshot))
+    return Reserved(node, Written(tuple(takings), tuple(_provision(claim, node, snapshot) for claim in made)))
+
+
+def _taking(volume: PersistentVolume, claim: PersistentVolumeClaim, snapshot: Snapshot) -> Taking:
+    """The volume with a reference to this very claim, marked as not the user's idea unless it named it before."""
+    before = snapshot.storage.volumes.shown(key_of(volume)) or volume
+    after, reference = before, before.spec.claim_ref
+    if reference is None or not volumes.is_meant_for(before, claim) or reference.uid != claim.metadata.uid:
+        after = replace(before, spec=replace(before.spec, claim_ref=_reference(claim)))
+    if not volumes.is_meant_for(before, claim):
+        after = _annotated(after, volumes.BOUND_BY_CONTROLLER, "yes")
+    return Taking(before, after, claim)
+
+
+def _provision(claim: PersistentVolumeClaim, node: str, snapshot: Snapshot) -> Provision:
+    before = snapshot.storage.claims.shown(key_of(claim)) or claim
+    same = volumes.selected_node(before) == node
+    return Provision(before, before if same else _annotated(before, volumes.SELECTED_NODE, node))
+
+
+def _reference(claim: PersistentVolumeClaim) -> ObjectReference:
+    return ObjectReference(
+        api_version="v1",
+        kind="PersistentVolumeClaim",
+        namespace=claim.metadata.namespace,
+        name=claim.metadata.name,
+        uid=claim.metadata.uid,
+        resource_version=claim.metadata.resource_version or None,
+    )
+
+
+Annotated = TypeVar("Annotated", PersistentVolume, PersistentVolumeClaim)
+
+
+def _annotated(item: Annotated, key: str, value: str) -> Annotated:
+    annotations = {**(item.metadata.annotations or {}), key: value}
+    return replace(item, metadata=replace(item.metadata, annotations=annotations))
+
+
+def _assume(written: Written, snapshot: Snapshot) -> None:
+    """Raises OutOfSync."""
+    for taking in written.takings:
+        if taking.is_news:
+            snapshot.storage.volumes.assume(taking.after)
+    for provision in written.provisions:
+        if provision.is_news:
+            snapshot.storage.claims.assume(provision.after)
+
+
+def _restore(written: Written, snapshot: Snapshot) -> None:
+    for taking in written.takings:
+        snapshot.storage.volumes.restore(taking.after)
+    for provision in written.provisions:
+        snapshot.storage.claims.restore(provision.after)
+
+
+def _patch_volume(taking: Taking) -> Patch:
+    changes: dict[str, Any] = {"spec": {"claimRef": msgspec.to_builtins(taking.after.spec.claim_ref)}}
+    if taking.after.metadata is not taking.before.metadata:
+        changes["metadata"] = {"annotations": {volumes.BOUND_BY_CONTROLLER: "yes"}}
+    return Patch(
+        kind=PERSISTENT_VOLUME,
+        namespace=None,
+        name=taking.before.metadata.name,
+        changes=changes,
+        resource_version=taking.before.metadata.resource_version,
+    )
+
+
+def _patch_claim(provision: Provision, node: str) -> Patch:
+    return Patch(
+        kind=PERSISTENT_VOLUME_CLAIM,
+        namespace=provision.before.metadata.namespace,
+        name=provision.before.metadata.name,
+        changes={"metadata": {"annotations": {volumes.SELECTED_NODE: node}}},
+        resource_version=provision.before.metadata.resource_version,
+    )

@@ -1,0 +1,257 @@
+"""Finding volumes: for each node at once, whether the volumes of a pod could be had there, and which they would be.
+
+Goes in: a pod's claims and the snapshot. Comes out: `Wanted`, the claims sorted by how they get their volumes, or the
+verdict that it is hopeless; then `Found`, masks over nodes with a mask per kind of refusal.
+
+    bound claim                              the nodes that reach its volume
+    unbound, class waits for a pod           the smallest available volume that suits, or else one to be made there
+    ... and a node was selected before       to be made there and nowhere else
+    unbound otherwise                        hopeless until somebody binds it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from restow.model import volumes
+from restow.model.cluster import Mask, Snapshot, Which, filters
+from restow.model.cluster.storage import NONE, Offer, Wish, wish_of
+from restow.model.cluster.storage.pools import Numbers
+from restow.model.objects import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from restow.model.selectors import Requirement, SelectorError
+from restow.model.volumes import ClaimUse
+from restow.scheduling.framework import Verdict, error, unresolvable
+
+UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+NOT_REACHED = "node(s) didn't match PersistentVolume's node affinity"
+NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A claim and its volume, if that is there."""
+
+    claim: PersistentVolumeClaim
+    volume: PersistentVolume | None
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """The claims of a pod."""
+
+    bound: tuple[Bound, ...] = ()
+    pinned: tuple[Wish, ...] = ()
+    """To be made where the claim says."""
+    free: tuple[Wish, ...] = ()
+    """To be matched or made anywhere; the smallest first."""
+
+    @property
+    def unbound(self) -> bool:
+        return bool(self.pinned or self.free)
+
+
+class Match(msgspec.Struct, frozen=True):
+    """Which volume a claim would get on which node: `offers[choice[row]]`, or none where that is NONE."""
+
+    wish: Wish
+    offers: Sequence[Offer]
+    choice: Numbers
+
+    @property
+    def none(self) -> Mask:
+        missing: Mask = self.choice == NONE
+        return missing
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The refused rows by reason, and the matches."""
+
+    not_reached: Mask
+    no_volume: Mask
+    no_space: Mask
+    volume_gone: Mask
+    matches: tuple[Match, ...]
+
+    @property
+    def accepted(self) -> Mask:
+        return ~(self.not_reached | self.no_volume | self.no_space | self.volume_gone)
+
+    def reasons(self) -> list[tuple[str, Mask]]:
+        return [
+            (NOT_REACHED, self.not_reached),
+            (NO_VOLUME, self.no_volume),
+            (NO_SPACE, self.no_space),
+            (VOLUME_GONE, self.volume_gone),
+        ]
+
+
+def wanted_by(pod: Pod, snapshot: Snapshot) -> Wanted | Verdict:
+    """The claims of a pod as they are now, assumptions included; or why no node will do."""
+    bound: list[Bound] = []
+    waiting: list[PersistentVolumeClaim] = []
+    immediate = False
+    for use in volumes.claims_used(pod):
+        claim = snapshot.storage.claim(pod.metadata.namespace or "", use.name)
+        problem = _problem(pod, use, claim)
+        if problem or claim is None:
+            return unresolvable(problem)
+        if volumes.is_bound(claim):
+            bound.append(Bound(claim, snapshot.storage.volume(claim.spec.volume_name or "")))
+        elif _waits(snapshot, claim):
+            waiting.append(claim)
+        else:
+            immediate = True
+    if immediate:
+        return unresolvable(UNBOUND)
+    try:
+        wishes = [wish_of(claim) for claim in waiting]
+    except SelectorError as mistake:
+        return error(str(mistake))
+    pinned = tuple(wish for wish in wishes if volumes.selected_node(wish.claim) is not None)
+    free = [wish for wish in wishes if volumes.selected_node(wish.claim) is None]
+    return Wanted(tuple(bound), pinned, tuple(sorted(free, key=lambda wish: (wish.size, wish.claim.metadata.name))))
+
+
+def find(wanted: Wanted, snapshot: Snapshot, rows: Which) -> Found:
+    """Whether and how these rows could have the volumes."""
+    not_reached, volume_gone = _check_bound(wanted.bound, snapshot, rows)
+    matches = _match(wanted.free, snapshot, rows)
+    no_volume, no_space = _check_unbound(wanted, matches, snapshot, rows)
+    return Found(not_reached, no_volume, no_space, volume_gone, tuple(matches))
+
+
+# --- bound claims -----------------------------------------------------------------------------------------------------
+
+
+def _check_bound(bound: Sequence[Bound], snapshot: Snapshot, rows: Which) -> tuple[Mask, Mask]:
+    """Rows that do not reach some volume, and rows for which one is gone; each row gets its first refusal."""
+    not_reached, volume_gone, left = _no(snapshot, rows), _no(snapshot, rows), ~_no(snapshot, rows)
+    for one in bound:
+        if one.volume is None:
+            volume_gone |= left
+            break
+        reached = filters.selected(snapshot.nodes, volumes.reach(one.volume), rows)
+        not_reached |= left & ~reached
+        left &= reached
+    return not_reached, volume_gone
+
+
+# --- claims to be matched ---------------------------------------------------------------------------------------------
+
+
+def _match(wishes: Sequence[Wish], snapshot: Snapshot, rows: Which) -> list[Match]:
+    """A volume that names the claim is the one it gets, or none; otherwise the smallest of its class that suits."""
+    held = {number: _held(wish, snapshot) for number, wish in enumerate(wishes)}
+    by_class: dict[str, list[int]] = {}
+    matches: dict[int, Match] = {}
+    for number, wish in enumerate(wishes):
+        offer = held[number]
+        if offer is None:
+            by_class.setdefault(volumes.class_name(wish.claim), []).append(number)
+        else:
+            reached = filters.selected(snapshot.nodes, offer.reach, rows)
+            matches[number] = Match(wish, [offer], np.where(reached, 0, NONE))
+    for name, numbers in by_class.items():
+        pool = snapshot.storage.pool(name)
+        choices = pool.choose([wishes[number] for number in numbers], rows)
+        for number, choice in zip(numbers, choices, strict=True):
+            matches[number] = Match(wishes[number], pool.offers, choice)
+    return [matches[number] for number in range(len(wishes))]
+
+
+def _held(wish: Wish, snapshot: Snapshot) -> Offer | None:
+    """The volume that names the claim, if it is one the claim can have at all."""
+    name = volumes.class_name(wish.claim)
+    for offer in snapshot.storage.held_for(wish.claim):
+        if volumes.class_name(offer.volume) == name and wish.can_hold(offer):
+            return offer
+    return None
+
+
+# --- claims whose volumes must be made --------------------------------------------------------------------------------
+
+
+def _check_unbound(wanted: Wanted, matches: Sequence[Match], snapshot: Snapshot, rows: Which) -> tuple[Mask, Mask]:
+    """Rows without a volume for some claim, and rows without space to make one; each row gets its first refusal."""
+    left = ~_no(snapshot, rows)
+    for wish in wanted.pinned:
+        left &= _only(snapshot, rows, volumes.selected_node(wish.claim) or "")
+    no_volume, no_space = ~left, _no(snapshot, rows)
+    missing = [(wish, left) for wish in wanted.pinned] + [(match.wish, match.none) for match in matches]
+    for wish, where in missing:
+        asked = left & where
+        if not asked.any():
+            continue
+        storage_class = snapshot.storage.storage_class(volumes.class_name(wish.claim))
+        made = asked & _can_make(storage_class, snapshot, rows)
+        no_volume |= asked & ~made
+        enough = made & _has_space(wish, storage_class, snapshot, rows)
+        no_space |= made & ~enough
+        left &= ~asked | enough
+    return no_volume, no_space
+
+
+def _can_make(storage_class: StorageClass | None, snapshot: Snapshot, rows: Which) -> Mask:
+    """Where a class makes volumes."""
+    if storage_class is None or storage_class.provisioner in ("", volumes.NO_PROVISIONER):
+        return _no(snapshot, rows)
+    if not storage_class.allowed_topologies:
+        return ~_no(snapshot, rows)
+    allowed = _no(snapshot, rows)
+    for term in storage_class.allowed_topologies:
+        here = np.full_like(allowed, bool(term.match_label_expressions))
+        for one in term.match_label_expressions or ():
+            here &= snapshot.nodes.labels.mask(Requirement(one.key, "In", tuple(one.values or ())), rows)
+        allowed |= here
+    return allowed
+
+
+def _has_space(wish: Wish, storage_class: StorageClass | None, snapshot: Snapshot, rows: Which) -> Mask:
+    """Where there is space for one more volume, as far as the driver publishes it. Claims do not add up: what a driver
+    says is what it had when it said so."""
+    driver = snapshot.storage.csi_driver(storage_class.provisioner) if storage_class else None
+    size = (wish.claim.spec.resources.requests or {}).get("storage")
+    if storage_class is None or driver is None or not driver.spec.storage_capacity or size is None:
+        return ~_no(snapshot, rows)
+    enough: Mask = snapshot.storage.room_left(storage_class.metadata.name).largest(rows) >= wish.size.value
+    return enough
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _problem(pod: Pod, use: ClaimUse, claim: PersistentVolumeClaim | None) -> str:
+    """Why a claim cannot be used at all, or ""."""
+    if claim is None and use.generated:
+        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
+    if claim is None:
+        return f'persistentvolumeclaim "{use.name}" not found'
+    if claim.status.phase == "Lost":
+        return f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'persistentvolumeclaim "{use.name}" is being deleted'
+    if use.generated and not volumes.is_made_for(claim, pod):
+        owner = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        return f"PVC {pod.metadata.namespace}/{use.name} was not created for pod {owner} (pod is not owner)"
+    return ""
+
+
+def _waits(snapshot: Snapshot, claim: PersistentVolumeClaim) -> bool:
+    """Whether the claim is ours to bind; one that names its volume already is its controller's."""
+    storage_class = snapshot.storage.storage_class(volumes.class_name(claim))
+    return volumes.waits_for_pod(storage_class) and not claim.spec.volume_name
+
+
+def _no(snapshot: Snapshot, rows: Which) -> Mask:
+    return np.zeros(snapshot.nodes.present[rows].shape, np.bool_)
+
+
+def _only(snapshot: Snapshot, rows: Which, node: str) -> Mask:
+    """The row of one node."""
+    mask, row = _no(snapshot, rows), snapshot.rows.find(node)
+    if row is not None:
+        mask[row if isinstance(rows, slice) else rows == row] = True
+    return mask

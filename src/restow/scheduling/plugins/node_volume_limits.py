@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
 from restow.model.cluster import Mask, Which
 from restow.model.cluster.mounts import mounted_by
 from restow.model.cluster.storage import VolumeId

@@ -95,6 +95,22 @@ class _Say(msgspec.Struct, frozen=True):
     """Scores that are known only once all feasible rows are."""
 
 
+class _ToAsk:
+    """Whose PreFilter and PreScore have to be asked for a class: not those who have none of their own, nor those who
+    skipped and cannot change their mind before a Node changes."""
+
+    __slots__ = ("filters", "filters_unasked", "nodes", "scores", "scores_unasked")
+
+    def __init__(self, nodes: int, filters: Sequence[FilterPlugin], scores: Sequence[Weighted]) -> None:
+        self.nodes = nodes
+        own = [(number, one) for number, one in enumerate(filters) if _overrides(one, FilterPlugin, "pre_filter")]
+        self.filters = own
+        self.filters_unasked = (1 << len(filters)) - 1 - sum(1 << number for number, _ in own)
+        asked = [(number, one) for number, (one, _) in enumerate(scores) if _overrides(one, ScorePlugin, "pre_score")]
+        self.scores = asked
+        self.scores_unasked = (1 << len(scores)) - 1 - sum(1 << number for number, _ in asked)
+
+
 class Engine:
     """Runs the plugins. It remembers rankings for the snapshot it saw last, and nothing else."""
 
@@ -105,8 +121,7 @@ class Engine:
         self._post_filters = [one for one in plugins if isinstance(one, PostFilterPlugin)]
         self._reserves = [one for one in plugins if isinstance(one, ReservePlugin)]
         self._permits = [one for one in plugins if isinstance(one, PermitPlugin)]
-        self._asks_filter = [_overrides(plugin, FilterPlugin, "pre_filter") for plugin in self._filters]
-        self._asks_score = [_overrides(plugin, ScorePlugin, "pre_score") for plugin, _ in self.scores]
+        self._asking: dict[PodClass, _ToAsk] = {}
         self._says: dict[tuple[int, int], _Say] = {}
         self._snapshot: Snapshot | None = None
         self._order: NameOrder
@@ -177,31 +192,45 @@ class Engine:
 
     def _pre_filter(self, cycle: Cycle) -> tuple[int, Verdict | None]:
         """The filters that did not skip, as bits, or the verdict that ends the cycle."""
-        active, refused = 0, None
-        for number, plugin in enumerate(self._filters):
-            if self._asks_filter[number]:
-                verdict = plugin.pre_filter(cycle)
-                if verdict.code is Code.SKIP:
-                    continue
-                if verdict.code is not Code.SUCCESS:
-                    signed = _signed(verdict, plugin)
-                    if verdict.code is not Code.UNSCHEDULABLE:
-                        return 0, signed
-                    refused = refused or signed
+        to_ask = self._to_ask(cycle)
+        active, refused = to_ask.filters_unasked, None
+        for number, plugin in to_ask.filters:
+            verdict = plugin.pre_filter(cycle)
+            code = verdict.code
+            if code is Code.SKIP:
+                if plugin.reach is not Reach.CLUSTER:
+                    to_ask.filters = [one for one in to_ask.filters if one[0] != number]
+                continue
+            if code is not Code.SUCCESS:
+                if code is not Code.UNSCHEDULABLE:
+                    return 0, _signed(verdict, plugin)
+                refused = refused or _signed(verdict, plugin)
             active |= 1 << number
         return active, refused
 
     def _pre_score(self, cycle: Cycle) -> tuple[int, Verdict | None]:
-        active = 0
-        for number, (plugin, _) in enumerate(self.scores):
-            if self._asks_score[number]:
-                verdict = plugin.pre_score(cycle)
-                if verdict.code is Code.SKIP:
-                    continue
-                if verdict.code is not Code.SUCCESS:
-                    return 0, Verdict(Code.ERROR, verdict.reasons, plugin.name)
+        """The scores that did not skip, as bits, or the error that ends the cycle."""
+        to_ask = self._to_ask(cycle)
+        active = to_ask.scores_unasked
+        for number, plugin in to_ask.scores:
+            verdict = plugin.pre_score(cycle)
+            if verdict.code is Code.SKIP:
+                if plugin.reach is not Reach.CLUSTER:
+                    to_ask.scores = [one for one in to_ask.scores if one[0] != number]
+                continue
+            if verdict.code is not Code.SUCCESS:
+                return 0, Verdict(Code.ERROR, verdict.reasons, plugin.name)
             active |= 1 << number
         return active, None
+
+    def _to_ask(self, cycle: Cycle) -> _ToAsk:
+        nodes = cycle.snapshot.nodes.changes.generation
+        found = self._asking.get(cycle.pod_class)
+        if found is None or found.nodes != nodes:
+            found = self._asking[cycle.pod_class] = _ToAsk(nodes, self._filters, self.scores)
+            if len(self._asking) > _KEPT:
+                del self._asking[next(iter(self._asking))]
+        return found
 
     # --- 2: one node alone --------------------------------------------------------------------------------------------
 
@@ -293,6 +322,7 @@ class Engine:
         self._snapshot = snapshot
         self._order = NameOrder(snapshot)
         self._rankings.clear()
+        self._asking.clear()
 
     def _say(self, filtering: int, scoring: int) -> _Say:
         found = self._says.get((filtering, scoring))

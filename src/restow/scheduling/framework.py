@@ -145,7 +145,10 @@ class FilterPlugin(Plugin):
     reach: ClassVar[Reach] = Reach.ROW
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
-        """SUCCESS; SKIP when `filter` would accept every row; a refusal when no row can be accepted."""
+        """SUCCESS; SKIP when `filter` would accept every row; a refusal when no row can be accepted.
+
+        A NODE or ROW plugin that skipped is not asked again for pods of that class until some Node changes.
+        """
         return SUCCESS
 
     @abstractmethod
@@ -170,7 +173,7 @@ class ScorePlugin(Plugin):
     reach: ClassVar[Reach] = Reach.ROW
 
     def pre_score(self, cycle: Cycle) -> Verdict:
-        """SUCCESS, or SKIP when all rows would score the same."""
+        """SUCCESS, or SKIP when all rows would score the same; a NODE or ROW plugin as in `pre_filter`."""
         return SUCCESS
 
     @abstractmethod

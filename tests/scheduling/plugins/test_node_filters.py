@@ -1,0 +1,304 @@
+"""The filters a node decides by itself or by who is on it: who is refused, in kube-scheduler's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.model.objects import (
+    Affinity,
+    Container,
+    ContainerPort,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodResourceClaim,
+    SchedulingGate,
+    SchedulingGroup,
+    SelectorRequirement,
+    Taint,
+    Toleration,
+)
+from restow.scheduling.framework import SKIP, SUCCESS, ArgumentError, Code, FilterPlugin, Plugin
+from restow.scheduling.plugins import node_affinity
+from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from restow.scheduling.plugins.bin_packing import BinPacking
+from restow.scheduling.plugins.node_name import NodeName
+from restow.scheduling.plugins.node_ports import NodePorts
+from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from restow.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from restow.scheduling.plugins.scheduling_gates import SchedulingGates
+from restow.scheduling.plugins.taint_toleration import TaintToleration
+from restow.scheduling.plugins.unsupported import Unsupported
+from tests.model.cluster.builders import node, pod
+from tests.scheduling.plugins.asking import cycle, reasons
+
+NOT_NAMED = "node(s) didn't match the requested node name!"
+CORDONED = "node(s) were unschedulable!"
+TAINTED = "node(s) had untolerated taint(s)!"
+UNWANTED = "node(s) didn't match Pod's node affinity/selector!"
+ENFORCED = "node(s) didn't match scheduler-enforced node affinity!"
+OTHERS_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]!"
+NO_PORT = "node(s) didn't have free ports for the requested pod ports"
+
+
+def test_a_pod_that_names_its_node_goes_nowhere_else() -> None:
+    asked = cycle(pod("new", on="b"), [node("a"), node("b")])
+    assert reasons(NodeName(), asked) == {"a": [NOT_NAMED], "b": []}
+
+
+def test_a_name_that_no_node_has_refuses_all() -> None:
+    assert reasons(NodeName(), cycle(pod("new", on="z"), [node("a")])) == {"a": [NOT_NAMED]}
+
+
+def test_cordoned_nodes_are_refused() -> None:
+    asked = cycle(pod("new"), [node("a", unschedulable=True), node("b")])
+    assert reasons(NodeUnschedulable(), asked) == {"a": [CORDONED], "b": []}
+
+
+def test_who_tolerates_a_cordon_passes() -> None:
+    tolerant = pod("new", tolerations=[Toleration(key="node.kubernetes.io/unschedulable", operator="Exists")])
+    assert reasons(NodeUnschedulable(), cycle(tolerant, [node("a", unschedulable=True)])) == {"a": []}
+
+
+@pytest.mark.parametrize(
+    ("effect", "toleration", "refused"),
+    [
+        pytest.param("NoSchedule", None, True, id="a hard taint refuses"),
+        pytest.param("NoExecute", None, True, id="so does one that evicts"),
+        pytest.param("PreferNoSchedule", None, False, id="a soft one does not"),
+        pytest.param("NoSchedule", Toleration(key="k", value="v"), False, id="equal value tolerates"),
+        pytest.param("NoSchedule", Toleration(key="k", value="w"), True, id="another value does not"),
+        pytest.param("NoSchedule", Toleration(operator="Exists"), False, id="everything is tolerated"),
+        pytest.param(
+            "NoExecute", Toleration(key="k", value="v", effect="NoSchedule"), True, id="only another effect is"
+        ),
+        pytest.param("NoSchedule", Toleration(key="k", operator="Gt", value="1"), True, id="comparisons are off"),
+    ],
+)
+def test_taints(effect: str, toleration: Toleration | None, refused: bool) -> None:
+    nodes = [node("a", taints=[Taint(key="k", value="v", effect=effect)]), node("b")]
+    asked = cycle(pod("new", tolerations=[toleration] if toleration else None), nodes)
+    assert reasons(TaintToleration(), asked) == {"a": [TAINTED] if refused else [], "b": []}
+
+
+def test_a_taint_nobody_had_before_is_seen_by_a_plugin_that_skipped_so_far() -> None:
+    plugin, asked = TaintToleration(), cycle(pod("new"), [node("a"), node("b")])
+    assert plugin.pre_filter(asked) is SKIP
+    asked.snapshot.apply_node(node("b", taints=[Taint(key="k", effect="NoSchedule")]))
+    assert plugin.pre_filter(asked) is SUCCESS
+    assert reasons(plugin, asked) == {"a": [], "b": [TAINTED]}
+
+
+def in_zone(*zones: str) -> NodeSelectorTerm:
+    return NodeSelectorTerm(match_expressions=[SelectorRequirement(key="zone", operator="In", values=list(zones))])
+
+
+def named(*names: str) -> NodeSelectorTerm:
+    demands = [SelectorRequirement(key="metadata.name", operator="In", values=[name]) for name in names]
+    return NodeSelectorTerm(match_fields=demands)
+
+
+def demanding(*terms: NodeSelectorTerm) -> dict[str, Any]:
+    required = NodeSelector(node_selector_terms=list(terms))
+    return {"affinity": Affinity(node_affinity=NodeAffinity(required=required))}
+
+
+@pytest.mark.parametrize(
+    ("fields", "refused"),
+    [
+        pytest.param({"node_selector": {"zone": "a"}}, {"b": UNWANTED}, id="selector"),
+        pytest.param(demanding(in_zone("b")), {"a": UNWANTED}, id="one term"),
+        pytest.param(demanding(in_zone("b"), in_zone("a")), {}, id="terms are alternatives"),
+        pytest.param({**demanding(in_zone("a", "b")), "node_selector": {"zone": "a"}}, {"b": UNWANTED}, id="both"),
+        pytest.param(demanding(), {"a": UNWANTED, "b": UNWANTED}, id="no term matches nothing"),
+        pytest.param(demanding(NodeSelectorTerm()), {"a": UNWANTED, "b": UNWANTED}, id="an empty term neither"),
+        pytest.param(demanding(named("b")), {"a": OTHERS_NAMED}, id="a pinned node leaves the others out"),
+        pytest.param(demanding(named("b"), in_zone("a")), {}, id="not if there is an alternative"),
+    ],
+)
+def test_node_affinity(fields: dict[str, Any], refused: dict[str, str]) -> None:
+    nodes = [node("a", labels={"zone": "a"}), node("b", labels={"zone": "b"})]
+    found = reasons(node_affinity.NodeAffinity(), cycle(pod("new", **fields), nodes))
+    assert {name: why for name, why in found.items() if why} == {name: [why] for name, why in refused.items()}
+
+
+def test_a_pod_pinned_to_two_nodes_at_once_is_hopeless() -> None:
+    verdict = node_affinity.NodeAffinity().pre_filter(cycle(pod("new", **demanding(named("a", "b"))), [node("a")]))
+    assert (verdict.code, verdict.reasons) == (Code.UNRESOLVABLE, ("pod affinity terms conflict",))
+
+
+def test_affinity_that_the_scheduler_adds_holds_for_every_pod() -> None:
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+    added = {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    asked = cycle(pod("new"), [node("a", labels={"zone": "a"}), node("b")])
+    assert reasons(node_affinity.NodeAffinity(added), asked) == {"a": [], "b": [ENFORCED]}
+
+
+def listening(name: str, *ports: ContainerPort, on: str | None = None, **fields: Any) -> Pod:
+    made = pod(name, on=on, **fields)
+    container = Container(name="main", ports=list(ports))
+    return Pod(metadata=made.metadata, spec=type(made.spec)(containers=[container], node_name=on, **fields))
+
+
+PORT = ContainerPort(container_port=80, host_port=80)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "refused"),
+    [
+        pytest.param(PORT, PORT, True, id="the same port"),
+        pytest.param(ContainerPort(host_port=81), PORT, False, id="another port"),
+        pytest.param(ContainerPort(host_port=80, protocol="UDP"), PORT, False, id="another protocol"),
+        pytest.param(ContainerPort(host_port=80, protocol="TCP"), PORT, True, id="TCP is the default"),
+        pytest.param(ContainerPort(host_port=80, host_ip="10.0.0.1"), PORT, True, id="held on every address"),
+        pytest.param(PORT, ContainerPort(host_port=80, host_ip="10.0.0.1"), True, id="wanted on every address"),
+        pytest.param(
+            ContainerPort(host_port=80, host_ip="10.0.0.1"),
+            ContainerPort(host_port=80, host_ip="10.0.0.2"),
+            False,
+            id="two addresses",
+        ),
+        pytest.param(ContainerPort(container_port=80), PORT, False, id="a container port is no host port"),
+    ],
+)
+def test_host_ports(wanted: ContainerPort, held: ContainerPort, refused: bool) -> None:
+    asked = cycle(listening("new", wanted), [node("a"), node("b")], [listening("old", held, on="a")])
+    assert reasons(NodePorts(), asked) == {"a": [NO_PORT] if refused else [], "b": []}
+
+
+def test_on_the_hosts_network_every_port_is_one() -> None:
+    held = listening("old", ContainerPort(container_port=80), on="a", host_network=True)
+    assert reasons(NodePorts(), cycle(listening("new", PORT), [node("a")], [held])) == {"a": [NO_PORT]}
+
+
+def test_a_port_is_free_again_when_its_holder_is_gone_or_never_came() -> None:
+    asked = cycle(listening("new", PORT), [node("a")])
+    snapshot, holder = asked.snapshot, listening("old", PORT)
+    mark = snapshot.mark()
+    snapshot.assume(holder, "a", at=0.0)
+    assert reasons(NodePorts(), asked) == {"a": [NO_PORT]}
+    snapshot.undo_to(mark)
+    assert reasons(NodePorts(), asked) == {"a": []}
+
+
+SMALL = {"cpu": "2", "memory": "4Gi", "pods": "2", "example.com/gpu": "1"}
+
+
+@pytest.mark.parametrize(
+    ("requests", "taken", "refused"),
+    [
+        pytest.param({"cpu": "1"}, [{"cpu": "1"}], [], id="exactly full"),
+        pytest.param({"cpu": "1001m"}, [{"cpu": "1"}], ["Insufficient cpu"], id="one milli too much"),
+        pytest.param({"cpu": "2001m"}, [], ["Insufficient cpu!"], id="too small even when empty"),
+        pytest.param(
+            {"cpu": "2", "memory": "5Gi"}, [{"cpu": "1"}], ["Insufficient cpu", "Insufficient memory!"], id="two"
+        ),
+        pytest.param({}, [{}, {}], ["Too many pods"], id="too many pods"),
+        pytest.param({}, [{"cpu": "3"}], [], id="who asks for nothing fits on an over-committed node"),
+        pytest.param({"cpu": "0"}, [{"cpu": "3"}], [], id="zero is nothing"),
+        pytest.param({"example.com/gpu": "1"}, [{"example.com/gpu": "1"}], ["Insufficient example.com/gpu"], id="gpu"),
+        pytest.param({"example.com/fpga": "1"}, [], ["Insufficient example.com/fpga!"], id="a kind no node has"),
+        pytest.param({"hugepages-2Mi": "2Mi"}, [], ["Insufficient hugepages-2Mi!"], id="huge pages"),
+        pytest.param({"ephemeral-storage": "1"}, [], ["Insufficient ephemeral-storage!"], id="storage not offered"),
+    ],
+)
+def test_room(requests: dict[str, str], taken: list[dict[str, str]], refused: list[str]) -> None:
+    others = [pod(f"p{number}", one, on="a") for number, one in enumerate(taken)]
+    assert reasons(NodeResourcesFit(), cycle(pod("new", requests), [node("a", SMALL)], others)) == {"a": refused}
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"ignoredResources": ["example.com/fpga"]}, {"ignoredResourceGroups": ["example.com"]}]
+)
+def test_ignored_resources_are_somebody_elses(arguments: dict[str, Any]) -> None:
+    asked = cycle(pod("new", {"example.com/fpga": "1", "cpu": "9"}), [node("a", SMALL)])
+    assert reasons(NodeResourcesFit(arguments), asked) == {"a": ["Insufficient cpu!"]}
+
+
+def test_held_seats_and_leaving_pods_take_room_like_any_other() -> None:
+    others = [pod("p", {"cpu": "1"}, on="a", leaving=True)]
+    asked = cycle(pod("new", {"cpu": "2"}), [node("a", SMALL)], others)
+    assert reasons(NodeResourcesFit(), asked) == {"a": ["Insufficient cpu"]}
+
+
+def test_gates_hold_a_pod_back_by_name() -> None:
+    gated = pod("new", scheduling_gates=[SchedulingGate(name="a.example/x"), SchedulingGate(name="y")])
+    verdict = SchedulingGates().pre_enqueue(gated)
+    assert verdict.reasons == ("waiting for scheduling gates: [a.example/x y]",)
+    assert verdict.code is Code.UNRESOLVABLE
+    assert SchedulingGates().pre_enqueue(pod("new")) is SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (
+            {"resource_claims": [PodResourceClaim(name="gpu"), PodResourceClaim(name="nic")]},
+            "Restow does not support spec.resourceClaims: dynamic resource allocation of gpu, nic",
+        ),
+        (
+            {"scheduling_group": SchedulingGroup(pod_group_name="train")},
+            "Restow does not support spec.schedulingGroup: native pod group train; use a Volcano PodGroup",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(fields: dict[str, Any], reason: str) -> None:
+    verdict = Unsupported().pre_filter(cycle(pod("new", **fields), [node("a")]))
+    assert (verdict.code, verdict.reasons) == (Code.UNRESOLVABLE, (reason,))
+
+
+@pytest.mark.parametrize("plugin", [NodeName(), NodePorts(), node_affinity.NodeAffinity(), TaintToleration()])
+def test_a_plain_pod_in_a_plain_cluster_skips(plugin: FilterPlugin) -> None:
+    assert plugin.pre_filter(cycle(pod("new"), [node("a")])) is SKIP
+
+
+BAD_TERM = {"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "arguments", "paths"),
+    [
+        (NodeName, {"x": 1}, ["x"]),
+        (TaintToleration, {"x": 1, "y": 2}, ["x", "y"]),
+        (
+            NodeResourcesFit,
+            {"ignoredResources": ["cpu"], "ignoredResourceGroups": ["a/b"], "scoringStrategy": {"type": "Best"}},
+            ["ignoredResources[0]", "ignoredResourceGroups[0]", "scoringStrategy.type"],
+        ),
+        (
+            NodeResourcesFit,
+            {"scoringStrategy": {"resources": [{"name": "cpu", "weight": 0}, {"weight": "1"}], "x": 1}, "y": 1},
+            ["scoringStrategy.resources[1].name", "scoringStrategy.resources[1].weight", "scoringStrategy.x", "y"],
+        ),
+        (
+            NodeResourcesFit,
+            {"scoringStrategy": {"type": "RequestedToCapacityRatio"}},
+            ["scoringStrategy.requestedToCapacityRatio.shape"],
+        ),
+        (NodeResourcesBalancedAllocation, {"formula": "Old"}, ["formula"]),
+        (BinPacking, {"weights": {"cpu": 1, "example.com/gpu": 101}}, ["weights['example.com/gpu']"]),
+        (
+            node_affinity.NodeAffinity,
+            {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [BAD_TERM]}}},
+            ["addedAffinity"],
+        ),
+    ],
+)
+def test_wrong_arguments_are_all_told_with_their_paths(
+    plugin: type[Plugin], arguments: dict[str, Any], paths: list[str]
+) -> None:
+    with pytest.raises(ArgumentError) as told:
+        plugin(arguments)
+    assert [problem.split(": ")[0] for problem in told.value.problems] == paths
+
+
+def test_a_line_is_checked_point_by_point() -> None:
+    points = [{"utilization": 50, "score": 11}, {"utilization": 50, "score": 1}, {"utilization": 101, "score": -1}]
+    strategy = {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": points}}
+    with pytest.raises(ArgumentError) as told:
+        NodeResourcesFit({"scoringStrategy": strategy})
+    found = [problem.split("shape")[1].split(":")[0] for problem in told.value.problems]
+    assert found == ["[0].score", "[1].utilization", "[2].utilization", "[2].score"]

@@ -57,6 +57,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tolerations: tuple[Toleration, ...]
     volumes: tuple[Volume, ...]
     spec: PodSpec
+    features: tuple[str, ...] = ()
+    """What nodes must declare to be able to do, sorted."""
     pod_name: str | None = None
 
 
@@ -136,12 +138,13 @@ def facts_of(pod: Pod) -> Facts:
         tolerations=_tolerations(spec.tolerations),
         volumes=tuple(sorted((replace(volume, name="") for volume in volumes), key=_encode)),
         spec=replace(spec, **_UNREAD, **_IN_FACTS),
+        features=tuple(sorted(_features(spec))),
         pod_name=_name_if_read(pod, volumes),
     )
 
 
 _IN_FACTS: Final[dict[str, Any]] = dict.fromkeys(
-    ["containers", "init_containers", "volumes", "tolerations", "overhead", "resources", "host_network"]
+    ["containers", "init_containers", "volumes", "tolerations", "overhead", "resources", "host_network", "host_users"]
 )
 _UNREAD: Final[dict[str, Any]] = dict.fromkeys(
     [
@@ -217,6 +220,15 @@ def _ports(spec: PodSpec) -> Iterator[HostPort]:
             number = port.host_port or (port.container_port if spec.host_network else None)
             if number:
                 yield port.host_ip or "0.0.0.0", port.protocol or "TCP", number
+
+
+def _features(spec: PodSpec) -> Iterator[str]:
+    """The features of a kubelet that Kubernetes 1.36 infers from a pod."""
+    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
+    if any(rule.action == "RestartAllContainers" for one in containers for rule in one.restart_policy_rules or ()):
+        yield "RestartAllContainersOnContainerExits"
+    if spec.host_network and spec.host_users is False:
+        yield "UserNamespacesHostNetworkSupport"
 
 
 def _tolerations(written: list[Toleration] | None) -> tuple[Toleration, ...]:

@@ -39,6 +39,12 @@ class ContainerPort(ApiStruct):
     name: str | None = None
 
 
+class ContainerRestartRule(ApiStruct):
+    """What happens when a container ends in some way."""
+
+    action: str = ""
+
+
 class Container(ApiStruct):
     """A container or init container; an init container with restartPolicy Always is a sidecar."""
 
@@ -47,6 +53,7 @@ class Container(ApiStruct):
     resources: ResourceRequirements = ResourceRequirements()
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[ContainerRestartRule] | None = None
 
 
 class NodeSelectorTerm(ApiStruct):
@@ -248,6 +255,7 @@ class PodSpec(ApiStruct):
     runtime_class_name: str | None = None
     os: PodOS | None = None
     host_network: bool | None = None
+    host_users: bool | None = None
     hostname: str | None = None
     subdomain: str | None = None
     restart_policy: str | None = None

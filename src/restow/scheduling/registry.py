@@ -34,6 +34,7 @@ from restow.scheduling.plugins.bin_packing import BinPacking
 from restow.scheduling.plugins.image_locality import ImageLocality
 from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from restow.scheduling.plugins.node_affinity import NodeAffinity
+from restow.scheduling.plugins.node_declared_features import NodeDeclaredFeatures
 from restow.scheduling.plugins.node_name import NodeName
 from restow.scheduling.plugins.node_ports import NodePorts
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
@@ -63,6 +64,7 @@ DEFAULT: Final[Mapping[type[Plugin], int]] = {
     InterPodAffinity: 2,
     NodeResourcesBalancedAllocation: 1,
     ImageLocality: 1,
+    NodeDeclaredFeatures: 0,
 }
 """The plugins that run by default, in kube-scheduler's order and with its weights; 0 where nothing is weighed."""
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from restow.model.objects import (
     Affinity,
     Container,
     ContainerPort,
+    ContainerRestartRule,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
     Pod,
     PodResourceClaim,
+    PodSpec,
     SchedulingGate,
     SchedulingGroup,
     SelectorRequirement,
@@ -25,6 +28,7 @@ from restow.scheduling.framework import SKIP, SUCCESS, ArgumentError, Code, Filt
 from restow.scheduling.plugins import node_affinity
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from restow.scheduling.plugins.bin_packing import BinPacking
+from restow.scheduling.plugins.node_declared_features import NodeDeclaredFeatures
 from restow.scheduling.plugins.node_name import NodeName
 from restow.scheduling.plugins.node_ports import NodePorts
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
@@ -222,6 +226,27 @@ def test_held_seats_and_leaving_pods_take_room_like_any_other() -> None:
     others = [pod("p", {"cpu": "1"}, on="a", leaving=True)]
     asked = cycle(pod("new", {"cpu": "2"}), [node("a", SMALL)], others)
     assert reasons(NodeResourcesFit(), asked) == {"a": ["Insufficient cpu"]}
+
+
+RESTARTS_ALL = Container(restart_policy_rules=[ContainerRestartRule(action="RestartAllContainers")])
+
+
+@pytest.mark.parametrize(
+    ("spec", "needed"),
+    [
+        pytest.param(PodSpec(containers=[RESTARTS_ALL]), "RestartAllContainersOnContainerExits", id="restart rules"),
+        pytest.param(PodSpec(init_containers=[RESTARTS_ALL]), "RestartAllContainersOnContainerExits", id="init"),
+        pytest.param(PodSpec(host_network=True, host_users=False), "UserNamespacesHostNetworkSupport", id="own users"),
+        pytest.param(PodSpec(host_network=True), None, id="nothing special"),
+        pytest.param(PodSpec(host_users=False), None, id="not on the host's network"),
+    ],
+)
+def test_features_that_a_node_must_declare(spec: PodSpec, needed: str | None) -> None:
+    able = node("able")
+    able = replace(able, status=replace(able.status, declared_features=["Other", needed or ""]))
+    refused = ["node(s) didn't match Pod's required features!"] if needed else []
+    found = reasons(NodeDeclaredFeatures(), cycle(Pod(spec=spec), [able, node("plain")]))
+    assert found == {"able": [], "plain": refused}
 
 
 def test_gates_hold_a_pod_back_by_name() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from restow.model.cluster import Mask, Which
 from restow.model.objects import PodSpec
 from restow.scheduling.framework import SKIP, Cycle, FilterPlugin, Reach, Refusal, Verdict, unresolvable
+from restow.scheduling.wakeups import Rule
 
 
 class Unsupported(FilterPlugin):
@@ -25,6 +26,9 @@ class Unsupported(FilterPlugin):
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         return []
+
+    def wakes_on(self) -> Sequence[Rule]:
+        return []  # only the pod itself can change it
 
 
 def unsupported(spec: PodSpec) -> Iterator[str]:

@@ -1,0 +1,37 @@
+"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes only to nodes that declare it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from restow.model.cluster import Mask, Which
+from restow.model.cluster.nodes import NodeTable
+from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
+from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.wakeups import Deed, Rule, Thing
+
+
+class NodeDeclaredFeatures(FilterPlugin):
+    name: ClassVar[str] = "NodeDeclaredFeatures"
+    reach: ClassVar[Reach] = Reach.NODE
+
+    def pre_filter(self, cycle: Cycle) -> Verdict:
+        return SUCCESS if cycle.pod_class.shape.facts.features else SKIP
+
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
+        nodes, needed = cycle.snapshot.nodes, frozenset(cycle.pod_class.shape.facts.features)
+        return np.array([needed <= _declared(nodes, row) for row in nodes.rows.numbers(rows)], np.bool_)
+
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
+        return refused("node(s) didn't match Pod's required features", ~self.filter(cycle, rows))
+
+    def wakes_on(self) -> Sequence[Rule]:
+        return [Rule(Thing.NODE, Deed.ADDED | Deed.UPDATED)]
+
+
+def _declared(nodes: NodeTable, row: int) -> frozenset[str]:
+    node = nodes.get(row)
+    return frozenset((node.status.declared_features if node else None) or ())

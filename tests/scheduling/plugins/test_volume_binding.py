@@ -107,7 +107,7 @@ def test_pods_without_claims_are_skipped(one: Pod) -> None:
 # --- Filter -----------------------------------------------------------------------------------------------------------
 
 EVERYWHERE = ["n1", "n2", "n3"]
-TELLING = [MADE, driver(), claim("c", of="made")]
+TELLING: list[StorageObject] = [MADE, driver(), claim("c", of="made")]
 ACCEPTED: dict[str, tuple[Pod, list[StorageObject], list[str]]] = {
     "a bound volume without affinity": (using("c"), [claim("c", to="v"), volume("v")], EVERYWHERE),
     "a bound volume of one zone": (using("c"), [claim("c", to="v"), volume("v", at=IN_B)], ["n3"]),

@@ -77,7 +77,14 @@ def view(snapshot: Snapshot) -> tuple[list[Any], list[Any]]:
     return snapshot.storage.volumes.assumed(), snapshot.storage.claims.assumed()
 
 
-BOTH = [LOCAL, MADE, claim("c"), claim("d", of="made"), volume("v", at=ON_N1), volume("w", "99Gi", at=ON_N1)]
+BOTH: list[StorageObject] = [
+    LOCAL,
+    MADE,
+    claim("c"),
+    claim("d", of="made"),
+    volume("v", at=ON_N1),
+    volume("w", "99Gi", at=ON_N1),
+]
 
 
 def test_reserve_takes_the_smallest_volume_and_selects_the_node() -> None:

@@ -77,6 +77,17 @@ class Unplaced(msgspec.Struct, frozen=True):
         return frozenset([self.verdict.plugin] if self.verdict.plugin else self.refusals)
 
 
+class Survey(msgspec.Struct, frozen=True):
+    """What every node says to a pod."""
+
+    feasible: tuple[str, ...]
+    """The nodes it may go to, by name."""
+    refusals: Mapping[str, Sequence[Refusal]]
+    """By plugin, in order; masks over all rows. Each node is refused by one plugin, the first that does."""
+    message: str
+    """Why there is no node, if there is none."""
+
+
 class Granted(msgspec.Struct, frozen=True):
     """Permit's answer: go, or wait for these plugins this many seconds at most."""
 
@@ -161,6 +172,18 @@ class Engine:
             self._look_at(cycle.snapshot)
         filtering, stopped = self._pre_filter(cycle)
         return stopped is None and self._alone(cycle, node, filtering) is not None
+
+    def survey(self, cycle: Cycle) -> Survey:
+        """Every node's answer, for people who want to know more than the best one."""
+        if cycle.snapshot is not self._snapshot:
+            self._look_at(cycle.snapshot)
+        self._order.refresh()
+        filtering, stopped = self._pre_filter(cycle)
+        if stopped is not None:
+            return Survey((), {}, self._stopped(cycle, stopped).message)
+        left, refused = self._ask_all(cycle, filtering)
+        names = sorted(cycle.snapshot.rows.name(row) or "" for row in left.tolist())
+        return Survey(tuple(names), refused, "" if names else self._refused(cycle, filtering).message)
 
     # --- after the caller has assumed the pod -------------------------------------------------------------------------
 
@@ -279,10 +302,15 @@ class Engine:
         return Unplaced(verdict, self._order.count)
 
     def _refused(self, cycle: Cycle, filtering: int) -> Unplaced:
-        """Ask the filters in order, each about the rows that all before it accepted."""
+        _, refused = self._ask_all(cycle, filtering)
+        resolvable = any(one.resolvable for refusals in refused.values() for one in refusals)
+        code = Code.UNSCHEDULABLE if resolvable else Code.UNRESOLVABLE
+        return Unplaced(Verdict(code), self._order.count, refused)
+
+    def _ask_all(self, cycle: Cycle, filtering: int) -> tuple[RowIndex, dict[str, list[Refusal]]]:
+        """Ask the filters in order, each about the rows that all before it accepted: who is left, and why not."""
         left = np.flatnonzero(cycle.snapshot.nodes.present[: cycle.snapshot.rows.size])
         refused: dict[str, list[Refusal]] = {}
-        resolvable = False
         for number, plugin in enumerate(self._filters):
             if not filtering >> number & 1:
                 continue
@@ -292,10 +320,8 @@ class Engine:
             failing = left[~mask]
             spread = [self._over_all(cycle.snapshot, one, failing) for one in plugin.refusals(cycle, failing)]
             refused[plugin.name] = [one for one in spread if one.rows.any()]
-            resolvable = resolvable or any(one.resolvable for one in refused[plugin.name])
             left = left[mask]
-        code = Code.UNSCHEDULABLE if resolvable else Code.UNRESOLVABLE
-        return Unplaced(Verdict(code), self._order.count, refused)
+        return left, refused
 
     def _over_all(self, snapshot: Snapshot, refusal: Refusal, rows: RowIndex) -> Refusal:
         over: Mask = np.zeros(snapshot.rows.size, np.bool_)

@@ -1,0 +1,230 @@
+"""The binding cycle: how a pod that was given a node gets there.
+
+Goes in: an `Assign`: the pod is assumed on its node, Reserve and Permit have been asked. Comes out how it ended; what
+follows from that (Unreserve, the queue, what people are told) is the caller's part.
+
+    1  Permit     wait until every plugin that wanted to wait agrees, or the first of their limits is over
+    2  PreBind    plugin by plugin: its writes, each guarded by the version it was decided on, then wait until settled
+    3  a last look: is the node still there, and has nobody else taken the room?
+    4  Bind       by UID. An answer that leaves open what happened is followed by a read of the pod, never by a guess;
+                  until that is known the room stays held
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from restow.client.verbs import Client
+from restow.control.scheduler.settings import Settings
+from restow.model.cluster import RESERVATION_ANNOTATION, Snapshot
+from restow.model.kinds import POD
+from restow.model.objects import Pod
+from restow.model.wire import WireError
+from restow.ports import ApiError, Clock, Conflict, NotFound, OutcomeUnknown, TooManyRequests
+from restow.scheduling.decisions import Assign
+from restow.scheduling.engine import Engine
+from restow.scheduling.framework import Code, PreBindPlugin, Verdict, unschedulable
+from restow.scheduling.writes import Patch, Write
+
+log = logging.getLogger(__name__)
+
+_RETRIES = (0.1, 0.5, 2.0, 10.0)
+"""Seconds before the same binding is tried again; after the last one the pod is decided about anew."""
+_POLL = 10.0
+"""Without news, how long until a plugin is asked again: its own limits pass without any."""
+_READ_AGAIN = 1.0
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """The pod is on its node."""
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """There is nothing left to bind: the pod is gone, or going, or somebody else bound it."""
+
+    pod: Pod | None
+    """As it is now, if it is."""
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """Permit said no, or waited too long."""
+
+    verdict: Verdict
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """It did not work out; nothing is wrong with the pod."""
+
+    message: str
+    at_once: bool = False
+    """Whether trying again without back-off can help."""
+
+
+Outcome = Bound | Lost | Rejected | Failed
+News = Callable[[float], Awaitable[None]]
+"""Wait for any change of the cluster, so many seconds at most."""
+
+
+class Binding:
+    """Carries binding cycles out, any number at once; only the writes are limited."""
+
+    def __init__(
+        self, client: Client, clock: Clock, engine: Engine, snapshot: Snapshot, news: News, settings: Settings
+    ) -> None:
+        self.expects: Callable[[Pod, str], None] = lambda pod, node: None
+        """Told when a pod will be on its way for a while."""
+        self._client = client
+        self._clock = clock
+        self._engine = engine
+        self._snapshot = snapshot
+        self._news = news
+        self._settle_limit = settings.settle_limit
+        self._slots = asyncio.Semaphore(settings.writers)
+        self._pre_binds = [plugin for plugin in engine.plugins if isinstance(plugin, PreBindPlugin)]
+
+    async def run(self, assign: Assign) -> Outcome:
+        try:
+            stopped = await self._wait_for_permit(assign) or await self._pre_bind(assign)
+        except (ApiError, WireError) as error:
+            return Failed(str(error))
+        return stopped or await self._bind(assign)
+
+    # --- 1: Permit ----------------------------------------------------------------------------------------------------
+
+    async def _wait_for_permit(self, assign: Assign) -> Outcome | None:
+        if not assign.waits:
+            return None
+        self.expects(assign.pod, assign.node)
+        begun = self._clock.now()
+        while True:
+            granted = self._engine.permit(assign.cycle, assign.node)
+            if isinstance(granted, Verdict):
+                return Rejected(granted)
+            if not granted.waits:
+                return None
+            limits = {plugin: begun + assign.waits.get(plugin, more) for plugin, more in granted.waits.items()}
+            first = min(limits, key=lambda plugin: limits[plugin])
+            left = limits[first] - self._clock.now()
+            if left <= 0:
+                return Rejected(
+                    msgspec.structs.replace(unschedulable(f"{first} did not permit it in time"), plugin=first)
+                )
+            await self._news(min(left, _POLL))
+
+    # --- 2: PreBind ---------------------------------------------------------------------------------------------------
+
+    async def _pre_bind(self, assign: Assign) -> Outcome | None:
+        for plugin in self._pre_binds:
+            assign.cycle.now = self._clock.now()
+            writes = plugin.pre_bind(assign.cycle, assign.node)
+            if writes:
+                self.expects(assign.pod, assign.node)
+            for write in writes:
+                await self._write(write)
+            verdict = await self._settled(plugin, assign)
+            if verdict.code is not Code.SUCCESS:
+                return Failed(f"{plugin.name}: {', '.join(verdict.reasons)}")
+        return None
+
+    async def _settled(self, plugin: PreBindPlugin, assign: Assign) -> Verdict:
+        cycle, begun = assign.cycle, self._clock.now()
+        while True:
+            cycle.now = self._clock.now()
+            verdict = plugin.settled(cycle, assign.node)
+            if verdict.code is not Code.WAIT:
+                return verdict
+            if cycle.now - begun >= self._settle_limit:
+                return Verdict(Code.ERROR, (f"not settled within {self._settle_limit:g} seconds", *verdict.reasons))
+            await self._news(_POLL)
+
+    async def _write(self, write: Write) -> None:
+        assert isinstance(write, Patch), "binding is not for plugins to do before the pod is bound"
+        async with self._slots:
+            await self._client.patch(
+                write.kind,
+                write.name,
+                write.changes,
+                write.namespace,
+                subresource=write.subresource,
+                resource_version=write.resource_version,
+            )
+
+    # --- 3: a last look -----------------------------------------------------------------------------------------------
+
+    def _obstacle(self, assign: Assign) -> Outcome | None:
+        """What has happened to the pod or to its place since it was given it."""
+        occupant = self._snapshot.pods.known.get(assign.pod.metadata.uid)
+        if occupant is None:
+            return Lost(None)
+        if occupant.assumed_at is None:
+            return Bound() if occupant.node == assign.node else Lost(occupant.pod)
+        row = self._snapshot.rows.find(assign.node)
+        if row is None or not self._snapshot.nodes.present[row]:
+            return Failed(f"node {assign.node} is gone", at_once=True)
+        free = self._snapshot.room.free[:, row]
+        if any(free[column] < 0 for column, amount in occupant.shape.amounts if amount > 0):
+            return Failed(f"another pod took the room on node {assign.node} first", at_once=True)
+        return None
+
+    # --- 4: Bind ------------------------------------------------------------------------------------------------------
+
+    async def _bind(self, assign: Assign) -> Outcome:
+        meta = assign.pod.metadata
+        for delay in (*_RETRIES, None):
+            async with self._slots:
+                obstacle = self._obstacle(assign)
+                if obstacle is not None:
+                    return obstacle
+                try:
+                    await self._client.bind(
+                        meta.namespace or "",
+                        meta.name,
+                        uid=meta.uid,
+                        node=assign.node,
+                        annotations=self._annotations(assign.pod),
+                    )
+                    return Bound()
+                except NotFound:
+                    return Lost(None)
+                except (OutcomeUnknown, TooManyRequests, Conflict) as error:
+                    failure: ApiError = error
+                except ApiError as error:
+                    return Failed(f"binding to node {assign.node}: {error}")
+            if not isinstance(failure, TooManyRequests):
+                known = await self._look(assign)
+                if known is not None:
+                    return known
+            if isinstance(failure, Conflict):
+                return Failed(f"binding to node {assign.node}: {failure}")
+            if delay is not None:
+                await asyncio.sleep(max(delay, getattr(failure, "retry_after", None) or 0.0))
+        return await self._look(assign) or Failed(f"binding to node {assign.node}: {failure}", at_once=True)
+
+    def _annotations(self, pod: Pod) -> dict[str, str] | None:
+        """The seat it takes, if it takes one: naming it and taking it are the same write."""
+        occupant = self._snapshot.pods.known.get(pod.metadata.uid)
+        return {RESERVATION_ANNOTATION: str(occupant.seat)} if occupant and occupant.seat else None
+
+    async def _look(self, assign: Assign) -> Outcome | None:
+        """What the API server knows of the pod; None if it still waits to be bound."""
+        meta = assign.pod.metadata
+        while True:
+            try:
+                pod = await self._client.get(POD, meta.name, meta.namespace)
+                break
+            except NotFound:
+                return Lost(None)
+            except (ApiError, WireError) as error:
+                log.info("pod cannot be read", extra={"pod": meta.name, "namespace": meta.namespace, "err": str(error)})
+                await asyncio.sleep(_READ_AGAIN)
+        if pod.metadata.uid != meta.uid:
+            return Lost(None)
+        if pod.spec.node_name == assign.node:
+            return Bound()
+        if pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+            return Lost(pod)
+        return None

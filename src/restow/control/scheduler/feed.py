@@ -1,0 +1,285 @@
+"""Feeding: what the API shows, event by event, into the snapshot, the roster and the queue.
+
+Goes in: one informer per kind that scheduling reads. Comes out: a snapshot that is as fresh as the watches, pods to
+schedule in the queue, and news for those that wait. Pods of other schedulers count where they are and are never queued.
+Our own kinds may not be installed; then there are none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import Any
+
+from restow.client.cache import Change
+from restow.client.informer import Informer
+from restow.client.verbs import Client
+from restow.model import kinds
+from restow.model.cluster import Occupant, Snapshot
+from restow.model.cluster.owners import group_name
+from restow.model.kinds import Kind
+from restow.model.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Queue, Reservation
+from restow.model.quantity import QuantityError
+from restow.ports import Clock, NotFound
+from restow.scheduling.jobs import Roster
+from restow.scheduling.queue import SchedulingQueue
+from restow.scheduling.wakeups import Deed, News, Thing
+
+log = logging.getLogger(__name__)
+
+_DEEDS = {"ADDED": Deed.ADDED, "MODIFIED": Deed.UPDATED, "DELETED": Deed.DELETED}
+_STORAGE: dict[Kind[Any], Thing] = {
+    kinds.PERSISTENT_VOLUME: Thing.VOLUME,
+    kinds.PERSISTENT_VOLUME_CLAIM: Thing.CLAIM,
+    kinds.STORAGE_CLASS: Thing.STORAGE_CLASS,
+    kinds.CSI_NODE: Thing.CSI_NODE,
+    kinds.CSI_DRIVER: Thing.CSI_DRIVER,
+    kinds.CSI_STORAGE_CAPACITY: Thing.CSI_CAPACITY,
+    kinds.VOLUME_ATTACHMENT: Thing.ATTACHMENT,
+}
+_OWNERS = (kinds.REPLICA_SET, kinds.JOB)
+"""What stands between pods and the objects that people name as their owners."""
+_LOOK_AGAIN = 0.2
+
+
+class Feed:
+    """Fills `snapshot`, `roster` and `queue`. `changed` is set by every change and cleared by who waits for it."""
+
+    def __init__(
+        self, client: Client, clock: Clock, rng: Random, queue: SchedulingQueue, names: frozenset[str]
+    ) -> None:
+        self.snapshot = Snapshot()
+        self.roster = Roster()
+        self.queue = queue
+        self.nominated: dict[str, Pod] = {}
+        """Pending pods of ours that have a node in prospect, by UID."""
+        self.changed = asyncio.Event()
+        self.on_member: Callable[[Pod], None] = lambda pod: None
+        """Told of every change to a pod of ours that belongs to a gang."""
+        self._clock = clock
+        self._names = names
+        self._waiting: list[asyncio.Future[None]] = []
+        handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
+            kinds.NAMESPACE: self._namespace,
+            kinds.NODE: self._node,
+            kinds.PRIORITY_CLASS: self._priority_class,
+            **{kind: partial(self._storage, thing) for kind, thing in _STORAGE.items()},
+            **dict.fromkeys(_OWNERS, self._owner),
+            kinds.QUEUE: self._queue,
+            kinds.POD_GROUP: self._group,
+            kinds.RESERVATION: self._reservation,
+            kinds.POD: self._pod,
+        }
+        self._informers: dict[Kind[Any], Informer[Any]] = {}
+        for kind, handler in handlers.items():
+            informer = self._informers[kind] = Informer(client, kind, rng=Random(rng.getrandbits(64)))
+            informer.subscribe(partial(self._learn, handler))
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        for kind, informer in self._informers.items():
+            tasks.create_task(informer.run(), name=f"scheduler informer {kind.kind}")
+
+    async def synced(self) -> None:
+        """Wait until everything that exists was seen once."""
+        for informer in self._informers.values():
+            while not informer.is_synced and not _is_missing(informer):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_AGAIN):
+                        await informer.synced()
+
+    async def news(self, seconds: float) -> None:
+        """Wait for any change, this long at most."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        await asyncio.wait((waiter,), timeout=seconds)
+        if not waiter.done():
+            self._waiting.remove(waiter)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Say how far pods were seen; only between events, because the items of a list come in no order."""
+        version = self._informers[kinds.POD].version
+        if version is not None:
+            self.snapshot.pods_seen_through(version)
+
+    def latest(self, pod: Pod) -> Pod | None:
+        """This very pod as last seen; None if it is gone."""
+        found: Pod | None = self._informers[kinds.POD].get(pod.metadata.name, pod.metadata.namespace)
+        return found if found is not None and found.metadata.uid == pod.metadata.uid else None
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return (pod.spec.scheduler_name or "default-scheduler") in self._names
+
+    # --- pods ---------------------------------------------------------------------------------------------------------
+
+    def show(self, pod: Pod) -> None:
+        """A pod as it is, from an event or from a read of our own."""
+        uid, known = pod.metadata.uid, self.snapshot.pods.known
+        before = known.get(uid)
+        self.snapshot.apply_pod(pod)
+        self.roster.apply_pod(pod)
+        after = known.get(uid)
+        if before is not None and after is None:
+            self._tell(Thing.POD, Deed.DELETED, pod)
+        if self._is_ours(pod) and _is_pending(pod):
+            self._queue_up(pod)
+        else:
+            self.queue.delete(uid)
+            self.nominated.pop(uid, None)
+
+    def hide(self, pod: Pod) -> None:
+        """A pod is gone."""
+        took_room = pod.metadata.uid in self.snapshot.pods.known
+        self.snapshot.remove_pod(pod)
+        self.roster.remove_pod(pod)
+        self.queue.delete(pod.metadata.uid)
+        self.nominated.pop(pod.metadata.uid, None)
+        if took_room:
+            self._tell(Thing.POD, Deed.DELETED, pod)
+
+    def _queue_up(self, pod: Pod) -> None:
+        """Queue a pending pod; not one that we have bound already, of which the watch only does not know yet."""
+        uid = pod.metadata.uid
+        if pod.status.nominated_node_name:
+            self.nominated[uid] = pod
+        else:
+            self.nominated.pop(uid, None)
+        if self.queue.where(uid) is None and uid in self.snapshot.pods.known:
+            return
+        if self.queue.where(uid) is None and group_name(pod) is not None:
+            self._tell(Thing.PENDING_POD, Deed.ADDED, pod)
+        self.queue.add(pod, self._clock.now())
+
+    def _pod(self, change: Change[Pod]) -> None:
+        pod, old, known = change.object, change.old, self.snapshot.pods.known
+        if change.type == "DELETED":
+            self.hide(pod)
+        else:
+            before = known.get(pod.metadata.uid)
+            self.show(pod)
+            after = known.get(pod.metadata.uid)
+            if after is not None and pod.spec.node_name:
+                if old is None or not old.spec.node_name:
+                    self._tell(Thing.POD, Deed.ADDED, pod)
+                elif before is None or _matters_to_others(before, after):
+                    self._tell(Thing.POD, Deed.UPDATED, pod, old)
+        if self._is_ours(pod) and group_name(pod) is not None:
+            self.on_member(pod)
+
+    # --- everything else ----------------------------------------------------------------------------------------------
+
+    def _node(self, change: Change[Node]) -> None:
+        if change.type == "DELETED":
+            self.snapshot.remove_node(change.object)
+        else:
+            self.snapshot.apply_node(change.object)
+        if change.type != "MODIFIED" or change.old is None or not _same_offer(change.old, change.object):
+            self._tell_change(Thing.NODE, change)
+
+    def _namespace(self, change: Change[Namespace]) -> None:
+        if change.type == "DELETED":
+            self.snapshot.remove_namespace(change.object)
+        else:
+            self.snapshot.apply_namespace(change.object)
+        self._tell_change(Thing.NAMESPACE, change)
+
+    def _storage(self, thing: Thing, change: Change[Any]) -> None:
+        if change.type == "DELETED":
+            self.snapshot.remove_storage(change.object)
+        else:
+            self.snapshot.apply_storage(change.object)
+        self._tell_change(thing, change)
+
+    def _group(self, change: Change[PodGroup]) -> None:
+        group, old = change.object, change.old
+        if change.type == "DELETED":
+            self.snapshot.remove_group(group)
+            self.roster.remove_group(group)
+        else:
+            self.snapshot.apply_group(group)
+            self.roster.apply_group(group)
+        if change.type != "MODIFIED" or old is None or old.spec != group.spec:  # its status is our own doing
+            self._tell_change(Thing.POD_GROUP, change)
+
+    def _queue(self, change: Change[Queue]) -> None:
+        if change.type == "DELETED":
+            self.roster.remove_queue(change.object)
+        else:
+            self.roster.apply_queue(change.object)
+        self._tell_change(Thing.QUEUE, change)
+
+    def _priority_class(self, change: Change[PriorityClass]) -> None:
+        if change.type == "DELETED":
+            self.roster.remove_priority_class(change.object)
+        else:
+            self.roster.apply_priority_class(change.object)
+
+    def _reservation(self, change: Change[Reservation]) -> None:
+        if change.type == "DELETED":
+            self.snapshot.remove_reservation(change.object)
+        else:
+            self.snapshot.apply_reservation(change.object)
+        self._tell_change(Thing.RESERVATION, change)
+
+    def _owner(self, change: Change[Any]) -> None:
+        if change.type == "DELETED":
+            self.snapshot.remove_owner(change.object.metadata)
+        else:
+            self.snapshot.apply_owner(change.object.metadata)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _learn(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
+        try:
+            handler(change)
+        except QuantityError as error:  # the API server lets none through; one that slips by must not stop the others
+            meta = change.object.metadata
+            facts = {"namespace": meta.namespace, "object": meta.name, "err": str(error)}
+            log.error("object cannot be counted", extra=facts)
+        self.changed.set()
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _tell_change(self, thing: Thing, change: Change[Any]) -> None:
+        self._tell(thing, _DEEDS[change.type], change.object, change.old)
+
+    def _tell(self, thing: Thing, deed: Deed, item: Any, old: Any = None) -> None:
+        news = News(thing, deed, old=item, new=None) if deed is Deed.DELETED else News(thing, deed, old=old, new=item)
+        self.queue.tell(news, self._clock.now())
+
+
+def _is_missing(informer: Informer[Any]) -> bool:
+    """Whether the kind is one of ours, and not installed."""
+    return informer.kind in kinds.OWN_KINDS and isinstance(informer.failure, NotFound)
+
+
+def _is_over(pod: Pod) -> bool:
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def _is_pending(pod: Pod) -> bool:
+    return not pod.spec.node_name and not _is_over(pod) and pod.metadata.deletion_timestamp is None
+
+
+def _matters_to_others(before: Occupant, after: Occupant) -> bool:
+    """Whether a change to a pod on a node may make room, or a place, for another."""
+    labels = before.pod.metadata.labels, after.pod.metadata.labels
+    return before.shape is not after.shape or before.leaving != after.leaving or labels[0] != labels[1]
+
+
+def _same_offer(old: Node, new: Node) -> bool:
+    """Whether a change to a node makes no difference to what may go there."""
+    return (old.spec, old.metadata.labels, old.status.allocatable) == (
+        new.spec,
+        new.metadata.labels,
+        new.status.allocatable,
+    )

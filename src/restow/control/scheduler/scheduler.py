@@ -1,0 +1,347 @@
+"""The scheduler: the story of its loop.
+
+Goes in: an API server, a clock, a Random and a `Profile` (plugins and actions). What comes out happens in the API
+server. Nothing that matters lives only here: a successor starts from lists and goes on.
+
+    events ──feed──> snapshot, roster, queue
+                                        │  there is work
+                                        v
+            pods in order, gangs whole ──session──> decisions
+                                                        │
+        Refuse: back to the queue, told why <───────────┼──> SetGroup, Nominate: told
+                                                        v
+                     Assign: a binding cycle each ──> bound, or everything given back and queued again
+
+Deciding is synchronous: no event comes in between. Everything that waits is a task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from random import Random
+
+from msgspec.structs import replace
+
+from restow.client.events import EventRecorder
+from restow.client.verbs import Client
+from restow.control.scheduler.binding import Binding, Bound, Failed, Lost, Outcome, Rejected
+from restow.control.scheduler.feed import Feed
+from restow.control.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, Metrics
+from restow.control.scheduler.settings import Settings
+from restow.control.scheduler.telling import SCHEDULER_ERROR, Telling
+from restow.model.kinds import POD
+from restow.model.objects import Pod
+from restow.model.wire import WireError
+from restow.ports import Api, ApiError, Clock, NotFound
+from restow.scheduling.decisions import Assign, Decision, Nominate, Refuse, SetGroup
+from restow.scheduling.framework import Code, PostBindPlugin
+from restow.scheduling.jobs import Key
+from restow.scheduling.queue import SchedulingQueue, Where
+from restow.scheduling.registry import Profile
+from restow.scheduling.session import Session
+from restow.scheduling.wakeups import Deed, News, Thing
+
+log = logging.getLogger(__name__)
+
+_SHORTEST_SLEEP = 0.01
+_PENDING = {
+    "active": Where.ACTIVE,
+    "backoff": Where.BACKOFF,
+    "unschedulable": Where.UNSCHEDULABLE,
+    "gated": Where.GATED,
+}
+
+
+class Scheduler:
+    """`run()` it until it is cancelled; one at a time per cluster, which leader election sees to."""
+
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        rng: Random,
+        *,
+        profile: Profile,
+        settings: Settings | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._settings = settings or Settings()
+        self._profile = profile
+        self._clock = clock
+        self._metrics = metrics
+        self._client = client = Client(api, manager="restow-scheduler")
+        self._queue = SchedulingQueue(wakeups=profile.wakeups, gates=profile.gates)
+        self._feed = Feed(client, clock, rng, self._queue, profile.scheduler_names)
+        self._snapshot, self._roster = self._feed.snapshot, self._feed.roster
+        self._recorder = EventRecorder(
+            client, component="restow", instance="restow-scheduler", clock=clock, rng=Random(rng.getrandbits(64))
+        )
+        self._telling = Telling(client, clock, self._recorder, self._roster, self._feed.latest)
+        self._binding = Binding(client, clock, profile.engine, self._snapshot, self._feed.news, self._settings)
+        self._post_binds = [plugin for plugin in profile.engine.plugins if isinstance(plugin, PostBindPlugin)]
+        self._feed.on_member = self._telling.member
+        self._binding.expects = self._telling.expects
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._broken: set[Key] = set()
+        self._ready = asyncio.Event()
+        if metrics is not None:
+            for name, where in _PENDING.items():
+                metrics.pending(name, partial(self._waiting, where))
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._feed.start(tasks)
+            for number in range(self._settings.event_writers):
+                tasks.create_task(self._recorder.run(), name=f"scheduler events {number}")
+            for number in range(self._settings.status_writers):
+                tasks.create_task(self._telling.run(), name=f"scheduler status {number}")
+            await self._feed.synced()
+            self._broken = self._half_placed()
+            self._ready.set()
+            tasks.create_task(self._check_leaks(), name="scheduler leak check")
+            await self._schedule(tasks)
+
+    async def ready(self) -> None:
+        """Wait until the scheduler knows the cluster and has begun."""
+        await self._ready.wait()
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    async def _schedule(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            self._feed.changed.clear()
+            now = self._clock.now()
+            self._queue.flush(now)
+            pods = self._take(now)
+            if pods:
+                self._carry_out(self._decide(pods), tasks)
+                await asyncio.sleep(0)
+            else:
+                await self._sleep(now)
+
+    async def _sleep(self, now: float) -> None:
+        """Until something happens, or becomes due by itself."""
+        due = self._queue.next_at(now)
+        full = due is not None and due <= now  # nothing was taken although something waits: too many are under way
+        delay = None if due is None or full else max(due - now, _SHORTEST_SLEEP)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._feed.changed.wait()
+
+    def _take(self, now: float) -> list[Pod]:
+        """The pods for a session: the most important first, gangs whole; all of them where queues compete."""
+        pods: dict[str, Pod] = {}
+        limit = self._settings.ahead - len(self._under_way)
+        while (self._roster.counts or len(pods) < limit) and (pod := self._queue.pop(now)) is not None:
+            if self._is_free(pod):
+                pods[pod.metadata.uid] = pod
+                gang = self._roster.gang_of(pod)
+                if gang is not None:
+                    pods |= self._rest_of(gang)
+        if pods:
+            for gang in sorted(self._broken):
+                pods |= self._rest_of(gang)
+        return list(pods.values())
+
+    def _rest_of(self, gang: Key) -> dict[str, Pod]:
+        """The members of a gang that wait in the queue, wherever there."""
+        taken = [self._queue.take(pod.metadata.uid) for pod in self._roster.members(gang)]
+        return {pod.metadata.uid: pod for pod in taken if pod is not None and self._is_free(pod)}
+
+    def _is_free(self, pod: Pod) -> bool:
+        """Whether a pod is nowhere yet; one that is somewhere needs no attempt."""
+        if pod.metadata.uid not in self._snapshot.pods.known:
+            return True
+        self._queue.done(pod.metadata.uid)
+        return False
+
+    def _waiting(self, where: Where) -> int:
+        return len(self._queue.pods(where))
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    def _decide(self, pods: list[Pod]) -> list[Decision]:
+        """One session. If it breaks, everything is as before, and each job gets a session of its own to break."""
+        self._feed.catch_up()
+        loop = asyncio.get_running_loop()
+        began, mark = loop.time(), self._snapshot.mark()
+        try:
+            session = Session(
+                self._snapshot,
+                self._profile.engine,
+                self._roster,
+                now=self._clock.now(),
+                pods=pods,
+                nominated=self._feed.nominated.values(),
+            )
+            decisions = session.run(self._profile.actions)
+        except Exception as error:
+            self._snapshot.undo_to(mark)
+            for pod in pods:
+                self._roster.forget(pod)
+            log.exception("session failed", extra={"pods": len(pods)})
+            return self._decide_one_by_one(pods, error)
+        self._snapshot.keep(mark)
+        self._measure(decisions, pods, loop.time() - began)
+        return decisions
+
+    def _decide_one_by_one(self, pods: list[Pod], error: Exception) -> list[Decision]:
+        jobs: dict[Key, list[Pod]] = {}
+        for pod in pods:
+            jobs.setdefault(self._roster.gang_of(pod) or ("", pod.metadata.uid), []).append(pod)
+        if len(jobs) == 1:
+            return [Refuse(pod, Code.ERROR, f"{type(error).__name__}: {error}") for pod in pods]
+        return [decision for job in jobs.values() for decision in self._decide(job)]
+
+    def _measure(self, decisions: Iterable[Decision], pods: list[Pod], seconds: float) -> None:
+        assigned = sum(isinstance(decision, Assign) for decision in decisions)
+        log.info("session", extra={"pods": len(pods), "assigned": assigned, "seconds": round(seconds, 4)})
+        if self._metrics is None:
+            return
+        for decision in decisions:
+            if isinstance(decision, Assign):
+                result = SCHEDULED
+            elif isinstance(decision, Refuse):
+                result = ERROR if decision.code is Code.ERROR else UNSCHEDULABLE
+            else:
+                continue
+            self._metrics.attempt(result, decision.pod.spec.scheduler_name or "", seconds / len(pods))
+
+    # --- carrying out -------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, decisions: list[Decision], tasks: asyncio.TaskGroup) -> None:
+        nominations: dict[str, str] = {}
+        for decision in decisions:
+            if isinstance(decision, Assign):
+                uid = decision.pod.metadata.uid
+                self._feed.nominated.pop(uid, None)
+                self._under_way[uid] = tasks.create_task(self._bind(decision))
+            elif isinstance(decision, Refuse):
+                self._refuse(decision, nominations.get(decision.pod.metadata.uid, ""))
+            elif isinstance(decision, Nominate):
+                nominations[decision.pod.metadata.uid] = decision.node
+            elif isinstance(decision, SetGroup):
+                self._telling.group(decision.group, decision.status)
+            else:
+                raise TypeError(f"nobody here carries out a {type(decision).__name__}")
+        self._broken = {gang for gang in self._broken if self._is_half_placed(gang)}
+
+    def _refuse(self, refuse: Refuse, nominated: str) -> None:
+        pod, uid, now = refuse.pod, refuse.pod.metadata.uid, self._clock.now()
+        if nominated:
+            self._feed.nominated[uid] = replace(pod, status=replace(pod.status, nominated_node_name=nominated))
+        else:
+            self._feed.nominated.pop(uid, None)
+        if refuse.code is Code.ERROR:
+            self._queue.failed(uid, now)
+            self._telling.refused(pod, refuse.message, nominated=nominated, reason=SCHEDULER_ERROR)
+        else:
+            self._queue.refused(uid, refuse.plugins, now)
+            self._telling.refused(pod, refuse.message, nominated=nominated)
+
+    async def _bind(self, assign: Assign) -> None:
+        try:
+            outcome = await self._binding.run(assign)
+        except Exception as error:  # of a plugin: one pod's trouble must not stop the others
+            log.exception("binding cycle failed", extra={"pod": assign.pod.metadata.name, "node": assign.node})
+            outcome = Failed(f"{type(error).__name__}: {error}")
+        self._conclude(assign, outcome)
+        self._feed.changed.set()
+
+    def _conclude(self, assign: Assign, outcome: Outcome) -> None:
+        """What follows from how a binding cycle ended."""
+        pod, uid, now = assign.pod, assign.pod.metadata.uid, self._clock.now()
+        del self._under_way[uid]
+        if isinstance(outcome, Bound):
+            self._queue.done(uid)
+            self._telling.scheduled(pod, assign.node)
+            self._post_bind(assign)
+            return
+        self._give_back(assign, outcome)
+        self._feed.nominated.pop(uid, None)
+        if isinstance(outcome, Lost):
+            self._queue.delete(uid)
+        elif isinstance(outcome, Rejected):
+            self._queue.refused(uid, [outcome.verdict.plugin], now)
+            self._telling.refused(pod, ", ".join(outcome.verdict.reasons))
+        else:
+            self._queue.failed(uid, now)
+            self._telling.refused(pod, outcome.message, reason=SCHEDULER_ERROR)
+            self._complete_gang(pod, outcome)
+
+    def _give_back(self, assign: Assign, outcome: Outcome) -> None:
+        """Every Unreserve in reverse, then the assumption; others may have been waiting for that room."""
+        if isinstance(outcome, Lost) and outcome.pod is not None:
+            self._feed.show(outcome.pod)
+        try:
+            self._profile.engine.unreserve(assign.cycle, assign.node)
+        except Exception:
+            log.exception("unreserve failed", extra={"pod": assign.pod.metadata.name, "node": assign.node})
+        if self._snapshot.forget(assign.pod):
+            self._roster.forget(assign.pod)
+            self._queue.tell(News(Thing.POD, Deed.DELETED, old=assign.pod), self._clock.now())
+
+    def _post_bind(self, assign: Assign) -> None:
+        for plugin in self._post_binds:
+            try:
+                plugin.post_bind(assign.cycle, assign.node)
+            except Exception:
+                log.exception("post-bind failed", extra={"plugin": plugin.name, "pod": assign.pod.metadata.name})
+
+    # --- gangs that were bound half-way -------------------------------------------------------------------------------
+
+    def _complete_gang(self, pod: Pod, failed: Failed) -> None:
+        """Bindings cannot be undone: what is missing of a gang is placed before anything else, and that is said."""
+        gang = self._roster.gang_of(pod)
+        group = self._roster.group(gang) if gang is not None else None
+        if gang is None or group is None or not self._is_half_placed(gang):
+            return
+        self._broken.add(gang)
+        self._telling.broken(group, pod, failed.message)
+        if failed.at_once:
+            self._queue.activate([pod.metadata.uid], self._clock.now())
+
+    def _half_placed(self) -> set[Key]:
+        groups = [(group.metadata.namespace or "", group.metadata.name) for group in self._roster.groups()]
+        return {gang for gang in groups if self._is_half_placed(gang)}
+
+    def _is_half_placed(self, gang: Key) -> bool:
+        group = self._roster.group(gang)
+        known = self._snapshot.pods.known
+        placed = sum(pod.metadata.uid in known or pod.status.phase == "Succeeded" for pod in self._roster.members(gang))
+        return group is not None and 0 < placed < (group.spec.min_member or 1)
+
+    # --- assumptions that nobody confirms -----------------------------------------------------------------------------
+
+    async def _check_leaks(self) -> None:
+        """An assumption that stays holds room for nobody: ask the API what became of the pod."""
+        while True:
+            await asyncio.sleep(self._settings.leak_check)
+            for one in self._snapshot.assumed(self._clock.now()):
+                if one.age >= self._settings.leak_age and one.pod.metadata.uid not in self._under_way:
+                    await self._check(one.pod)
+
+    async def _check(self, pod: Pod) -> None:
+        meta = pod.metadata
+        try:
+            found: Pod | None = await self._client.get(POD, meta.name, meta.namespace)
+        except NotFound:
+            found = None
+        except (ApiError, WireError) as error:
+            log.info("pod cannot be read", extra={"pod": meta.name, "namespace": meta.namespace, "err": str(error)})
+            return
+        if meta.uid in self._under_way:
+            return
+        if found is None or found.metadata.uid != meta.uid:
+            found = None
+        if (found is None or not found.spec.node_name) and self._snapshot.forget(pod):
+            self._roster.forget(pod)
+            log.warning("assumption withdrawn", extra={"pod": meta.name, "namespace": meta.namespace})
+        if found is not None:
+            self._feed.show(found)
+        self._feed.changed.set()

@@ -1,0 +1,22 @@
+"""How the scheduler spends its time and its API calls."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in seconds."""
+
+    ahead: int = 2000
+    """Pods decided and not yet bound, at most: deciding later is deciding on fresher facts."""
+    writers: int = 64
+    """Bindings and the writes before them under way at once."""
+    status_writers: int = 8
+    event_writers: int = 4
+    leak_check: float = 15.0
+    """Between two looks at assumptions that the API has not confirmed."""
+    leak_age: float = 30.0
+    """How old such an assumption is before the API is asked about it."""
+    settle_limit: float = 900.0
+    """How long a PreBind plugin that sets no limit of its own may wait for its writes to take effect."""

@@ -1,0 +1,133 @@
+"""A stage for the scheduler: an embedded cluster on virtual time, the world on it, and the scheduler itself."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.adapters.memory import MemoryApi
+from restow.control.scheduler import Scheduler, Settings
+from restow.model import kinds
+from restow.model.crds import custom_resource_definitions
+from restow.model.objects import Pod
+from restow.model.resources import PODS, amounts, pod_requests
+from restow.ports import Api
+from restow.scheduling.engine import Engine
+from restow.scheduling.framework import Plugin
+from restow.scheduling.registry import Profile, read_profile
+from restow.sim.loop import VirtualClock
+from restow.sim.world import Settings as WorldSettings
+from restow.sim.world import World, default_rules
+from tests.sim.stage import Document, Stage, node, pod
+
+NAMES = ("restow", "default-scheduler")
+
+
+def profile(*plugins: Plugin, section: Mapping[str, Any] | None = None) -> Profile:
+    """The default one, with more plugins behind."""
+    made = read_profile({"schedulerNames": list(NAMES), **(section or {})})
+    return replace(made, engine=Engine([*made.engine.plugins, *plugins])) if plugins else made
+
+
+@asynccontextmanager
+async def scheduler(
+    api: Api, clock: VirtualClock, *plugins: Plugin, seed: int = 1, settings: Settings | None = None
+) -> AsyncIterator[Scheduler]:
+    """A scheduler that runs and knows the cluster."""
+    made = Scheduler(api, clock, random.Random(seed), profile=profile(*plugins), settings=settings)
+    running = asyncio.create_task(made.run(), name="scheduler")
+    ready = asyncio.create_task(made.ready(), name="scheduler ready")
+    await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
+    try:
+        yield made
+    finally:
+        ready.cancel()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+@asynccontextmanager
+async def world(*, nodes: int = 3, cpu: str = "4", seed: int = 1, **settings: Any) -> AsyncIterator[Stage]:
+    """A cluster of equal nodes n1, n2, ... with our kinds and everything that acts on it apart from a scheduler."""
+    clock = VirtualClock()
+    api = MemoryApi(clock, random.Random(seed))
+    how = WorldSettings(**settings)
+    acting = World(api, clock, random.Random(seed + 1), rules=default_rules(how), settings=how)
+    made = Stage(api, acting, clock)
+    for definition in custom_resource_definitions():
+        await made.create(kinds.CUSTOM_RESOURCE_DEFINITION, definition)
+    for number in range(1, nodes + 1):
+        await made.create(kinds.NODE, node(f"n{number}", cpu=cpu))
+    async with acting:
+        yield made
+    assert acting.failures == 0
+
+
+@asynccontextmanager
+async def stage(
+    *plugins: Plugin,
+    around: Callable[[Api], Api] = lambda api: api,
+    nodes: int = 3,
+    cpu: str = "4",
+    seed: int = 1,
+    settings: Settings | None = None,
+    **world_settings: Any,
+) -> AsyncIterator[Stage]:
+    """The world with the scheduler in it."""
+    async with (
+        world(nodes=nodes, cpu=cpu, seed=seed, **world_settings) as it,
+        scheduler(around(it.api), it.clock, *plugins, seed=seed, settings=settings),
+    ):
+        yield it
+
+
+def member(name: str, gang: str, cpu: str = "1", **fields: Any) -> Document:
+    return pod(name, cpu, annotations={"scheduling.k8s.io/group-name": gang}, **fields)
+
+
+def group(name: str, least: int, **spec: Any) -> Document:
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"minMember": least, **spec}}
+
+
+async def places(it: Stage) -> dict[str, str | None]:
+    """Which node every pod is on."""
+    return {one.metadata.name: one.spec.node_name for one in await it.pods()}
+
+
+async def events(it: Stage, reason: str) -> list[tuple[str, str]]:
+    """(object, message) of the Events with this reason, oldest first."""
+    found = (await it.client.list_documents(kinds.EVENT)).items
+    told = [one for one in found if one["reason"] == reason]
+    return [(one["involvedObject"]["name"], one["message"]) for one in told]
+
+
+async def condition(it: Stage, name: str, type: str = "PodScheduled") -> tuple[str, str | None, str | None]:
+    one: Pod = await it.client.get(kinds.POD, name, "default")
+    found = next(each for each in one.status.conditions or () if each.type == type)
+    return found.status, found.reason, found.message
+
+
+async def check_room(it: Stage) -> None:
+    """No node has more on it than it offers, and no kubelet had to refuse a pod."""
+    pods = await it.pods()
+    refused = [one.metadata.name for one in pods if (one.status.reason or "").startswith("OutOf")]
+    assert not refused, refused
+    for one in (await it.client.list(kinds.NODE)).items:
+        left = amounts(one.status.allocatable)
+        for each in pods:
+            if each.spec.node_name == one.metadata.name and each.status.phase not in ("Succeeded", "Failed"):
+                for name, amount in {**pod_requests(each), PODS: 1}.items():
+                    left[name] -= amount
+        assert all(amount >= 0 for amount in left.values()), (one.metadata.name, left)
+
+
+def to_document(item: Any) -> Document:
+    made: Document = msgspec.to_builtins(item)
+    return made

@@ -165,6 +165,8 @@ class ControlPlane:
                 *component,
                 f"--service-account-private-key-file={self._key}",
                 "--allocate-node-cidrs=false",
+                # On a busy machine kwok renews the leases of many nodes late; that must not look like nodes failing.
+                "--node-monitor-grace-period=300s",
             ],
             ["kube-scheduler", f"--secure-port={ports[4]}", *component],
             [
@@ -173,7 +175,7 @@ class ControlPlane:
                 f"--config={STAGES}",
                 "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
                 f"--server-address=127.0.0.1:{ports[5]}",
-                "--node-lease-duration-seconds=40",
+                "--node-lease-duration-seconds=120",
             ],
         ]
 

@@ -24,6 +24,7 @@ import numpy as np
 from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
 from restow.scheduling.explain import counted, joined, sentence
 from restow.scheduling.framework import (
+    NEVER,
     SUCCESS,
     Code,
     Cycle,
@@ -92,6 +93,9 @@ class Granted(msgspec.Struct, frozen=True):
     """Permit's answer: go, or wait for these plugins this many seconds at most."""
 
     waits: Mapping[str, float] = {}
+
+
+GO = Granted()
 
 
 class _Say(msgspec.Struct, frozen=True):
@@ -202,6 +206,8 @@ class Engine:
 
     def permit(self, cycle: Cycle, node: str) -> Granted | Verdict:
         """All plugins are asked; a refusal or an error stops it."""
+        if not self._permits:
+            return GO
         waits: dict[str, float] = {}
         for plugin in self._permits:
             verdict, seconds = plugin.permit(cycle, node)
@@ -209,7 +215,7 @@ class Engine:
                 waits[plugin.name] = min(seconds, _LONGEST_WAIT)
             elif verdict.code is not Code.SUCCESS:
                 return _signed(verdict, plugin)
-        return Granted(waits)
+        return Granted(waits) if waits else GO
 
     # --- 1: who has a say ---------------------------------------------------------------------------------------------
 
@@ -221,7 +227,7 @@ class Engine:
             verdict = plugin.pre_filter(cycle)
             code = verdict.code
             if code is Code.SKIP:
-                if plugin.reach is not Reach.CLUSTER:
+                if verdict is NEVER or plugin.reach is not Reach.CLUSTER:
                     to_ask.filters = [one for one in to_ask.filters if one[0] != number]
                 continue
             if code is not Code.SUCCESS:
@@ -238,7 +244,7 @@ class Engine:
         for number, plugin in to_ask.scores:
             verdict = plugin.pre_score(cycle)
             if verdict.code is Code.SKIP:
-                if plugin.reach is not Reach.CLUSTER:
+                if verdict is NEVER or plugin.reach is not Reach.CLUSTER:
                     to_ask.scores = [one for one in to_ask.scores if one[0] != number]
                 continue
             if verdict.code is not Code.SUCCESS:

@@ -70,6 +70,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
 SUCCESS = Verdict()
 SKIP = Verdict(Code.SKIP)
+NEVER = Verdict(Code.SKIP, ("for every pod of this class",))
+"""SKIP for all pods of the class, whatever happens in the cluster."""
 
 
 def unschedulable(*reasons: str) -> Verdict:
@@ -147,7 +149,8 @@ class FilterPlugin(Plugin):
     def pre_filter(self, cycle: Cycle) -> Verdict:
         """SUCCESS; SKIP when `filter` would accept every row; a refusal when no row can be accepted.
 
-        A NODE or ROW plugin that skipped is not asked again for pods of that class until some Node changes.
+        A NODE or ROW plugin that skipped, and any that said NEVER, is not asked again for pods of that class until some
+        Node changes.
         """
         return SUCCESS
 

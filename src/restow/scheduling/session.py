@@ -68,13 +68,12 @@ class Session:
 
     def place(self, cycle: Cycle) -> Placed | Unplaced:
         """The best node now. Pods of a class that was refused are refused alike until something changes."""
-        state = self.snapshot.room.changes.generation, self.snapshot.nodes.changes.generation
         known = self._refused.get(cycle.pod_class)
-        if known is not None and known[0] == state:
+        if known is not None and known[0] == self._state():
             return known[1]
         found = self.engine.place(cycle)
         if isinstance(found, Unplaced):
-            self._refused[cycle.pod_class] = (state, found)
+            self._refused[cycle.pod_class] = (self._state(), found)
         return found
 
     def statement(self) -> Statement:
@@ -90,12 +89,16 @@ class Session:
     def accept(self, job: Job, statement: Statement) -> None:
         """A job, or a part of it that may start, starts."""
         steps = statement.commit()
-        self._decisions += steps
-        assigned = [step.pod for step in steps if isinstance(step, Assign)]
-        job.has_placed(assigned)
-        for pod in assigned:
-            self.roster.assume(pod)
-            self._charge(job, pod)
+        job.has_placed([step.pod for step in steps if isinstance(step, Assign)])
+        for step in steps:
+            self.decide(job, step)
+
+    def decide(self, job: Job, step: Decision) -> None:
+        """A step for a job stands."""
+        self._decisions.append(step)
+        if isinstance(step, Assign):
+            self.roster.assume(step.pod)
+            self._charge(job, step.pod)
 
     def keep(self, job: Job, statement: Statement, plugins: Iterable[str]) -> None:
         """Room is kept for a job that these plugins refuse now."""
@@ -125,6 +128,10 @@ class Session:
                 self._kept.append(pod)
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[int, int]:
+        """What a refusal is good for: changes with everything that changes on nodes."""
+        return self.snapshot.room.changes.generation, self.snapshot.nodes.changes.generation
 
     def _charge(self, job: Job, pod: Pod) -> None:
         if self.shares.counts:

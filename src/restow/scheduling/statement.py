@@ -67,16 +67,11 @@ class Statement:
 
     def allocate(self, cycle: Cycle, node: str, seat: SeatName | None = None) -> Verdict:
         """Put a pod on a node; on anything but SUCCESS nothing has changed. Raises UnknownNode, AlreadyPlaced."""
-        shape = cycle.pod_class.shape
-        self._snapshot.assume(cycle.pod, node, at=self._now, seat=seat, shape=shape)
-        verdict = self._engine.reserve(cycle, node)
-        granted = self._engine.permit(cycle, node) if verdict.code is Code.SUCCESS else verdict
-        if not isinstance(granted, Granted):
-            self._engine.unreserve(cycle, node)
-            self._snapshot.forget(cycle.pod)
-            return granted
+        assigned = assign(self._engine, cycle, node, seat)
+        if isinstance(assigned, Verdict):
+            return assigned
         self._cycles[cycle.pod.metadata.uid] = (cycle, node)
-        self._steps.append(Assign(cycle, node, granted.waits))
+        self._steps.append(assigned)
         return SUCCESS
 
     def pipeline(self, cycle: Cycle, node: str) -> None:
@@ -148,6 +143,19 @@ class Statement:
         if not self._open:
             raise RuntimeError("the statement has ended")
         self._open = False
+
+
+def assign(engine: Engine, cycle: Cycle, node: str, seat: SeatName | None = None) -> Assign | Verdict:
+    """Assume a pod on a node, Reserve and Permit; anything but SUCCESS takes it all back. Raises as `allocate`."""
+    snapshot = cycle.snapshot
+    snapshot.assume(cycle.pod, node, at=cycle.now, seat=seat, shape=cycle.pod_class.shape)
+    verdict = engine.reserve(cycle, node)
+    granted = engine.permit(cycle, node) if verdict.code is Code.SUCCESS else verdict
+    if isinstance(granted, Granted):
+        return Assign(cycle, node, granted.waits)
+    engine.unreserve(cycle, node)
+    snapshot.forget(cycle.pod)
+    return granted
 
 
 def leaving(snapshot: Snapshot) -> list[Occupant]:

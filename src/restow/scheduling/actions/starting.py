@@ -16,7 +16,7 @@ from restow.scheduling.engine import Placed, Unplaced
 from restow.scheduling.framework import Code, Cycle, Verdict
 from restow.scheduling.jobs import Job, requests_of
 from restow.scheduling.session import Session
-from restow.scheduling.statement import Statement, without
+from restow.scheduling.statement import Statement, assign, without
 from restow.scheduling.wakeups import GANG, QUEUE
 
 
@@ -39,6 +39,8 @@ def start(session: Session, job: Job) -> Started | Failure:
     refused = _inadmissible(session, job)
     if refused is not None:
         return refused
+    if not job.is_gang:
+        return _start_single(session, job)
     with session.statement() as statement:
         lacking = _place(session, job, lambda cycle, found: statement.allocate(cycle, found.node))
         if lacking is not None:
@@ -46,6 +48,20 @@ def start(session: Session, job: Job) -> Started | Failure:
         pods = len(statement.steps)
         session.accept(job, statement)
     return Started(pods)
+
+
+def _start_single(session: Session, job: Job) -> Started | Failure:
+    """A job of one pod needs no statement: an assignment that fails takes itself back."""
+    cycle = Cycle(job.pods[0], session.snapshot, session.now)
+    found = session.place(cycle)
+    if isinstance(found, Unplaced):
+        return _failure(job, 0, [(cycle.pod, found)])
+    assigned = assign(session.engine, cycle, found.node)
+    if isinstance(assigned, Verdict):
+        return _failure(job, 0, [(cycle.pod, assigned)])
+    job.pods = []
+    session.decide(job, assigned)
+    return Started(1)
 
 
 def keep_room(session: Session, job: Job, plugins: frozenset[str]) -> bool:

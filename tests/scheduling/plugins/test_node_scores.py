@@ -282,7 +282,7 @@ def test_strategies_are_weighted_means(
         assert scores(plugin, asked) == (expected if counted else None)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(NODE, NODE), min_size=1, max_size=2 * FEW), NODE)
 def test_a_broken_line_counts_what_scores(
     nodes: list[tuple[dict[str, int], dict[str, int]]], asks: dict[str, int]

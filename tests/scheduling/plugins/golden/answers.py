@@ -14,6 +14,7 @@ from restow.scheduling.framework import Code, Cycle, FilterPlugin, ScorePlugin
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from restow.scheduling.plugins.image_locality import ImageLocality
 from restow.scheduling.plugins.node_affinity import NodeAffinity
+from restow.scheduling.plugins.node_declared_features import NodeDeclaredFeatures
 from restow.scheduling.plugins.node_name import NodeName
 from restow.scheduling.plugins.node_ports import NodePorts
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
@@ -33,6 +34,7 @@ PLUGINS = {
         NodeResourcesFit,
         NodeResourcesBalancedAllocation,
         ImageLocality,
+        NodeDeclaredFeatures,
     )
 }
 

@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/imagelocality"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeaffinity"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodedeclaredfeatures"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodename"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeports"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources"
@@ -64,6 +65,8 @@ func plugin(ctx context.Context, q question, handle fwk.Handle, features feature
 		return nodeaffinity.New(ctx, read(&config.NodeAffinityArgs{}), handle, features)
 	case "TaintToleration":
 		return tainttoleration.New(ctx, nil, handle, features)
+	case "NodeDeclaredFeatures":
+		return nodedeclaredfeatures.New(ctx, nil, handle, features)
 	case "NodePorts":
 		return nodeports.New(ctx, nil, handle, features)
 	case "NodeName":

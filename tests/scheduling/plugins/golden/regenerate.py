@@ -25,6 +25,7 @@ GOLDEN = HERE / "kube-scheduler.json"
 MODULE = HERE.parents[3] / "e2e" / "controlplane"
 """Pins the versions of everything that is built from Kubernetes' sources."""
 
+FEATURES = ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"]
 IMAGES = {"web:1": 300, "db:latest": 900, "tiny:2": 10, "reg.example:5000/big:latest": 2500}
 READ = {
     "NodeName": [],
@@ -35,6 +36,7 @@ READ = {
     "NodeResourcesFit": ["allocatable", "resources", "overhead"],
     "NodeResourcesBalancedAllocation": ["allocatable", "resources", "overhead"],
     "ImageLocality": ["images", "image"],
+    "NodeDeclaredFeatures": ["declaredFeatures", "restartPolicyRules", "hostUsers"],
 }
 """The parts of pods and nodes that a plugin reads."""
 PARTS = {part for parts in READ.values() for part in parts}
@@ -103,6 +105,7 @@ class Questions:
             },
             "status": {
                 "allocatable": allocatable,
+                "declaredFeatures": sorted(rng.sample(FEATURES, rng.randint(0, 2))),
                 "images": [{"names": [image], "sizeBytes": IMAGES[image] * 2**20} for image in images],
             },
         }
@@ -129,6 +132,11 @@ class Questions:
             spec["affinity"] = {"nodeAffinity": self.node_affinity()}
         if rng.random() < 0.2:
             spec["overhead"] = {"cpu": "50m", "memory": "64Mi"}
+        if rng.random() < 0.2:
+            spec |= {"hostNetwork": True, "hostUsers": rng.random() < 0.5}
+            for container in (*spec["containers"], *spec.get("initContainers", ())):
+                for port in container.get("ports", ()):
+                    port["hostPort"] = port["containerPort"]  # as the API server would
         if node is not None:
             spec["nodeName"] = node
         return {"metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}, "spec": spec}
@@ -152,6 +160,8 @@ class Questions:
             container["ports"] = [self.port() for _ in range(rng.randint(1, 2))]
         if restart is not None:
             container["restartPolicy"] = restart
+        if rng.random() < 0.2:
+            container["restartPolicyRules"] = [{"action": rng.choice(["Restart", "RestartAllContainers"])}]
         return container
 
     def port(self) -> Document:

@@ -146,7 +146,7 @@ def storage_class(
         for term in topologies or ()
     ]
     return StorageClass(
-        metadata=ObjectMeta(name=name, resource_version="1"),
+        metadata=ObjectMeta(name=name),
         provisioner=provisioner,
         volume_binding_mode="WaitForFirstConsumer" if waits else "Immediate",
         allowed_topologies=terms or None,

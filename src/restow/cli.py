@@ -7,11 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from restow import __version__
+
+if TYPE_CHECKING:
+    from restow.model.inventory import Inventory
+    from restow.model.objects import Pod
+    from restow.offline import Cluster
+    from restow.scheduling.registry import Profile
 
 
 class CouldNot(click.ClickException):
@@ -63,6 +73,89 @@ def _announce(kubeconfig: Path, url: str) -> None:
     click.echo(str(kubeconfig))
     sys.stdout.flush()
     click.echo(f"serving {url}; in another terminal: export KUBECONFIG={kubeconfig}; Ctrl-C stops", err=True)
+
+
+SNAPSHOT = click.option(
+    "--snapshot",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="What `kubectl get nodes,pods,… -A -o json` (or yaml) printed; .gz accepted, - reads stdin.",
+)
+CONFIG = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Configuration file; the section `scheduler` is read.",
+)
+OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+
+
+@restow.command()
+@SNAPSHOT
+@CONFIG
+@OUTPUT
+def schedule(snapshot: Path, config: Path | None, output: str) -> None:
+    """Where the pending pods would go, and why not."""
+    from restow import offline, printing
+
+    with _user_mistakes():
+        result = offline.schedule(offline.Cluster(_inventory(snapshot)), _profile(config), time.time())
+    printing.show(result, printing.schedule_table, as_json=output == "json")
+
+
+@restow.command()
+@SNAPSHOT
+@CONFIG
+@OUTPUT
+@click.argument("kind", type=click.Choice(["pod"]))
+@click.argument("name", metavar="NS/NAME")
+def explain(snapshot: Path, config: Path | None, output: str, kind: str, name: str) -> None:
+    """Why a pod is not scheduled, and where it could go."""
+    from restow import offline, printing
+
+    with _user_mistakes():
+        cluster = offline.Cluster(_inventory(snapshot))
+        result = offline.explain(cluster, _profile(config), _find_pod(cluster, name), time.time())
+    printing.show(result, printing.explanation_text, as_json=output == "json")
+
+
+def _find_pod(cluster: Cluster, name: str) -> Pod:
+    """The pod called NS/NAME, or NAME in the namespace default."""
+    namespace, _, short = name.rpartition("/")
+    wanted = (namespace or "default", short)
+    for pod in cluster.pods:
+        if (pod.metadata.namespace or "default", pod.metadata.name) == wanted:
+            return pod
+    raise click.BadParameter(f"the snapshot has no pod {'/'.join(wanted)}", param_hint="'NS/NAME'")
+
+
+def _inventory(path: Path) -> Inventory:
+    from restow.model.inventory import read_inventory
+
+    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    return read_inventory(data, "stdin" if str(path) == "-" else str(path))
+
+
+def _profile(path: Path | None) -> Profile:
+    """The scheduler that the configuration describes; the default one without it."""
+    from restow.model.wire import read_documents
+    from restow.scheduling.registry import installed, read_profile
+
+    documents = read_documents(path.read_bytes(), str(path)) if path else []
+    section = documents[0].get("scheduler") if documents else None
+    return read_profile(section or {}, installed())
+
+
+@contextmanager
+def _user_mistakes() -> Iterator[None]:
+    """A file that cannot be read is the user's mistake: one line, exit code 2."""
+    from restow.model.wire import WireError
+
+    try:
+        yield
+    except WireError as error:
+        raise click.UsageError(str(error)) from error
+    except OSError as error:
+        raise click.UsageError(f"{error.filename}: {error.strerror}") from error
 
 
 def main() -> None:

@@ -1,0 +1,111 @@
+"""`restow schedule` and `restow explain` on snapshot files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+def node(name: str, cpu: str, **labels: str) -> dict[str, Any]:
+    room = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": room, "capacity": room},
+    }
+
+
+def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "example.com/app:1", "resources": {"requests": {"cpu": cpu}}}
+    spec = {"schedulerName": "restow", "containers": [container], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "a"}, "spec": spec}
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> str:
+    items = [
+        node("n1", "4"),
+        node("n2", "2"),
+        pod("runs", "2", nodeName="n1"),
+        pod("fits", "2", nodeSelector={}),
+        pod("too-big", "3"),
+        pod("gated", "1", schedulingGates=[{"name": "example.com/later"}]),
+        pod("foreign", "1", schedulerName="default-scheduler"),
+    ]
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(path)
+
+
+def test_schedule_says_where_pods_go_and_why_not(run: Run, snapshot: str) -> None:
+    done = run("schedule", "--snapshot", snapshot, "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    result = json.loads(done.stdout)
+    assert result["placements"] == [{"namespace": "a", "pod": "fits", "node": result["placements"][0]["node"]}]
+    messages = {one["pod"]: one["message"] for one in result["unschedulable"]}
+    assert messages["too-big"] == "0/2 nodes are available: 2 Insufficient cpu."
+    assert "example.com/later" in messages["gated"]
+    assert messages[""].startswith("1 pending pods belong to schedulers other than restow: ")
+
+
+def test_schedule_includes_the_pods_of_schedulers_that_the_configuration_names(
+    run: Run, snapshot: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "restow.yaml"
+    config.write_text("scheduler:\n  schedulerNames: [restow, default-scheduler]\n")
+    done = run("schedule", "--snapshot", snapshot, "--config", str(config), "-o", "json")
+    assert "foreign" in {one["pod"] for one in json.loads(done.stdout)["placements"]}
+
+
+def test_schedule_prints_a_table_for_people(run: Run, snapshot: str) -> None:
+    done = run("schedule", "--snapshot", snapshot)
+    assert done.returncode == 0
+    assert done.stdout.startswith("1 pods would be placed, 3 would wait")
+
+
+def test_explain_counts_what_keeps_a_pod_from_nodes(run: Run, snapshot: str) -> None:
+    done = run("explain", "--snapshot", snapshot, "-o", "json", "pod", "a/too-big")
+    result = json.loads(done.stdout)
+    assert result["message"] == "is pending; 0/2 nodes are available: 2 Insufficient cpu."
+    assert result["refusals"] == [{"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": ["n1", "n2"]}]
+
+
+def test_explain_says_where_else_a_running_pod_could_go(run: Run, snapshot: str) -> None:
+    done = run("explain", "--snapshot", snapshot, "-o", "json", "pod", "a/runs")
+    assert json.loads(done.stdout)["feasible"] == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["schedule"], "Missing option '--snapshot'.", id="no snapshot"),
+        pytest.param(["schedule", "--snapshot", "missing.json"], "File 'missing.json' does not exist.", id="no file"),
+        pytest.param(["explain", "--snapshot", "{snapshot}", "pod", "a/nobody"], "no pod a/nobody", id="no such pod"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(run: Run, snapshot: str, arguments: list[str], message: str) -> None:
+    done = run(*(argument.format(snapshot=snapshot) for argument in arguments))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("scheduler: {speed: 9}", "speed: unknown field", id="unknown field"),
+        pytest.param("scheduler: {actions: dance}", "actions: no action is called 'dance'", id="unknown action"),
+        pytest.param("scheduler: [", "not YAML", id="broken YAML"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line(run: Run, snapshot: str, tmp_path: Path, text: str, message: str) -> None:
+    config = tmp_path / "restow.yaml"
+    config.write_text(text)
+    done = run("schedule", "--snapshot", snapshot, "--config", str(config))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr and done.stderr.count("\n") == 1

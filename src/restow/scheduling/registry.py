@@ -39,10 +39,14 @@ from restow.scheduling.plugins.node_name import NodeName
 from restow.scheduling.plugins.node_ports import NodePorts
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from restow.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from restow.scheduling.plugins.scheduling_gates import SchedulingGates
 from restow.scheduling.plugins.taint_toleration import TaintToleration
 from restow.scheduling.plugins.topology_spread import PodTopologySpread
 from restow.scheduling.plugins.unsupported import Unsupported
+from restow.scheduling.plugins.volume_binding import VolumeBinding
+from restow.scheduling.plugins.volume_restrictions import VolumeRestrictions
+from restow.scheduling.plugins.volume_zone import VolumeZone
 from restow.scheduling.session import Action
 from restow.scheduling.wakeups import BUILT_IN as BUILT_IN_RULES
 from restow.scheduling.wakeups import Wakeups, Woken
@@ -60,6 +64,10 @@ DEFAULT: Final[Mapping[type[Plugin], int]] = {
     NodeAffinity: 2,
     NodePorts: 0,
     NodeResourcesFit: 1,
+    VolumeRestrictions: 0,
+    NodeVolumeLimits: 0,
+    VolumeBinding: 0,
+    VolumeZone: 0,
     PodTopologySpread: 2,
     InterPodAffinity: 2,
     NodeResourcesBalancedAllocation: 1,

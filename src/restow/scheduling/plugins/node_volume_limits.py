@@ -9,7 +9,7 @@ import msgspec
 from restow.model.cluster import Mask, Which
 from restow.model.cluster.mounts import mounted_by
 from restow.model.cluster.storage import VolumeId
-from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
+from restow.scheduling.framework import NEVER, SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
 from restow.scheduling.plugins.refusing import refused
 
 TOO_MANY = "node(s) exceed max volume count"
@@ -29,7 +29,7 @@ class NodeVolumeLimits(FilterPlugin):
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:
-            return SKIP
+            return NEVER
         mounted = mounted_by(cycle.pod)
         missing = next((key for key in mounted.claims if cycle.snapshot.storage.claims.shown(key) is None), "")
         needed = Needed(cycle.snapshot.attached.volumes_of(mounted), missing)

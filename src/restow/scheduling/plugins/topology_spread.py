@@ -37,7 +37,7 @@ from restow.model.objects import Pod, Toleration
 from restow.model.selectors import SelectorError, label_selector
 from restow.scheduling.framework import (
     BEST,
-    SKIP,
+    NEVER,
     SUCCESS,
     Cycle,
     FilterPlugin,
@@ -83,7 +83,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         state = self._state(cycle)
         if state.problem:
             return unresolvable(f"topologySpreadConstraints: {state.problem}")
-        return SUCCESS if state.hard else SKIP
+        return SUCCESS if state.hard else NEVER
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         skews = self._state(cycle).skews
@@ -103,7 +103,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return [*refused(NO_KEY, keyless), *refused(TOO_SKEWED, skewed, resolvable=True)]
 
     def pre_score(self, cycle: Cycle) -> Verdict:
-        return SUCCESS if self._state(cycle).soft else SKIP
+        return SUCCESS if self._state(cycle).soft else NEVER
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         """Of all feasible rows at once, because the number of domains among them matters."""

@@ -29,6 +29,7 @@ from restow.model.cluster.storage import OutOfSync, key_of
 from restow.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from restow.model.objects import ObjectReference, PersistentVolume, PersistentVolumeClaim
 from restow.scheduling.framework import (
+    NEVER,
     SKIP,
     SUCCESS,
     ArgumentError,
@@ -77,7 +78,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:
-            return SKIP
+            return NEVER
         wanted = wanted_by(cycle.pod, cycle.snapshot)
         if isinstance(wanted, Verdict):
             return wanted

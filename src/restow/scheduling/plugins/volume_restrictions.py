@@ -15,6 +15,7 @@ from restow.model.cluster import Mask, Which
 from restow.model.disks import Disk, disks_used
 from restow.model.volumes import READ_WRITE_ONCE_POD
 from restow.scheduling.framework import (
+    NEVER,
     SKIP,
     SUCCESS,
     Cycle,
@@ -45,7 +46,7 @@ class VolumeRestrictions(FilterPlugin):
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:
-            return SKIP
+            return NEVER
         in_use = False
         for name in _claim_names(cycle):
             claim = cycle.snapshot.storage.claim(cycle.pod.metadata.namespace or "", name)

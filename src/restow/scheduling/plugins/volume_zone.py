@@ -15,7 +15,7 @@ from restow.model import volumes
 from restow.model.cluster import Mask, Snapshot, Which
 from restow.model.objects import PersistentVolume
 from restow.model.selectors import Requirement
-from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict, unresolvable
+from restow.scheduling.framework import NEVER, SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict, unresolvable
 from restow.scheduling.plugins.refusing import refused
 
 REFUSED = "node(s) had no available volume zone"
@@ -40,7 +40,7 @@ class VolumeZone(FilterPlugin):
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:
-            return SKIP
+            return NEVER
         places: list[Place] = []
         for volume in cycle.pod.spec.volumes or ():
             if volume.persistent_volume_claim is not None:

@@ -97,6 +97,15 @@ def asked_of(room: Room, requests: Vector, weights: Sequence[ResourceWeight]) ->
     )
 
 
+def known_to(room: Room, asked: Asked) -> Asked:
+    """Without the resources that no node or pod was heard to have."""
+    columns = len(room.free)
+    for column, _, _ in asked:
+        if column >= columns:
+            return tuple(one for one in asked if one[0] < columns)
+    return asked
+
+
 def scored_books(room: Room) -> Books:
     """What pods and seats ask for, with the stand-ins for missing cpu and memory."""
     return (room.nonzero.cells,)
@@ -109,10 +118,7 @@ def real_books(room: Room) -> Books:
 
 def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked, rows: Which) -> Scores:
     """The scores of these rows for a pod that asks for this, on top of what is in the books."""
-    columns = len(room.free)
-    if any(column >= columns for column, _, _ in asked):  # nobody has or asks for these yet
-        asked = tuple(one for one in asked if one[0] < columns)
-    allocatable = room.allocatable.cells
+    asked, allocatable = known_to(room, asked), room.allocatable.cells
     few = few_rows(rows)
     if few is None and any(allocatable[column].max() > _SAFE for column, _, _ in asked):
         few = room.rows.numbers(rows)

@@ -28,6 +28,7 @@ from restow.scheduling.plugins.allocation import (
     ResourceWeight,
     asked_of,
     default_weights,
+    known_to,
     weight_problems,
 )
 from restow.scheduling.plugins.arguments import read_arguments
@@ -56,28 +57,29 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         self._asked: WeakKeyDictionary[Shape, Asked] = WeakKeyDictionary()
 
     def pre_score(self, cycle: Cycle) -> Verdict:
-        return SUCCESS if any(amount for _, amount, _ in self._of(cycle)) else SKIP
+        return SUCCESS if self._of(cycle) else SKIP
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         room = cycle.snapshot.room
-        asked = [one for one in self._of(cycle) if one[0] < len(room.free)]
+        asked = known_to(room, self._of(cycle))
         few = few_rows(rows)
         if few is not None:
             return np.array([self._of_row(room, asked, row) for row in few], np.int64)
         return self._of_rows(room, asked, rows)
 
-    def _of_row(self, room: Room, asked: Sequence[tuple[int, int, int]], row: int) -> int:
+    def _of_row(self, room: Room, asked: Asked, row: int) -> int:
+        cells, free = room.allocatable.cells, room.free
         before, after = [], []
         for column, amount, _ in asked:
-            allocatable = room.allocatable.cells.item(column, row)
+            allocatable = cells.item(column, row)
             if allocatable:
-                used = allocatable - room.free.item(column, row)
-                before.append(min(1.0, float(used) / float(allocatable)))
-                after.append(min(1.0, float(used + amount) / float(allocatable)))
+                used = allocatable - free.item(column, row)
+                before.append(float(used) / float(allocatable) if used < allocatable else 1.0)
+                after.append(float(used + amount) / float(allocatable) if used + amount < allocatable else 1.0)
         balanced = balance(after)
         return HALF + (HALF + balanced - balance(before)) // 2 if self._change else balanced
 
-    def _of_rows(self, room: Room, asked: Sequence[tuple[int, int, int]], rows: Which) -> Scores:
+    def _of_rows(self, room: Room, asked: Asked, rows: Which) -> Scores:
         before, after = [], []
         for column, amount, _ in asked:
             allocatable = room.allocatable.cells[column][rows]
@@ -92,7 +94,8 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         shape = cycle.pod_class.shape
         known = self._asked.get(shape)
         if known is None:
-            known = self._asked[shape] = asked_of(cycle.snapshot.room, shape.facts.requests, self._resources)
+            asked = asked_of(cycle.snapshot.room, shape.facts.requests, self._resources)
+            known = self._asked[shape] = asked if any(amount for _, amount, _ in asked) else ()
         return known
 
 

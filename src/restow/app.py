@@ -11,7 +11,7 @@ import random
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,13 @@ from restow.adapters.memory import MemoryApi
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.adapters.rest.server import serve
 from restow.client.verbs import Client
+from restow.control.scheduler import Scheduler
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NODE
 from restow.model.objects import Node
-from restow.sim.world import FirstFit, Settings, World, default_rules
+from restow.ports import Api, Clock
+from restow.scheduling.registry import installed, read_profile
+from restow.sim.world import Settings, World, default_rules
 
 SCHEDULER_NAMES = ("restow", "volcano", "default-scheduler")
 READY_SECONDS = 60.0
@@ -40,21 +43,37 @@ class EmbeddedCluster(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def embedded_cluster(*, nodes: int, rng: random.Random) -> AsyncIterator[EmbeddedCluster]:
-    """An API server with our kinds, a world that plays kubelets and controllers in real time, and Ready nodes."""
+    """An API server with our kinds, a world of kubelets and controllers in real time, Ready nodes, and Restow in it."""
     clock = SystemClock()
     api = MemoryApi(clock, rng)
     client = Client(api)
     for definition in custom_resource_definitions():
         await client.create(CUSTOM_RESOURCE_DEFINITION, definition)
     settings = Settings(start=0.3, stop=0.5)
-    rules = [*default_rules(settings), FirstFit(SCHEDULER_NAMES)]
-    async with World(api, clock, random.Random(rng.getrandbits(64)), rules=rules, settings=settings) as world:
+    rules = default_rules(settings)
+    async with (
+        World(api, clock, random.Random(rng.getrandbits(64)), rules=rules, settings=settings) as world,
+        _scheduling(api, clock, random.Random(rng.getrandbits(64))),
+    ):
         width = len(str(nodes))
         for number in range(1, nodes + 1):
             await client.create(NODE, _node(f"node-{number:0{width}d}"))
         async with asyncio.timeout(READY_SECONDS):
             await world.until(lambda view: sum(map(_is_ready, view.all(NODE))) == nodes)
         yield EmbeddedCluster(api, client)
+
+
+@asynccontextmanager
+async def _scheduling(api: Api, clock: Clock, rng: random.Random) -> AsyncIterator[None]:
+    """The scheduler runs as long as the context lasts."""
+    profile = read_profile({"schedulerNames": list(SCHEDULER_NAMES)}, installed())
+    running = asyncio.create_task(Scheduler(api, clock, rng, profile=profile).run(), name="scheduler")
+    try:
+        yield
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
 
 
 async def serve_until_stopped(*, port: int, nodes: int, announce: Callable[[Path, str], None]) -> None:

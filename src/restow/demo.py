@@ -34,7 +34,7 @@ BIG = 7 * UNIT
 FRAME_SECONDS = 0.2
 READING_SECONDS = 1.5
 PATIENCE_SECONDS = 30.0
-WORKLOADS = {"cache": (8, "500m"), "web": (36, "1"), "api": (10, "2")}
+WORKLOADS = {"api": (10, "2"), "web": (36, "1"), "cache": (8, "500m")}
 FALLING = {"web": range(34, 15, -2), "api": range(9, 6, -1)}
 
 # rich's own template loads a font from the network; this one does not.

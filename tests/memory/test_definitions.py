@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from restow.ports import MERGE_PATCH, STRATEGIC_PATCH, Invalid, NotFound, Resource
-from tests.memory.cluster import WIDGETS, Cluster, collect, definition, told, widget
+from tests.memory.cluster import WIDGETS, Cluster, collect, config_map, definition, namespace, owner, told, widget
 
 DEFINITIONS = "customresourcedefinitions"
 
@@ -142,3 +142,58 @@ async def test_a_definition_can_come_back(cluster: Cluster) -> None:
     assert await cluster.names(WIDGETS) == []
     (event,) = await collect(cluster.events(WIDGETS, resourceVersion=version), 1)
     assert event["object"]["code"] == 410  # what happened in between is not known any more
+
+
+async def test_a_definition_that_serves_nothing_keeps_nobody_waiting(cluster: Cluster) -> None:
+    await define(cluster)
+    await cluster.create("namespaces", namespace("ns"))
+    await cluster.create(WIDGETS, widget(), namespace="ns")
+    held = await cluster.create("configmaps", config_map("owner"))
+    owned = widget("owned")
+    owned["metadata"]["ownerReferences"] = [owner(held)]
+    await cluster.create(WIDGETS, owned)
+    definition_ = await cluster.get(DEFINITIONS, "widgets.example.com")
+    definition_["spec"]["versions"][0]["served"] = False
+    await cluster.call("replace", DEFINITIONS, "widgets.example.com", definition_)
+
+    await cluster.delete("configmaps", "owner")
+    await cluster.delete("namespaces", "ns")
+    await asyncio.sleep(0)
+    with pytest.raises(NotFound):
+        await cluster.get("namespaces", "ns")
+    await cluster.delete(DEFINITIONS, "widgets.example.com")
+    await asyncio.sleep(0)
+    assert await cluster.names(DEFINITIONS) == []
+
+
+async def test_a_definition_cannot_take_the_place_of_a_built_in(cluster: Cluster) -> None:
+    taken = definition("leases", "coordination.k8s.io")
+    taken["metadata"]["annotations"] = {"api-approved.kubernetes.io": "https://example.com/1"}
+    with pytest.raises(Invalid, match="served by the API server itself"):
+        await cluster.create(DEFINITIONS, taken)
+    assert await cluster.names("leases") == []
+
+
+@pytest.mark.parametrize("spec", ["text", 5, {"a": [1]}, {"a": "text"}])
+async def test_scaling_where_there_is_no_place_for_replicas_is_refused(cluster: Cluster, spec: Any) -> None:
+    scale = {"specReplicasPath": ".spec.a.n", "statusReplicasPath": ".status.n"}
+    await define(cluster, subresources={"status": {}, "scale": scale})
+    await cluster.create(WIDGETS, widget(spec=spec))
+    with pytest.raises(Invalid, match=r"spec\.a\.n: Invalid value: 3"):
+        await cluster.call("patch", WIDGETS, "w", {"spec": {"replicas": 3}}, sub="scale", content_type=MERGE_PATCH)
+
+
+async def test_null_in_the_labels_of_a_custom_resource_is_the_empty_text(cluster: Cluster) -> None:
+    await define(cluster)
+    odd = widget()
+    odd["metadata"]["labels"] = {"a": None}
+    assert (await cluster.create(WIDGETS, odd))["metadata"]["labels"] == {"a": ""}
+
+
+@pytest.mark.parametrize("fields", ["x", ["x"], [{"operation": "Update", "fieldsV1": {}, "manager": 5}]])
+async def test_unreadable_managed_fields_of_a_custom_resource_are_refused(cluster: Cluster, fields: Any) -> None:
+    await define(cluster)
+    odd = widget()
+    odd["metadata"]["managedFields"] = fields
+    with pytest.raises(Invalid, match="managedFields"):
+        await cluster.create(WIDGETS, odd)

@@ -120,15 +120,18 @@ def shape(served: ResourceType, document: Document, validation: str) -> tuple[Do
 def _check_metadata(document: Document) -> None:
     """A custom resource's metadata is typed like any other; its schema does not speak of it."""
     metadata = {name: value for name, value in document["metadata"].items() if value is not None}
+    for name in ("labels", "annotations"):
+        if isinstance(metadata.get(name), dict):  # where a text must stand, null is the empty one
+            metadata[name] = {key: "" if value is None else value for key, value in metadata[name].items()}
     document["metadata"] = metadata
     try:
         msgspec.convert(metadata, ObjectMeta)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError as refusal:
         try:
             wire.convert(ObjectMeta, metadata, "metadata")  # slower, and names every wrong field
         except wire.WireError as error:
             raise errors.bad_request(str(error)) from None
-        raise
+        raise errors.bad_request(f"metadata: {refusal}") from None
 
 
 def unknown_fields(served: ResourceType, document: Document, validation: str) -> tuple[str, ...]:

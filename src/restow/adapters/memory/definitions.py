@@ -33,6 +33,7 @@ def prepare(state: State, definition: Document) -> None:
 
 def complete(state: State, definition: Document) -> None:
     _check(definition)
+    _check_not_builtin(state, definition)
     names = _accepted_names(definition)
     now = state.stamp()
     definition["status"] = {
@@ -115,6 +116,14 @@ def _check(definition: Document) -> None:
         raise errors.invalid("apiextensions.k8s.io", "CustomResourceDefinition", name, causes)
 
 
+def _check_not_builtin(state: State, definition: Document) -> None:
+    group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
+    name = collection_name(plural, group)
+    if state.catalog.is_builtin(name):
+        cause = errors.forbidden_value("spec.names.plural", f"{name} are served by the API server itself")
+        raise errors.invalid("apiextensions.k8s.io", "CustomResourceDefinition", name, [cause])
+
+
 def _accepted_names(definition: Document) -> Document:
     """The names with upstream's defaults, which are set in spec, too."""
     names = definition["spec"]["names"]
@@ -127,14 +136,15 @@ def _condition(type_: str, reason: str, message: str, now: str) -> Document:
     return {"type": type_, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}
 
 
-def served_types(definition: Document) -> list[ResourceType]:
-    """One resource type per served version."""
-    spec = definition["spec"]
-    storage = next(each["name"] for each in spec["versions"] if each.get("storage"))
-    return [_served(definition, version, storage) for version in spec["versions"] if version.get("served")]
+def defined_types(definition: Document) -> tuple[ResourceType, list[ResourceType]]:
+    """The type of the stored version, served or not, and those of the versions that are served."""
+    versions = definition["spec"]["versions"]
+    storage = next(each["name"] for each in versions if each.get("storage"))
+    types = {each["name"]: _type(definition, each, storage) for each in versions}
+    return types[storage], [types[each["name"]] for each in versions if each.get("served")]
 
 
-def _served(definition: Document, version: Document, storage: str) -> ResourceType:
+def _type(definition: Document, version: Document, storage: str) -> ResourceType:
     spec = definition["spec"]
     names, group = spec["names"], spec["group"]
     subresources = version.get("subresources") or {}
@@ -213,9 +223,12 @@ class Definitions:
             self._ending.pop(name, None)
             self._state.store.drop(name)
             return
-        for served in served_types(definition):
+        stored, all_served = defined_types(definition)
+        self._state.catalog.keep(stored)
+        for served in all_served:
             self._state.catalog.add(served)
-            self._state.store.open(name, served.fields)
+        for each in (*all_served, stored):
+            self._state.store.open(name, each.fields)
         if change.new.deleting and name not in self._ending:
             self._ending[name] = change.new.name
             asyncio.get_running_loop().call_soon(self._empty, name)

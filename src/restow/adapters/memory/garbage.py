@@ -79,14 +79,18 @@ class Garbage:
             asyncio.get_running_loop().call_soon(self._work)
 
     def _work(self) -> None:
-        while self._queue:
-            uid = self._queue.popleft()
-            self._queued.discard(uid)
-            place = self._places.get(uid)
-            stored = self._at(place) if place else None
-            if place is not None and stored is not None:
-                self._judge(place, stored)
-        self._scheduled = False
+        try:
+            while self._queue:
+                uid = self._queue.popleft()
+                self._queued.discard(uid)
+                place = self._places.get(uid)
+                stored = self._at(place) if place else None
+                if place is not None and stored is not None:
+                    self._judge(place, stored)
+        finally:
+            self._scheduled = bool(self._queue)
+            if self._scheduled:  # one object that cannot be judged must not keep the others
+                asyncio.get_running_loop().call_soon(self._work)
 
     def _at(self, place: Place) -> Stored | None:
         collection = self._state.store.collections.get(place.collection)

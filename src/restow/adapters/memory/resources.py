@@ -134,12 +134,17 @@ class Catalog:
         if served.conversion is None or served.collection not in self._collections:
             self._collections[served.collection] = served
 
+    def keep(self, stored: ResourceType) -> None:
+        """Say how the objects of a collection are stored, whether or not that form is served."""
+        self._collections[stored.collection] = stored
+
     def discard(self, group: str, plural: str) -> None:
         gone = [each for each in self._types if (each.group, each.plural) == (group, plural)]
         for resource in gone:
             served = self._types.pop(resource)
-            self._kinds.pop((served.group, served.kind), None)
-            self._collections.pop(served.collection, None)
+            if self._kinds.get((served.group, served.kind)) is served:
+                del self._kinds[served.group, served.kind]
+        self._collections.pop(collection_name(plural, group), None)
 
     def find(self, resource: Resource) -> ResourceType:
         served = self._types.get(resource)
@@ -150,6 +155,11 @@ class Catalog:
     def of_collection(self, name: str) -> ResourceType:
         """The type that speaks the stored form."""
         return self._collections[name]
+
+    def is_builtin(self, name: str) -> bool:
+        """Whether a collection is the server's own, not that of a definition."""
+        found = self._collections.get(name)
+        return found is not None and found.custom is None
 
     def of_kind(self, group: str, kind: str) -> ResourceType | None:
         return self._kinds.get((group, kind))

@@ -48,7 +48,10 @@ def _write(state: State, served: ResourceType, request: Request, stored: Stored,
     old = stored.document()
     new = stored.document()
     paths = served.scale or ScalePaths()
-    _put(new, paths.replicas, scale["spec"].get("replicas", 0))
+    if not _put(new, paths.replicas, scale["spec"].get("replicas", 0)):
+        why = "cannot be set: something on its way is not an object"
+        cause = errors.invalid_value(".".join(paths.replicas), scale["spec"].get("replicas", 0), why)
+        raise errors.invalid(served.group, served.kind, stored.name, [cause])
     body = writes.update(writes.Write.of(state, served, request), stored, old, new)
     return Response(body=encode(_scale(served, bodies.decode(body, served.kind))))
 
@@ -102,7 +105,14 @@ def _at(document: Document, path: tuple[str, ...]) -> Any:
     return value
 
 
-def _put(document: Document, path: tuple[str, ...], value: Any) -> None:
+def _put(document: Document, path: tuple[str, ...], value: Any) -> bool:
+    """Whether the value has its place; custom resources may have anything on the way there."""
     for step in path[:-1]:
-        document = document.setdefault(step, {})
+        inner = document.setdefault(step, {})
+        if inner is None:
+            inner = document[step] = {}
+        if not isinstance(inner, dict):
+            return False
+        document = inner
     document[path[-1]] = value
+    return True

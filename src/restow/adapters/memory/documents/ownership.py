@@ -68,11 +68,20 @@ def read_owners(document: dict[str, Any] | None) -> Owners:
     return owners
 
 
-def _check_entries(entries: list[dict[str, Any]]) -> None:
+def _check_entries(entries: Any) -> None:
     """managedFields a client sends are its own responsibility, but they must be readable."""
+    if not isinstance(entries, list):
+        raise bad_request("metadata.managedFields: expected a list")
     for index, entry in enumerate(entries):
-        if entry and (malformed(entry.get("fieldsV1")) or entry.get("operation") not in ("Apply", "Update")):
+        if entry and not _is_readable(entry):
             raise bad_request(f"metadata.managedFields[{index}]: not a managed fields entry")
+
+
+def _is_readable(entry: Any) -> bool:
+    if not isinstance(entry, dict) or malformed(entry.get("fieldsV1")):
+        return False
+    texts = [entry.get(name, "") for name in ("manager", "apiVersion", "subresource")]
+    return entry.get("operation") in ("Apply", "Update") and all(isinstance(text, str) for text in texts)
 
 
 def with_owners(document: dict[str, Any], owners: Owners) -> dict[str, Any]:

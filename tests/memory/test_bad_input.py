@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.ports import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError
+from restow.ports import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Invalid
 from tests.memory.cluster import WIDGETS, Cluster, Document, budget, config_map, definition, namespace, pod, widget
 from tests.memory.test_writes import deployment
 
@@ -171,3 +171,33 @@ def test_a_query_of_anything(query: dict[str, str]) -> None:
             await asyncio.wait_for(anext(cluster.events("pods", **query)), 0.001)
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "9" * 400, str(2**63), "1_000", " 5", "٣", "²", "--1", "+"])
+async def test_numbers_in_queries_that_are_none(cluster: Cluster, text: str) -> None:
+    for name in ("resourceVersion", "limit", "timeoutSeconds"):
+        with pytest.raises(ApiError) as refused:
+            if name == "timeoutSeconds":
+                await anext(cluster.events("pods", **{name: text}))
+            else:
+                await cluster.call("list", "pods", **{name: text})
+        assert refused.value.status.code == 400
+
+
+async def test_numbers_beyond_int64_are_refused(cluster: Cluster) -> None:
+    with pytest.raises(Invalid, match=r"spec\.terminationGracePeriodSeconds: json: cannot unmarshal number"):
+        await cluster.create("pods", pod(spec={"terminationGracePeriodSeconds": 2**63}))
+
+
+async def test_bodies_that_are_nested_too_deeply(cluster: Cluster) -> None:
+    body = b'{"metadata":' * 50_000 + b"{}" + b"}" * 50_000
+    await cluster.create("pods", pod("p"))
+    for sub in ("binding", "eviction"):
+        with pytest.raises(Invalid, match="nested too deeply"):
+            await cluster.call("create", "pods", "p", body, sub=sub)
+    with pytest.raises(Invalid, match="nested too deeply"):
+        await cluster.call("create", "configmaps", None, body)
+    with pytest.raises(Invalid, match="nested too deeply"):
+        await cluster.call("patch", "pods", "p", body, content_type=MERGE_PATCH)
+    with pytest.raises(Invalid, match="nested too deeply"):
+        await cluster.delete("pods", "p", body)

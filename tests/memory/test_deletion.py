@@ -155,3 +155,12 @@ async def test_orphans_of_a_replication_controller_are_the_default(cluster: Clus
     await cluster.create("replicationcontrollers", body)
     assert (await cluster.delete("replicationcontrollers", "rc"))["metadata"]["finalizers"] == ["orphan"]
     assert await cluster.names("replicationcontrollers") == []
+
+
+@pytest.mark.parametrize("seconds", [10**12, 2**63 - 1])
+async def test_a_grace_period_beyond_the_calendar_ends_with_it(cluster: Cluster, seconds: int) -> None:
+    await bound(cluster, spec={"terminationGracePeriodSeconds": seconds})
+    deleted = (await cluster.delete("pods", "a"))["metadata"]
+    assert (deleted["deletionTimestamp"], deleted["deletionGracePeriodSeconds"]) == ("9999-12-31T23:59:59Z", seconds)
+    shortened = (await cluster.delete("pods", "a", {"gracePeriodSeconds": 30}))["metadata"]
+    assert (shortened["deletionTimestamp"], shortened["deletionGracePeriodSeconds"]) == ("2023-11-14T22:13:50Z", 30)

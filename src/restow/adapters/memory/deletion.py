@@ -26,6 +26,7 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+LATEST = 253_402_300_799  # 9999-12-31T23:59:59Z, the last moment that can be written
 IMMORTAL_NAMESPACES = ("default", "kube-public", "kube-system")
 
 _FINALIZER_OF: dict[str, list[str]] = {"Foreground": [FOREGROUND], "Background": [], "Orphan": [ORPHAN]}
@@ -221,7 +222,7 @@ def _mark(state: State, served: ResourceType, document: Document, grace: int) ->
     if "deletionTimestamp" in metadata:
         _shorten(state, metadata, grace)
     elif grace or _has_grace(served) or is_held(document):
-        metadata["deletionTimestamp"] = format_time(state.clock.now() + grace)
+        metadata["deletionTimestamp"] = format_time(min(state.clock.now() + grace, LATEST))
         metadata["deletionGracePeriodSeconds"] = grace
         if metadata.get("generation"):
             metadata["generation"] += 1
@@ -235,8 +236,9 @@ def _shorten(state: State, metadata: Document, grace: int) -> None:
     running = metadata.get("deletionGracePeriodSeconds") or 0
     if grace >= running:
         return
-    moment = parse_time(metadata["deletionTimestamp"]) - running + grace
-    metadata["deletionTimestamp"] = format_time(max(moment, state.clock.now()))
+    end = parse_time(metadata["deletionTimestamp"])
+    moment = end - running + grace if end < LATEST else state.clock.now() + grace
+    metadata["deletionTimestamp"] = format_time(min(max(moment, state.clock.now()), LATEST))
     metadata["deletionGracePeriodSeconds"] = grace
 
 

@@ -10,6 +10,7 @@ from restow.adapters.memory import errors
 from restow.ports import Request, StatusCause
 
 _META = "meta.k8s.io"
+_MOST = 2**63 - 1  # numbers are int64 in Go
 _TRUE = ("true", "1")
 _FALSE = ("false", "0")
 
@@ -27,10 +28,10 @@ def number(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name)
     if text is None or text == "":
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise errors.bad_request(f"invalid value {text!r} for query parameter {name}: expected an integer") from None
+    digits = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
+    if not digits.isascii() or not digits.isdigit() or not _fits(digits):
+        raise errors.bad_request(f"invalid value {text[:40]!r} for query parameter {name}: expected an integer")
+    return int(text)
 
 
 def version(query: Mapping[str, str]) -> int | None:
@@ -38,9 +39,14 @@ def version(query: Mapping[str, str]) -> int | None:
     text = query.get("resourceVersion", "")
     if text == "":
         return None
-    if not text.isascii() or not text.isdigit():
-        raise errors.bad_request(f"resourceVersion: Invalid value: {text!r}: not an unsigned integer")
+    if not text.isascii() or not text.isdigit() or not _fits(text):
+        raise errors.bad_request(f"resourceVersion: Invalid value: {text[:40]!r}: not an unsigned integer")
     return int(text)
+
+
+def _fits(digits: str) -> bool:
+    digits = digits.lstrip("0")
+    return len(digits) < 20 and int(digits or "0") <= _MOST
 
 
 def dry_run(request: Request) -> bool:

@@ -24,6 +24,7 @@ from restow.model.quantity import Quantity, QuantityError
 _TIME = r"^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$"
 _MICRO_TIME = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{6}(Z|[+-]\d{2}:\d{2})$"
 _INT32 = range(-(2**31), 2**31)
+_INT64 = range(-(2**63), 2**63)
 _MICRO = 10**6  # nanos in a milli
 
 
@@ -141,7 +142,7 @@ def canonical_quantity(value: Any) -> str:
 _LEAVES: dict[str, Any] = {
     "string": str,
     "bool": bool,
-    "int": int,
+    "int": Annotated[int, msgspec.Meta(ge=_INT64.start, le=_INT64.stop - 1)],
     "int32": Annotated[int, msgspec.Meta(ge=_INT32.start, lt=_INT32.stop)],
     "number": float,
     "time": Annotated[str, msgspec.Meta(pattern=_TIME)] | None,
@@ -289,8 +290,8 @@ def _problem(value: Any, shape: MergeTypes) -> str:
         return f"json: cannot unmarshal {_json_name(value)} into Go value of type {name}"
     if shape.leaf in _PATTERNS and not _PATTERNS[shape.leaf].match(str(value)):
         return f'parsing time "{value}" as "{_LAYOUTS[shape.leaf]}": cannot parse'
-    if shape.leaf == "int32" and value not in _INT32:
-        return f"json: cannot unmarshal number {value} into Go value of type int32"
+    if (shape.leaf == "int32" and value not in _INT32) or (shape.leaf == "int" and value not in _INT64):
+        return f"json: cannot unmarshal number {value} into Go value of type {_GO_NAMES[shape.leaf]}"
     return ""
 
 

@@ -137,3 +137,9 @@ def test_adding_and_removing_a_member_is_nothing(document: dict[str, int], data:
     path = "/" + name.replace("~", "~0").replace("/", "~1")
     patch = [{"op": "add", "path": path, "value": 1}, {"op": "remove", "path": path}]
     assert json_patch(document, patch) == document
+
+
+def test_copies_of_copies_are_bounded() -> None:
+    operations = [{"op": "copy", "from": "/a", "path": f"/a/{number}"} for number in range(40)]
+    with pytest.raises(PatchError, match="accumulated size increase"):
+        json_patch({"a": {"text": "x" * 1000}}, operations)

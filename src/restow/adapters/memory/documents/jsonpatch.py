@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+COPY_LIMIT = 3 * 1024 * 1024  # upstream's bound on what all copies of a patch may add
 OPERATIONS = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 
 
@@ -25,7 +28,15 @@ def json_patch(document: Any, operations: Any) -> Any:
         raise MalformedPatch("a JSON patch is a list of objects")
     for number, operation in enumerate(operations):
         _check(number, operation)
+    copied = 0
     for operation in operations:
+        if operation["op"] == "copy":
+            copied += _size_of_copy(document, operation)
+            if copied > COPY_LIMIT:
+                raise PatchError(
+                    "Unable to complete the copy, the accumulated size increase of copy is "
+                    f"{copied}, exceeding the limit {COPY_LIMIT}"
+                )
         document = _carry_out(document, operation)
     return document
 
@@ -39,6 +50,11 @@ def _check(number: int, operation: Mapping[str, Any]) -> None:
             raise PatchError(f"operation {number} ({verb}) needs the member {member!r}")
     if verb in {"add", "replace", "test"} and "value" not in operation:
         raise PatchError(f"operation {number} ({verb}) needs the member 'value'")
+
+
+def _size_of_copy(document: Any, operation: Mapping[str, Any]) -> int:
+    source = operation["from"]
+    return len(msgspec.json.encode(_get(document, _tokens(source), source, "copy")))
 
 
 def _carry_out(document: Any, operation: Mapping[str, Any]) -> Any:

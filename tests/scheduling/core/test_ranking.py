@@ -1,0 +1,117 @@
+"""Rankings: whatever happens to the cluster, the choice is the one a naive look at every node makes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from restow.model.objects import Taint
+from restow.scheduling import engine as engine_module
+from restow.scheduling import ranking
+from restow.scheduling.engine import Engine, Placed
+from restow.scheduling.framework import Reach, ScorePlugin
+from tests.model.cluster.builders import node, pod
+from tests.scheduling.core.doubles import Apart, Eligible, Fit, Numbered, cluster, cycle
+
+
+class Crowded(ScorePlugin):
+    """The fewer pods on a node the better, compared with all others."""
+
+    name: ClassVar[str] = "Crowded"
+    reach: ClassVar[Reach] = Reach.CLUSTER
+
+    def score(self, cycle, rows):
+        names = [cycle.snapshot.rows.name(row) for row in cycle.snapshot.rows.numbers(rows)]
+        return np.array([len(cycle.snapshot.occupants(name)) if name else 0 for name in names], np.int64)
+
+    def normalize(self, cycle, raw):
+        return 100 - raw * 100 // max(1, int(raw.max()))
+
+
+def naive(engine, story):
+    """The best by asking every filter and score about every node."""
+    snapshot = story.snapshot
+    rows = np.array([snapshot.rows.find(name) for name in snapshot.rows.names() if snapshot.node(name)], np.intp)
+    for plugin in engine.plugins:
+        if hasattr(plugin, "filter") and len(rows):
+            rows = rows[plugin.filter(story, rows)]
+    if len(rows) == 0:
+        return None
+    total = np.zeros(len(rows), np.int64)
+    for plugin, weight in engine.scores:
+        total += weight * plugin.normalize(story, plugin.score(story, rows))
+    return min((-score, snapshot.rows.name(row)) for score, row in zip(total.tolist(), rows.tolist(), strict=True))[1]
+
+
+NAMES = st.sampled_from([f"n{number}" for number in range(12)])
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("node"), NAMES, st.integers(1, 6), st.booleans()),
+        st.tuples(st.just("gone"), NAMES),
+        st.tuples(st.just("pod"), NAMES, st.integers(0, 20)),
+        st.tuples(st.just("over"), st.integers(0, 20)),
+        st.tuples(st.just("place"), st.integers(1, 3), st.booleans()),
+        st.tuples(st.just("try"), NAMES),
+    ),
+    max_size=40,
+)
+PLUGINS = {
+    "rows only": [Eligible, Fit],
+    "asked of the cluster": [Eligible, Fit, Apart],
+    "compared by node": [Eligible, Fit, Numbered],
+    "compared in the cluster": [Eligible, Fit, Apart, Numbered, Crowded],
+}
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    """Blocks of four, so that a few nodes already fill several."""
+    monkeypatch.setattr(ranking, "BLOCK", 4)
+    monkeypatch.setattr(engine_module, "BLOCK", 4)
+    monkeypatch.setattr(engine_module, "_BLOCKS_FIRST", 2)
+
+
+@pytest.mark.parametrize("kinds", PLUGINS.values(), ids=PLUGINS)
+@settings(max_examples=80, deadline=None)
+@given(events=EVENTS)
+def test_the_choice_is_the_naive_one(kinds, events):
+    engine = Engine([kind() for kind in kinds], {"Numbered": 2})
+    snapshot = cluster(node("n0", {"cpu": "4", "pods": "9"}))
+    placed = 0
+    for event in events:
+        match event:
+            case ("node", name, cpu, tainted):
+                taints = [Taint(key="k", effect="NoSchedule")] if tainted else None
+                snapshot.apply_node(node(name, {"cpu": str(cpu), "pods": "9"}, labels={"n": str(cpu)}, taints=taints))
+            case ("gone", name):
+                snapshot.remove_node(node(name))
+            case ("pod", name, number):
+                snapshot.apply_pod(pod(f"old{number}", on=name, labels={"app": "x"}))
+            case ("over", number):
+                snapshot.remove_pod(pod(f"old{number}"))
+            case ("try", name):
+                mark = snapshot.mark()
+                snapshot.apply_node(node(name, {"cpu": "9", "pods": "9"}))
+                engine.place(cycle(snapshot))
+                snapshot.undo_to(mark)
+            case ("place", cpu, apart):
+                placed += 1
+                one = pod(f"new{placed}", {"cpu": str(cpu)}, labels={"app": "x"} if apart else None)
+                story = cycle(snapshot, one)
+                found = engine.place(story)
+                assert (found.node if isinstance(found, Placed) else None) == naive(engine, story)
+                if isinstance(found, Placed):
+                    snapshot.assume(one, found.node, at=0.0)
+
+
+def test_rows_beyond_the_first_arrays_are_seen():
+    engine, snapshot = Engine([Fit()]), cluster(node("a", {"cpu": "1", "pods": "9"}))
+    assert engine.place(cycle(snapshot)).node == "a"
+    for number in range(200):
+        snapshot.apply_pod(pod(f"lost{number}", on=f"unknown{number}"))
+    snapshot.apply_node(node("b", {"cpu": "2", "pods": "9"}))
+    assert engine.place(cycle(snapshot, pod("p", {"cpu": "2"}))).node == "b"

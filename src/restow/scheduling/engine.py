@@ -370,7 +370,7 @@ class Engine:
         return found
 
     def _ranking(self, cycle: Cycle, say: _Say, filtering: int, scoring: int) -> Ranking:
-        key = (cycle.pod_class, filtering, scoring)
+        key = (cycle.pod_class.base, filtering, scoring)
         ranking = self._rankings.pop(key, None)
         if ranking is None:
             raw = [plugin for plugin, _ in say.compared if plugin.reach is not Reach.CLUSTER]

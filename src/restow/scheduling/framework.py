@@ -19,7 +19,8 @@ One attempt to place a pod, in this order (the names are kube-scheduler's):
 Filter and Score take rows and return arrays: a mask, or an integer score per row. `reach` says how far the news of one
 row travels. A NODE plugin's answer for a row depends on nothing but the pod's class and the Node there, so it is asked
 again only when the Node changed; a ROW plugin's depends on who is on the node, too, so it is asked again about rows
-that changed in any way; a CLUSTER plugin's answer may depend on all rows.
+that changed in any way; a CLUSTER plugin's answer may depend on all rows, and on the volumes of the pod, which are no
+concern of the others: pods with a claim each are alike to them.
 
 Nothing here does I/O: a plugin that needs the API server to change returns the change as a value (`writes`).
 """

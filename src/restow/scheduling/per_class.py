@@ -1,7 +1,7 @@
 """What plugins work out once per class of pods and keep for the next pod of it.
 
-The states of the classes asked for last are kept, for as long as their snapshot lives. A state may refer to the parts
-of a snapshot, not to the snapshot itself.
+The states of the classes asked for last are kept, for as long as their snapshot lives; they do not depend on a pod's
+volumes. A state may refer to the parts of a snapshot, not to the snapshot itself.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ class PerClass(Generic[T]):
         kept = self._kept.get(cycle.snapshot)
         if kept is None:
             kept = self._kept[cycle.snapshot] = {}
-        state = kept.pop(cycle.pod_class, None)
+        pod_class = cycle.pod_class.base
+        state = kept.pop(pod_class, None)
         if state is None:
             state = self._make(cycle)
-        kept[cycle.pod_class] = state
+        kept[pod_class] = state
         if len(kept) > _KEPT:
             del kept[next(iter(kept))]
         return state

@@ -228,3 +228,13 @@ def test_one_off_shapes_leave_no_trace() -> None:
         snapshot.apply_pod(pod(f"p{index}", on="n1", volumes=[claim]))
         snapshot.remove_pod(pod(f"p{index}", on="n1", volumes=[claim]))
     assert len(snapshot.shapes._canonical) == 0
+
+
+def test_pods_with_a_claim_each_have_their_base_in_common() -> None:
+    snapshot = Snapshot()
+    claims = [ClaimVolume(claim_name=name) for name in ("data-0", "data-1")]
+    one, other = (snapshot.class_of(pod("p", volumes=[Volume(persistent_volume_claim=claim)])) for claim in claims)
+    assert one is not other
+    assert one.base is other.base is not one
+    assert one.base.base is one.base
+    assert one.base.shape.facts.volumes == ()

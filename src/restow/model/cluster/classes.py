@@ -23,13 +23,21 @@ Projection = tuple[tuple[str, str], ...]
 class PodClass:
     """Pods that every filter and score treats alike. Compared by identity; `number` never comes again."""
 
-    __slots__ = ("__weakref__", "labels", "namespace", "number", "shape")
+    __slots__ = ("__weakref__", "_base", "labels", "namespace", "number", "shape")
 
-    def __init__(self, number: int, shape: Shape, namespace: str | None, labels: Projection) -> None:
+    def __init__(
+        self, number: int, shape: Shape, namespace: str | None, labels: Projection, base: PodClass | None = None
+    ) -> None:
         self.number = number
+        self._base = base
         self.shape = shape
         self.namespace = namespace
         self.labels = labels
+
+    @property
+    def base(self) -> PodClass:
+        """The class of such pods without their volumes: the same for all whose volumes make the only difference."""
+        return self._base or self
 
     def __repr__(self) -> str:
         return f"PodClass({self.number}, {self.shape!r}, {self.namespace!r}, {dict(self.labels)})"
@@ -112,7 +120,8 @@ class Classes:
         key = (shape.number, namespace, labels)
         found = self._classes.get(key)
         if found is None:
-            found = self._classes[key] = PodClass(self._made, shape, namespace, labels)
+            base = self._intern(shape.base, namespace, labels) if shape.base is not shape else None
+            found = self._classes[key] = PodClass(self._made, shape, namespace, labels, base)
             self._made += 1
         return found
 

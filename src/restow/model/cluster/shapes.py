@@ -65,11 +65,17 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Shape:
     """What pods that are equal to scheduling have in common. Compared by identity."""
 
-    def __init__(self, number: int, facts: Facts, resources: Resources) -> None:
+    def __init__(self, number: int, facts: Facts, resources: Resources, base: Shape | None = None) -> None:
         self.number = number
         self.facts = facts
+        self._base = base
         self.amounts: Amounts = resources.amounts({**facts.requests, PODS: 1})
         self.scored: Amounts = resources.amounts(facts.scored)
+
+    @property
+    def base(self) -> Shape:
+        """The same without its volumes. Pods with a claim each, alike otherwise, have this in common."""
+        return self._base or self
 
     @property
     def spec(self) -> PodSpec:
@@ -120,7 +126,8 @@ class Shapes:
         key = _encode(facts)
         shape = self._canonical.get(key)
         if shape is None:
-            shape = self._canonical[key] = Shape(self._made, facts, self._resources)
+            base = self._intern(replace(facts, volumes=(), pod_name=None)) if facts.volumes else None
+            shape = self._canonical[key] = Shape(self._made, facts, self._resources, base)
             self._made += 1
         return shape
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from restow.adapters.memory import MemoryApi
@@ -126,8 +125,3 @@ async def check_room(it: Stage) -> None:
                 for name, amount in {**pod_requests(each), PODS: 1}.items():
                     left[name] -= amount
         assert all(amount >= 0 for amount in left.values()), (one.metadata.name, left)
-
-
-def to_document(item: Any) -> Document:
-    made: Document = msgspec.to_builtins(item)
-    return made

@@ -282,9 +282,12 @@ class Scheduler:
             self._profile.engine.unreserve(assign.cycle, assign.node)
         except Exception:
             log.exception("unreserve failed", extra={"pod": assign.pod.metadata.name, "node": assign.node})
-        if self._snapshot.forget(assign.pod):
-            self._roster.forget(assign.pod)
-            self._queue.tell(News(Thing.POD, Deed.DELETED, old=assign.pod), self._clock.now())
+        self._withdraw(assign.pod)
+
+    def _withdraw(self, pod: Pod) -> None:
+        if self._snapshot.forget(pod):
+            self._roster.forget(pod)
+            self._queue.tell(News(Thing.POD, Deed.DELETED, old=pod), self._clock.now())
 
     def _post_bind(self, assign: Assign) -> None:
         for plugin in self._post_binds:
@@ -337,11 +340,11 @@ class Scheduler:
             return
         if meta.uid in self._under_way:
             return
+        log.warning("assumption not confirmed", extra={"pod": meta.name, "namespace": meta.namespace})
         if found is None or found.metadata.uid != meta.uid:
-            found = None
-        if (found is None or not found.spec.node_name) and self._snapshot.forget(pod):
-            self._roster.forget(pod)
-            log.warning("assumption withdrawn", extra={"pod": meta.name, "namespace": meta.namespace})
-        if found is not None:
+            self._feed.hide(pod)
+        else:
+            if not found.spec.node_name:
+                self._withdraw(pod)
             self._feed.show(found)
         self._feed.changed.set()

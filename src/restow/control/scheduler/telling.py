@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 _ATTEMPTS = 8
+_STATUS = ("phase", "conditions", "running", "succeeded", "failed")
+"""All that a PodGroup's status says: what is to be said no more has to be named, too."""
 
 
 class _Wish(msgspec.Struct, frozen=True):
@@ -173,7 +175,7 @@ class Telling:
             await self._client.patch(
                 POD_GROUP,
                 group.metadata.name,
-                {"status": msgspec.to_builtins(wanted)},
+                {"status": dict.fromkeys(_STATUS) | msgspec.to_builtins(wanted)},
                 group.metadata.namespace,
                 subresource="status",
                 resource_version=group.metadata.resource_version,

@@ -1,0 +1,354 @@
+"""The binding cycle when something comes in between, and everything that is given back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+from restow.control.scheduler import Settings
+from restow.model import kinds
+from restow.ports import Api, ApiError, Conflict, Forbidden, OutcomeUnknown, Request, Response, TooManyRequests
+from restow.scheduling.framework import (
+    SUCCESS,
+    Cycle,
+    FilterPlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    Verdict,
+    error,
+    unschedulable,
+    wait,
+)
+from restow.scheduling.writes import Write
+from tests.control.stage import check_room, condition, events, group, member, places, stage
+from tests.sim.stage import node, pass_time, pod, ready, virtual
+
+UNKNOWN = OutcomeUnknown.because(504, "Timeout", "lost in the net")
+BUSY = TooManyRequests.because(429, "TooManyRequests", "not now")
+FORBIDDEN = Forbidden.because(403, "Forbidden", "no bindings today")
+CONFLICT = Conflict.because(409, "Conflict", "no")
+
+
+class Interfering:
+    """An Api whose bindings are interfered with: `before` may raise, `after` raises although it took effect."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.before: list[ApiError] = []
+        self.after: list[ApiError] = []
+        self.first: Callable[[], Any] | None = None
+        self.bindings = 0
+
+    async def call(self, request: Request) -> Response:
+        if request.subresource != "binding":
+            return await self._api.call(request)
+        self.bindings += 1
+        if self.first is not None:
+            first, self.first = self.first, None
+            await first()
+        if self.before:
+            raise self.before.pop(0)
+        response = await self._api.call(request)
+        if self.after:
+            raise self.after.pop(0)
+        return response
+
+    def watch(self, request: Request) -> AsyncIterator[bytes]:
+        return self._api.watch(request)
+
+
+class Keeper(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
+    """Writes down what it is asked, and answers as told."""
+
+    name: ClassVar[str] = "Keeper"
+
+    def __init__(self, name: str = "Keeper") -> None:
+        super().__init__()
+        self.name = name  # type: ignore[misc]
+        self.journal: list[str] = []
+        self.permits: list[Verdict] = []
+        self.settles: list[Verdict] = []
+        self.patience = 10.0
+
+    def reserve(self, cycle: Cycle, node: str) -> Verdict:
+        self.journal.append("reserve")
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, node: str) -> None:
+        self.journal.append("unreserve")
+
+    def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
+        return (self.permits.pop(0) if len(self.permits) > 1 else (self.permits or [SUCCESS])[0]), self.patience
+
+    def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Write]:
+        self.journal.append("pre-bind")
+        return ()
+
+    def settled(self, cycle: Cycle, node: str) -> Verdict:
+        return self.settles.pop(0) if self.settles else SUCCESS
+
+    def post_bind(self, cycle: Cycle, node: str) -> None:
+        self.journal.append("post-bind")
+
+
+def interfered(**story: Any) -> tuple[list[Interfering], Callable[[Api], Api]]:
+    made: list[Interfering] = []
+
+    def around(api: Api) -> Api:
+        made.append(Interfering(api))
+        for name, value in story.items():
+            setattr(made[0], name, value)
+        return made[0]
+
+    return made, around
+
+
+# --- answers to a binding ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("story", "bindings"),
+    [
+        pytest.param({"after": [UNKNOWN]}, 1, id="a time-out that took effect is not tried again"),
+        pytest.param({"before": [UNKNOWN]}, 2, id="a time-out that took none is"),
+        pytest.param({"before": [UNKNOWN, BUSY, UNKNOWN]}, 4, id="several failures in a row"),
+        pytest.param({"before": [UNKNOWN] * 5}, 6, id="more than a binding cycle has patience for"),
+        pytest.param({"before": [FORBIDDEN]}, 2, id="a refusal is tried again later, as a new attempt"),
+        pytest.param({"before": [CONFLICT]}, 2, id="and so is a conflict"),
+    ],
+)
+def test_a_binding_that_fails_gets_there_in_the_end(story: dict[str, list[ApiError]], bindings: int) -> None:
+    @virtual
+    async def run() -> None:
+        keeper = Keeper()
+        made, around = interfered(**{key: list(errors) for key, errors in story.items()})
+        async with stage(keeper, around=around) as it:
+            await it.create(kinds.POD, pod("a"))
+            await pass_time(60)
+            assert all(map(ready, await it.pods()))
+            assert made[0].bindings == bindings
+            assert keeper.journal[-3:] == ["reserve", "pre-bind", "post-bind"]
+            assert keeper.journal.count("unreserve") == keeper.journal.count("reserve") - 1
+            assert [name for name, _ in await events(it, "Scheduled")] == ["a"]
+
+    run()
+
+
+@virtual
+async def test_a_pod_that_goes_away_while_it_is_bound_leaves_nothing_behind() -> None:
+    made, around = interfered()
+    keeper = Keeper()
+    async with stage(keeper, around=around, nodes=1) as it:
+
+        async def vanish() -> None:
+            await it.delete(kinds.POD, "a", grace_seconds=0)
+
+        made[0].first = vanish
+        await it.create(kinds.POD, pod("a", "4"))
+        await pass_time(3)
+        assert keeper.journal == ["reserve", "pre-bind", "unreserve"]
+        await it.create(kinds.POD, pod("b", "4"))
+        await pass_time(5)
+        assert await places(it) == {"b": "n1"}
+        assert await events(it, "FailedScheduling") == []
+
+
+@virtual
+async def test_somebody_else_binds_the_pod_first() -> None:
+    made, around = interfered()
+    async with stage(around=around, nodes=2) as it:
+
+        async def steal() -> None:
+            uid = (await it.document(kinds.POD, "a"))["metadata"]["uid"]
+            await it.client.bind("default", "a", uid=uid, node="n2")
+
+        made[0].first = steal
+        await it.create(kinds.POD, pod("a", "4"))
+        await pass_time(5)
+        await it.create(kinds.POD, pod("b", "4"))
+        await it.create(kinds.POD, pod("c", "4"))
+        await pass_time(5)
+        assert {**await places(it), "b": None, "c": None} == {"a": "n2", "b": None, "c": None}
+        await check_room(it)
+
+
+# --- the place changes ------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_foreign_pod_takes_the_room_before_binding() -> None:
+    keeper = Keeper()
+    keeper.settles = [wait("a moment")]
+    async with stage(keeper, nodes=1) as it:
+        await it.create(kinds.POD, pod("ours", "3"))
+        await pass_time(1)
+        await it.create(kinds.POD, pod("theirs", "2", schedulerName="other", nodeName="n1"))
+        await pass_time(20)
+        assert await places(it) == {"ours": None, "theirs": "n1"}
+        assert (await condition(it, "ours"))[2] == "0/1 nodes are available: 1 Insufficient cpu."
+        told = [message for _, message in await events(it, "FailedScheduling")]
+        assert told == [
+            "another pod took the room on node n1 first",
+            "0/1 nodes are available: 1 Insufficient cpu.",
+        ]
+        assert keeper.journal.count("reserve") == keeper.journal.count("unreserve") == 1
+        await it.create(kinds.NODE, node("n2"))
+        await pass_time(20)
+        assert await places(it) == {"ours": "n2", "theirs": "n1"}
+
+
+@virtual
+async def test_the_node_is_deleted_before_binding() -> None:
+    keeper = Keeper()
+    keeper.settles = [wait("a moment")]
+    async with stage(keeper, nodes=1) as it:
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(1)
+        await it.delete(kinds.NODE, "n1")
+        await pass_time(3)
+        assert await places(it) == {"a": None}
+        await it.create(kinds.NODE, node("n2"))
+        await pass_time(20)
+        assert await places(it) == {"a": "n2"}
+
+
+# --- Permit and PreBind -----------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_permit_waits_until_the_plugin_agrees() -> None:
+    keeper = Keeper()
+    keeper.permits = [wait("not yet"), wait("not yet"), SUCCESS]
+    async with stage(keeper) as it:
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(15)
+        assert all(map(ready, await it.pods()))
+        assert keeper.journal == ["reserve", "pre-bind", "post-bind"]
+
+
+@pytest.mark.parametrize(
+    ("permits", "message"),
+    [
+        pytest.param([wait("not yet")], "Keeper did not permit it in time", id="not within its limit"),
+        pytest.param([wait("not yet"), unschedulable("no")], "no", id="not at all"),
+    ],
+)
+def test_permit_refuses(permits: list[Verdict], message: str) -> None:
+    @virtual
+    async def run() -> None:
+        keeper = Keeper()
+        keeper.permits = permits
+        async with stage(keeper) as it:
+            await it.create(kinds.POD, pod("a"))
+            await pass_time(14)
+            assert keeper.journal[:2] == ["reserve", "unreserve"]
+            assert (await events(it, "FailedScheduling"))[0] == ("a", message)
+            assert (await condition(it, "a"))[1] == "Unschedulable"
+
+    run()
+
+
+@virtual
+async def test_what_pre_bind_waits_for_never_comes() -> None:
+    one, two = Keeper("One"), Keeper("Two")
+    two.journal = one.journal
+    two.settles = [wait("a moment"), error("it will never settle")]
+    async with stage(one, two) as it:
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(12)
+        assert one.journal[:6] == ["reserve", "reserve", "pre-bind", "pre-bind", "unreserve", "unreserve"]
+        await pass_time(12)
+        assert all(map(ready, await it.pods()))
+        assert await events(it, "FailedScheduling") == [("a", "Two: it will never settle")]
+
+
+# --- gangs ------------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_gang_that_is_bound_half_way_is_completed_first_and_says_so() -> None:
+    made, around = interfered()
+    async with stage(around=around, nodes=1) as it:
+
+        async def crowd() -> None:
+            made[0].before = [FORBIDDEN]
+            await it.create(kinds.POD, pod("rival", "2"))
+
+        made[0].first = crowd
+        await it.create(kinds.POD_GROUP, group("train", 2))
+        for name in ("w1", "w2"):
+            await it.create(kinds.POD, member(name, "train", "2"))
+        await pass_time(20)
+        assert await places(it) == {"w1": "n1", "w2": "n1", "rival": None}
+        [(name, message)] = await events(it, "Completing")
+        assert name == "train"
+        assert message.endswith("the gang is completed before anything else")
+
+
+# --- bugs and leaks ---------------------------------------------------------------------------------------------------
+
+
+class Explosive(FilterPlugin):
+    """Breaks on pods whose name says so."""
+
+    name: ClassVar[str] = "Explosive"
+
+    def pre_filter(self, cycle: Cycle) -> Verdict:
+        if cycle.pod.metadata.name == "bad":
+            raise RuntimeError("boom")
+        return SUCCESS
+
+    def filter(self, cycle: Cycle, rows: Any) -> Any:
+        return cycle.snapshot.nodes.present[rows]
+
+    def refusals(self, cycle: Cycle, rows: Any) -> list[Any]:
+        return []
+
+
+@virtual
+async def test_a_plugin_that_breaks_on_one_pod_does_not_stop_the_others() -> None:
+    async with stage(Explosive()) as it:
+        for name in ("a", "bad", "c"):
+            await it.create(kinds.POD, pod(name))
+        await pass_time(20)
+        assert {name for name, where in (await places(it)).items() if where} == {"a", "c"}
+        assert await condition(it, "bad") == ("False", "SchedulerError", "RuntimeError: boom")
+
+
+class Blind:
+    """An Api whose watches keep quiet about a pod once it is bound."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self._api = api
+        self._signs = (f'"name":"{name}"'.encode(), b'"nodeName":')
+        self.call = api.call
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for event in self._api.watch(request):
+            if request.resource.plural != "pods" or not all(sign in event for sign in self._signs):
+                yield event
+
+
+@pytest.mark.parametrize(
+    ("deleted", "fits"), [pytest.param(True, True, id="it is gone"), pytest.param(False, False, id="it is there")]
+)
+def test_an_assumption_that_no_event_confirms_is_looked_up(deleted: bool, fits: bool) -> None:
+    @virtual
+    async def run() -> None:
+        settings = Settings(leak_check=5.0, leak_age=10.0)
+        async with stage(around=lambda api: Blind(api, "a"), nodes=1, settings=settings) as it:
+            await it.create(kinds.POD, pod("a", "4"))
+            await pass_time(2)
+            if deleted:
+                await it.delete(kinds.POD, "a", grace_seconds=0)
+            await it.create(kinds.POD, pod("b", "4"))
+            await pass_time(3)
+            assert (await places(it))["b"] is None
+            await pass_time(30)
+            assert ((await places(it))["b"] == "n1") is fits
+
+    run()

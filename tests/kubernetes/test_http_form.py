@@ -120,3 +120,16 @@ def test_lines_do_not_depend_on_how_the_stream_is_cut(lines, rest, data):
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         seen += reader.feed(stream[start:end])
     assert (seen, reader.rest()) == (lines, rest.strip())
+
+
+@pytest.mark.parametrize("header", ["9" * 5000, "²", "-1", "soon", ""])
+def test_a_strange_retry_after_is_left_out(header):
+    error = ApiError.of(status_of(429, b"", "application/json", header))
+    assert isinstance(error, TooManyRequests)
+    assert error.retry_after is None
+
+
+@pytest.mark.parametrize("code", [0, 200])
+def test_a_failure_whose_status_says_otherwise_is_one(code):
+    body = b'{"kind":"Status","code":%d,"status":"Success"}' % code
+    assert isinstance(ApiError.of(status_of(500, body, "application/json", None)), OutcomeUnknown)

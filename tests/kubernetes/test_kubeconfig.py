@@ -188,6 +188,20 @@ WRONG = [
         r"user\.exec\.command: missing",
         id="no command",
     ),
+    pytest.param(
+        text('token: "a\\nb"'), r"users\[0\]\.user\.token: the token holds line breaks", id="two lines of token"
+    ),
+    pytest.param(text('tokenFile: "a\\0b"'), r"user\.tokenFile: .*null", id="a null character in a path"),
+    pytest.param(text("tokenFile: ~nobody-here/token"), r"user\.tokenFile: .*No such file", id="nobody's home"),
+    pytest.param(text('as: "a\\r\\nX-Evil: b"'), r"user\.as: .*line breaks", id="a header in a name"),
+    pytest.param(text(cluster="server: https://x/?a=b"), r"server: expected a URL", id="a server with a query"),
+    pytest.param(text(cluster='server: "https://x y"'), r"server: expected a URL", id="a server with a space"),
+    pytest.param(
+        text(cluster="server: https://x\nproxy-url: 'http://[x'"), r"proxy-url: expected http", id="a broken proxy"
+    ),
+    pytest.param(
+        text(cluster="server: https://x\nproxy-url: http://"), r"proxy-url: expected http", id="no proxy host"
+    ),
 ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import re
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,7 @@ import msgspec
 log = logging.getLogger(__name__)
 
 REREAD = 60.0  # seconds between looks at files that others rotate
+_UNSPEAKABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class ConfigError(ValueError):
@@ -41,6 +43,9 @@ class Identity(msgspec.Struct, frozen=True):
 
     @classmethod
     def bearer(cls, token: str, certificate: Certificate | None = None) -> Identity:
+        """Raises ConfigError for a token that no header can carry, such as one of several lines."""
+        if not fits_header(token):
+            raise ConfigError("the token holds line breaks or other control characters")
         return cls(f"Bearer {token}", certificate)
 
     @classmethod
@@ -118,7 +123,10 @@ class FileCredentials:
             token = read_file(self._token).decode("utf-8", "replace").strip()
             if not token:
                 raise ConfigError(f"token file {self._token} is empty")
-            authorization = Identity.bearer(token).authorization
+            try:
+                authorization = Identity.bearer(token).authorization
+            except ConfigError as error:
+                raise ConfigError(f"token file {self._token}: {error}") from None
         if self._certificate is not None:
             certificate = Certificate(*map(read_file, self._certificate))
         return Identity(authorization, certificate)
@@ -149,8 +157,14 @@ class RenewableCredentials:
             return self._identity != refused
 
 
+def fits_header(text: str) -> bool:
+    return _UNSPEAKABLE.search(text) is None
+
+
 def read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:  # a name with a null character
+        raise ConfigError(f"{str(path)!r}: {error}") from None

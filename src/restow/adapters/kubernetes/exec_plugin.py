@@ -96,6 +96,8 @@ class ExecCredentials(RenewableCredentials):
             )
         except OSError as error:
             raise self._error(f"cannot run {command.path!r}: {error.strerror or error}", hint=True) from None
+        except ValueError as error:  # a null character in the command, an argument or a variable
+            raise self._error(f"cannot run {command.path!r}: {error}") from None
         try:
             async with asyncio.timeout(None if interactive else TIMEOUT):
                 output, complaint = await process.communicate()
@@ -131,7 +133,10 @@ class ExecCredentials(RenewableCredentials):
             raise self._error("printed a client certificate without its key, or a key without its certificate")
         if not status.token and not status.client_certificate_data:
             raise self._error("printed neither a token nor a client certificate")
-        return _identity(status), expires
+        try:
+            return _identity(status), expires
+        except ConfigError as error:
+            raise self._error(str(error)) from None
 
     def _error(self, message: str, *, hint: bool = False) -> ConfigError:
         advice = f". {self._command.install_hint.strip()}" if hint and self._command.install_hint else ""

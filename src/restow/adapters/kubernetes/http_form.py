@@ -65,7 +65,9 @@ def status_of(code: int, body: bytes, content_type: str, retry_after: str | None
         text = re.sub(r"<[^>]*>", " ", body.decode("utf-8", "replace"))
         body = f"{content_type.partition(';')[0]} instead of JSON: {' '.join(text.split())[:_LONGEST_MESSAGE]}".encode()
     status = read_status(body, code)
-    if retry_after is None or not retry_after.isdigit():
+    if status.code < 400:  # a failure all the same: what was answered counts
+        status = msgspec.structs.replace(status, code=code)
+    if retry_after is None or not retry_after.isascii() or not retry_after.isdigit() or len(retry_after) > 9:
         return status
     details = status.details or StatusDetails()
     if details.retry_after_seconds is not None:

@@ -30,6 +30,7 @@ from restow.adapters.kubernetes.credentials import (
     FileCredentials,
     Identity,
     StaticCredentials,
+    fits_header,
     read_file,
 )
 from restow.adapters.kubernetes.exec_plugin import INTERACTIVE_MODES, VERSIONS, ExecCommand, ExecCredentials
@@ -138,7 +139,7 @@ class Entry(msgspec.Struct, Generic[T], frozen=True):
         return ConfigError(f"kubeconfig {self.file}: {place}: {message}")
 
     def resolve(self, text: str) -> Path:
-        return self.file.parent / Path(text).expanduser()
+        return self.file.parent / _path(text)
 
     def read(self, field: str, text: str) -> bytes:
         try:
@@ -203,15 +204,23 @@ def load_kubeconfig(
 def _files(path: str | Path | None, env: Mapping[str, str]) -> list[Path]:
     """The files to merge. One that is named must exist; of a list, those that exist are taken."""
     if path is not None:
-        return [Path(path).expanduser().absolute()]
+        return [_path(path).absolute()]
     listed = [part for part in env.get("KUBECONFIG", "").split(os.pathsep) if part]
-    home = Path(env.get("HOME", "~")).expanduser()
-    candidates = [Path(part).expanduser().absolute() for part in listed] or [home / ".kube" / "config"]
+    home = _path(env.get("HOME", "~"))
+    candidates = [_path(part).absolute() for part in listed] or [home / ".kube" / "config"]
     files = [file for file in candidates if file.exists()]
     if not files:
         names = ", ".join(map(str, candidates))
         raise ConfigError(f"no kubeconfig found ({names}): name one with --kubeconfig or in KUBECONFIG")
     return files
+
+
+def _path(text: str | Path) -> Path:
+    """The path with ~ replaced; of a user who does not exist it stays, and is then not found."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        return Path(text)
 
 
 def _merge(files: list[Path]) -> Merged:
@@ -271,7 +280,7 @@ def _server(cluster: Entry[Cluster]) -> str:
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         valid = False
-    if not valid:
+    if not valid or parts.query or parts.fragment or text.split() != [text]:
         raise cluster.error("server", f"expected a URL such as https://10.0.0.1:6443, got {cluster.value.server!r}")
     return text
 
@@ -290,9 +299,16 @@ def _authority(cluster: Entry[Cluster]) -> bytes | None:
 
 def _proxy(cluster: Entry[Cluster]) -> str | None:
     proxy = cluster.value.proxy_url
-    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+    if not proxy:
+        return None
+    try:
+        parts = urlsplit(proxy)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
         raise cluster.error("proxy-url", f"expected http:// or https://, got {proxy!r} (SOCKS is not supported)")
-    return proxy or None
+    return proxy
 
 
 # ---- the user
@@ -314,7 +330,7 @@ def _credentials(
     if (value.token or value.token_file) and value.username:
         raise user.error("username", "a token and a username are given; only one of them can be used")
     files = _certificate_files(user)
-    base = Identity(_authorization(value), None if files else _certificate(user))
+    base = Identity(_authorization(user), None if files else _certificate(user))
     if value.token_file is None and files is None:
         return StaticCredentials(base)
     token = user.resolve(value.token_file) if value.token_file else None
@@ -326,11 +342,15 @@ def _credentials(
     return credentials
 
 
-def _authorization(user: User) -> str | None:
-    if user.token and not user.token_file:
-        return Identity.bearer(user.token).authorization
-    if user.username:
-        return Identity.basic(user.username, user.password or "").authorization
+def _authorization(user: Entry[User]) -> str | None:
+    value = user.value
+    if value.token and not value.token_file:
+        try:
+            return Identity.bearer(value.token).authorization
+        except ConfigError as error:
+            raise user.error("token", str(error)) from None
+    if value.username:
+        return Identity.basic(value.username, value.password or "").authorization
     return None
 
 
@@ -370,6 +390,14 @@ def _impersonation(user: Entry[User]) -> Impersonation | None:
             raise user.error("as", "missing, although as-uid, as-groups or as-user-extra is given")
         return None
     extra = {key: tuple(items) for key, items in sorted((value.as_user_extra or {}).items())}
+    said = [
+        value.as_,
+        value.as_uid or "",
+        *(value.as_groups or ()),
+        *(item for items in extra.values() for item in items),
+    ]
+    if not all(map(fits_header, said)):
+        raise user.error("as", "whom to act as holds line breaks or other control characters")
     return Impersonation(user=value.as_, uid=value.as_uid, groups=tuple(value.as_groups or ()), extra=extra)
 
 

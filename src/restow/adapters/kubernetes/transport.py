@@ -221,11 +221,9 @@ class KubernetesApi:
         except aiohttp.ClientSSLError as error:
             message = f"{_describe(request)}: TLS to {self.config.server} failed: {_reason(error)}"
             raise ApiError(Status(code=503, reason="Untrusted", message=message)) from None
-        except (
-            aiohttp.ClientConnectorError,
-            aiohttp.ConnectionTimeoutError,
-            aiohttp.ClientProxyConnectionError,
-        ) as error:
+        except (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError) as error:
+            raise _NotSent(f"the proxy of {self.config.server} does not connect: {_reason(error)}") from None
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise _NotSent(f"cannot connect to {self.config.server}: {_reason(error)}") from None
         except (aiohttp.ClientError, OSError) as error:
             raise _Broken(f"connection to {self.config.server} broken: {_reason(error)}") from None
@@ -308,6 +306,8 @@ def _reason(error: BaseException) -> str:
             return str(error.certificate_error)
         case aiohttp.ConnectionTimeoutError():
             return f"no connection within {CONNECT_TIMEOUT:g}s"
+        case aiohttp.ClientHttpProxyError():
+            return f"it answered {error.status} {error.message}".rstrip()
         case aiohttp.ClientConnectorError():
             number = error.os_error.errno
             return os.strerror(number) if number and number > 0 else str(error.os_error)

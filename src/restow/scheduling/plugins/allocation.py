@@ -23,15 +23,34 @@ from restow.scheduling.plugins.few import few_rows
 Number = Any
 """An integer, or an array of them."""
 
-Asked = tuple[tuple[int, int, int], ...]
-"""(resource column, amount the pod asks for, weight)."""
-
 Cells = NDArray[np.int64]
 Books = tuple[Cells, ...]
 """Ledgers of what is taken, to be added up."""
 
 _SAFE = (2**63 - 1) // BEST
 """The largest amount whose hundredfold fits an array; larger ones are scored as plain integers."""
+
+
+class Asked:
+    """What a pod asks for, resource by resource and as arrays of one line per resource."""
+
+    __slots__ = ("amounts", "columns", "each", "weights", "width")
+
+    def __init__(self, each: tuple[tuple[int, int, int], ...]) -> None:
+        """`each` is (resource column, amount, weight)."""
+        self.each = each
+        self.width = max((column + 1 for column, _, _ in each), default=0)
+        self.columns = np.array([column for column, _, _ in each], np.intp)
+        self.amounts = np.array([amount for _, amount, _ in each], np.int64).reshape(-1, 1)
+        self.weights = np.array([weight for _, _, weight in each], np.int64).reshape(-1, 1)
+
+    def __bool__(self) -> bool:
+        return bool(self.each)
+
+    def known_to(self, room: Room) -> Asked:
+        """Without the resources that no node or pod was heard to have."""
+        columns = len(room.free)
+        return self if self.width <= columns else Asked(tuple(one for one in self.each if one[0] < columns))
 
 
 class ResourceWeight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,20 +109,8 @@ class RequestedToCapacityRatio(Strategy):
 def asked_of(room: Room, requests: Vector, weights: Sequence[ResourceWeight]) -> Asked:
     """What counts for a pod: cpu, memory and ephemeral storage always, other resources where it asks for them."""
     always = (CPU, MEMORY, EPHEMERAL_STORAGE)
-    return tuple(
-        (room.resources.column(one.name), requests.get(one.name, 0), one.weight)
-        for one in weights
-        if one.name in always or (is_scheduled(one.name) and requests.get(one.name, 0))
-    )
-
-
-def known_to(room: Room, asked: Asked) -> Asked:
-    """Without the resources that no node or pod was heard to have."""
-    columns = len(room.free)
-    for column, _, _ in asked:
-        if column >= columns:
-            return tuple(one for one in asked if one[0] < columns)
-    return asked
+    counted = [one for one in weights if one.name in always or (is_scheduled(one.name) and requests.get(one.name, 0))]
+    return Asked(tuple((room.resources.column(one.name), requests.get(one.name, 0), one.weight) for one in counted))
 
 
 def scored_books(room: Room) -> Books:
@@ -118,18 +125,19 @@ def real_books(room: Room) -> Books:
 
 def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked, rows: Which) -> Scores:
     """The scores of these rows for a pod that asks for this, on top of what is in the books."""
-    asked, allocatable = known_to(room, asked), room.allocatable.cells
-    few = few_rows(rows)
-    if few is None and any(allocatable[column].max() > _SAFE for column, _, _ in asked):
+    asked, allocatable, few = asked.known_to(room), room.allocatable.cells, few_rows(rows)
+    if few is None:
+        available = allocatable[:, rows][asked.columns]
+        if available.max(initial=0) <= _SAFE:
+            requested = asked.amounts + sum(book[:, rows][asked.columns] for book in books)
+            return _of_rows(strategy, requested, available, asked.weights)
         few = room.rows.numbers(rows)
-    if few is not None:
-        return np.array([_of_row(strategy, allocatable, books, asked, row) for row in few], np.int64)
-    return _of_rows(strategy, allocatable, books, asked, rows)
+    return np.array([_of_row(strategy, allocatable, books, asked, row) for row in few], np.int64)
 
 
 def _of_row(strategy: Strategy, allocatable: Cells, books: Books, asked: Asked, row: int) -> int:
     total = weights = 0
-    for column, requested, weight in asked:
+    for column, requested, weight in asked.each:
         available = allocatable.item(column, row)
         if available > 0:
             for book in books:
@@ -141,17 +149,10 @@ def _of_row(strategy: Strategy, allocatable: Cells, books: Books, asked: Asked, 
     return strategy.mean(total, weights) if weights else 0
 
 
-def _of_rows(strategy: Strategy, allocatable: Cells, books: Books, asked: Asked, rows: Which) -> Scores:
-    total = np.zeros(allocatable[0][rows].shape, np.int64)
-    weights = np.zeros_like(total)
-    for column, amount, weight in asked:
-        available = allocatable[column][rows]
-        requested = sum((book[column][rows] for book in books), start=amount)
-        score = strategy.of_resource(requested, np.maximum(available, 1))
-        counted = (available > 0) & strategy.counts(score)
-        total += score * weight * counted
-        weights += weight * counted
-    mean: Scores = strategy.mean(total, np.maximum(weights, 1))
+def _of_rows(strategy: Strategy, requested: Cells, available: Cells, weights: Cells) -> Scores:
+    score = strategy.of_resource(requested, np.maximum(available, 1))
+    weights = weights * ((available > 0) & strategy.counts(score))
+    mean: Scores = strategy.mean((score * weights).sum(axis=0), np.maximum(weights.sum(axis=0), 1))
     return mean
 
 

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster import Shape, Which
+from restow.model.cluster import Mask, Shape, Which
 from restow.model.cluster.room import Room
 from restow.scheduling.framework import BEST, SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.allocation import (
@@ -28,7 +28,6 @@ from restow.scheduling.plugins.allocation import (
     ResourceWeight,
     asked_of,
     default_weights,
-    known_to,
     weight_problems,
 )
 from restow.scheduling.plugins.arguments import read_arguments
@@ -61,7 +60,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         room = cycle.snapshot.room
-        asked = known_to(room, self._of(cycle))
+        asked = self._of(cycle).known_to(room)
         few = few_rows(rows)
         if few is not None:
             return np.array([self._of_row(room, asked, row) for row in few], np.int64)
@@ -70,7 +69,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
     def _of_row(self, room: Room, asked: Asked, row: int) -> int:
         cells, free = room.allocatable.cells, room.free
         before, after = [], []
-        for column, amount, _ in asked:
+        for column, amount, _ in asked.each:
             allocatable = cells.item(column, row)
             if allocatable:
                 used = allocatable - free.item(column, row)
@@ -80,22 +79,20 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         return HALF + (HALF + balanced - balance(before)) // 2 if self._change else balanced
 
     def _of_rows(self, room: Room, asked: Asked, rows: Which) -> Scores:
-        before, after = [], []
-        for column, amount, _ in asked:
-            allocatable = room.allocatable.cells[column][rows]
-            used = allocatable - room.free[column][rows]
-            before.append(_shares(used, allocatable))
-            after.append(_shares(used + amount, allocatable))
-        size = len(room.free[0][rows])
-        balanced = balances(after, size)
-        return HALF + (HALF + balanced - balances(before, size)) // 2 if self._change else balanced
+        allocatable = room.allocatable.cells[:, rows][asked.columns]
+        used = allocatable - room.free[:, rows][asked.columns]
+        both = used + np.stack([np.zeros_like(asked.amounts), asked.amounts])
+        shares = np.minimum(both / np.maximum(allocatable, 1), 1.0)
+        before, after = balances(shares, allocatable > 0)
+        scores: Scores = HALF + (HALF + after - before) // 2 if self._change else after
+        return scores
 
     def _of(self, cycle: Cycle) -> Asked:
         shape = cycle.pod_class.shape
         known = self._asked.get(shape)
         if known is None:
             asked = asked_of(cycle.snapshot.room, shape.facts.requests, self._resources)
-            known = self._asked[shape] = asked if any(amount for _, amount, _ in asked) else ()
+            known = self._asked[shape] = asked if asked.amounts.any() else Asked(())
         return known
 
 
@@ -114,25 +111,25 @@ def balance(shares: Sequence[float]) -> int:
     return int((1 - sqrt(squares / len(shares))) * BEST)
 
 
-def balances(shares: Sequence[NDArray[np.float64]], size: int) -> Scores:
-    """`balance` of many nodes; NaN stands for a resource that a node does not have."""
-    if len(shares) < 2:
-        return np.full(size, BEST, np.int64)
-    if len(shares) == 2:
-        deviation = np.abs(shares[0] - shares[1]) / 2
-        return ((1 - np.nan_to_num(deviation)) * BEST).astype(np.int64)
-    table = np.stack(shares)
-    has = ~np.isnan(table)
+def balances(shares: NDArray[np.float64], has: Mask) -> Scores:
+    """`balance` of many nodes, from shares[..., resource, node] and which node has which resource."""
     count = has.sum(axis=0)
-    filled = np.where(has, table, 0.0)
-    divisor = np.maximum(count, 1)
-    mean = sum(filled) / divisor
-    squares = sum((one - mean) * (one - mean) * there for one, there in zip(filled, has, strict=True))
-    span = filled.max(axis=0) - np.where(has, table, np.inf).min(axis=0)
-    deviation = np.select([count > 2, count == 2], [np.sqrt(squares / divisor), span / 2], 0.0)
+    if len(has) == 2:
+        deviation = np.where(count == 2, np.abs(shares[..., 0, :] - shares[..., 1, :]) / 2, 0.0)
+    else:
+        deviation = _deviation(shares, has, count)
     return ((1 - deviation) * BEST).astype(np.int64)
 
 
-def _shares(used: NDArray[np.int64], allocatable: NDArray[np.int64]) -> NDArray[np.float64]:
-    shares = np.minimum(used / np.maximum(allocatable, 1), 1.0)
-    return np.where(allocatable > 0, shares, np.nan)
+def _deviation(shares: NDArray[np.float64], has: Mask, count: NDArray[np.int64]) -> NDArray[np.float64]:
+    total = squares = np.zeros(shares[..., 0, :].shape if len(has) else (2, has.shape[1]))
+    divisor = np.maximum(count, 1)
+    for resource, there in enumerate(has):
+        total = total + shares[..., resource, :] * there
+    mean = total / divisor
+    for resource, there in enumerate(has):
+        apart = shares[..., resource, :] - mean
+        squares = squares + apart * apart * there
+    highest = np.where(has, shares, -np.inf).max(axis=-2, initial=0.0)
+    lowest = np.where(has, shares, np.inf).min(axis=-2, initial=1.0)
+    return np.select([count > 2, count == 2], [np.sqrt(squares / divisor), (highest - lowest) / 2], 0.0)

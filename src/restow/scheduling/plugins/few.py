@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from restow.model.cluster import Which
 
-FEW = 8
+FEW = 16
 
 
 def few_rows(rows: Which) -> list[int] | None:

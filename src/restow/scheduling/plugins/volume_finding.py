@@ -128,15 +128,12 @@ def find(wanted: Wanted, snapshot: Snapshot, rows: Which) -> Found:
 
 def _check_bound(bound: Sequence[Bound], snapshot: Snapshot, rows: Which) -> tuple[Mask, Mask]:
     """Rows that do not reach some volume, and rows for which one is gone; each row gets its first refusal."""
-    not_reached, volume_gone, left = _no(snapshot, rows), _no(snapshot, rows), ~_no(snapshot, rows)
+    left = ~_no(snapshot, rows)
     for one in bound:
         if one.volume is None:
-            volume_gone |= left
-            break
-        reached = filters.selected(snapshot.nodes, volumes.reach(one.volume), rows)
-        not_reached |= left & ~reached
-        left &= reached
-    return not_reached, volume_gone
+            return ~left, left
+        left &= filters.selected(snapshot.nodes, snapshot.storage.reach(one.volume), rows)
+    return ~left, _no(snapshot, rows)
 
 
 # --- claims to be matched ---------------------------------------------------------------------------------------------
@@ -176,6 +173,8 @@ def _held(wish: Wish, snapshot: Snapshot) -> Offer | None:
 
 def _check_unbound(wanted: Wanted, matches: Sequence[Match], snapshot: Snapshot, rows: Which) -> tuple[Mask, Mask]:
     """Rows without a volume for some claim, and rows without space to make one; each row gets its first refusal."""
+    if not wanted.unbound:
+        return _no(snapshot, rows), _no(snapshot, rows)
     left = ~_no(snapshot, rows)
     for wish in wanted.pinned:
         left &= _only(snapshot, rows, volumes.selected_node(wish.claim) or "")

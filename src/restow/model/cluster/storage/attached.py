@@ -11,7 +11,7 @@ once more for the pod. That is how kube-scheduler counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Final
 
 import msgspec
@@ -57,6 +57,7 @@ class Attached:
     def __init__(self, storage: Storage, mounts: Mounts, nodes: NodeTable) -> None:
         self._storage = storage
         self._mounts = mounts
+        self._nodes = nodes
         self._rows: Rows = nodes.rows
         self._tracks = (mounts.changes, storage.changes, nodes.changes)
         self._seen = [0, 0, 0]
@@ -73,22 +74,26 @@ class Attached:
     def too_many(self, wanted: Iterable[VolumeId], rows: Which) -> Mask:
         """Rows that cannot have these volumes besides those they have."""
         self._refresh()
-        over: Mask = np.zeros(self._rows.capacity, np.bool_)
+        over: Mask = np.zeros(self._nodes.present[rows].shape, np.bool_)
         by_driver: dict[str, list[VolumeId]] = {}
         for volume in wanted:
             by_driver.setdefault(volume[0], []).append(volume)
         for driver, new in by_driver.items():
             if driver in self._limits:
-                over |= self._over(driver, new)
-        return over[: self._rows.size][rows]
-
-    def _over(self, driver: str, new: list[VolumeId]) -> Mask:
-        added = np.full(self._rows.capacity, len(new), np.int64)
-        for volume in new:
-            added[list(self._used_at.get(volume, ()))] -= 1
-        there = self._counts.get(driver, np.int64(0))
-        over: Mask = (added > 0) & (there + added > self._limits[driver])
+                there = self._cells(self._counts, driver, 0)[rows]
+                added = self._added(new, rows)
+                over |= (added > 0) & (there + added > self._limits[driver][rows])
         return over
+
+    def _added(self, new: list[VolumeId], rows: Which) -> Counts:
+        """How many of these each row does not have yet."""
+        if isinstance(rows, slice):
+            added = np.full(self._rows.size, len(new), np.int64)
+            for volume in new:
+                added[list(self._used_at.get(volume, ()))] -= 1
+            return added
+        there: list[Set[int]] = [self._used_at.get(volume, frozenset()) for volume in new]
+        return np.array([sum(row not in used for used in there) for row in rows.tolist()], np.int64)
 
     # --- counting -----------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from restow.model import volumes
+from restow.model.affinity import NodeConstraint
 from restow.model.cluster.changes import Changes
 from restow.model.cluster.mounts import Mounts
 from restow.model.cluster.nodes import NodeTable
@@ -66,6 +67,7 @@ class Storage:
         }
         self._pools: dict[str, Pool] = {}
         self._held: dict[str, dict[str, Offer]] = {}
+        self._reaches: dict[str, tuple[PersistentVolume, NodeConstraint]] = {}
         self._room_left: dict[str, Capacities] = {}
         self._claims_of: dict[str, set[str]] = {}
         self._attached_at: dict[str, dict[str, VolumeAttachment]] = {}
@@ -107,6 +109,13 @@ class Storage:
             found = self._pools[class_name] = Pool(self._nodes)
         return found
 
+    def reach(self, volume: PersistentVolume) -> NodeConstraint:
+        """The nodes that can reach a volume of ours."""
+        known = self._reaches.get(volume.metadata.name)
+        if known is None or known[0] is not volume:
+            known = self._reaches[volume.metadata.name] = (volume, volumes.reach(volume))
+        return known[1]
+
     def held_for(self, claim: PersistentVolumeClaim) -> list[Offer]:
         """The volumes that name this claim, by name."""
         held = self._held.get(key_of(claim), {})
@@ -127,6 +136,7 @@ class Storage:
         if new is not None:
             self._offer(new)
         name = (new or old or PersistentVolume()).metadata.name
+        self._reaches.pop(name, None)
         for claim in self._claims_of.get(name, ()):
             self._touch_users(claim)
         for node in self._attachments_of.get(name, ()):

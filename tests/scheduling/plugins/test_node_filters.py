@@ -24,7 +24,7 @@ from restow.model.objects import (
     Taint,
     Toleration,
 )
-from restow.scheduling.framework import SKIP, SUCCESS, ArgumentError, Code, FilterPlugin, Plugin
+from restow.scheduling.framework import SUCCESS, ArgumentError, Code, FilterPlugin, Plugin
 from restow.scheduling.plugins import node_affinity
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from restow.scheduling.plugins.bin_packing import BinPacking
@@ -90,9 +90,9 @@ def test_taints(effect: str, toleration: Toleration | None, refused: bool) -> No
 
 def test_a_taint_nobody_had_before_is_seen_by_a_plugin_that_skipped_so_far() -> None:
     plugin, asked = TaintToleration(), cycle(pod("new"), [node("a"), node("b")])
-    assert plugin.pre_filter(asked) is SKIP
+    assert plugin.pre_filter(asked).code is Code.SKIP
     asked.snapshot.apply_node(node("b", taints=[Taint(key="k", effect="NoSchedule")]))
-    assert plugin.pre_filter(asked) is SUCCESS
+    assert plugin.pre_filter(asked).code is Code.SUCCESS
     assert reasons(plugin, asked) == {"a": [], "b": [TAINTED]}
 
 
@@ -277,7 +277,7 @@ def test_what_is_not_supported_is_refused_by_name(fields: dict[str, Any], reason
 
 @pytest.mark.parametrize("plugin", [NodeName(), NodePorts(), node_affinity.NodeAffinity(), TaintToleration()])
 def test_a_plain_pod_in_a_plain_cluster_skips(plugin: FilterPlugin) -> None:
-    assert plugin.pre_filter(cycle(pod("new"), [node("a")])) is SKIP
+    assert plugin.pre_filter(cycle(pod("new"), [node("a")])).code is Code.SKIP
 
 
 BAD_TERM = {"matchFields": [{"key": "metadata.name", "operator": "Exists"}]}

@@ -26,7 +26,7 @@ from restow.model.objects import (
     Taint,
     Toleration,
 )
-from restow.scheduling.framework import SKIP, Code, Cycle, ScorePlugin
+from restow.scheduling.framework import Code, Cycle, ScorePlugin
 from restow.scheduling.plugins import node_affinity
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from restow.scheduling.plugins.bin_packing import BinPacking
@@ -166,7 +166,7 @@ def test_soft_taints_that_are_tolerated_do_not_count() -> None:
 
 @pytest.mark.parametrize("plugin", [TaintToleration(), node_affinity.NodeAffinity(), ImageLocality()])
 def test_a_plain_pod_in_a_plain_cluster_skips(plugin: ScorePlugin) -> None:
-    assert plugin.pre_score(cycle(pod("new"), [node("a"), node("b")])) is SKIP
+    assert plugin.pre_score(cycle(pod("new"), [node("a"), node("b")])).code is Code.SKIP
 
 
 def holding(name: str, **images: int) -> Node:

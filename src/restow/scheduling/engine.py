@@ -111,19 +111,19 @@ class _Say(msgspec.Struct, frozen=True):
 
 
 class _ToAsk:
-    """Whose PreFilter and PreScore have to be asked for a class: not those who have none of their own, nor those who
-    skipped and cannot change their mind before a Node changes."""
+    """Whose PreFilter and PreScore have to be asked for a class: not those who have none of their own, nor those whose
+    answer holds until a Node changes. Of these it is known, as bits, who has a say."""
 
-    __slots__ = ("filters", "filters_unasked", "nodes", "scores", "scores_unasked")
+    __slots__ = ("filters", "filters_known", "nodes", "scores", "scores_known")
 
     def __init__(self, nodes: int, filters: Sequence[FilterPlugin], scores: Sequence[Weighted]) -> None:
         self.nodes = nodes
         own = [(number, one) for number, one in enumerate(filters) if _overrides(one, FilterPlugin, "pre_filter")]
         self.filters = own
-        self.filters_unasked = (1 << len(filters)) - 1 - sum(1 << number for number, _ in own)
+        self.filters_known = (1 << len(filters)) - 1 - sum(1 << number for number, _ in own)
         asked = [(number, one) for number, (one, _) in enumerate(scores) if _overrides(one, ScorePlugin, "pre_score")]
         self.scores = asked
-        self.scores_unasked = (1 << len(scores)) - 1 - sum(1 << number for number, _ in asked)
+        self.scores_known = (1 << len(scores)) - 1 - sum(1 << number for number, _ in asked)
 
 
 class Engine:
@@ -222,34 +222,36 @@ class Engine:
     def _pre_filter(self, cycle: Cycle) -> tuple[int, Verdict | None]:
         """The filters that did not skip, as bits, or the verdict that ends the cycle."""
         to_ask = self._to_ask(cycle)
-        active, refused = to_ask.filters_unasked, None
+        active, refused = to_ask.filters_known, None
         for number, plugin in to_ask.filters:
             verdict = plugin.pre_filter(cycle)
             code = verdict.code
-            if code is Code.SKIP:
+            if code is Code.SKIP or code is Code.SUCCESS:
+                bit = (code is Code.SUCCESS) << number
+                active |= bit
                 if verdict is NEVER or plugin.reach is not Reach.CLUSTER:
                     to_ask.filters = [one for one in to_ask.filters if one[0] != number]
-                continue
-            if code is not Code.SUCCESS:
-                if code is not Code.UNSCHEDULABLE:
-                    return 0, _signed(verdict, plugin)
+                    to_ask.filters_known |= bit
+            elif code is Code.UNSCHEDULABLE:
                 refused = refused or _signed(verdict, plugin)
-            active |= 1 << number
+            else:
+                return 0, _signed(verdict, plugin)
         return active, refused
 
     def _pre_score(self, cycle: Cycle) -> tuple[int, Verdict | None]:
         """The scores that did not skip, as bits, or the error that ends the cycle."""
         to_ask = self._to_ask(cycle)
-        active = to_ask.scores_unasked
+        active = to_ask.scores_known
         for number, plugin in to_ask.scores:
             verdict = plugin.pre_score(cycle)
-            if verdict.code is Code.SKIP:
-                if verdict is NEVER or plugin.reach is not Reach.CLUSTER:
-                    to_ask.scores = [one for one in to_ask.scores if one[0] != number]
-                continue
-            if verdict.code is not Code.SUCCESS:
+            code = verdict.code
+            if code is not Code.SKIP and code is not Code.SUCCESS:
                 return 0, Verdict(Code.ERROR, verdict.reasons, plugin.name)
-            active |= 1 << number
+            bit = (code is Code.SUCCESS) << number
+            active |= bit
+            if verdict is NEVER or plugin.reach is not Reach.CLUSTER:
+                to_ask.scores = [one for one in to_ask.scores if one[0] != number]
+                to_ask.scores_known |= bit
         return active, None
 
     def _to_ask(self, cycle: Cycle) -> _ToAsk:

@@ -72,7 +72,7 @@ class Verdict(msgspec.Struct, frozen=True):
 SUCCESS = Verdict()
 SKIP = Verdict(Code.SKIP)
 NEVER = Verdict(Code.SKIP, ("for every pod of this class",))
-"""SKIP for all pods of the class, whatever happens in the cluster."""
+"""SKIP for all pods of the class, until some Node changes."""
 
 
 def unschedulable(*reasons: str) -> Verdict:
@@ -150,8 +150,8 @@ class FilterPlugin(Plugin):
     def pre_filter(self, cycle: Cycle) -> Verdict:
         """SUCCESS; SKIP when `filter` would accept every row; a refusal when no row can be accepted.
 
-        A NODE or ROW plugin that skipped, and any that said NEVER, is not asked again for pods of that class until some
-        Node changes.
+        What a NODE or ROW plugin says, unless it refuses, and NEVER from any, holds for all pods of the class until
+        some Node changes; so notes for `filter` are for CLUSTER plugins, which are asked for every pod.
         """
         return SUCCESS
 

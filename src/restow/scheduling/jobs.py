@@ -247,7 +247,7 @@ def jobs_of(pods: Sequence[Pod], roster: Roster, snapshot: Snapshot) -> list[Job
     jobs: list[Job] = []
     gangs: dict[Key, list[Pod]] = {}
     for pod in pods:
-        key = roster.gang_of(pod)
+        key = roster.gang_of(pod) if pod.metadata.annotations else None
         if key is None:
             jobs.append(_single(pod))
         else:

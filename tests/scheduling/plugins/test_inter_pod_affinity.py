@@ -212,6 +212,13 @@ def test_filter(pods: list[Pod], incoming: Pod, expected: dict[str, str]) -> Non
     assert refusals(cluster(*pods, namespaces={"east": {"team": "a"}}), incoming) == expected
 
 
+def test_a_pod_found_in_the_domain_of_one_term_ends_being_the_first_for_all() -> None:
+    snapshot = cluster(web("other", on="n4"))
+    snapshot.apply_node(node("n4", labels={"host": "n4"}))
+    everyone = dict.fromkeys(NODES, AFFINITY)
+    assert refusals(snapshot, web(affinity=needs(term(), term("host")))) == everyone
+
+
 def test_a_seat_counts_as_the_pod_it_is_kept_for() -> None:
     snapshot = cluster()
     snapshot.apply_reservation(reservation("r", {0: "n1"}, affinity=avoids(term(selector=selects(app="db")))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import aiohttp
 import pytest
 
@@ -25,6 +27,7 @@ PODS = Resource("", "v1", "pods")
         ({"Origin": "http://localhost:3000"}, 200),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://[evil"}, 403),
     ],
     ids=str,
 )
@@ -45,3 +48,19 @@ async def test_a_server_on_all_interfaces_answers_to_any_host(scripted: Scripted
 async def test_a_taken_port_is_told(server: RestServer, scripted: ScriptedApi) -> None:
     with pytest.raises(OSError, match="in use"):
         await serve(scripted, port=server.port)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"\x16\x03\x01\x02\x00\x01\x00", b"junk\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n"],
+    ids=["TLS", "junk", "a wrong length"],
+)
+async def test_what_is_not_http_is_refused_without_a_word(
+    server: RestServer, caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(sent)
+    async with asyncio.timeout(2):
+        assert b" 400 " in await reader.read()
+    writer.close()
+    assert not [record for record in caplog.records if record.levelname not in ("DEBUG", "INFO")]

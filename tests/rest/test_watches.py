@@ -108,3 +108,14 @@ async def test_a_stream_that_breaks_ends_with_an_error_event(
     async with http.get("/api/v1/pods?watch=true", headers={"Accept": TABLE}) as answer:
         last = json.loads((await answer.read()).splitlines()[-1])
     assert (last["type"], last["object"]["code"]) == ("ERROR", 500)
+
+
+async def test_a_client_of_http_1_0_reads_until_the_end(scripted: ScriptedApi, server: RestServer) -> None:
+    scripted.events, scripted.ends = [ADDED], True
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /api/v1/pods?watch=true HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    async with asyncio.timeout(2):
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    assert head.startswith(b"HTTP/1.0 200 ")
+    assert body == ADDED + b"\n"

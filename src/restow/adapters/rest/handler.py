@@ -91,7 +91,7 @@ class Handler:
         origin = request.headers.get("Origin")
         claimed = {
             "Host": request.headers.get("Host", "localhost"),
-            "Origin": "localhost" if origin is None else urlsplit(origin).netloc,
+            "Origin": "localhost" if origin is None else _site(origin),
         }
         for header, host in claimed.items():
             if not is_loopback(host):
@@ -209,6 +209,14 @@ class Handler:
 
 
 # --- HTTP answers ----------------------------------------------------------------------------------------------------
+
+
+def _site(origin: str) -> str:
+    """The host and port of an Origin; what cannot be read is nobody's."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def _accept(request: web.BaseRequest) -> str:

@@ -8,17 +8,36 @@ otherwise, and there it also refuses requests that a web page in a browser could
 
 from __future__ import annotations
 
+import logging
 from types import TracebackType
 from typing import Self
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from restow.adapters.rest.handler import EmbeddedApi, Handler
 from restow.adapters.rest.loopback import is_loopback
 
+log = logging.getLogger(__name__)
+
 MAX_LINE = 64 * 1024
 KEEP_ALIVE = 600.0
 CLOSE_WITHIN = 1.0
+
+
+class _OfClients(logging.Filter):
+    """Bytes that are not HTTP are their sender's trouble, who is told: nothing for our log but a line on request."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError | web.RequestPayloadError):
+            return True
+        log.debug("not HTTP", extra={"err": str(error)})
+        return False
+
+
+_protocol_log = logging.getLogger(f"{__name__}.protocol")
+_protocol_log.addFilter(_OfClients())
 
 
 class RestServer:
@@ -60,6 +79,7 @@ async def serve(api: EmbeddedApi, *, host: str = "127.0.0.1", port: int = 0) -> 
         handler,
         handler_cancellation=True,
         access_log=None,
+        logger=_protocol_log,
         keepalive_timeout=KEEP_ALIVE,
         max_line_size=MAX_LINE,
         max_field_size=MAX_LINE,

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from restow.ports import Status
 
@@ -52,7 +52,10 @@ class Streams:
             response = web.StreamResponse(
                 headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
             )
-            response.enable_chunked_encoding()
+            if request.version >= HttpVersion11:  # older clients read until the connection closes
+                response.enable_chunked_encoding()
+            else:
+                response.force_close()
             await response.prepare(request)
             await self._run(_pump(response, first, events, render))
         finally:

@@ -122,7 +122,7 @@ def balances(shares: NDArray[np.float64], has: Mask) -> Scores:
 
 
 def _deviation(shares: NDArray[np.float64], has: Mask, count: NDArray[np.int64]) -> NDArray[np.float64]:
-    total = squares = np.zeros(shares[..., 0, :].shape if len(has) else (2, has.shape[1]))
+    total = squares = np.zeros((*shares.shape[:-2], shares.shape[-1]))
     divisor = np.maximum(count, 1)
     for resource, there in enumerate(has):
         total = total + shares[..., resource, :] * there

@@ -312,8 +312,8 @@ class Explosive(FilterPlugin):
 @virtual
 async def test_a_plugin_that_breaks_on_one_pod_does_not_stop_the_others() -> None:
     async with stage(Explosive()) as it:
-        for name in ("a", "bad", "c"):
-            await it.create(kinds.POD, pod(name))
+        for name, cpu in (("a", "1"), ("bad", "2"), ("c", "1")):
+            await it.create(kinds.POD, pod(name, cpu))
         await pass_time(20)
         assert {name for name, where in (await places(it)).items() if where} == {"a", "c"}
         assert await condition(it, "bad") == ("False", "SchedulerError", "RuntimeError: boom")

@@ -80,7 +80,7 @@ class Scheduler:
         self._recorder = EventRecorder(
             client, component="restow", instance="restow-scheduler", clock=clock, rng=Random(rng.getrandbits(64))
         )
-        self._telling = Telling(client, clock, self._recorder, self._roster, self._feed.latest)
+        self._telling = Telling(client, clock, self._recorder, self._feed)
         self._binding = Binding(client, clock, profile.engine, self._snapshot, self._feed.news, self._settings)
         self._post_binds = [plugin for plugin in profile.engine.plugins if isinstance(plugin, PostBindPlugin)]
         self._feed.on_member = self._telling.member

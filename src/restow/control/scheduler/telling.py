@@ -12,7 +12,6 @@ out from, so a pod that was bound meanwhile is never called unschedulable; a ref
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from msgspec.structs import replace
 from restow.client.events import EventRecorder
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
+from restow.control.scheduler.feed import Feed
 from restow.model.kinds import POD, POD_GROUP, Kind
 from restow.model.objects import (
     Condition,
@@ -34,14 +34,14 @@ from restow.model.objects import (
 )
 from restow.model.times import format_time
 from restow.model.wire import WireError
-from restow.ports import STRATEGIC_PATCH, ApiError, Clock, NotFound
-from restow.scheduling.jobs import Key, Roster
+from restow.ports import STRATEGIC_PATCH, ApiError, Clock, Forbidden, Invalid, NotFound
+from restow.scheduling.conditions import group_status
+from restow.scheduling.jobs import Key, jobs_of
 
 log = logging.getLogger(__name__)
 
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
-_ATTEMPTS = 8
 _STATUS = ("phase", "conditions", "running", "succeeded", "failed")
 """All that a PodGroup's status says: what is to be said no more has to be named, too."""
 
@@ -62,14 +62,14 @@ class Telling:
         client: Client,
         clock: Clock,
         recorder: EventRecorder,
-        roster: Roster,
-        latest: Callable[[Pod], Pod | None],
+        feed: Feed,
     ) -> None:
         self._client = client
         self._clock = clock
         self._recorder = recorder
-        self._roster = roster
-        self._latest = latest
+        self._snapshot = feed.snapshot
+        self._roster = feed.roster
+        self._latest = feed.latest
         self._queue: WorkQueue[str | Key] = WorkQueue(base=0.1, cap=10.0)
         self._pods: dict[str, _Wish] = {}
         self._groups: dict[Key, PodGroupStatus] = {}
@@ -129,12 +129,12 @@ class Telling:
             await (self._write_pod(key) if isinstance(key, str) else self._write_group(key))
         except NotFound:
             self._drop(key)
-        except (ApiError, WireError) as error:
-            if self._queue.failures(key) + 1 < _ATTEMPTS:
-                self._queue.retry(key)
-                return
-            log.warning("status not written", extra={"about": key, "err": str(error)})
+        except (Invalid, Forbidden) as error:
+            log.error("status not written", extra={"about": key, "err": str(error)})
             self._drop(key)
+        except (ApiError, WireError):
+            self._queue.retry(key)
+            return
         self._queue.forget(key)
 
     def _drop(self, key: str | Key) -> None:
@@ -170,7 +170,8 @@ class Telling:
             self._groups.pop(key, None)
             return
         decided = self._groups.get(key)
-        wanted = _counted(group, decided or group.status, self._roster.members(key))
+        members = self._roster.members(key)
+        wanted = _counted(group, decided or self._found(group, members), members)
         if wanted != group.status:
             await self._client.patch(
                 POD_GROUP,
@@ -182,6 +183,14 @@ class Telling:
             )
         if self._groups.get(key) is decided:
             self._groups.pop(key, None)
+
+    def _found(self, group: PodGroup, members: list[Pod]) -> PodGroupStatus:
+        """The status of a gang that nobody decides about: whoever placed the last of it may not have come to say so."""
+        if members and group.status.phase not in (PodGroupPhase.RUNNING, PodGroupPhase.COMPLETED):
+            [job] = jobs_of(members, self._roster, self._snapshot)
+            if job.placed >= job.least:
+                return group_status(job, None, self._clock.now()) or group.status
+        return group.status
 
 
 def _changes(wish: _Wish, pod: Pod, now: float) -> Document:

@@ -83,7 +83,7 @@ class Session:
         """Pods that are terminating."""
         generation = self.snapshot.room.changes.generation
         if self._leaving[0] != generation:
-            self._leaving = (generation, leaving(self.snapshot))
+            self._leaving = (generation, leaving(self.snapshot, self.now))
         return self._leaving[1]
 
     def accept(self, job: Job, statement: Statement) -> None:

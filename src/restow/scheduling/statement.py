@@ -31,10 +31,13 @@ from restow.model.objects import (
     ReservationPhase,
     ReservationState,
 )
-from restow.model.times import format_time
+from restow.model.times import TimeError, format_time, parse_time
 from restow.scheduling.decisions import Assign, Decision, Evict, Hold, Nominate, Release
 from restow.scheduling.engine import Engine, Granted
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
+
+OVERDUE = 120.0
+"""Seconds after the end of its grace period from which a terminating pod is not waited for."""
 
 
 class Statement:
@@ -149,8 +152,13 @@ def assign(engine: Engine, cycle: Cycle, node: str, seat: SeatName | None = None
     """Assume a pod on a node, Reserve and Permit; anything but SUCCESS takes it all back. Raises as `allocate`."""
     snapshot = cycle.snapshot
     snapshot.assume(cycle.pod, node, at=cycle.now, seat=seat, shape=cycle.pod_class.shape)
-    verdict = engine.reserve(cycle, node)
-    granted = engine.permit(cycle, node) if verdict.code is Code.SUCCESS else verdict
+    try:
+        verdict = engine.reserve(cycle, node)
+        granted = engine.permit(cycle, node) if verdict.code is Code.SUCCESS else verdict
+    except BaseException:
+        engine.unreserve(cycle, node)
+        snapshot.forget(cycle.pod)
+        raise
     if isinstance(granted, Granted):
         return Assign(cycle, node, granted.waits)
     engine.unreserve(cycle, node)
@@ -158,11 +166,21 @@ def assign(engine: Engine, cycle: Cycle, node: str, seat: SeatName | None = None
     return granted
 
 
-def leaving(snapshot: Snapshot) -> list[Occupant]:
-    """Pods that are terminating, by node and key."""
+def leaving(snapshot: Snapshot, now: float) -> list[Occupant]:
+    """Pods that are terminating and not stuck in it, by node and key."""
     releasing = snapshot.room.releasing.cells[:, : snapshot.rows.size]
     names = [snapshot.rows.name(int(row)) for row in np.flatnonzero(releasing.any(axis=0))]
-    return [one for name in names if name for one in snapshot.occupants(name) if one.leaving]
+    found = [one for name in names if name for one in snapshot.occupants(name) if one.leaving]
+    return [one for one in found if not _is_overdue(one.pod, now)]
+
+
+def _is_overdue(pod: Pod, now: float) -> bool:
+    """Whether a pod should have been gone for a while, so that nobody knows when it will be."""
+    try:
+        due = parse_time(pod.metadata.deletion_timestamp or "")
+    except TimeError:
+        return True
+    return now > due + OVERDUE
 
 
 @contextmanager

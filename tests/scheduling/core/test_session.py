@@ -125,6 +125,21 @@ def test_a_failed_reserve_is_told_and_leaves_nothing():
     assert everything(story.snapshot) == before
 
 
+class Broken(Keeps):
+    def reserve(self, cycle, node):
+        raise ValueError("a bug")
+
+
+@pytest.mark.parametrize("group", [None, "g"], ids=["a single pod", "a gang"])
+def test_a_plugin_that_breaks_stops_nobody_else(group):
+    story = Story(*nodes(2), groups=[gang("g", 1)], plugins=[Broken([])])
+    before = everything(story.snapshot)
+    story.run(task("a", group))
+    (refusal,) = [one for one in story.decisions if isinstance(one, Refuse)]
+    assert (refusal.code, refusal.message) == (Code.ERROR, "ValueError: a bug")
+    assert everything(story.snapshot) == before
+
+
 # --- gangs ------------------------------------------------------------------------------------------------------------
 
 
@@ -281,6 +296,13 @@ def test_room_that_others_are_leaving_is_kept_for_the_first_who_needs_it():
     assert story.nominated == {"a": "n0"}
     assert story.refused["a"] == "waiting for room that terminating pods are leaving on node n0"
     assert ledgers(story.snapshot)["requested"]["n0"]["cpu"] == 3000
+
+
+def test_room_of_pods_that_should_have_been_gone_is_not_waited_for():
+    story = leaving_cluster()
+    pods = [task("a", requests={"cpu": "4"}), task("b")]
+    decisions = Session(story.snapshot, story.engine, story.roster, now=1.9e9, pods=pods).run(ALL)
+    assert [type(one) for one in decisions] == [Refuse, Assign]
 
 
 def test_backfill_takes_only_what_the_waiting_job_does_not_need():

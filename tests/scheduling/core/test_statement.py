@@ -33,7 +33,7 @@ def test_commit_tells_the_steps_in_order():
     kinds = [type(step) for step in statement.commit()]
     assert kinds == [Evict, Assign, Nominate, Hold]
     assert [one.pod.metadata.name for one in snapshot.occupants("n0")] == ["b", "old"]
-    assert [one.pod.metadata.name for one in leaving(snapshot)] == ["old"]
+    assert [one.pod.metadata.name for one in leaving(snapshot, 5.0)] == ["old"]
     assert free(snapshot, "n1")["cpu"] == 2000
 
 
@@ -130,7 +130,7 @@ def test_releasing_what_the_statement_reserved_takes_the_step_back():
 def test_the_cluster_once_others_are_gone():
     snapshot = cluster(*nodes(1), pods=[pod("old", {"cpu": "4"}, on="n0", leaving=True, version=7)])
     before = everything(snapshot)
-    with without(snapshot, leaving(snapshot)):
+    with without(snapshot, leaving(snapshot, 0.0)):
         assert Engine([Fit()]).fits(cycle(snapshot), "n0")
     assert everything(snapshot) == before
 

@@ -36,6 +36,13 @@ class Started(msgspec.Struct, frozen=True):
 
 def start(session: Session, job: Job) -> Started | Failure:
     """Place as many pods as must start together, of a started gang one more; nothing is placed if they do not fit."""
+    try:
+        return _start(session, job)
+    except Exception as error:  # of a plugin: it must not keep other jobs from starting
+        return Failure(f"{type(error).__name__}: {error}", frozenset(), Code.ERROR)
+
+
+def _start(session: Session, job: Job) -> Started | Failure:
     refused = _inadmissible(session, job)
     if refused is not None:
         return refused

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
+from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot, Which
 from restow.scheduling.explain import counted, joined, sentence
 from restow.scheduling.framework import (
     NEVER,
@@ -41,7 +41,7 @@ from restow.scheduling.framework import (
 from restow.scheduling.ranking import BLOCK, REFUSED, TIE_BITS, NameOrder, Ranking, Weighted, in_range
 
 _KEPT = 512  # rankings, least recently used first to go
-_BLOCKS_FIRST = 4  # blocks whose rows CLUSTER filters are asked about before all rows are
+_FEW = 4  # less than one row in so many is worth picking them out
 _LONGEST_WAIT = 15 * 60.0
 
 
@@ -291,18 +291,15 @@ class Engine:
         return self._best_accepted(cycle, ranking, say.cluster_filters)
 
     def _best_accepted(self, cycle: Cycle, ranking: Ranking, filters: Sequence[FilterPlugin]) -> int:
-        """Block by block, the best first, until no other block can hold a better row; then all rows at once."""
-        size = cycle.snapshot.rows.size
-        best = REFUSED
-        maxima = ranking.maxima
-        for block in np.argsort(maxima)[::-1][:_BLOCKS_FIRST].tolist():
-            if best >= maxima.item(block) or maxima.item(block) == REFUSED:
-                return best
-            rows = np.arange(block * BLOCK, min((block + 1) * BLOCK, size))
-            best = max(best, _best_of(cycle, ranking, filters, rows))
-        if len(maxima) <= _BLOCKS_FIRST:
+        """The best block first; if another one can hold a better row, all rows that could be better."""
+        every = cycle.snapshot.rows.every
+        first = int(ranking.maxima.argmax()) * BLOCK
+        best = _best_of(cycle, ranking, filters, np.arange(first, min(first + BLOCK, every.stop)))
+        if best != REFUSED and np.count_nonzero(ranking.maxima > best) == 1:
             return best
-        return max(best, _best_of(cycle, ranking, filters, np.flatnonzero(ranking.every() > best)))
+        better = ranking.every() > best
+        few = np.count_nonzero(better) * _FEW < every.stop
+        return max(best, _best_of(cycle, ranking, filters, np.flatnonzero(better) if few else every))
 
     # --- 6: why not ---------------------------------------------------------------------------------------------------
 
@@ -399,19 +396,16 @@ def _best_compared(cycle: Cycle, ranking: Ranking, say: _Say) -> int:
     return int(kept.max())
 
 
-def _accepts(cycle: Cycle, filters: Sequence[FilterPlugin], rows: RowIndex) -> Mask:
+def _accepts(cycle: Cycle, filters: Sequence[FilterPlugin], rows: Which) -> Mask:
     mask = filters[0].filter(cycle, rows)
     for plugin in filters[1:]:
         mask = mask & plugin.filter(cycle, rows)
     return mask
 
 
-def _best_of(cycle: Cycle, ranking: Ranking, filters: Sequence[FilterPlugin], rows: RowIndex) -> int:
-    rows = rows[ranking.keys[rows] != REFUSED]
-    if len(rows) == 0:
-        return REFUSED
-    kept = ranking.keys[rows][_accepts(cycle, filters, rows)]
-    return int(kept.max()) if len(kept) else REFUSED
+def _best_of(cycle: Cycle, ranking: Ranking, filters: Sequence[FilterPlugin], rows: Which) -> int:
+    accepted = _accepts(cycle, filters, rows)
+    return int(np.where(accepted, ranking.keys[rows], REFUSED).max(initial=REFUSED))
 
 
 def _signed(verdict: Verdict, plugin: Plugin) -> Verdict:

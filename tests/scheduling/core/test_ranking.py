@@ -72,7 +72,6 @@ def _small_blocks(monkeypatch):
     """Blocks of four, so that a few nodes already fill several."""
     monkeypatch.setattr(ranking, "BLOCK", 4)
     monkeypatch.setattr(engine_module, "BLOCK", 4)
-    monkeypatch.setattr(engine_module, "_BLOCKS_FIRST", 2)
 
 
 @pytest.mark.parametrize("kinds", PLUGINS.values(), ids=PLUGINS)

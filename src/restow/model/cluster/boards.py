@@ -23,6 +23,7 @@ class Board(ABC, Generic[S]):
         self.domains = domains
         self.sums = sums
         self._positions = [-1] * len(sums)
+        self._generation = -1
         self._version = -1
         self._values: NDArray[S]
 
@@ -48,6 +49,8 @@ class Board(ABC, Generic[S]):
 
     def values(self) -> NDArray[S]:
         """The value of every domain as of now, not to be written to."""
+        if self._nothing_happened():
+            return self._values
         self.domains.refresh()
         news = self._news()
         if self.premises_changed() or news is None or self._version != self.domains.version:
@@ -57,6 +60,13 @@ class Board(ABC, Generic[S]):
             for domain in news:
                 self._values[domain] = self.value(domain)
         return self._values
+
+    def _nothing_happened(self) -> bool:
+        generation = self.domains.generation
+        if generation != self._generation:
+            self._generation = generation
+            return False
+        return [sums.position for sums in self.sums] == self._positions
 
     def _news(self) -> Sequence[int] | None:
         """The domains in which some sum changed; None when that is not known."""

@@ -44,6 +44,11 @@ class Domains:
         self.version = 0
         """Changes when a row moved to another domain."""
 
+    @property
+    def generation(self) -> int:
+        """Unchanged: no node changed, and so no domain."""
+        return self._nodes.changes.generation
+
     def refresh(self) -> None:
         changes, capacity = self._nodes.changes, self._nodes.rows.capacity
         if capacity > len(self.of_row):

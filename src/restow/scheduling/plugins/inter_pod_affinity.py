@@ -121,7 +121,9 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         return stretched
 
     def _state(self, cycle: Cycle) -> ClassState:
-        state = self._states.of(cycle)
+        state: ClassState | None = cycle.notes.get(self.name)
+        if state is None:
+            state = cycle.notes[self.name] = self._states.of(cycle)
         state.refresh(cycle)
         return state
 

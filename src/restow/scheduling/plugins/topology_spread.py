@@ -130,7 +130,9 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return np.where(rated, BEST * (most + least - raw) // most, 0)
 
     def _state(self, cycle: Cycle) -> ClassState:
-        state = self._states.of(cycle)
+        state: ClassState | None = cycle.notes.get(self.name)
+        if state is None:
+            state = cycle.notes[self.name] = self._states.of(cycle)
         state.refresh()
         return state
 

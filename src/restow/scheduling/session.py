@@ -7,17 +7,32 @@ only kept for somebody during the session is given back when it closes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
 
 from restow.model.cluster import Occupant, PodClass, Snapshot
 from restow.model.objects import Pod
+from restow.model.times import format_time
 from restow.scheduling.conditions import group_status
 from restow.scheduling.decisions import Assign, Decision, Nominate, Refuse, SetGroup
+from restow.scheduling.endings import Ending, endings, latest_end, leaving
 from restow.scheduling.engine import Engine, Placed, Unplaced
 from restow.scheduling.framework import Code, Cycle
 from restow.scheduling.jobs import Job, Roster, jobs_of, requests_of
 from restow.scheduling.shares import Shares
-from restow.scheduling.statement import Statement, leaving
+from restow.scheduling.statement import Statement
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Room that is kept for a pod during the session."""
+
+    pod: Pod
+    node: str
+    until: float | None
+    """When the pod will take it; None if nobody knows."""
+
 
 Action = Callable[["Session"], None]
 
@@ -43,7 +58,8 @@ class Session:
         self.held_up: set[str] = set()
         """Queues whose first waiting job has room kept for it: what is behind it is left to backfill."""
         self._decisions: list[Decision] = []
-        self._kept: list[Pod] = []
+        self._kept: list[Kept] = []
+        self._endings: list[Ending] | None = None
         self._refused: dict[PodClass, tuple[tuple[int, int], Unplaced]] = {}
         self._leaving: tuple[int, list[Occupant]] = (-1, [])
         self._tried: list[Job] = list(self.jobs)
@@ -56,8 +72,8 @@ class Session:
             for action in actions:
                 action(self)
         finally:
-            for pod in reversed(self._kept):
-                self.snapshot.forget(pod)
+            for kept in reversed(self._kept):
+                self.snapshot.forget(kept.pod)
         for job in self.jobs:
             for pod in job.pods:
                 self._decisions.append(Refuse(pod, Code.UNSCHEDULABLE, f"queue {job.queue} waits for an earlier job"))
@@ -86,6 +102,30 @@ class Session:
             self._leaving = (generation, leaving(self.snapshot, self.now))
         return self._leaving[1]
 
+    def endings(self) -> list[Ending]:
+        """Pods of which it is known when they end, as the session found them."""
+        if self._endings is None:
+            self._endings = endings(self.snapshot, self.now)
+        return self._endings
+
+    def can_borrow(self, job: Job) -> bool:
+        """Whether a job is over before somebody needs the room that is kept for them."""
+        by = latest_end(job.pods, self.now)
+        return by is not None and any(kept.until is not None and kept.until >= by for kept in self._kept)
+
+    @contextmanager
+    def borrowed(self, job: Job) -> Iterator[None]:
+        """The room that a job may use in the meantime, free."""
+        by = latest_end(job.pods, self.now)
+        lent = [kept for kept in self._kept if by is not None and kept.until is not None and kept.until >= by]
+        for kept in lent:
+            self.snapshot.forget(kept.pod)
+        try:
+            yield
+        finally:
+            for kept in lent:
+                self.snapshot.assume(kept.pod, kept.node, at=self.now)
+
     def accept(self, job: Job, statement: Statement) -> None:
         """A job, or a part of it that may start, starts."""
         steps = statement.commit()
@@ -100,17 +140,18 @@ class Session:
             self.roster.assume(step.pod)
             self._charge(job, step.pod)
 
-    def keep(self, job: Job, statement: Statement, plugins: Iterable[str]) -> None:
+    def keep(self, job: Job, statement: Statement, plugins: Iterable[str], until: float | None) -> None:
         """Room is kept for a job that these plugins refuse now."""
+        when = "" if until is None else f" by {format_time(until)}"
+        self._said[job.name] = f"waiting for room that others are leaving{when}"
         for step in statement.commit():
             self._decisions.append(step)
             if isinstance(step, Nominate):
-                self._kept.append(step.pod)
+                self._kept.append(Kept(step.pod, step.node, until))
                 self._charge(job, step.pod)
                 job.no_longer_tries([step.pod])
-                message = f"waiting for room that terminating pods are leaving on node {step.node}"
+                message = f"waiting for room that others are leaving on node {step.node}{when}"
                 self._decisions.append(Refuse(step.pod, Code.UNSCHEDULABLE, message, frozenset(plugins)))
-        self._said[job.name] = "waiting for room that terminating pods are leaving"
 
     def refuse(self, job: Job, message: str, plugins: Iterable[str], code: Code = Code.UNSCHEDULABLE) -> None:
         """Everything left of a job has to wait."""
@@ -125,7 +166,7 @@ class Session:
             node = pod.status.nominated_node_name or ""
             if self.snapshot.node(node) is not None and pod.metadata.uid not in self.snapshot.pods.known:
                 self.snapshot.assume(pod, node, at=self.now)
-                self._kept.append(pod)
+                self._kept.append(Kept(pod, node, None))
 
     # ------------------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-import numpy as np
 from msgspec.structs import replace
 
 from restow.model.cluster import Occupant, SeatName, Snapshot
@@ -31,13 +30,10 @@ from restow.model.objects import (
     ReservationPhase,
     ReservationState,
 )
-from restow.model.times import TimeError, format_time, parse_time
+from restow.model.times import format_time
 from restow.scheduling.decisions import Assign, Decision, Evict, Hold, Nominate, Release
 from restow.scheduling.engine import Engine, Granted
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
-
-OVERDUE = 120.0
-"""Seconds after the end of its grace period from which a terminating pod is not waited for."""
 
 
 class Statement:
@@ -164,23 +160,6 @@ def assign(engine: Engine, cycle: Cycle, node: str, seat: SeatName | None = None
     engine.unreserve(cycle, node)
     snapshot.forget(cycle.pod)
     return granted
-
-
-def leaving(snapshot: Snapshot, now: float) -> list[Occupant]:
-    """Pods that are terminating and not stuck in it, by node and key."""
-    releasing = snapshot.room.releasing.cells[:, : snapshot.rows.size]
-    names = [snapshot.rows.name(int(row)) for row in np.flatnonzero(releasing.any(axis=0))]
-    found = [one for name in names if name for one in snapshot.occupants(name) if one.leaving]
-    return [one for one in found if not _is_overdue(one.pod, now)]
-
-
-def _is_overdue(pod: Pod, now: float) -> bool:
-    """Whether a pod should have been gone for a while, so that nobody knows when it will be."""
-    try:
-        due = parse_time(pod.metadata.deletion_timestamp or "")
-    except TimeError:
-        return True
-    return now > due + OVERDUE
 
 
 @contextmanager

@@ -294,7 +294,7 @@ def leaving_cluster(**fields):
 def test_room_that_others_are_leaving_is_kept_for_the_first_who_needs_it():
     story = leaving_cluster().run(task("a", requests={"cpu": "4"}), task("b", requests={"cpu": "4"}))
     assert story.nominated == {"a": "n0"}
-    assert story.refused["a"] == "waiting for room that terminating pods are leaving on node n0"
+    assert story.refused["a"] == "waiting for room that others are leaving on node n0"
     assert ledgers(story.snapshot)["requested"]["n0"]["cpu"] == 3000
 
 
@@ -329,6 +329,49 @@ def test_room_nominated_earlier_is_kept_against_who_is_not_more_important():
     waiting = replace(waiting, status=PodStatus(nominated_node_name="n0"))
     assert leaving_cluster().run(task("low"), nominated=[waiting]).placed == {}
     assert leaving_cluster().run(task("high", priority=6), nominated=[waiting]).placed == {"high": "n0"}
+
+
+# --- room whose end is known -----------------------------------------------------------------------------------------
+
+
+def batch_cluster():
+    """One node of 4 with 1 free; a pod of 2 ends at 100, one of 1 at 200."""
+    began = PodStatus(start_time="1970-01-01T00:00:00Z")
+    running = [
+        replace(pod(name, {"cpu": cpu}, on="n0", active_deadline_seconds=end), status=began)
+        for name, cpu, end in [("first", "2", 100), ("second", "1", 200)]
+    ]
+    return Story(*nodes(1), running=running, groups=[gang("g", 1)])
+
+
+def test_a_gang_keeps_the_room_that_is_free_soonest():
+    story = batch_cluster().run(task("big", "g", {"cpu": "3"}))
+    assert story.nominated == {"big": "n0"}
+    assert story.refused["big"] == "waiting for room that others are leaving on node n0 by 1970-01-01T00:01:40Z"
+
+
+def test_a_single_pod_does_not():
+    assert batch_cluster().run(task("big", requests={"cpu": "3"})).nominated == {}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "placed"),
+    [
+        pytest.param(100, {"small": "n0"}, id="over in time"),
+        pytest.param(101, {}, id="over too late"),
+        pytest.param(None, {}, id="nobody knows"),
+    ],
+)
+def test_who_is_over_in_time_may_use_kept_room(seconds, placed):
+    pods = [task("big", "g", {"cpu": "3"}, priority=1), task("small", active_deadline_seconds=seconds)]
+    story = batch_cluster().run(*pods)
+    assert (story.nominated, story.placed) == ({"big": "n0"}, placed)
+    assert ledgers(story.snapshot)["requested"]["n0"]["cpu"] == 3000 + 1000 * len(placed)
+
+
+def test_who_can_never_fit_keeps_nothing():
+    story = batch_cluster().run(task("huge", "g", {"cpu": "9"}), task("small"))
+    assert (story.nominated, story.placed) == ({}, {"small": "n0"})
 
 
 # --- properties -------------------------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from restow.model.cluster import AlreadyPlaced, UnknownNode
 from restow.scheduling.decisions import Assign, Evict, Hold, Nominate, Release
+from restow.scheduling.endings import leaving
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import SUCCESS, error, unschedulable, wait
-from restow.scheduling.statement import Statement, leaving, without
+from restow.scheduling.statement import Statement, without
 from tests.model.cluster.builders import node, placements_of, pod, reservation
 from tests.model.cluster.reading import everything, free
 from tests.scheduling.core.doubles import Fit, Keeps, cluster, cycle, nodes

@@ -1,9 +1,8 @@
 """Allocate: start jobs, queue by queue and in order, each as a whole or not at all.
 
-a job that fits starts; what it has beyond its minimum takes its turn again
-one that fits only on room that terminating pods are leaving keeps that room, and holds up its queue:
-    what is behind it is left to `backfill`
-one that does not fit waits with its reasons, and holds up nobody
+A job that fits starts; what it has beyond its minimum takes its turn again. One that fits only on room that others are
+leaving (terminating pods; for a gang, pods whose end is known) keeps that room and holds up its queue: what is behind
+it is left to `backfill`. One that does not fit waits with its reasons, and holds up nobody.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from restow.scheduling.jobs import Job
 from restow.scheduling.session import Session
 
 _ROOM_KEPT_FOR = 64
-"""How many jobs at most are tried on the room of terminating pods in one session."""
+"""How many jobs at most are tried on room that others are leaving in one session."""
 
 
 def allocate(session: Session) -> None:
@@ -25,7 +24,7 @@ def allocate(session: Session) -> None:
         if isinstance(result, Started):
             line.again(job)
             continue
-        if result.may_wait and tries < _ROOM_KEPT_FOR and session.leaving():
+        if result.may_wait and tries < _ROOM_KEPT_FOR and (job.is_gang or session.leaving()):
             tries += 1
             if keep_room(session, job, result.plugins):
                 session.held_up.add(job.queue)

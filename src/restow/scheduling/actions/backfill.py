@@ -1,7 +1,8 @@
 """Backfill: start what is behind a job that waits, on room that does not delay it.
 
-The room the waiting job will start on is kept for it already, so whatever still fits takes nothing from it. How long
-pods run is not known, so nothing is put on kept room for the time being.
+The room the waiting job will start on is kept for it already, so whatever still fits takes nothing from it. A job that
+is over before the waiting one can start (`activeDeadlineSeconds`) may use kept room in the meantime; of others nobody
+knows how long they run, so they may not.
 """
 
 from __future__ import annotations

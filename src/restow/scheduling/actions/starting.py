@@ -1,7 +1,8 @@
 """Starting a job: all of its pods that must start together, or none.
 
-Goes in: a session and a job. Comes out: whether it started; if not, what to say. `start` uses room that is free now;
-`keep_room` finds room that will be free once terminating pods are gone, and keeps it.
+Goes in: a session and a job. Comes out: whether it started; if not, what to say. `start` uses room that is free now,
+and room kept for others if the job is over before they need it; `keep_room` finds room that will be free once others
+are gone, and keeps it.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from restow.model.cluster import Occupant
 from restow.model.objects import Pod
 from restow.model.resources import Vector, add
 from restow.scheduling.engine import Placed, Unplaced
-from restow.scheduling.framework import Code, Cycle, Verdict
+from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
 from restow.scheduling.jobs import Job, requests_of
 from restow.scheduling.session import Session
-from restow.scheduling.statement import Statement, assign, without
+from restow.scheduling.statement import assign, without
 from restow.scheduling.wakeups import GANG, QUEUE
+
+_LOOK_AHEAD = 512
+"""How many pods at most are imagined gone to see when a gang fits."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -37,7 +42,11 @@ class Started(msgspec.Struct, frozen=True):
 def start(session: Session, job: Job) -> Started | Failure:
     """Place as many pods as must start together, of a started gang one more; nothing is placed if they do not fit."""
     try:
-        return _start(session, job)
+        result = _start(session, job)
+        if isinstance(result, Failure) and result.may_wait and session.can_borrow(job):
+            with session.borrowed(job):
+                return _start(session, job)
+        return result
     except Exception as error:  # of a plugin: it must not keep other jobs from starting
         return Failure(f"{type(error).__name__}: {error}", frozenset(), Code.ERROR)
 
@@ -72,28 +81,53 @@ def _start_single(session: Session, job: Job) -> Started | Failure:
 
 
 def keep_room(session: Session, job: Job, plugins: frozenset[str]) -> bool:
-    """Keep room for a job on what terminating pods are leaving; False if there is not enough of that, either."""
+    """Keep room for a job on what others are leaving; False if that is not enough, or not known.
+
+    For a gang, pods whose end is known count as leaving, as few of the soonest as are needed.
+    """
     leaving = session.leaving()
-    if not leaving:
+    placed = _fitting_without(session, job, leaving) if leaving else None
+    until = None
+    if placed is None and job.is_gang:
+        placed, until = _soonest(session, job)
+    if placed is None:
         return False
-    placed: list[tuple[Cycle, str]] = []
-
-    def pipeline(statement: Statement) -> Callable[[Cycle, Placed], Verdict]:
-        def step(cycle: Cycle, found: Placed) -> Verdict:
-            statement.pipeline(cycle, found.node)
-            placed.append((cycle, found.node))
-            return Verdict()
-
-        return step
-
-    with without(session.snapshot, leaving), session.statement() as trial:
-        if _place(session, job, pipeline(trial)) is not None:
-            return False
     with session.statement() as statement:
         for cycle, node in placed:
             statement.pipeline(cycle, node)
-        session.keep(job, statement, plugins)
+        session.keep(job, statement, plugins, until)
     return True
+
+
+Placements = list[tuple[Cycle, str]]
+
+
+def _soonest(session: Session, job: Job) -> tuple[Placements | None, float | None]:
+    """Where a gang fits first, and when: found by halving, because the more pods are gone the more fits."""
+    endings = session.endings()[:_LOOK_AHEAD]
+    found, until = None, None
+    low, high = 1, len(endings)
+    while low <= high:
+        middle = (low + high) // 2
+        placed = _fitting_without(session, job, [one.occupant for one in endings[:middle]])
+        if placed is None:
+            low = middle + 1
+        else:
+            found, until, high = placed, endings[middle - 1].at, middle - 1
+    return found, until
+
+
+def _fitting_without(session: Session, job: Job, gone: Sequence[Occupant]) -> Placements | None:
+    """Where a job fits once these are gone, if it does."""
+    placed: Placements = []
+    with without(session.snapshot, gone), session.statement() as trial:
+
+        def put(cycle: Cycle, found: Placed) -> Verdict:
+            trial.pipeline(cycle, found.node)
+            placed.append((cycle, found.node))
+            return SUCCESS
+
+        return placed if _place(session, job, put) is None else None
 
 
 def _place(session: Session, job: Job, put: Callable[[Cycle, Placed], Verdict]) -> Failure | None:

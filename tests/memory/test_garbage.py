@@ -148,3 +148,24 @@ def expected(left: set[str], owners: Owners, gone: str, *, orphan: bool) -> tupl
     while fallen := {name for name in left if owners[name] and not owners[name] & left}:
         left = left - fallen
     return left, {name: mine & left for name, mine in owners.items()}
+
+
+@pytest.mark.parametrize("policy", ["Foreground", "Background", "Orphan"])
+async def test_owners_in_a_circle_end(cluster: Cluster, policy: str) -> None:
+    first = await cluster.create("configmaps", config_map("a"))
+    second = await cluster.create("configmaps", config_map("b", ownerReferences=[owner(first, block=True)]))
+    third = await cluster.create("configmaps", config_map("c", ownerReferences=[owner(second, block=True)]))
+    circle = {"metadata": {"ownerReferences": [owner(third, block=True)]}}
+    await cluster.call("patch", "configmaps", "a", circle, content_type=MERGE_PATCH)
+    await cluster.delete("configmaps", "a", {"propagationPolicy": policy})
+    await asyncio.sleep(0)
+    assert await cluster.names("configmaps") == ([] if policy != "Orphan" else ["b", "c"])
+
+
+async def test_an_object_that_owns_itself_stops_nobody(cluster: Cluster) -> None:
+    itself = await cluster.create("configmaps", config_map("a"))
+    owned = {"metadata": {"ownerReferences": [owner(itself, block=True)]}}
+    await cluster.call("patch", "configmaps", "a", owned, content_type=MERGE_PATCH)
+    await cluster.delete("configmaps", "a", {"propagationPolicy": "Foreground"})
+    await cluster.call("patch", "configmaps", "a", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+    assert await cluster.names("configmaps") == []

@@ -113,7 +113,8 @@ class Garbage:
         elif FOREGROUND in finalizers:
             if any(self._blocks(dependent, stored.uid) for dependent in self._dependents.get(stored.uid, ())):
                 for dependent in sorted(self._dependents[stored.uid]):
-                    self._enqueue(self._uid(dependent))
+                    if not self._awaits_dependents(dependent):  # it would only ask about us again
+                        self._enqueue(self._uid(dependent))
             else:
                 self._drop_finalizer(place, stored, document, FOREGROUND)
 
@@ -123,6 +124,12 @@ class Garbage:
             return False
         references = stored.document()["metadata"].get("ownerReferences") or ()
         return any(each.get("uid") == owner and each.get("blockOwnerDeletion") for each in references)
+
+    def _awaits_dependents(self, place: Place) -> bool:
+        stored = self._at(place)
+        if stored is None or not stored.deleting:
+            return False
+        return FOREGROUND in (stored.document()["metadata"].get("finalizers") or ())
 
     def _judge_owners(self, place: Place, stored: Stored) -> None:
         """Delete an object without a solid owner; forget the other owners of one that has any."""
@@ -135,6 +142,8 @@ class Garbage:
             if gone or waiting:
                 self._disown(place, {*gone, *waiting})
         elif waiting and self._dependents.get(stored.uid):
+            if any(map(self._awaits_dependents, self._dependents[stored.uid])):  # perhaps a circle of owners
+                stored = self._unblock(place, stored, document)
             self._delete(place, stored, "Foreground")
         elif gone or waiting:
             finalizers = document["metadata"].get("finalizers") or ()
@@ -168,6 +177,13 @@ class Garbage:
     def _delete(self, place: Place, stored: Stored, policy: str | None) -> None:
         served = self._state.catalog.of_collection(place.collection)
         deletion.carry_out(self._state, served, stored, DeleteOptions(propagation_policy=policy or "Background"))
+
+    def _unblock(self, place: Place, stored: Stored, document: Document) -> Stored:
+        """Let the owners of an object go before it, so that a circle of them can end."""
+        for reference in document["metadata"]["ownerReferences"]:
+            reference["blockOwnerDeletion"] = False
+            self._enqueue(reference["uid"])
+        return self._state.store.put(self._state.store.collections[place.collection], document)
 
     def _disown(self, place: Place, owners: set[str]) -> None:
         stored = self._at(place)

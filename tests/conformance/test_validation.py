@@ -298,3 +298,11 @@ async def test_a_priority_value_cannot_change(server: Server) -> None:
     with pytest.raises(Invalid, match="value: Forbidden: may not be changed in an update"):
         await server.patch("priorityclasses", name, MERGE_PATCH, {"value": 6})
     await server.delete("priorityclasses", name)
+
+
+async def test_a_stateful_set_may_mount_what_its_claim_templates_will_make(server: Server) -> None:
+    document = workload("StatefulSet", "db")
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    document["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+    document["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    assert (await server.create("statefulsets", document))["metadata"]["name"] == "db"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from ipaddress import ip_address
 from typing import Any
 
@@ -42,9 +43,9 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
-def check_containers(spec: Document, field: str, found: Findings) -> None:
+def check_containers(spec: Document, field: str, found: Findings, claims: Collection[str] = ()) -> None:
     """All containers of a pod spec; names are unique across ordinary and init containers."""
-    volumes = {volume.get("name") for volume in spec.get("volumes", ())}
+    volumes = {*claims, *(volume.get("name") for volume in spec.get("volumes", ()))}
     seen: set[str] = set()
     containers = spec.get("containers")
     if not containers:

@@ -6,6 +6,7 @@ node selection; a negative grace period may become 1. The subresources each chan
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from restow.adapters.memory.documents.affinityrules import (
@@ -43,7 +44,11 @@ def check_pod(pod: Document, found: Findings) -> None:
 
 
 def check_template(
-    template: Document | None, field: str, found: Findings, restart: tuple[str, ...] = ("Always",)
+    template: Document | None,
+    field: str,
+    found: Findings,
+    restart: tuple[str, ...] = ("Always",),
+    claims: Collection[str] = (),
 ) -> None:
     """The pod template of a workload, which fixes the restart policies it can work with."""
     if not template:
@@ -54,7 +59,7 @@ def check_template(
     if metadata.get("annotations"):
         check_annotations(metadata["annotations"], f"{field}.annotations", found)
     spec = template.get("spec") or {}
-    check_pod_spec(spec, f"{field}.spec", found)
+    check_pod_spec(spec, f"{field}.spec", found, claims)
     policy = spec.get("restartPolicy", "Always")
     if policy in _RESTART and policy not in restart:
         if policy == "Always":
@@ -69,10 +74,11 @@ def check_template(
         found.forbidden(f"{field}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
 
 
-def check_pod_spec(spec: Document, field: str, found: Findings) -> None:
+def check_pod_spec(spec: Document, field: str, found: Findings, claims: Collection[str] = ()) -> None:
+    """`claims` are volumes that the pod will get beside its own: those of a StatefulSet's claim templates."""
     if volumes := spec.get("volumes"):
         check_volumes(volumes, f"{field}.volumes", found)
-    check_containers(spec, field, found)
+    check_containers(spec, field, found, claims)
     if spec.get("restartPolicy") not in _RESTART:
         _unsupported_or_missing(spec, "restartPolicy", _RESTART, field, found)
     if spec.get("dnsPolicy") not in _DNS:

@@ -137,8 +137,10 @@ def check_stateful_set(doc: Document, old: Document | None, found: Findings) -> 
     for name, value in (spec.get("persistentVolumeClaimRetentionPolicy") or {}).items():
         if value not in ("Retain", "Delete"):
             found.unsupported(f"spec.persistentVolumeClaimRetentionPolicy.{name}", value, ("Delete", "Retain"))
-    check_template(spec.get("template"), "spec.template", found)
-    for index, claim in enumerate(spec.get("volumeClaimTemplates", ())):
+    templates = spec.get("volumeClaimTemplates", ())
+    names = [(claim.get("metadata") or {}).get("name", "") for claim in templates]
+    check_template(spec.get("template"), "spec.template", found, claims=names)
+    for index, claim in enumerate(templates):
         check_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec", found)
     if old is not None:
         _check_set_update(spec, old.get("spec") or {}, found)

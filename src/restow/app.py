@@ -9,6 +9,7 @@ import asyncio
 import os
 import random
 import signal
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -24,7 +25,7 @@ from restow.adapters.rest.server import serve
 from restow.client.verbs import Client
 from restow.control.scheduler import Scheduler
 from restow.model.crds import custom_resource_definitions
-from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NODE
+from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
 from restow.model.objects import Node
 from restow.ports import Api, Clock
 from restow.scheduling.registry import installed, read_profile
@@ -49,6 +50,7 @@ async def embedded_cluster(*, nodes: int, rng: random.Random) -> AsyncIterator[E
     client = Client(api)
     for definition in custom_resource_definitions():
         await client.create(CUSTOM_RESOURCE_DEFINITION, definition)
+    await client.create(STORAGE_CLASS, _storage_class())
     settings = Settings(start=0.3, stop=0.5)
     rules = default_rules(settings)
     async with (
@@ -78,15 +80,24 @@ async def _scheduling(api: Api, clock: Clock, rng: random.Random) -> AsyncIterat
 
 async def serve_until_stopped(*, port: int, nodes: int, announce: Callable[[Path, str], None]) -> None:
     """Serve an embedded cluster on loopback until SIGINT or SIGTERM; `announce` is told once the API answers."""
-    stopped = asyncio.Event()
+    serving = asyncio.create_task(_serve(port, nodes, announce))
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+    with suppress(asyncio.CancelledError):
+        await serving
+
+
+async def _serve(port: int, nodes: int, announce: Callable[[Path, str], None]) -> None:
+    with socket.create_server(("127.0.0.1", port)) as taken:  # a port in use is told before anything is built
+        port = taken.getsockname()[1]
     async with embedded_cluster(nodes=nodes, rng=random.Random()) as cluster:
         server = await serve(cluster.api, port=port)
+        kubeconfig = write_kubeconfig(_folder(server.port) / "kubeconfig", server.url)
         try:
-            announce(write_kubeconfig(_folder(server.port) / "kubeconfig", server.url), server.url)
-            await stopped.wait()
+            announce(kubeconfig, server.url)
+            await asyncio.Event().wait()
         finally:
+            kubeconfig.unlink(missing_ok=True)
             await server.close()
 
 
@@ -98,9 +109,21 @@ def _folder(port: int) -> Path:
         usable = " " not in str(home.absolute()) and os.access(home, os.W_OK)
     except OSError:
         usable = False
-    if not usable:
-        home = Path(tempfile.gettempdir()) / f"restow-{os.getuid()}"
-    return home / f"dev-{port}"
+    return home / f"dev-{port}" if usable else Path(tempfile.mkdtemp(prefix=f"restow-dev-{port}-"))
+
+
+def _storage_class() -> dict[str, Any]:
+    """The class of claims that name none, so that StatefulSets with volumes just work."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {
+            "name": "standard",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": "sim.restow.sh/volumes",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
 
 
 def _is_ready(node: Node) -> bool:
@@ -114,5 +137,22 @@ def _node(name: str) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
-        "status": {"capacity": room, "allocatable": room},
+        "status": {
+            "capacity": room,
+            "allocatable": room,
+            "addresses": [{"type": "Hostname", "address": name}],
+            "nodeInfo": {**dict.fromkeys(_UNTOLD, ""), "operatingSystem": "linux", "architecture": "amd64"},
+        },
     }
+
+
+_UNTOLD = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+)

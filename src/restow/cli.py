@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from restow.scheduling.registry import Profile
 
 
+_NOT_SETTLED = "the embedded cluster did not settle in time; is the machine very busy?"
+
+
 class CouldNot(click.ClickException):
     """The request was fine, and it could not be carried out."""
 
@@ -52,7 +55,9 @@ def demo(output: str, seed: int, picture: Path | None) -> None:
     try:
         story.run(seed=seed, as_json=output == "json", save=picture)
     except TimeoutError as problem:
-        raise CouldNot("the embedded cluster did not settle in time; is the machine very busy?") from problem
+        raise CouldNot(_NOT_SETTLED) from problem
+    except OSError as problem:
+        raise CouldNot(f"{problem.filename or 'output'}: {problem.strerror}") from problem
 
 
 @restow.command()
@@ -64,6 +69,8 @@ def dev(port: int, nodes: int) -> None:
 
     try:
         asyncio.run(app.serve_until_stopped(port=port, nodes=nodes, announce=_announce))
+    except TimeoutError as problem:
+        raise CouldNot(_NOT_SETTLED) from problem
     except OSError as problem:
         advice = "; choose another with --port" if port else ""
         raise CouldNot(f"cannot serve on 127.0.0.1:{port}: {problem.strerror or problem}{advice}") from problem
@@ -106,7 +113,7 @@ def schedule(snapshot: Path, config: Path | None, output: str) -> None:
 @SNAPSHOT
 @CONFIG
 @OUTPUT
-@click.argument("kind", type=click.Choice(["pod"]))
+@click.argument("kind", metavar="pod", type=click.Choice(["pod"]))
 @click.argument("name", metavar="NS/NAME")
 def explain(snapshot: Path, config: Path | None, output: str, kind: str, name: str) -> None:
     """Why a pod is not scheduled, and where it could go."""
@@ -137,12 +144,11 @@ def _inventory(path: Path) -> Inventory:
 
 def _profile(path: Path | None) -> Profile:
     """The scheduler that the configuration describes; the default one without it."""
-    from restow.model.wire import read_documents
+    from restow.configuration import Configuration, read_configuration
     from restow.scheduling.registry import installed, read_profile
 
-    documents = read_documents(path.read_bytes(), str(path)) if path else []
-    section = documents[0].get("scheduler") if documents else None
-    return read_profile(section or {}, installed())
+    sections = read_configuration(path.read_bytes(), str(path)) if path else Configuration()
+    return read_profile(sections.scheduler, installed())
 
 
 @contextmanager
@@ -162,7 +168,7 @@ def main() -> None:
     try:
         code = restow.main(standalone_mode=False)
     except click.ClickException as mistake:
-        click.echo(f"restow: {mistake.format_message()}", err=True)
+        click.echo(f"restow: {' '.join(mistake.format_message().split())}", err=True)
         code = mistake.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = 130

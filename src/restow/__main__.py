@@ -1,0 +1,5 @@
+"""`python -m restow` is `restow`."""
+
+from restow.cli import main
+
+main()

@@ -16,12 +16,13 @@ remembered while the other PreFilters still run, an ERROR ends it as an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot, Which
+from restow.scheduling.cells import Keys
 from restow.scheduling.explain import counted, joined, sentence
 from restow.scheduling.framework import (
     NEVER,
@@ -36,6 +37,7 @@ from restow.scheduling.framework import (
     Refusal,
     ReservePlugin,
     ScorePlugin,
+    Scores,
     Verdict,
 )
 from restow.scheduling.ranking import BLOCK, REFUSED, TIE_BITS, NameOrder, Ranking, Weighted, in_range
@@ -381,19 +383,29 @@ class Engine:
 
 
 def _best_compared(cycle: Cycle, ranking: Ranking, say: _Say) -> int:
-    """The best of all feasible rows by the whole sum. With a single one there is nothing to compare."""
+    """The best of all feasible rows by the whole sum."""
+    cells = ranking.cells
+    if cells is not None and not say.cluster_filters and len(cells.raw) == len(say.compared):
+        feasible = np.flatnonzero(cells.maxima != REFUSED)
+        raw = {plugin: scores[feasible] for plugin, scores in cells.raw.items()}
+        return _best_by_sum(cycle, cells.maxima[feasible], [(*pair, raw[pair[0]]) for pair in say.compared])
     keys = ranking.every()
     rows = np.flatnonzero(keys != REFUSED)
     if say.cluster_filters:
         rows = rows[_accepts(cycle, say.cluster_filters, rows)]
-    if len(rows) == 0:
-        return REFUSED
-    kept = keys[rows]
-    if len(rows) > 1:
-        for plugin, weight in say.compared:
-            raw = plugin.score(cycle, rows) if plugin.reach is Reach.CLUSTER else ranking.raw[plugin][rows]
-            kept = kept + ((weight * in_range(plugin, plugin.normalize(cycle, raw))) << TIE_BITS)
-    return int(kept.max())
+    if len(rows) <= 1:  # with a single one there is nothing to compare
+        return int(keys[rows].max(initial=REFUSED))
+    raw_scores = (
+        (plugin, weight, ranking.raw[plugin][rows] if plugin in ranking.raw else plugin.score(cycle, rows))
+        for plugin, weight in say.compared
+    )
+    return _best_by_sum(cycle, keys[rows], raw_scores)
+
+
+def _best_by_sum(cycle: Cycle, keys: Keys, raw: Iterable[tuple[ScorePlugin, int, Scores]]) -> int:
+    for plugin, weight, scores in raw:
+        keys = keys + ((weight * in_range(plugin, plugin.normalize(cycle, scores))) << TIE_BITS)
+    return int(keys.max())
 
 
 def _accepts(cycle: Cycle, filters: Sequence[FilterPlugin], rows: Which) -> Mask:

@@ -186,7 +186,11 @@ class ScorePlugin(Plugin):
         ...
 
     def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
-        """From raw scores of all feasible rows to 0..BEST. A plugin without its own scores in 0..BEST at once."""
+        """From raw scores of all feasible rows to 0..BEST. A plugin without its own scores in 0..BEST at once.
+
+        What becomes of a score may depend on it and on the least and greatest of all, not on how often each occurs:
+        for NODE plugins, rows that score alike are given once.
+        """
         return raw
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, RowIndex, Snapshot, Which
+from restow.scheduling.cells import Cells
 from restow.scheduling.framework import BEST, Cycle, FilterPlugin, Reach, ScorePlugin, Scores
 
 BLOCK = 128
@@ -95,6 +96,8 @@ class Ranking:
         self._row_scores = [(plugin, weight) for plugin, weight in scores if plugin.reach is Reach.ROW]
         self._node_raw = [plugin for plugin in raw if plugin.reach is Reach.NODE]
         self._row_raw = [plugin for plugin in raw if plugin.reach is Reach.ROW]
+        self.cells: Cells | None = None
+        """Of rows that `raw` plugins score alike, where that depends on Nodes alone."""
         self._order_seen = -1
         self._room_seen = -1
         self._nodes_seen = -1
@@ -109,6 +112,7 @@ class Ranking:
                 changed = self._nodes.changes.since(self._nodes_seen)
                 self._ask_nodes(cycle, changed[changed < self._rows.size])
                 self._ask_rows(cycle, changed)
+                self._make_cells()
             if self._room_seen != room:
                 changed = self._room.since(self._room_seen)
                 if len(changed) == 1:
@@ -139,7 +143,14 @@ class Ranking:
         self._ask_nodes(cycle, self._rows.every)
         self.keys[:size] = self._keys_of(cycle, self._rows.every)
         self._blocks.max(axis=1, out=self.maxima)
+        self._make_cells()
         self._order_seen = self._order.version
+
+    def _make_cells(self) -> None:
+        size = self._rows.size
+        self.cells = Cells.of(self.raw, size) if self._node_raw and not self._row_raw else None
+        if self.cells is not None:
+            self.cells.refresh(self.every())
 
     def _ask_nodes(self, cycle: Cycle, rows: Which) -> None:
         """What the Node objects alone decide."""
@@ -158,6 +169,8 @@ class Ranking:
             self.keys[changed] = REFUSED
         self.keys[used] = self._keys_of(cycle, used)
         self._blocks.max(axis=1, out=self.maxima)
+        if self.cells is not None:
+            self.cells.refresh(self.keys)
 
     def _keys_of(self, cycle: Cycle, rows: Which) -> NDArray[np.int64]:
         mask = self._suited[rows].copy()
@@ -181,6 +194,8 @@ class Ranking:
             self.maxima[block] = new
         elif old == self.maxima.item(block):
             self.maxima[block] = self._blocks[block].max()
+        if self.cells is not None:
+            self.cells.changed(row, old, self.keys)
         return None
 
     def _key_of(self, cycle: Cycle, row: int, one: RowIndex) -> int:

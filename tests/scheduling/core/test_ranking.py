@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.model.objects import Taint
+from restow.scheduling import cells, ranking
 from restow.scheduling import engine as engine_module
-from restow.scheduling import ranking
 from restow.scheduling.engine import Engine, Placed
 from restow.scheduling.framework import Reach, ScorePlugin
 from tests.model.cluster.builders import node, pod
@@ -67,11 +67,12 @@ PLUGINS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch):
+@pytest.fixture(autouse=True, params=[1, 100], ids=["in cells", "all at once"])
+def _small_blocks(monkeypatch, request):
     """Blocks of four, so that a few nodes already fill several."""
     monkeypatch.setattr(ranking, "BLOCK", 4)
     monkeypatch.setattr(engine_module, "BLOCK", 4)
+    monkeypatch.setattr(cells, "_ROWS_PER_CELL", request.param)
 
 
 @pytest.mark.parametrize("kinds", PLUGINS.values(), ids=PLUGINS)
@@ -108,9 +109,10 @@ def test_the_choice_is_the_naive_one(kinds, events):
 
 
 def test_rows_beyond_the_first_arrays_are_seen():
-    engine, snapshot = Engine([Fit()]), cluster(node("a", {"cpu": "1", "pods": "9"}))
+    engine, snapshot = Engine([Fit(), Numbered()]), cluster(node("a", {"cpu": "1", "pods": "9"}))
     assert engine.place(cycle(snapshot)).node == "a"
     for number in range(200):
         snapshot.apply_pod(pod(f"lost{number}", on=f"unknown{number}"))
+        assert engine.place(cycle(snapshot)).node == "a"
     snapshot.apply_node(node("b", {"cpu": "2", "pods": "9"}))
     assert engine.place(cycle(snapshot, pod("p", {"cpu": "2"}))).node == "b"

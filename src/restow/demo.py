@@ -107,7 +107,7 @@ async def _tell(console: Console, seed: int) -> tuple[Report, RenderableType]:
                 if console.is_terminal:
                     await asyncio.sleep(READING_SECONDS)
                 else:
-                    console.print(await _frame(client, title))
+                    console.print(await _frame(client, title, coloured=False))
         return await _report(client), await _frame(client, Text(f"{NODES} nodes, as the API shows them"))
 
 
@@ -226,12 +226,12 @@ async def _uses(client: Client) -> list[NodeUse]:
     return picture.node_uses(nodes.items, pods.items, RESOURCE)
 
 
-async def _frame(client: Client, title: Text) -> RenderableType:
+async def _frame(client: Client, title: Text, *, coloured: bool = True) -> RenderableType:
     uses = await _uses(client)
     parts: list[RenderableType] = [
         Text(title.plain, style="bold"),
-        picture.table(uses, unit=UNIT),
-        picture.legend(uses),
+        picture.table(uses, unit=UNIT, coloured=coloured),
+        picture.legend(uses, coloured=coloured),
     ]
     parts += [
         Text.assemble(("waiting ", "bold red"), f"{each['pod']}: {each['message']}") for each in await _waiting(client)

@@ -18,6 +18,7 @@ from restow.model.resources import pod_requests
 
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "bright_green", "bright_yellow")
 CELL = "█"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 IDLE = "·"
 FINISHED = frozenset({"Succeeded", "Failed"})
 
@@ -74,9 +75,9 @@ def slots(uses: Iterable[NodeUse], request: int) -> int:
     return sum(use.idle // request for use in uses)
 
 
-def table(uses: Sequence[NodeUse], *, unit: int = 1000, cells_per_unit: int = 4) -> Table:
+def table(uses: Sequence[NodeUse], *, unit: int = 1000, cells_per_unit: int = 4, coloured: bool = True) -> Table:
     """The nodes as bars; `unit` base units are one printed unit (1000 millicores are one core)."""
-    colours = colour_of(uses)
+    brushes = brushes_of(uses, coloured)
     result = Table(box=None, pad_edge=False)
     result.add_column("node")
     result.add_column("requested, by workload", no_wrap=True)
@@ -84,22 +85,33 @@ def table(uses: Sequence[NodeUse], *, unit: int = 1000, cells_per_unit: int = 4)
     result.add_column("pods", justify="right")
     for use in uses:
         idle = f"{use.idle / unit:g}" if use.schedulable else "cordoned"
-        result.add_row(use.node, _bar(use, colours, unit, cells_per_unit), idle, str(use.pods))
+        result.add_row(use.node, _bar(use, brushes, unit, cells_per_unit), idle, str(use.pods))
     return result
 
 
-def legend(uses: Sequence[NodeUse]) -> Text:
-    """Which colour is which workload."""
-    parts = [Text.assemble((CELL * 2, colour), f" {who}  ") for who, colour in colour_of(uses).items()]
+def legend(uses: Sequence[NodeUse], *, coloured: bool = True) -> Text:
+    """Which colour, or letter, is which workload."""
+    brushes = brushes_of(uses, coloured)
+    parts = [Text.assemble((brush.cell * 2, brush.colour), f" {who}  ") for who, brush in brushes.items()]
     return Text.assemble(*parts, (IDLE * 2, "dim"), " idle")
 
 
-def colour_of(uses: Iterable[NodeUse]) -> dict[str, str]:
+class Brush(msgspec.Struct, frozen=True):
+    """How a workload is drawn: by colour where there are colours, else by letter."""
+
+    cell: str
+    colour: str
+
+
+def brushes_of(uses: Iterable[NodeUse], coloured: bool) -> dict[str, Brush]:
     who = sorted({name for use in uses for name in use.requested})
-    return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(who)}
+    return {
+        name: Brush(CELL if coloured else LETTERS[index % len(LETTERS)], COLOURS[index % len(COLOURS)])
+        for index, name in enumerate(who)
+    }
 
 
-def _bar(use: NodeUse, colours: Mapping[str, str], unit: int, cells_per_unit: int) -> Text:
+def _bar(use: NodeUse, brushes: Mapping[str, Brush], unit: int, cells_per_unit: int) -> Text:
     total = use.allocatable * cells_per_unit // unit
     bar = Text()
     drawn = 0
@@ -107,7 +119,7 @@ def _bar(use: NodeUse, colours: Mapping[str, str], unit: int, cells_per_unit: in
     for who, request in use.requested.items():
         reached += request
         cells = reached * cells_per_unit // unit - drawn
-        bar.append(CELL * cells, style=colours[who])
+        bar.append(brushes[who].cell * cells, style=brushes[who].colour)
         drawn += cells
     bar.append(IDLE * max(total - drawn, 0), style="dim")
     return bar

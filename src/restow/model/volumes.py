@@ -98,10 +98,9 @@ def is_meant_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool
 
 
 def reach(volume: PersistentVolume) -> NodeConstraint:
-    """The nodes that can reach a volume, by their labels alone: to a volume, nodes have no name."""
+    """The nodes that can reach a volume, by their labels: to a volume nodes have no name, so asking for one is void."""
     affinity = volume.spec.node_affinity
     written = volume_constraint(affinity.required if affinity else None)
     if written.terms is None or not any(term.fields for term in written.terms):
         return written
-    kept = [term for term in written.terms if all(field.matches("") for field in term.fields)]
-    return NodeConstraint((), tuple(msgspec.structs.replace(term, fields=()) for term in kept))
+    return NodeConstraint((), tuple(msgspec.structs.replace(term, fields=()) for term in written.terms))

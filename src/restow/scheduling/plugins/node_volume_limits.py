@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import msgspec
@@ -9,8 +10,10 @@ import msgspec
 from restow.model.cluster import Mask, Which
 from restow.model.cluster.mounts import mounted_by
 from restow.model.cluster.storage import VolumeId
+from restow.model.volumes import claims_used
 from restow.scheduling.framework import NEVER, SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
 from restow.scheduling.plugins.refusing import refused
+from restow.scheduling.plugins.volume_finding import not_made_for
 
 TOO_MANY = "node(s) exceed max volume count"
 
@@ -19,8 +22,8 @@ class Needed(msgspec.Struct, frozen=True):
     """What the pod of a cycle needs attached."""
 
     volumes: frozenset[VolumeId]
-    missing: str = ""
-    """A claim that is not there: what it will need cannot be told."""
+    problem: str = ""
+    """Why that cannot be told."""
 
 
 class NodeVolumeLimits(FilterPlugin):
@@ -30,22 +33,31 @@ class NodeVolumeLimits(FilterPlugin):
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:
             return NEVER
-        mounted = mounted_by(cycle.pod)
-        missing = next((key for key in mounted.claims if cycle.snapshot.storage.claims.shown(key) is None), "")
-        needed = Needed(cycle.snapshot.attached.volumes_of(mounted), missing)
-        if not needed.volumes and not needed.missing:
+        volumes = cycle.snapshot.attached.volumes_of(mounted_by(cycle.pod))
+        needed = Needed(volumes, next(_problems(cycle), ""))
+        if not needed.volumes and not needed.problem:
             return SKIP
         cycle.notes[self.name] = needed
         return SUCCESS
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         needed: Needed = cycle.notes[self.name]
-        return ~(cycle.snapshot.attached.too_many(needed.volumes, rows) | bool(needed.missing))
+        return ~(cycle.snapshot.attached.too_many(needed.volumes, rows) | bool(needed.problem))
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         needed: Needed = cycle.notes[self.name]
         refusing = ~self.filter(cycle, rows)
-        if needed.missing:
-            name = needed.missing.partition("/")[2]
-            return refused(f'looking up PVC {needed.missing}: persistentvolumeclaim "{name}" not found', refusing)
+        if needed.problem:
+            return refused(needed.problem, refusing)
         return refused(TOO_MANY, refusing, resolvable=True)
+
+
+def _problems(cycle: Cycle) -> Iterator[str]:
+    """Claims that are not there, or not this pod's; where VolumeBinding has a say, it has said so before."""
+    for use in claims_used(cycle.pod):
+        key = f"{cycle.pod.metadata.namespace or ''}/{use.name}"
+        claim = cycle.snapshot.storage.claims.shown(key)
+        if claim is None:
+            yield f'looking up PVC {key}: persistentvolumeclaim "{use.name}" not found'
+        elif use.generated and (problem := not_made_for(cycle.pod, claim)):
+            yield problem

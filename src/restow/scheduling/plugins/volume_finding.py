@@ -229,13 +229,20 @@ def _problem(pod: Pod, use: ClaimUse, claim: PersistentVolumeClaim | None) -> st
     if claim is None:
         return f'persistentvolumeclaim "{use.name}" not found'
     if claim.status.phase == "Lost":
-        return f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
+        volume = claim.spec.volume_name or ""
+        return f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{volume}"'
     if claim.metadata.deletion_timestamp is not None:
         return f'persistentvolumeclaim "{use.name}" is being deleted'
-    if use.generated and not volumes.is_made_for(claim, pod):
-        owner = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        return f"PVC {pod.metadata.namespace}/{use.name} was not created for pod {owner} (pod is not owner)"
-    return ""
+    return not_made_for(pod, claim) if use.generated else ""
+
+
+def not_made_for(pod: Pod, claim: PersistentVolumeClaim) -> str:
+    """Why a generated claim is not this pod's, or ""."""
+    if volumes.is_made_for(claim, pod):
+        return ""
+    namespace = pod.metadata.namespace
+    names = f"{namespace}/{claim.metadata.name}", f"{namespace}/{pod.metadata.name}"
+    return f"PVC {names[0]} was not created for pod {names[1]} (pod is not owner)"
 
 
 def _waits(snapshot: Snapshot, claim: PersistentVolumeClaim) -> bool:

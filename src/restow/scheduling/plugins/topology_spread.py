@@ -107,16 +107,19 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         """Of all feasible rows at once, because the number of domains among them matters."""
-        state = self._state(cycle)
-        rated = np.ones_like(cycle.snapshot.nodes.present[rows])
-        for rate in state.rates:
-            rated &= rate.domains(rows) != NOWHERE
-        sum_of_all = np.zeros(len(rated))
-        for rate in state.rates:
-            sum_of_all += rate.read(rows, rated)
-        rounded = np.trunc(sum_of_all)
-        rounded += sum_of_all - rounded >= 0.5
-        raw: Scores = np.where(rated, rounded, _UNRATED).astype(np.int64)
+        rates = self._state(cycle).rates
+        domains = [rate.domains(rows) for rate in rates]
+        rated = np.logical_and.reduce([each != NOWHERE for each in domains])
+        if not rated.all():
+            domains = [np.where(rated, each, NOWHERE) for each in domains]
+        if len(rates) == 1:
+            raw: Scores = _rounded(rates[0].by_domain(domains[0]))[domains[0]]
+        else:
+            total = np.zeros(len(rated))
+            for rate, each in zip(rates, domains, strict=True):
+                total += rate.by_domain(each)[each]
+            raw = _rounded(total)
+        raw[~rated] = _UNRATED
         return raw
 
     def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
@@ -124,10 +127,11 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         rated = raw != _UNRATED
         if not rated.any():
             return np.zeros_like(raw)
-        least, most = int(raw[rated].min()), int(raw[rated].max())
-        if most == 0:
-            return np.where(rated, BEST, 0)
-        return np.where(rated, BEST * (most + least - raw) // most, 0)
+        most = int(raw.max())
+        least = int(raw.min(where=rated, initial=most))
+        best = BEST * (most + least - raw) // most if most else np.full_like(raw, BEST)
+        best[~rated] = 0
+        return best
 
     def _state(self, cycle: Cycle) -> ClassState:
         state: ClassState | None = cycle.notes.get(self.name)
@@ -175,9 +179,7 @@ class ClassState:
             self.skews = [
                 Skew(one, self._topologies.domains(one.key), self._counted(one, self.hard)) for one in self.hard
             ]
-            self.rates = [
-                Rate(one, self._topologies.domains(one.key), self._counted_for_score(one)) for one in self.soft
-            ]
+            self.rates = [self._rate(one) for one in self.soft]
 
     def _counted(self, one: Constraint, together: Sequence[Constraint]) -> DomainSums:
         headcount = self._crowd.headcount((one.audience,), staying=True)
@@ -189,11 +191,11 @@ class ClassState:
         counting = Counting(self._nodes, tuple(keys), suiting, tolerations)
         return summed(self._topologies.domains(one.key, counting, counting.meaning), headcount)
 
-    def _counted_for_score(self, one: Constraint) -> DomainSums:
-        if one.key == HOST_NAME:
-            headcount = self._crowd.headcount((one.audience,), staying=True)
-            return summed(self._topologies.each_node(one.key), headcount)
-        return self._counted(one, self.soft)
+    def _rate(self, one: Constraint) -> Rate:
+        if one.key != HOST_NAME:
+            return Rate(one, self._topologies.domains(one.key), self._counted(one, self.soft))
+        nodes = self._topologies.each_node(one.key)
+        return Rate(one, nodes, summed(nodes, self._crowd.headcount((one.audience,), staying=True)))
 
 
 class Counting:
@@ -259,25 +261,29 @@ class Rate:
         self._constraint = constraint
         self._domains = domains
         self._counted = counted
-        self._each_node = constraint.key == HOST_NAME
 
     def domains(self, rows: Which) -> RowIndex:
         self._domains.refresh()
         return self._domains.of_row[rows]
 
-    def read(self, rows: Which, rated: Mask) -> NDArray[np.float64]:
-        number = np.count_nonzero(rated if self._each_node else np.bincount(self.domains(rows)[rated]))
-        rates: NDArray[np.float64] = self._pods_near(rows) * np.float64(math.log(number + 2))
+    def by_domain(self, feasible: RowIndex) -> NDArray[np.float64]:
+        """The rate of every domain, when these are the domains of the feasible rows."""
+        number = np.count_nonzero(np.bincount(feasible)[1:])
+        rates: NDArray[np.float64] = self._pods() * np.float64(math.log(number + 2))
         rates += self._constraint.max_skew - 1
         return rates
 
-    def _pods_near(self, rows: Which) -> Sums:
+    def _pods(self) -> Sums:
         self._counted.refresh()
-        if self._each_node:
-            return self._counted.totals[self._counted.domains.of_row[rows]]
         totals = self._counted.totals
         beyond = len(self._domains.sizes) - len(totals)  # domains in which no node counts
-        return (np.pad(totals, (0, beyond)) if beyond > 0 else totals)[self.domains(rows)]
+        return np.pad(totals, (0, beyond)) if beyond > 0 else totals
+
+
+def _rounded(rates: NDArray[np.float64]) -> Scores:
+    """To the nearest integer, halves up; rates are not negative."""
+    whole = np.trunc(rates)
+    return (whole + (rates - whole >= 0.5)).astype(np.int64)
 
 
 def constraints_of(pod: Pod, when_unsatisfiable: str) -> list[Constraint]:

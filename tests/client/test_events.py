@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from restow.client.events import BURST, EventRecorder
+from restow.client.events import BURST, REMEMBERED, EventRecorder
 from restow.client.verbs import Client
 from restow.model.kinds import EVENT
 from restow.model.objects import ObjectReference
@@ -126,3 +126,24 @@ def test_a_write_of_unknown_outcome_makes_no_second_event():
 
     events, _ = record(tell, FaultPlan(unknown=1.0))
     assert len(events) == 1
+
+
+def test_events_of_many_objects_at_once_are_all_written():
+    async def tell(recorder, api):
+        for number in range(REMEMBERED + 100):
+            about = ObjectReference(api_version="v1", kind="Pod", namespace="shop", name=f"p{number}", uid=f"u{number}")
+            recorder.record(about, "FailedScheduling", "0/3 nodes are available")
+
+    events, recorder = record(tell)
+    assert (len(events), recorder.dropped) == (REMEMBERED + 100, 0)
+
+
+def test_more_than_can_wait_is_dropped_and_counted(monkeypatch):
+    monkeypatch.setattr("restow.client.events.MOST_WAITING", 2)
+
+    async def tell(recorder, api):
+        for number in range(5):
+            recorder.record(WEB, "Evicted", f"reason {number}")
+
+    events, recorder = record(tell)
+    assert (len(events), recorder.dropped) == (2, 3)

@@ -5,7 +5,8 @@ In go an object reference, a reason and a message; out go Event objects, best ef
 - the same (object, type, reason, message) again raises `count` of the Event that is there, and repetitions that come
   before it is written cost nothing;
 - more than `SIMILAR` different messages of one (object, type, reason) within ten minutes become one combined Event;
-- one object may cause `BURST` writes at once and one per five minutes after that; more are dropped.
+- one object may cause `BURST` writes at once and one per five minutes after that; more are dropped, as are new Events
+  while `MOST_WAITING` others wait to be written. `dropped` counts them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ SIMILAR_WINDOW = 600.0
 BURST = 25
 REFILL = 1 / 300
 REMEMBERED = 4096
+MOST_WAITING = 50_000
 MESSAGE_LIMIT = 1024  # the API server refuses longer ones
 ATTEMPTS = 3
 COMBINED = "(combined from similar events)"
@@ -84,6 +86,7 @@ class EventRecorder:
         self._clock = clock
         self._rng = rng
         self._queue: WorkQueue[_Key] = WorkQueue(base=1.0, cap=10.0)
+        self._waiting: dict[_Key, _Record] = {}
         self._records: _Recent[_Key, _Record] = _Recent()
         self._similar: _Recent[tuple[object, ...], _Similar] = _Recent()
         self._buckets: _Recent[tuple[object, ...], TokenBucket] = _Recent()
@@ -107,13 +110,17 @@ class EventRecorder:
             key, message = _Key(about, type, reason, COMBINED), f"{COMBINED}: {message}"
         else:
             key = _Key(about, type, reason, message)
-        record = self._records.get(key)
-        if record is None:
-            self._records[key] = _Record(reference, self._name(reference), message, now, now)
-        else:
+        record = self._waiting.get(key) or self._records.get(key)
+        if record is not None:
             record.message = message
             record.count += 1
             record.last = now
+        elif len(self._waiting) < MOST_WAITING:
+            record = _Record(reference, self._name(reference), message, now, now)
+        else:
+            self.dropped += 1
+            return
+        self._waiting[key] = record
         self._queue.add(key)
 
     async def run(self) -> None:
@@ -149,13 +156,15 @@ class EventRecorder:
         return f"{(reference.name or '')[:230]}.{self._rng.getrandbits(64):016x}"
 
     async def _write_or_retry(self, key: _Key) -> None:
-        record = self._records.get(key)
+        record = self._waiting.pop(key, None)
         if record is None:
             return
+        self._records[key] = record
         try:
             await self._write(key, record)
         except (ApiError, WireError, TimeoutError) as error:
             if self._queue.failures(key) + 1 < ATTEMPTS:
+                self._waiting[key] = record
                 self._queue.retry(key)
                 return
             self.dropped += 1

@@ -57,6 +57,10 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
             for one in (pods._versions, snapshot._node_versions, reservations._versions)
         ],
         "reservations": {name: dict(value) for name, value in vars(reservations).items() if isinstance(value, dict)},
+        "crowd": {group.key: dict(group.rows) for group in snapshot.crowd._groups.values() if group.rows},
+        "headcounts": [dict(one.by_row) for one in snapshot.crowd._headcounts.values()],
+        "stances": {view: dict(one.by_row) for view, one in snapshot.crowd._stances.items() if one.by_row},
+        "namespaces": dict(snapshot.namespaces._labels),
         "kinship": (dict(snapshot.kinship._owners), dict(snapshot.kinship._groups)),
     }
 

@@ -268,5 +268,5 @@ class PodsMachine(RuleBasedStateMachine):
         assert not feasible or len(set(definition(self.world, one, feasible).values())) == 1
 
 
-PodsMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+PodsMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 TestPods = PodsMachine.TestCase

@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from restow.adapters.memory import MemoryApi
+from restow.client.verbs import Client
 from restow.control.scheduler import Scheduler, Settings
 from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
 from restow.model.objects import Pod
 from restow.model.resources import PODS, amounts, pod_requests
-from restow.ports import Api
+from restow.ports import Api, Request, Response
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Plugin
 from restow.scheduling.registry import Profile, read_profile
@@ -113,15 +115,40 @@ async def condition(it: Stage, name: str, type: str = "PodScheduled") -> tuple[s
     return found.status, found.reason, found.message
 
 
-async def check_room(it: Stage) -> None:
-    """No node has more on it than it offers, and no kubelet had to refuse a pod."""
-    pods = await it.pods()
-    refused = [one.metadata.name for one in pods if (one.status.reason or "").startswith("OutOf")]
-    assert not refused, refused
-    for one in (await it.client.list(kinds.NODE)).items:
+async def over_committed(client: Client) -> list[str]:
+    """The nodes that have more on them than they offer."""
+    pods = (await client.list(kinds.POD)).items
+    found = []
+    for one in (await client.list(kinds.NODE)).items:
         left = amounts(one.status.allocatable)
         for each in pods:
             if each.spec.node_name == one.metadata.name and each.status.phase not in ("Succeeded", "Failed"):
                 for name, amount in {**pod_requests(each), PODS: 1}.items():
                     left[name] -= amount
-        assert all(amount >= 0 for amount in left.values()), (one.metadata.name, left)
+        if any(amount < 0 for amount in left.values()):
+            found.append(one.metadata.name)
+    return found
+
+
+async def check_room(it: Stage) -> None:
+    """No node has more on it than it offers, and no kubelet had to refuse a pod."""
+    assert await over_committed(it.client) == []
+    refused = [one.metadata.name for one in await it.pods() if (one.status.reason or "").startswith("OutOf")]
+    assert not refused, refused
+
+
+class Audited:
+    """An Api that notes bindings after which their node has more on it than it offers."""
+
+    def __init__(self, api: Api) -> None:
+        self.faults: list[str] = []
+        self.watch = api.watch
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        response = await self._api.call(request)
+        if request.subresource == "binding":
+            node: str = msgspec.json.decode(request.body)["target"]["name"]
+            if node in await over_committed(Client(self._api)):
+                self.faults.append(f"{request.name} on {node}")
+        return response

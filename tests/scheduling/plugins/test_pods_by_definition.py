@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from restow.model.cluster import Mark, Snapshot
+from restow.model.cluster import Mark, Snapshot, crowd, domains
 from restow.model.objects import (
     Affinity,
     Namespace,
@@ -27,6 +28,7 @@ from restow.model.objects import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from restow.scheduling import per_class
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, ScorePlugin
 from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from restow.scheduling.plugins.topology_spread import PodTopologySpread
@@ -141,12 +143,12 @@ class PodsMachine(RuleBasedStateMachine):
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
-    @initialize(seed=st.integers(0, 400), crowd=st.lists(st.sampled_from(PODS), max_size=12))
-    def start(self, seed: int, crowd: list[Pod]) -> None:
+    @initialize(seed=st.integers(0, 400), placed=st.lists(st.sampled_from(PODS), max_size=12))
+    def start(self, seed: int, placed: list[Pod]) -> None:
         self.seed = seed
         for name, zone in zip(NODES, ZONES, strict=True):
             self.show_node(name, zone, {"rack": "1"}, None, {HOST_NAME: name})
-        for number, one in enumerate(crowd):
+        for number, one in enumerate(placed):
             self.place(one, NODES[number % len(NODES)], 1)
 
     @rule(
@@ -268,5 +270,27 @@ class PodsMachine(RuleBasedStateMachine):
         assert not feasible or len(set(definition(self.world, one, feasible).values())) == 1
 
 
-PodsMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+class CrampedPodsMachine(PodsMachine):
+    """The same while hardly anything is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits = [
+            patch.object(crowd, "_HEADCOUNTS", 8),
+            patch.object(crowd, "_IDLE_GROUPS", 1),
+            patch.object(domains, "_JOURNAL_LIMIT", 2),
+            patch.object(per_class, "_KEPT", 2),
+        ]
+        for limit in self.limits:
+            limit.start()
+
+    def teardown(self) -> None:
+        for limit in self.limits:
+            limit.stop()
+
+
+SETTINGS = settings(max_examples=20, stateful_step_count=20, deadline=None)
+PodsMachine.TestCase.settings = SETTINGS
+CrampedPodsMachine.TestCase.settings = SETTINGS
 TestPods = PodsMachine.TestCase
+TestPodsCramped = CrampedPodsMachine.TestCase

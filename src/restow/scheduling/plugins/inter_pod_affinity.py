@@ -162,10 +162,12 @@ class ClassState:
         return any(board.applies() for board in self.likes if board.domains not in pinned)
 
     def refresh(self, cycle: Cycle) -> None:
-        """Look again who speaks about these pods, if that may have changed."""
-        if self._version == self._crowd.version:
-            return
-        namespace, labels = cycle.pod.metadata.namespace or "", cycle.pod.metadata.labels or {}
+        """Look again who speaks about these pods, if that may have changed, be it by this very look."""
+        while self._version != self._crowd.version:
+            self._version = self._crowd.version
+            self._look(cycle.pod.metadata.namespace or "", cycle.pod.metadata.labels or {})
+
+    def _look(self, namespace: str, labels: Mapping[str, str]) -> None:
         stances = self._crowd.stances_towards(namespace, labels)
         self._look_for_needs(namespace, labels)
         avoided = [self._headcount(term) for term in self.terms.anti_affinity]
@@ -174,7 +176,6 @@ class ClassState:
         self.repels = [Avoid(sums) for sums in _by_domains(repelled)]
         self.boards = [*self.needs, *(Avoid(sums) for sums in _by_domains([*avoided, *repelled]))]
         self._look_for_likes(stances)
-        self._version = self._crowd.version
 
     def _look_for_needs(self, namespace: str, labels: Mapping[str, str]) -> None:
         needed = [self._headcount(term) for term in self.terms.affinity]

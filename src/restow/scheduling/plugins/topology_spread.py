@@ -173,8 +173,8 @@ class ClassState:
         self._version = -1
 
     def refresh(self) -> None:
-        """Ask again for the counts, if they may have been dropped."""
-        if self._version != self._crowd.version:
+        """Ask again for the counts, if they may have been dropped, be it by this very asking."""
+        while self._version != self._crowd.version:
             self._version = self._crowd.version
             self.skews = [
                 Skew(one, self._topologies.domains(one.key), self._counted(one, self.hard)) for one in self.hard

@@ -316,19 +316,27 @@ class Engine:
 
     def _ask_all(self, cycle: Cycle, filtering: int) -> tuple[RowIndex, dict[str, list[Refusal]]]:
         """Ask the filters in order, each about the rows that all before it accepted: who is left, and why not."""
+        asked = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
         left = np.flatnonzero(cycle.snapshot.nodes.present[: cycle.snapshot.rows.size])
         refused: dict[str, list[Refusal]] = {}
-        for number, plugin in enumerate(self._filters):
-            if not filtering >> number & 1:
-                continue
-            mask = plugin.filter(cycle, left)
-            if mask.all():
-                continue
-            failing = left[~mask]
-            spread = [self._over_all(cycle.snapshot, one, failing) for one in plugin.refusals(cycle, failing)]
-            refused[plugin.name] = [one for one in spread if one.rows.any()]
-            left = left[mask]
+        for plugin in asked:
+            out = plugin.ruled_out(cycle, left)
+            if out is not None:
+                left = self._note(cycle, plugin, left, ~out, refused)
+        for plugin in asked:
+            left = self._note(cycle, plugin, left, plugin.filter(cycle, left), refused)
         return left, refused
+
+    def _note(
+        self, cycle: Cycle, plugin: FilterPlugin, rows: RowIndex, mask: Mask, refused: dict[str, list[Refusal]]
+    ) -> RowIndex:
+        """Write down why a plugin refuses the rows outside of the mask; the others are left."""
+        if mask.all():
+            return rows
+        failing = rows[~mask]
+        spread = [self._over_all(cycle.snapshot, one, failing) for one in plugin.refusals(cycle, failing)]
+        refused.setdefault(plugin.name, []).extend(one for one in spread if one.rows.any())
+        return rows[mask]
 
     def _over_all(self, snapshot: Snapshot, refusal: Refusal, rows: RowIndex) -> Refusal:
         over: Mask = np.zeros(snapshot.rows.size, np.bool_)

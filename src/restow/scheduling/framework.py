@@ -155,6 +155,11 @@ class FilterPlugin(Plugin):
         """
         return SUCCESS
 
+    def ruled_out(self, cycle: Cycle, rows: Which) -> Mask | None:
+        """Rows that this plugin refuses before any filter is asked about them, as when a pod names its nodes; None
+        when there is none. They are refused by `filter`, too: this only says whose refusal is told."""
+        return None
+
     @abstractmethod
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         """Which of these rows the pod may go to, as far as this plugin is concerned. Vacant rows may say anything."""

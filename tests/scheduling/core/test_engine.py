@@ -69,6 +69,13 @@ def test_the_first_failing_plugin_wins_for_a_node():
     assert result.plugins == {"First", "Second"}
 
 
+def test_a_plugin_may_rule_nodes_out_before_any_is_asked():
+    first, second = Says(refuses=["n0", "n1"], name="First"), Says(refuses=["n1"], name="Second")
+    second.ruled_out = lambda cycle, rows: ~second.filter(cycle, rows)
+    result = place(Engine([first, second]), cluster(*nodes(2)))
+    assert result.message == "0/2 nodes are available: 1 First said no, 1 Second said no."
+
+
 def test_several_reasons_of_one_plugin_count_each():
     result = place(Engine([Fit()]), cluster(*nodes(2, offers={"cpu": "1", "memory": "1Gi"})), pod("p", {"cpu": "2"}))
     assert result.message == "0/2 nodes are available: 2 Insufficient cpu, 2 Too many pods."

@@ -68,6 +68,10 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
             return unresolvable(CONFLICT)
         return SUCCESS if _demands(demanded) or _demands(self._added) else SKIP
 
+    def ruled_out(self, cycle: Cycle, rows: Which) -> Mask | None:
+        demanded = cycle.pod_class.shape.constraint
+        return ~_named(cycle, demanded, rows) if demanded.pinned() else None
+
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         demanded = _accepted(cycle, cycle.pod_class.shape.constraint, rows)
         return demanded & _accepted(cycle, self._added, rows) if _demands(self._added) else demanded

@@ -1,7 +1,8 @@
 """Ask kube-scheduler's own volume plugins random questions and keep the answers in kube-scheduler.json.
 
 Needs Go and what `make e2e` downloads: `python -m tests.scheduling.plugins.golden_volumes.regenerate [seed] [count]`.
-With `--check` nothing is written and our answers are compared at once, which makes a fuzzer of it.
+With `--check` nothing is written and our answers are compared at once, which makes a fuzzer of it; what is written is
+cut down to what a plugin reads, and to one pair of questions for each kind of answer.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -53,18 +55,21 @@ class Questions:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
+        self.odd = 1
+        """0 for a question whose claims and volumes have nothing special about them, so that they match."""
 
     def question(self) -> Document:
         rng = self.rng
         nodes = [self.node(f"n{number}") for number in range(rng.randint(1, 5))]
-        sizes = rng.sample(range(1, 40), 14)
-        claims = [self.claim(f"c{number}", sizes[number]) for number in range(6) if rng.random() < 0.95]
+        self.odd = rng.choice([0, 1])
+        asked, offered = rng.sample(range(1, 20), 6), rng.sample(range(1, 40), 8)
+        claims = [self.claim(f"c{number}", asked[number]) for number in range(6) if rng.random() < 0.95]
         return {
             "plugin": rng.choice([*PLUGINS, "VolumeBinding", "VolumeBinding"]),
             "nodes": nodes,
             "pods": [self.pod(f"p{number}", f"n{rng.randrange(len(nodes))}") for number in range(rng.randint(0, 6))],
             "pod": self.pod("new"),
-            "volumes": [self.volume(f"v{number}", sizes[6 + number]) for number in range(8) if rng.random() < 0.8],
+            "volumes": [self.volume(f"v{number}", offered[number]) for number in range(8) if rng.random() < 0.9],
             "claims": claims + ([self.generated()] if rng.random() < 0.8 else []),
             "classes": [self.storage_class(name) for name in PROVISIONERS if rng.random() < 0.95],
             "csiNodes": [self.csi_node(one["metadata"]["name"]) for one in nodes if rng.random() < 0.8],
@@ -123,12 +128,12 @@ class Questions:
         rng = self.rng
         annotations: Document = {}
         spec: Document = {
-            "accessModes": rng.choice([[ONCE], [ONCE], [ONE_POD], [ONCE, MANY]]),
+            "accessModes": rng.choice([[ONCE], [ONE_POD], [ONCE, MANY]] if self.odd else [[ONCE]]),
             "resources": {"requests": {"storage": f"{size}Gi"}},
             **self.maybe("storageClassName", rng.choice(["local", "local", "disk", "file", "ebs", "now", ""]), 0.97),
-            **self.maybe("volumeMode", rng.choice(["Filesystem", "Block"]), 0.3),
-            **self.maybe("selector", {"matchLabels": {"disk": "ssd"}}, 0.2),
-            **self.maybe("volumeAttributesClassName", "gold", 0.1),
+            **self.maybe("volumeMode", rng.choice(["Filesystem", "Block"]), 0.3 * self.odd),
+            **self.maybe("selector", {"matchLabels": {"disk": "ssd"}}, 0.3 * self.odd),
+            **self.maybe("volumeAttributesClassName", "gold", 0.1 * self.odd),
         }
         if rng.random() < 0.4:
             spec["volumeName"] = f"v{rng.randrange(8)}"
@@ -163,13 +168,13 @@ class Questions:
             "accessModes": rng.choice([[ONCE], [ONCE, MANY], [ONCE, ONE_POD]]),
             "storageClassName": rng.choice(["local", "local", "disk", "file"]),
             **self.maybe("claimRef", reference, 0.3),
-            **self.maybe("volumeMode", rng.choice(["Filesystem", "Block"]), 0.3),
-            **self.maybe("volumeAttributesClassName", "gold", 0.1),
+            **self.maybe("volumeMode", rng.choice(["Filesystem", "Block"]), 0.3 * self.odd),
+            **self.maybe("volumeAttributesClassName", "gold", 0.1 * self.odd),
             **self.maybe("nodeAffinity", {"required": {"nodeSelectorTerms": self.terms()}}, 0.7),
             **self.maybe("csi", {"driver": rng.choice(DRIVERS), "volumeHandle": rng.choice("xyz") + name}, 0.7),
         }
         metadata = {"name": name, "labels": labels, **self.maybe("deletionTimestamp", "2026-01-01T00:00:00Z", 0.05)}
-        phase = rng.choice(["Available", "Available", "Available", "Bound", "Released"])
+        phase = rng.choice(["Available", "Available", "Bound", "Released"] if self.odd else ["Available"])
         return {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
 
     def terms(self) -> list[Document]:
@@ -236,6 +241,18 @@ def concise(question: Document) -> Document:
     return {key: part if key in kept else [] for key, part in question.items()}
 
 
+def telling(cases: list[Document]) -> list[Document]:
+    """Of all cases that were answered alike, the two shortest."""
+    alike: dict[str, list[Document]] = {}
+    for case in sorted(cases, key=lambda one: len(json.dumps(one))):
+        told, written = case["answer"], case["answer"].get("written", {})
+        reasons = {json.dumps(verdict) for verdict in (told["preFilter"], *told.get("filter", {}).values())}
+        kinds = sorted((key.split()[0], value.endswith("yes")) for key, value in written.items())
+        kind = re.sub(r"[cvn]\d", "x", f"{case['plugin']} {sorted(reasons)} {kinds}")
+        alike.setdefault(kind, []).append(case)
+    return [case for _, same in sorted(alike.items()) for case in same[:2]]
+
+
 def answered(questions: list[Document]) -> list[Document]:
     """The questions with kube-scheduler's answers."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -252,11 +269,12 @@ def answered(questions: list[Document]) -> list[Document]:
 
 def main(arguments: list[str]) -> int:
     check = "--check" in arguments
-    seed, count = [int(one) for one in [*(one for one in arguments if one != "--check"), "1", "200"][:2]]
+    seed, count = [int(one) for one in [*(one for one in arguments if one != "--check"), "1", "2000"][:2]]
     source = Questions(random.Random(seed))
     questions = [source.question() for _ in range(count)]
     cases = answered(questions if check else [concise(question) for question in questions])
     if not check:
+        cases = telling(cases)
         GOLDEN.write_text("[\n" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases) + "\n]\n")
     wrong = [(case, differences(case)) for case in cases if differences(case)]
     for case, found in wrong[:3]:

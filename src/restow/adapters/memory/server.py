@@ -71,7 +71,8 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
 
 
 class MemoryApi:
-    """`history` is how many changes per resource a watch can resume across; `measure` answers metrics.k8s.io.
+    """`history` is how many changes per resource a watch can resume across; `measure` answers metrics.k8s.io;
+    while nobody measures, nothing says that there is such a group.
 
     `collect_garbage` and `end_namespaces` switch the two controllers that live in the server: without them, dependents
     stay when owners go, and a deleted namespace waits for somebody to empty and finalize it. `track_fields` keeps
@@ -104,7 +105,8 @@ class MemoryApi:
 
     def resources(self) -> list[ResourceType]:
         """Everything served right now, in order of group, version and plural."""
-        return list(self._state.catalog)
+        unmeasured = self._measure is usage.nothing_measured
+        return [served for served in self._state.catalog if not (unmeasured and served.group == usage.GROUP)]
 
     @property
     def clock(self) -> Clock:

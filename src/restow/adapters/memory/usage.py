@@ -1,7 +1,8 @@
 """metrics.k8s.io: what nodes and pods use, as the injected usage function tells it.
 
 The function is asked for `"nodes"` or `"pods"` and answers a list of metrics documents (`metadata`, `timestamp`,
-`window`, `usage` or `containers`), or None when nobody measures, which is a 404.
+`window`, `usage` or `containers`), or None when nobody measures, which is a 404;
+`nothing_measured` never does, and with it the group is not served at all.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ from restow.model.affinity import node_constraint
 from restow.model.kinds import NODE, POD, Kind
 from restow.model.objects import Node, Pod, PodSpec
 from restow.model.taints import NO_EXECUTE, untolerated
-from restow.sim.world.objects import DAEMON_SET, Document, Whole
+from restow.sim.world.objects import CONTROLLER_REVISION, DAEMON_SET, Document, Whole
 from restow.sim.world.pods import available_in, is_finished, is_ready
+from restow.sim.world.revisions import remember, revision_of
 from restow.sim.world.rule import Rule, fraction, owner_keys, reference_to, some, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Step, Write
 from restow.sim.world.template import REVISION_HASH, pod_from, random_suffix, revision_name
@@ -74,6 +75,8 @@ def _on_node(daemons: Whole, node: Node, view: View) -> list[Write]:
 def should_run(daemons: Whole, node: Node) -> tuple[bool, bool]:
     """(a new pod should run there, an existing one may stay there)."""
     spec = _template_spec(daemons)
+    if spec.node_name and spec.node_name != node.metadata.name:
+        return False, False
     if not node_constraint(spec).matches(node.metadata.name, node.metadata.labels):
         return False, False
     taints = node.spec.taints
@@ -121,15 +124,17 @@ def _pod(daemons: Whole, node: Node, view: View) -> Document:
 
 
 class DaemonSets(Rule):
-    """Per set: its status, and updates rolled out a few nodes at a time."""
+    """Per set: its revisions, its status, and updates rolled out a few nodes at a time."""
 
     kind = DAEMON_SET
-    also = (POD, NODE)
+    also = (POD, NODE, CONTROLLER_REVISION)
     settle = 0.1
 
     def keys(self, kind: Kind[Any], change: Change[Any], view: View) -> Iterable[Key]:
         if kind == POD:
             return owner_keys(DAEMON_SET, change, view)
+        if kind == CONTROLLER_REVISION:
+            return ()
         old = change.old
         same = old is not None and (old.spec, old.metadata.labels) == (
             change.object.spec,
@@ -156,16 +161,17 @@ class DaemonSets(Rule):
             "numberAvailable": some(available),
             "numberUnavailable": some(len(wanted) - available),
             "updatedNumberScheduled": some(
-                sum(1 for name in wanted if name in on_nodes and _revision(on_nodes[name]) == revision)
+                sum(1 for name in wanted if name in on_nodes and revision_of(on_nodes[name]) == revision)
             ),
             "observedGeneration": daemons.metadata.generation,
         }
         outdated = [
-            on_nodes[name] for name in sorted(wanted) if name in on_nodes and _revision(on_nodes[name]) != revision
+            on_nodes[name] for name in sorted(wanted) if name in on_nodes and revision_of(on_nodes[name]) != revision
         ]
         rolled = _roll(daemons, outdated, len(wanted), len(wanted) - available, view)
+        revisions = remember(DAEMON_SET, daemons, revision, set(map(revision_of, pods)), view)
         again = min((wait for wait in waits.values() if wait), default=None)
-        return Step((*rolled, *write_status(DAEMON_SET, daemons, counts)), again)
+        return Step((*revisions, *rolled, *write_status(DAEMON_SET, daemons, counts)), again)
 
 
 def _roll(daemons: Whole, outdated: list[Pod], wanted: int, unavailable: int, view: View) -> list[Write]:
@@ -178,10 +184,6 @@ def _roll(daemons: Whole, outdated: list[Pod], wanted: int, unavailable: int, vi
     idle = [pod for pod in outdated if not is_ready(pod)]
     serving = [pod for pod in outdated if is_ready(pod)]
     return [_delete(pod) for pod in (*idle, *serving[: max(0, budget)])]
-
-
-def _revision(pod: Pod) -> str:
-    return (pod.metadata.labels or {}).get(REVISION_HASH, "")
 
 
 def _age(pod: Pod) -> tuple[bool, str, str]:

@@ -14,6 +14,7 @@ from restow.model.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
 from restow.model.objects import Pod
 from restow.sim.world.objects import CONTROLLER_REVISION, STATEFUL_SET, Document, Whole
 from restow.sim.world.pods import available_in, is_finished, is_ready
+from restow.sim.world.revisions import remember, revision_of, stored_template
 from restow.sim.world.rule import Rule, claim, fraction, owner_keys, reference_to, some, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Step, Write
 from restow.sim.world.template import REVISION_HASH, pod_from, revision_name
@@ -109,7 +110,7 @@ class _Ordered:
             pod = self.by_ordinal.get(ordinal)
             if budget <= 0:
                 return
-            if pod is not None and not self.view.is_leaving(pod) and _revision(pod) != self.update:
+            if pod is not None and not self.view.is_leaving(pod) and revision_of(pod) != self.update:
                 writes.append(_delete(pod))
                 budget -= 1
 
@@ -159,33 +160,18 @@ class _Ordered:
     # ---- revisions and status
 
     def _revisions(self) -> list[Write]:
-        """Remember the present template, if it is new."""
-        namespace = self.set.metadata.namespace or ""
-        if self.view.get(CONTROLLER_REVISION, (namespace, self.update)) is not None:
-            return []
-        known = self.view.owned(CONTROLLER_REVISION, self.set.metadata.uid)
-        document = {
-            "metadata": {
-                "name": self.update,
-                "namespace": namespace,
-                "labels": ((self.set.spec.get("selector") or {}).get("matchLabels")) or {},
-                "ownerReferences": [reference_to(STATEFUL_SET, self.set)],
-            },
-            "revision": 1 + max((each.revision or 0 for each in known), default=0),
-            "data": {"spec": {"template": self.set.spec.get("template") or {}}},
-        }
-        return [Create(CONTROLLER_REVISION, document)]
+        used = {self.current, *map(revision_of, self.by_ordinal.values())}
+        return remember(STATEFUL_SET, self.set, self.update, used, self.view)
 
     def _template(self, revision: str) -> Document:
-        stored = self.view.get(CONTROLLER_REVISION, (self.set.metadata.namespace or "", revision))
-        kept = stored.data["spec"] if stored is not None and stored.data else self.set.spec
-        template: Document = kept.get("template") or {}
-        return template
+        kept = stored_template(self.set.metadata.namespace or "", revision, self.view)
+        template: Document = self.set.spec.get("template") or {}
+        return template if kept is None else kept
 
     def _status(self) -> Document:
         pods = list(self.by_ordinal.values())
         present = [pod for pod in pods if not self.view.is_leaving(pod)]
-        updated = sum(1 for pod in present if _revision(pod) == self.update)
+        updated = sum(1 for pod in present if revision_of(pod) == self.update)
         ready = sum(1 for pod in pods if is_ready(pod))
         done = self.rolling and updated == ready == len(pods) == self.replicas
         current = self.update if done else self.current
@@ -193,7 +179,7 @@ class _Ordered:
             "replicas": len(pods),
             "readyReplicas": some(ready),
             "availableReplicas": sum(1 for pod in pods if self._is_available(pod)),
-            "currentReplicas": some(sum(1 for pod in present if _revision(pod) == current)),
+            "currentReplicas": some(sum(1 for pod in present if revision_of(pod) == current)),
             "updatedReplicas": some(updated),
             "currentRevision": current,
             "updateRevision": self.update,
@@ -206,10 +192,6 @@ def _ordinal(stateful_set: Whole, pod: Pod) -> int | None:
     """The number at the end of the name, if the rest of the name is the set's."""
     parent, _, number = pod.metadata.name.rpartition("-")
     return int(number) if parent == stateful_set.metadata.name and number.isdigit() else None
-
-
-def _revision(pod: Pod) -> str:
-    return (pod.metadata.labels or {}).get(REVISION_HASH, "")
 
 
 def _delete(pod: Pod) -> Delete:

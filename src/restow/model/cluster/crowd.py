@@ -193,6 +193,8 @@ class Crowd:
         del self._idle[group]
         del self._groups[group.key]
         del self._in_namespace[group.namespace][group]
+        if not self._in_namespace[group.namespace]:
+            del self._in_namespace[group.namespace]
         for stance in dict.fromkeys(stance for stance, _ in group.stances):
             stance.groups -= 1
             if not stance.groups:

@@ -28,7 +28,8 @@ class Namespaces:
         self._changing.append(changed)
 
     def labels(self, name: str) -> Mapping[str, str]:
-        return self._labels.get(name) or {NAME_LABEL: name}
+        shown = self._labels.get(name)
+        return {NAME_LABEL: name} if shown is None else shown
 
     def apply(self, namespace: Namespace) -> None:
         if self._is_news(namespace, gone=False):

@@ -1,0 +1,98 @@
+"""The crowd: headcounts and stances follow whoever comes and goes, and nothing is kept for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from restow.model.cluster import Snapshot, crowd
+from restow.model.cluster.audience import Audience
+from restow.model.objects import Affinity, Namespace, ObjectMeta, PodAffinity, PodAffinityTerm, SelectorSpec
+from restow.model.selectors import NOTHING, LabelSelector, parse_label_selector
+from tests.model.cluster.builders import node, pod
+
+AVOIDS_WEB = Affinity(
+    pod_anti_affinity=PodAffinity(
+        required=[PodAffinityTerm(topology_key="zone", label_selector=SelectorSpec(match_labels={"app": "web"}))]
+    )
+)
+
+
+@pytest.fixture(autouse=True)
+def _few_idle_groups() -> Iterator[None]:
+    with patch.object(crowd, "_IDLE_GROUPS", 2), patch.object(crowd, "_HEADCOUNTS", 3):
+        yield
+
+
+def audience(selector: str, *namespaces: str, namespace_selector: LabelSelector = NOTHING) -> tuple[Audience, ...]:
+    return (Audience(parse_label_selector(selector), frozenset(namespaces or ["default"]), namespace_selector),)
+
+
+def snapshot_with(*pods: Any) -> Snapshot:
+    snapshot = Snapshot()
+    snapshot.apply_node(node("n1", labels={"zone": "a"}))
+    for one in pods:
+        snapshot.apply_pod(one)
+    return snapshot
+
+
+@pytest.mark.parametrize(
+    ("audiences", "expected"),
+    [
+        pytest.param(audience("app=web"), 2, id="by label"),
+        pytest.param(audience("app in (web,db)"), 3, id="by one of several values"),
+        pytest.param(audience("app!=web"), 1, id="by not having it"),
+        pytest.param(audience("app=web", "other"), 1, id="in a named namespace"),
+        pytest.param(audience("app=web", "default", "other"), 3, id="in several"),
+        pytest.param(audience("app=web", namespace_selector=parse_label_selector("team=a")), 3, id="in selected ones"),
+        pytest.param((*audience("app=web"), *audience("tier=front")), 1, id="by belonging to both"),
+    ],
+)
+@pytest.mark.parametrize("asked_first", [True, False], ids=["asked before they came", "asked after"])
+def test_headcount(audiences: tuple[Audience, ...], expected: int, asked_first: bool) -> None:
+    snapshot = snapshot_with()
+    snapshot.apply_namespace(Namespace(metadata=ObjectMeta(name="other", labels={"team": "a"})))
+    if asked_first:
+        snapshot.crowd.headcount(audiences)
+    snapshot.apply_pod(pod("w1", on="n1", labels={"app": "web", "tier": "front"}))
+    snapshot.apply_pod(pod("w2", on="n1", labels={"app": "web"}, leaving=True))
+    snapshot.apply_pod(pod("db", on="n1", labels={"app": "db"}))
+    snapshot.apply_pod(pod("w3", on="n1", labels={"app": "web"}, namespace="other"))
+    assert snapshot.crowd.headcount(audiences).by_row == {0: expected}
+
+
+def test_leaving_pods_are_left_out_where_staying_ones_are_asked_for() -> None:
+    snapshot = snapshot_with(pod("w", on="n1", labels={"app": "web"}))
+    staying = snapshot.crowd.headcount(audience("app=web"), staying=True)
+    snapshot.apply_pod(pod("w", on="n1", labels={"app": "web"}, leaving=True))
+    assert staying.by_row == {}
+    assert snapshot.crowd.headcount(audience("app=web")).by_row == {0: 1}
+
+
+def test_stances_are_found_by_those_they_are_about() -> None:
+    snapshot = snapshot_with(pod("shy", on="n1", labels={"app": "db"}, affinity=AVOIDS_WEB))
+    assert [one.by_row for one in snapshot.crowd.stances_towards("default", {"app": "web"})] == [{0: 1}]
+    assert snapshot.crowd.stances_towards("default", {"app": "db"}) == []
+    assert snapshot.crowd.stances_towards("other", {"app": "web"}) == []
+
+
+def test_groups_and_stances_of_pods_long_gone_are_forgotten() -> None:
+    snapshot = snapshot_with()
+    for number in range(20):
+        one = pod(f"p{number}", on="n1", namespace=f"ns{number}", labels={"n": str(number)}, affinity=AVOIDS_WEB)
+        snapshot.apply_pod(one)
+        snapshot.remove_pod(one)
+    assert len(snapshot.crowd._groups) == len(snapshot.crowd._stances) == len(snapshot.crowd._in_namespace) == 2
+
+
+def test_too_many_headcounts_are_dropped_and_holders_are_told() -> None:
+    snapshot = snapshot_with(pod("w", on="n1", labels={"app": "web"}))
+    version, first = snapshot.crowd.version, snapshot.crowd.headcount(audience("app=web"))
+    for number in range(3):
+        snapshot.crowd.headcount(audience(f"n={number}"))
+    assert snapshot.crowd.version != version
+    assert snapshot.crowd.headcount(audience("app=web")) is not first
+    assert snapshot.crowd.headcount(audience("app=web")).by_row == {0: 1}

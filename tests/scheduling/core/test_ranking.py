@@ -54,7 +54,7 @@ EVENTS = st.lists(
         st.tuples(st.just("gone"), NAMES),
         st.tuples(st.just("pod"), NAMES, st.integers(0, 20)),
         st.tuples(st.just("over"), st.integers(0, 20)),
-        st.tuples(st.just("place"), st.integers(1, 3), st.booleans()),
+        st.tuples(st.just("place"), st.integers(1, 2), st.booleans(), st.integers(1, 6)),
         st.tuples(st.just("try"), NAMES),
     ),
     max_size=40,
@@ -80,13 +80,15 @@ def _small_blocks(monkeypatch, request):
 @given(events=EVENTS)
 def test_the_choice_is_the_naive_one(kinds, events):
     engine = Engine([kind() for kind in kinds], {"Numbered": 2})
-    snapshot = cluster(node("n0", {"cpu": "4", "pods": "9"}))
+    snapshot = cluster(*(node(f"n{number}", {"cpu": "5", "pods": "9"}, labels={"n": "2"}) for number in range(3)))
     placed = 0
     for event in events:
         match event:
             case ("node", name, cpu, tainted):
                 taints = [Taint(key="k", effect="NoSchedule")] if tainted else None
-                snapshot.apply_node(node(name, {"cpu": str(cpu), "pods": "9"}, labels={"n": str(cpu)}, taints=taints))
+                snapshot.apply_node(
+                    node(name, {"cpu": str(cpu), "pods": "9"}, labels={"n": str(cpu % 3)}, taints=taints)
+                )
             case ("gone", name):
                 snapshot.remove_node(node(name))
             case ("pod", name, number):
@@ -98,14 +100,15 @@ def test_the_choice_is_the_naive_one(kinds, events):
                 snapshot.apply_node(node(name, {"cpu": "9", "pods": "9"}))
                 engine.place(cycle(snapshot))
                 snapshot.undo_to(mark)
-            case ("place", cpu, apart):
-                placed += 1
-                one = pod(f"new{placed}", {"cpu": str(cpu)}, labels={"app": "x"} if apart else None)
-                story = cycle(snapshot, one)
-                found = engine.place(story)
-                assert (found.node if isinstance(found, Placed) else None) == naive(engine, story)
-                if isinstance(found, Placed):
-                    snapshot.assume(one, found.node, at=0.0)
+            case ("place", cpu, apart, times):
+                for _ in range(times):
+                    placed += 1
+                    one = pod(f"new{placed}", {"cpu": str(cpu)}, labels={"app": "x"} if apart else None)
+                    story = cycle(snapshot, one)
+                    found = engine.place(story)
+                    assert (found.node if isinstance(found, Placed) else None) == naive(engine, story)
+                    if isinstance(found, Placed):
+                        snapshot.assume(one, found.node, at=0.0)
 
 
 def test_rows_beyond_the_first_arrays_are_seen():

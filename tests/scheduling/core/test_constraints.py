@@ -1,0 +1,117 @@
+"""The default profile in whole sessions: no hard constraint is ever violated, judged node by node and naively."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from restow.model.objects import (
+    Affinity,
+    ContainerPort,
+    PodAffinity,
+    PodAffinityTerm,
+    SelectorSpec,
+    Taint,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from restow.scheduling.decisions import Assign, Refuse
+from restow.scheduling.jobs import Roster
+from restow.scheduling.registry import read_profile
+from restow.scheduling.session import Session
+from tests.model.cluster.builders import node, pod
+from tests.scheduling.core.doubles import cluster
+
+WEB = SelectorSpec(match_labels={"app": "web"})
+ZONE, HOST = "zone", "kubernetes.io/hostname"
+NODES = st.lists(
+    st.tuples(st.integers(1, 6), st.sampled_from("ab"), st.booleans(), st.booleans()), min_size=1, max_size=6
+)
+PODS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "cpu": st.integers(1, 4),
+            "zone": st.sampled_from([None, None, "a", "b"]),
+            "tolerates": st.booleans(),
+            "port": st.sampled_from([None, None, 80, 81]),
+            "apart": st.booleans(),
+            "spread": st.booleans(),
+        }
+    ),
+    max_size=14,
+)
+
+
+def nodes_of(drawn):
+    return [
+        node(
+            f"n{number}",
+            {"cpu": str(cpu), "pods": "9"},
+            labels={ZONE: zone, HOST: f"n{number}"},
+            taints=[Taint(key="k", effect="NoSchedule")] if tainted else None,
+            unschedulable=cordoned or None,
+        )
+        for number, (cpu, zone, tainted, cordoned) in enumerate(drawn)
+    ]
+
+
+def pods_of(drawn):
+    return [pod_of(f"p{number}", **wishes) for number, wishes in enumerate(drawn)]
+
+
+def pod_of(name, cpu, zone, tolerates, port, apart, spread):
+    term = PodAffinityTerm(topology_key=HOST, label_selector=WEB)
+    skew = TopologySpreadConstraint(
+        max_skew=1, topology_key=ZONE, when_unsatisfiable="DoNotSchedule", label_selector=WEB
+    )
+    one = pod(
+        name,
+        {"cpu": str(cpu)},
+        labels={"app": "web"} if apart or spread else None,
+        node_selector={ZONE: zone} if zone else None,
+        tolerations=[Toleration(key="k", operator="Exists")] if tolerates else None,
+        affinity=Affinity(pod_anti_affinity=PodAffinity(required=[term])) if apart else None,
+        topology_spread_constraints=[skew] if spread else None,
+    )
+    (container,) = one.spec.containers
+    ports = [ContainerPort(container_port=port, host_port=port)] if port else None
+    return replace(one, spec=replace(one.spec, containers=[replace(container, ports=ports)]))
+
+
+@settings(max_examples=120, deadline=None)
+@given(NODES, PODS)
+def test_no_hard_constraint_is_violated(nodes, pods):
+    there, waiting = {one.metadata.name: one for one in nodes_of(nodes)}, pods_of(pods)
+    profile = read_profile({})
+    decisions = Session(cluster(*there.values()), profile.engine, Roster(), now=0.0, pods=waiting).run(profile.actions)
+    on: dict[str, list] = {name: [] for name in there}
+    web = Counter({one.metadata.labels[ZONE]: 0 for one in there.values()})
+    for step in decisions:
+        if isinstance(step, Assign):
+            check_one(step.pod, there[step.node], on[step.node], web)
+            on[step.node].append(step.pod)
+            web[there[step.node].metadata.labels[ZONE]] += bool(step.pod.metadata.labels)
+    assert {one.pod.metadata.uid for one in decisions if isinstance(one, Assign | Refuse)} == {
+        one.metadata.uid for one in waiting
+    }
+
+
+def check_one(one, where, others, web):
+    """As the pod joined: the constraints of both sides hold on this node."""
+    cpus = [int(each.spec.containers[0].resources.requests["cpu"]) for each in (*others, one)]
+    assert sum(cpus) <= int(where.status.allocatable["cpu"])
+    assert not where.spec.unschedulable
+    assert not where.spec.taints or one.spec.tolerations
+    assert (one.spec.node_selector or {}).items() <= where.metadata.labels.items()
+    ports = [port.host_port for each in (*others, one) for port in each.spec.containers[0].ports or ()]
+    assert len(ports) == len(set(ports))
+    if one.metadata.labels:
+        labelled = [each for each in others if each.metadata.labels]
+        assert not labelled or not (one.spec.affinity or any(each.spec.affinity for each in labelled))
+    if one.spec.topology_spread_constraints:
+        zone = where.metadata.labels[ZONE]
+        eligible = [zone] if one.spec.node_selector else list(web)
+        assert web[zone] + 1 - min(web[each] for each in eligible) <= 1

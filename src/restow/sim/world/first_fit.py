@@ -18,13 +18,14 @@ from restow.model.objects import Node, PersistentVolumeClaim, Pod
 from restow.model.resources import PODS, shortages
 from restow.model.taints import UNSCHEDULABLE, untolerated
 from restow.model.times import format_time
+from restow.model.volumes import SELECTED_NODE, is_bound
 from restow.ports import STRATEGIC_PATCH
 from restow.sim.world.admission import room_on
 from restow.sim.world.pods import condition, is_finished
 from restow.sim.world.rule import Rule, about
 from restow.sim.world.step import NOTHING, Bind, Patch, Record, Step, Write
 from restow.sim.world.view import View
-from restow.sim.world.volumes import SELECTED_NODE, is_bound, waits_for_pod
+from restow.sim.world.volumes import waits_for_pod
 
 
 class FirstFit(Rule):

@@ -18,22 +18,15 @@ from restow.model.objects import Node, PersistentVolume, PersistentVolumeClaim, 
 from restow.model.quantity import Quantity
 from restow.model.selectors import label_selector
 from restow.model.times import parse_time
+from restow.model.volumes import BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE, is_bound
 from restow.sim.world.objects import Document
 from restow.sim.world.rule import Rule
 from restow.sim.world.settings import Settings
 from restow.sim.world.step import NOTHING, Create, Delete, Patch, Step, Write
 from restow.sim.world.view import View
 
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
-BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
-NO_PROVISIONER = "kubernetes.io/no-provisioner"
 ZONE = "topology.kubernetes.io/zone"
-
-
-def is_bound(claim: PersistentVolumeClaim) -> bool:
-    return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
 
 
 def waits_for_pod(claim: PersistentVolumeClaim, view: View) -> bool:

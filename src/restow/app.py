@@ -103,11 +103,12 @@ async def _serve(port: int, nodes: int, announce: Callable[[Path, str], None]) -
 
 def _folder(port: int) -> Path:
     """Where the kubeconfig of the server on this port goes: a folder of its own, in a path without spaces."""
-    home = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "restow"
+    home = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
     try:
+        home = home.expanduser() / "restow"
         home.mkdir(parents=True, exist_ok=True)
         usable = " " not in str(home.absolute()) and os.access(home, os.W_OK)
-    except OSError:
+    except (OSError, RuntimeError):  # the latter where the user has no home at all, as in some containers
         usable = False
     return home / f"dev-{port}" if usable else Path(tempfile.mkdtemp(prefix=f"restow-dev-{port}-"))
 

@@ -6,10 +6,12 @@ Stdout carries only the result. A mistake gives one line on stderr: exit code 2 
 from __future__ import annotations
 
 import asyncio
+import io
+import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,13 +74,17 @@ def dev(port: int, nodes: int) -> None:
     except TimeoutError as problem:
         raise CouldNot(_NOT_SETTLED) from problem
     except OSError as problem:
+        if problem.filename:
+            raise _unwritable(problem) from problem
         advice = "; choose another with --port" if port else ""
         raise CouldNot(f"cannot serve on 127.0.0.1:{port}: {problem.strerror or problem}{advice}") from problem
 
 
 def _announce(kubeconfig: Path, url: str) -> None:
-    click.echo(str(kubeconfig))
-    sys.stdout.flush()
+    try:
+        click.echo(str(kubeconfig))  # which also flushes
+    except OSError as problem:
+        raise _unwritable(problem) from problem
     click.echo(f"serving {url}; in another terminal: export KUBECONFIG={kubeconfig}; Ctrl-C stops", err=True)
 
 
@@ -164,9 +170,26 @@ def _user_mistakes() -> Iterator[None]:
         raise click.UsageError(f"{error.filename}: {error.strerror}") from error
 
 
+def _unwritable(problem: OSError) -> CouldNot:
+    """A file, or our own output, which nobody takes any more: what it still holds goes nowhere, so leaving is quiet."""
+    if problem.filename:
+        return CouldNot(f"cannot write {problem.filename}: {problem.strerror}")
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CouldNot(f"cannot write the output: {problem.strerror or problem}")
+
+
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a picture with question marks is better than none
+            stream.reconfigure(errors="replace")
     try:
-        code = restow.main(standalone_mode=False)
+        try:
+            code = restow.main(standalone_mode=False)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError as problem:
+            raise _unwritable(problem) from problem
     except click.ClickException as mistake:
         click.echo(f"restow: {' '.join(mistake.format_message().split())}", err=True)
         code = mistake.exit_code

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import Run
@@ -29,3 +33,31 @@ def test_no_command_prints_the_help(run: Run) -> None:
     done = run()
     assert done.returncode == 0
     assert "Commands:" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("arguments", [["dev", "--port", "0"], ["demo", "-o", "json"]], ids=" ".join)
+def test_output_that_nobody_takes_is_one_line(environment: dict[str, str], arguments: list[str]) -> None:
+    command = [sys.executable, "-c", "from restow.cli import main; main()", *arguments]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=90, check=False
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("restow: ")
+    assert done.stderr.endswith("output: No space left on device\n")
+
+
+def test_a_kubeconfig_that_cannot_be_written_is_told(run: Run, environment: dict[str, str]) -> None:
+    port = 16448
+    blocked = Path(environment["XDG_STATE_HOME"]) / "restow" / f"dev-{port}"
+    blocked.parent.mkdir(parents=True)
+    blocked.touch()
+    done = run("dev", "--port", str(port), "--nodes", "0")
+    assert (done.returncode, done.stderr) == (1, f"restow: cannot write {blocked}: File exists\n")
+
+
+def test_a_terminal_that_knows_few_letters_gets_the_demo_all_the_same(run: Run, environment: dict[str, str]) -> None:
+    environment["PYTHONIOENCODING"] = "ascii"
+    done = run("demo")
+    assert (done.returncode, done.stderr) == (0, "")

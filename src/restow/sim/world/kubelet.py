@@ -18,6 +18,7 @@ from restow.model.objects import Container, Node, Pod
 from restow.model.times import format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
 from restow.sim.world.admission import misfit
+from restow.sim.world.instructions import told
 from restow.sim.world.objects import Document
 from restow.sim.world.pods import condition, is_finished, is_ready, restarts
 from restow.sim.world.rule import Rule
@@ -72,7 +73,7 @@ class Kubelets(Rule):
             wait = _bound_at(pod) + _RESTART - view.now
             refusal = {"phase": "Failed", "reason": reason[0], "message": reason[1]}
             return Step(again=wait) if wait > 0 else _report(pod, refusal)
-        ready = _seconds(pod, READY, self._settings.ready) <= 0 and not _annotated(pod, NEVER_READY) and serves(node)
+        ready = _seconds(pod, READY, self._settings.ready) <= 0 and not told(pod, NEVER_READY) and serves(node)
         return _report(pod, _running(pod, node, ready, view.now))
 
     def _run(self, pod: Pod, served: bool, now: float) -> Step:
@@ -85,7 +86,7 @@ class Kubelets(Rule):
         if now >= end:
             return self._exit(pod, now)
         ready = _NEVER
-        if served and not is_ready(pod) and not _annotated(pod, NEVER_READY):
+        if served and not is_ready(pod) and not told(pod, NEVER_READY):
             ready = _started_at(pod, now) + _seconds(pod, READY, self._settings.ready)
         if now >= ready:
             return _report(pod, _readiness(pod, True, now))
@@ -94,7 +95,7 @@ class Kubelets(Rule):
 
     def _exit(self, pod: Pod, now: float) -> Step:
         """The containers have run their time."""
-        code = int(_seconds(pod, EXIT_CODE, 0.0))
+        code = int(told(pod, EXIT_CODE) or 0)
         policy = pod.spec.restart_policy or "Always"
         if policy == "Always" or (policy == "OnFailure" and code):
             return _report(pod, {"containerStatuses": _statuses(pod, now, ready=is_ready(pod), restarted=True)})
@@ -118,7 +119,7 @@ class Kubelets(Rule):
 
 
 def is_silent(node: Node) -> bool:
-    return SILENT_SINCE in (node.metadata.annotations or {})
+    return told(node, SILENT_SINCE) is not None
 
 
 def serves(node: Node) -> bool:
@@ -130,16 +131,9 @@ def serves(node: Node) -> bool:
 # ---- what is read
 
 
-def _annotated(pod: Pod, key: str) -> bool:
-    return key in (pod.metadata.annotations or {})
-
-
 def _seconds(pod: Pod, key: str, otherwise: float) -> float:
-    text = (pod.metadata.annotations or {}).get(key)
-    try:
-        return otherwise if text is None else float(text)
-    except ValueError:
-        return otherwise
+    seconds = told(pod, key)
+    return otherwise if seconds is None else seconds
 
 
 def _bound_at(pod: Pod) -> float:

@@ -13,6 +13,7 @@ from restow.model.kinds import LEASE, NODE, POD, Kind
 from restow.model.objects import Node, Pod, Taint
 from restow.model.times import format_micro_time, format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
+from restow.sim.world.instructions import told
 from restow.sim.world.kubelet import is_silent, ready_conditions, serves
 from restow.sim.world.objects import Document
 from restow.sim.world.pods import condition, is_finished, is_ready
@@ -92,8 +93,9 @@ class Nodes(Rule):
     def _report(self, node: Node, view: View) -> tuple[Write | None, float | None]:
         """The node's Ready condition, if it should say something else."""
         ready = condition(node.status.conditions, "Ready")
-        if is_silent(node):
-            wait = parse_time((node.metadata.annotations or {})[SILENT_SINCE]) + self._settings.node_notice - view.now
+        silent_since = told(node, SILENT_SINCE)
+        if silent_since is not None:
+            wait = silent_since + self._settings.node_notice - view.now
             if wait > 0:
                 return None, wait
             if ready is None or ready.status != "Unknown":

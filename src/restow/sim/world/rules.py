@@ -5,6 +5,7 @@ from __future__ import annotations
 from restow.sim.world.budget import Budgets
 from restow.sim.world.daemon_set import DaemonPods, DaemonSets
 from restow.sim.world.deployment import Deployments
+from restow.sim.world.instructions import NodeComplaints, PodComplaints
 from restow.sim.world.job import Jobs
 from restow.sim.world.kubelet import Kubelets
 from restow.sim.world.node import Heartbeats, Nodes
@@ -32,6 +33,8 @@ def default_rules(settings: Settings) -> list[Rule]:
         Budgets(),
         Claims(settings),
         Volumes(),
+        PodComplaints(),
+        NodeComplaints(),
     ]
     if settings.heartbeat is not None:
         rules.append(Heartbeats(settings.heartbeat))

@@ -62,6 +62,7 @@ class _Entry:
         "refusals",
         "ticket",
         "updated",
+        "waits_for",
         "where",
     )
 
@@ -77,6 +78,7 @@ class _Entry:
         self.news_seen = 0
         self.updated = False
         self.ticket = 0
+        self.waits_for: frozenset[str] | None = None
 
     @property
     def backoff(self) -> float:
@@ -106,7 +108,7 @@ class SchedulingQueue:
         self._active: list[tuple[Any, int, str]] = []
         self._backoff: list[tuple[float, Any, int, str]] = []
         self._unschedulable: dict[str, None] = {}
-        self._gated: dict[str, None] = {}
+        self._waiting: dict[frozenset[str], dict[str, None]] = {}  # unschedulable and gated, by who refused them
         self._in_flight: dict[str, None] = {}
         self._news: list[News] = []
         self._news_dropped = 0
@@ -201,6 +203,7 @@ class SchedulingQueue:
         else:
             entry.where = Where.UNSCHEDULABLE
             self._unschedulable[uid] = None
+            self._wait(entry)
 
     def failed(self, uid: str, now: float) -> None:
         """An attempt ended with an error: nothing is wrong with the pod, so only time is waited for."""
@@ -220,11 +223,11 @@ class SchedulingQueue:
         """Something happened: returns the UIDs of pods that are tried again because of it."""
         if self._in_flight:
             self._news.append(news)
-        woken = [uid for uid in self._unschedulable if self._is_woken(uid, news)]
-        for uid in woken:
-            self._admit(self._entries[uid], now)
-        for uid in [uid for uid in self._gated if self._is_woken(uid, news)]:
-            self._admit(self._entries[uid], now)
+        concerned = [uids for plugins, uids in self._waiting.items() if self._wakeups.concerns(plugins, news)]
+        found = [self._entries[uid] for uids in concerned for uid in uids if self._is_woken(uid, news)]
+        woken = [entry.pod.metadata.uid for entry in found if entry.where is Where.UNSCHEDULABLE]
+        for entry in found:
+            self._admit(entry, now)
         return woken
 
     def activate(self, uids: Iterable[str], now: float) -> None:
@@ -261,7 +264,7 @@ class SchedulingQueue:
         self._leave(entry)
         if not self._is_let_in(entry):
             entry.where = Where.GATED
-            self._gated[entry.pod.metadata.uid] = None
+            self._wait(entry)
         elif entry.ready_at > now:
             entry.where = Where.BACKOFF
             entry.ticket = self._ticket()
@@ -316,9 +319,18 @@ class SchedulingQueue:
         """Out of the sets; the heaps find out by the ticket."""
         uid = entry.pod.metadata.uid
         self._unschedulable.pop(uid, None)
-        self._gated.pop(uid, None)
+        if entry.waits_for is not None:
+            alike = self._waiting[entry.waits_for]
+            del alike[uid]
+            if not alike:
+                del self._waiting[entry.waits_for]
+            entry.waits_for = None
         if self._in_flight.pop(uid, _ABSENT) is not _ABSENT:
             self._trim()
+
+    def _wait(self, entry: _Entry) -> None:
+        entry.waits_for = entry.plugins
+        self._waiting.setdefault(entry.plugins, {})[entry.pod.metadata.uid] = None
 
     def _trim(self) -> None:
         """Drop the news that every pod in flight has seen: pods fly in order, so the first has seen the least."""

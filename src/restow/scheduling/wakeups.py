@@ -13,7 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from restow.model.objects import Pod
+from restow.model.cluster.owners import group_name
+from restow.model.objects import Pod, PodGroup
 
 
 class Thing(enum.Enum):
@@ -64,9 +65,12 @@ class Rule(msgspec.Struct, frozen=True):
     deed: Deed = Deed.ANY
     hint: Hint | None = None
 
+    def is_about(self, news: News) -> bool:
+        return news.thing is self.thing and bool(news.deed & self.deed)
+
     def wakes(self, pod: Pod, news: News) -> bool:
         """A hint that fails counts as yes."""
-        if news.thing is not self.thing or not news.deed & self.deed:
+        if not self.is_about(news):
             return False
         try:
             return self.hint is None or self.hint(pod, news)
@@ -81,16 +85,39 @@ class Woken(Protocol):
     def wakes_on(self) -> Sequence[Rule]: ...
 
 
+def _is_more_than_heartbeat(pod: Pod, news: News) -> bool:
+    old, new = news.old, news.new
+    if old is None or new is None:
+        return True
+    return bool(
+        old.metadata.labels != new.metadata.labels
+        or old.spec != new.spec
+        or old.status.allocatable != new.status.allocatable
+        or old.status.images != new.status.images
+        or old.status.declared_features != new.status.declared_features
+    )
+
+
+def _is_of_same_gang(pod: Pod, news: News) -> bool:
+    other = news.new or news.old
+    return other is None or (_gang(other) == _gang(pod) and other.metadata.namespace == pod.metadata.namespace)
+
+
+def _gang(item: Any) -> str | None:
+    return item.metadata.name if isinstance(item, PodGroup) else group_name(item)
+
+
 def _room_freed(*more: Rule) -> tuple[Rule, ...]:
-    return (Rule(Thing.POD, Deed.DELETED | Deed.UPDATED), Rule(Thing.NODE, Deed.ADDED | Deed.UPDATED), *more)
+    return (Rule(Thing.POD, Deed.DELETED | Deed.UPDATED), *_NODES, *more)
 
 
-_NODES = (Rule(Thing.NODE, Deed.ADDED | Deed.UPDATED),)
+_NODES = (Rule(Thing.NODE, Deed.ADDED | Deed.UPDATED, _is_more_than_heartbeat),)
 _STORAGE = tuple(
     Rule(thing)
     for thing in (Thing.VOLUME, Thing.CLAIM, Thing.STORAGE_CLASS, Thing.CSI_NODE, Thing.CSI_DRIVER, Thing.CSI_CAPACITY)
 )
-_PODS_MOVED = (Rule(Thing.POD), Rule(Thing.NODE), Rule(Thing.NAMESPACE))
+_PODS_MOVED = (Rule(Thing.POD), Rule(Thing.NODE, Deed.ANY, _is_more_than_heartbeat), Rule(Thing.NAMESPACE))
+_GANGS = tuple(Rule(thing, Deed.ANY, _is_of_same_gang) for thing in (Thing.POD, Thing.PENDING_POD, Thing.POD_GROUP))
 
 GANG, QUEUE = "Gang", "Queue"
 
@@ -108,7 +135,7 @@ BUILT_IN: Mapping[str, tuple[Rule, ...]] = {
     "VolumeZone": (*_NODES, *_STORAGE),
     "PodTopologySpread": _PODS_MOVED,
     "InterPodAffinity": _PODS_MOVED,
-    GANG: _room_freed(Rule(Thing.POD, Deed.ADDED), Rule(Thing.PENDING_POD), Rule(Thing.POD_GROUP)),
+    GANG: _room_freed(*_GANGS),
     QUEUE: _room_freed(Rule(Thing.QUEUE), Rule(Thing.POD_GROUP)),
 }
 
@@ -118,6 +145,18 @@ class Wakeups:
 
     def __init__(self, rules: Mapping[str, Sequence[Rule]] = BUILT_IN) -> None:
         self._rules = {name: tuple(some) for name, some in rules.items()}
+        self._concerned: dict[tuple[frozenset[str], Thing, Deed], bool] = {}
+
+    def concerns(self, plugins: frozenset[str], news: News) -> bool:
+        """Whether news of this kind can help any pod that these plugins refused; hints are not asked."""
+        key = (plugins, news.thing, news.deed)
+        known = self._concerned.get(key)
+        if known is None:
+            named = [self._rules.get(name) for name in plugins]
+            known = not named or news.thing is Thing.ANYTHING
+            known = known or any(rules is None or any(one.is_about(news) for one in rules) for rules in named)
+            self._concerned[key] = known
+        return known
 
     def wakes(self, pod: Pod, plugins: Iterable[str], news: News) -> bool:
         """Whether news may help a pod that these plugins refused."""

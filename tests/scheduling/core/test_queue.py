@@ -8,12 +8,13 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
-from restow.model.objects import SchedulingGate
+from restow.model.objects import ObjectMeta, PodGroup, SchedulingGate
 from restow.scheduling.framework import SUCCESS, PreEnqueuePlugin, unresolvable
 from restow.scheduling.queue import LONGEST_STAY, SchedulingQueue, Where
 from restow.scheduling.wakeups import Deed, News, Rule, Thing, Wakeups
-from tests.model.cluster.builders import pod
+from tests.model.cluster.builders import node, pod
 
 POD_LEFT = News(Thing.POD, Deed.DELETED)
 NODE_CAME = News(Thing.NODE, Deed.ADDED)
@@ -82,6 +83,25 @@ def test_a_pod_past_its_back_off_is_active_at_once():
 def test_who_is_woken(plugins, news, woken):
     queue = refused_at(0.0, *plugins)
     assert queue.tell(news, 60.0) == (["uid-p"] if woken else [])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "woken"),
+    [
+        pytest.param(node("n", version=1), node("n", version=2), False, id="a heartbeat"),
+        pytest.param(node("n"), node("n", {"cpu": "9"}), True, id="a larger node"),
+        pytest.param(node("n", unschedulable=True), node("n"), True, id="no longer cordoned"),
+    ],
+)
+def test_a_node_wakes_when_it_says_something_new(old, new, woken):
+    assert bool(refused_at(0.0).tell(News(Thing.NODE, Deed.UPDATED, old, new), 60.0)) is woken
+
+
+@pytest.mark.parametrize(("name", "woken"), [("g", True), ("other", False)])
+def test_a_gang_is_woken_by_its_own(name, woken):
+    member = replace(pod("p"), metadata=replace(pod("p").metadata, annotations={"scheduling.k8s.io/group-name": "g"}))
+    group = PodGroup(metadata=ObjectMeta(name=name, namespace="default"))
+    assert Wakeups().wakes(member, ["Gang"], News(Thing.POD_GROUP, Deed.UPDATED, group, group)) is woken
 
 
 def test_a_hint_looks_closer_and_a_broken_one_wakes():

@@ -1,0 +1,148 @@
+"""Pods with volumes, from pending to Ready: local disks, volumes made for them, claims for one pod, drivers' limits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from restow.model import kinds
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
+from restow.sim.loop import run_virtual
+from tests.control.stage import condition, places, scheduler, stage, world
+from tests.sim.stage import Document, Stage, pass_time, pod, ready, virtual
+
+DRIVER = "disk.example.com"
+LOCAL = {
+    "metadata": {"name": "local"},
+    "provisioner": "kubernetes.io/no-provisioner",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+MADE = {"metadata": {"name": "made"}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
+
+
+def disk(name: str, on: str, size: str = "10Gi") -> Document:
+    here = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}]
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "local",
+            "local": {"path": f"/mnt/{name}"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": here}]}},
+        },
+    }
+
+
+def claim(name: str, of: str = "local", mode: str = "ReadWriteOnce", size: str = "1Gi") -> Document:
+    spec = {"accessModes": [mode], "storageClassName": of, "resources": {"requests": {"storage": size}}}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def using(name: str, *claims: str, **spec: Any) -> Document:
+    volumes = [{"name": f"v-{one}", "persistentVolumeClaim": {"claimName": one}} for one in claims]
+    return pod(name, volumes=volumes, **spec)
+
+
+async def bound(it: Stage) -> dict[str, str | None]:
+    """The volume of every claim."""
+    found = (await it.client.list(kinds.PERSISTENT_VOLUME_CLAIM)).items
+    return {one.metadata.name: one.spec.volume_name for one in found}
+
+
+async def setting(it: Stage, *disks: Document, claims: int = 3) -> None:
+    await it.create(kinds.STORAGE_CLASS, LOCAL)
+    for one in disks:
+        await it.create(kinds.PERSISTENT_VOLUME, one)
+    for number in range(1, claims + 1):
+        await it.create(kinds.PERSISTENT_VOLUME_CLAIM, claim(f"c{number}"))
+    await pass_time(2)
+
+
+@virtual
+async def test_each_pod_gets_a_disk_of_its_own_and_goes_where_it_is() -> None:
+    async with stage() as it:
+        await setting(it, disk("d1", "n1"), disk("d2", "n2"))
+        for number in (1, 2, 3):
+            await it.create(kinds.POD, using(f"p{number}", f"c{number}"))
+        await pass_time(10)
+        taken, where = await bound(it), await places(it)
+        assert sorted(name for name in taken.values() if name) == ["d1", "d2"]
+        assert all(where[f"p{n}"] == f"n{(taken[f'c{n}'] or ' ')[1]}" for n in (1, 2, 3) if taken[f"c{n}"])
+        [left] = [name for name, on in where.items() if on is None]
+        why = "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."
+        assert (await condition(it, left))[2] == why
+        await it.create(kinds.PERSISTENT_VOLUME, disk("d3", "n3"))
+        await pass_time(15)
+        assert (await places(it))[left] == "n3"
+        assert all(map(ready, await it.pods()))
+
+
+@virtual
+async def test_two_claims_of_a_pod_need_two_disks_of_one_node() -> None:
+    async with stage() as it:
+        await setting(it, disk("d1", "n1"), disk("d2", "n2", "5Gi"), disk("d3", "n2"), claims=2)
+        await it.create(kinds.POD, using("p", "c1", "c2"))
+        await pass_time(10)
+        assert await places(it) == {"p": "n2"}
+        assert sorted((await bound(it)).values(), key=str) == ["d2", "d3"]
+
+
+@virtual
+async def test_a_claim_for_one_pod_waits_until_the_other_is_gone() -> None:
+    async with stage() as it:
+        await it.create(kinds.STORAGE_CLASS, MADE)
+        await it.create(kinds.PERSISTENT_VOLUME_CLAIM, claim("c", "made", "ReadWriteOncePod"))
+        await it.create(kinds.POD, using("first", "c"))
+        await pass_time(10)
+        await it.create(kinds.POD, using("second", "c"))
+        await pass_time(5)
+        assert "ReadWriteOncePod access mode already in-use" in ((await condition(it, "second"))[2] or "")
+        await it.delete(kinds.POD, "first")
+        await pass_time(60)
+        assert list(await places(it)) == ["second"]
+        assert all(map(ready, await it.pods()))
+
+
+@virtual
+async def test_a_node_gets_no_more_volumes_than_its_driver_attaches() -> None:
+    async with stage(nodes=1) as it:
+        await it.create(kinds.STORAGE_CLASS, MADE)
+        limit = {"name": DRIVER, "nodeID": "n1", "topologyKeys": None, "allocatable": {"count": 1}}
+        await it.create(kinds.CSI_NODE, {"metadata": {"name": "n1"}, "spec": {"drivers": [limit]}})
+        for name in ("c1", "c2"):
+            await it.create(kinds.PERSISTENT_VOLUME_CLAIM, claim(name, "made"))
+            await it.create(kinds.POD, using(f"uses-{name}", name))
+            await pass_time(10)
+        assert await places(it) == {"uses-c1": "n1", "uses-c2": None}
+        assert (await condition(it, "uses-c2"))[2] == "0/1 nodes are available: 1 node(s) exceed max volume count."
+
+
+async def _two_lives(crash_after: int) -> None:
+    """A scheduler dies after its nth write; its successor must end with every pod on its own disk."""
+    async with world(nodes=2) as it:
+        mortal = FaultyApi(it.api, random.Random(3), FaultPlan(crash_after=crash_after))
+
+        async def first() -> None:
+            async with scheduler(mortal, it.clock):
+                await asyncio.sleep(20)
+
+        await setting(it, disk("d1", "n1"), disk("d2", "n1", "5Gi"), disk("d3", "n2"))
+        for number in (1, 2):
+            await it.create(kinds.POD, using(f"p{number}", f"c{number}"))
+        await run_until_crash(mortal, first())
+        async with scheduler(it.api, it.clock, seed=2):
+            await pass_time(60)
+            taken = await bound(it)
+            assert len({taken["c1"], taken["c2"]} - {None}) == 2
+            assert all(map(ready, await it.pods()))
+            homes = {"d1": "n1", "d2": "n1", "d3": "n2"}
+            assert await places(it) == {f"p{n}": homes[taken[f"c{n}"] or ""] for n in (1, 2)}
+
+
+@pytest.mark.parametrize("write", range(1, 9))
+def test_whatever_was_written_when_the_scheduler_died_is_continued(write: int) -> None:
+    run_virtual(_two_lives(write))

@@ -36,7 +36,7 @@ class NameOrder:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._seen = -1
+        self._seen = 0
         self._names: list[str | None] = []
         self._row_of: list[int] = []
         self.ties: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -49,13 +49,14 @@ class NameOrder:
         return len(self._row_of)
 
     def refresh(self) -> None:
-        changes = self._snapshot.nodes.changes
-        if self._seen == changes.generation and len(self.ties) == self._snapshot.rows.capacity:
+        """Look at the nodes that changed; most changes bring no node and take none."""
+        changes, rows = self._snapshot.nodes.changes, self._snapshot.rows
+        grown = len(self.ties) != rows.capacity
+        if self._seen == changes.generation and not grown:
             return
+        changed = changes.since(self._seen).tolist()
         self._seen = changes.generation
-        names = self._present_names()
-        if names != self._names or len(self.ties) != self._snapshot.rows.capacity:
-            self._names = names
+        if grown or any(self._name(row) != self._known_name(row) for row in changed):
             self._order()
             self.version += 1
 
@@ -63,11 +64,16 @@ class NameOrder:
         """The row a key belongs to."""
         return self._row_of[TIE_MASK - (key & TIE_MASK)]
 
-    def _present_names(self) -> list[str | None]:
-        rows, present = self._snapshot.rows, self._snapshot.nodes.present
-        return [rows.name(row) if there else None for row, there in enumerate(present[: rows.size].tolist())]
+    def _name(self, row: int) -> str | None:
+        """The name of the node on a row, None if there is none."""
+        rows = self._snapshot.rows
+        return rows.name(row) if row < rows.size and self._snapshot.nodes.present.item(row) else None
+
+    def _known_name(self, row: int) -> str | None:
+        return self._names[row] if row < len(self._names) else None
 
     def _order(self) -> None:
+        self._names = [self._name(row) for row in range(self._snapshot.rows.size)]
         named = sorted((name, row) for row, name in enumerate(self._names) if name is not None)
         self._row_of = [row for _, row in named]
         self.ties = np.zeros(self._snapshot.rows.capacity, np.int64)

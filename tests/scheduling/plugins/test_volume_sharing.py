@@ -275,6 +275,16 @@ LIMITS: dict[str, tuple[Pod, list[StorageObject], list[Pod], list[str] | str]] =
         [],
         FULL,
     ),
+    "a volume of a driver that was built in is its CSI driver's": (
+        using("d"),
+        [
+            claim("d", to="w"),
+            volume("w", claim="d", aws_elastic_block_store=AwsElasticBlockStore(volume_id="aws://z/x")),
+            *limited(0, "ebs.csi.aws.com"),
+        ],
+        [],
+        FULL,
+    ),
     "a disk named in the spec is its CSI driver's": (
         pod("p", volumes=[gce("d")]),
         limited(1, "pd.csi.storage.gke.io"),

@@ -138,6 +138,7 @@ from restow.model.objects.pod import (
     WeightedPodAffinityTerm,
 )
 from restow.model.objects.storage import (
+    AzureDisk,
     CSIDriver,
     CSIDriverSpec,
     CSINode,
@@ -152,6 +153,7 @@ from restow.model.objects.storage import (
     PersistentVolumeSpec,
     PersistentVolumeStatus,
     StorageClass,
+    StorageVolume,
     TopologyRequirement,
     TopologySelectorTerm,
     VolumeAttachment,
@@ -188,6 +190,7 @@ __all__ = [
     "Affinity",
     "ApiStruct",
     "AwsElasticBlockStore",
+    "AzureDisk",
     "Binding",
     "BindingTarget",
     "CSIDriver",
@@ -338,6 +341,7 @@ __all__ = [
     "StatefulSetSpec",
     "StatefulSetStatus",
     "StorageClass",
+    "StorageVolume",
     "Taint",
     "TaskSpec",
     "TaskState",

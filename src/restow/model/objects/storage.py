@@ -13,7 +13,12 @@ from restow.model.objects.base import (
     QuantityText,
     SelectorSpec,
 )
-from restow.model.objects.pod import NodeSelector, PersistentVolumeClaimSpec
+from restow.model.objects.pod import (
+    AwsElasticBlockStore,
+    GcePersistentDisk,
+    NodeSelector,
+    PersistentVolumeClaimSpec,
+)
 
 
 class VolumeNodeAffinity(ApiStruct):
@@ -29,6 +34,16 @@ class LocalVolume(ApiStruct):
     path: str = ""
 
 
+class AzureDisk(ApiStruct):
+    disk_uri: str = field(name="diskURI", default="")
+
+
+class StorageVolume(ApiStruct):
+    """A Cinder or Portworx volume."""
+
+    volume_id: str = field(name="volumeID", default="")
+
+
 class PersistentVolumeSpec(ApiStruct):
     capacity: Quantities | None = None
     access_modes: list[str] | None = None
@@ -40,6 +55,11 @@ class PersistentVolumeSpec(ApiStruct):
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiVolume | None = None
     local: LocalVolume | None = None
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: AwsElasticBlockStore | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: StorageVolume | None = None
+    portworx_volume: StorageVolume | None = None
 
 
 class PersistentVolumeStatus(ApiStruct):

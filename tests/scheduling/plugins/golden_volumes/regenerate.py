@@ -173,6 +173,11 @@ class Questions:
             **self.maybe("nodeAffinity", {"required": {"nodeSelectorTerms": self.terms()}}, 0.7),
             **self.maybe("csi", {"driver": rng.choice(DRIVERS), "volumeHandle": rng.choice("xyz") + name}, 0.7),
         }
+        if "csi" not in spec:
+            sources = {"azureDisk": {"diskName": name, "diskURI": name}, "cinder": {"volumeID": name}}
+            sources["awsElasticBlockStore"] = {"volumeID": f"aws://a/vol-{name}"}
+            source = rng.choice(list(sources))
+            spec |= self.maybe(source, sources[source])
         metadata = {"name": name, "labels": labels, **self.maybe("deletionTimestamp", "2026-01-01T00:00:00Z", 0.05)}
         phase = rng.choice(["Available", "Available", "Bound", "Released"] if self.odd else ["Available"])
         return {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
@@ -210,10 +215,10 @@ class Questions:
 
     def csi_node(self, name: str) -> Document:
         rng = self.rng
-        names = [*DRIVERS, "ebs.csi.aws.com", "pd.csi.storage.gke.io"]
+        names = [*DRIVERS, "ebs.csi.aws.com", "pd.csi.storage.gke.io", "disk.csi.azure.com", "cinder.csi.openstack.org"]
         drivers = [
             {"name": driver, "nodeID": name, **self.maybe("allocatable", {"count": rng.randint(0, 3)}, 0.8)}
-            for driver in rng.sample(names, rng.randint(1, 4))
+            for driver in rng.sample(names, rng.randint(1, 6))
         ]
         return {"metadata": {"name": name}, "spec": {"drivers": drivers}}
 

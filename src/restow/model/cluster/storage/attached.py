@@ -25,6 +25,7 @@ from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.rows import Mask, Rows, Which, grown
 from restow.model.cluster.storage.storage import Storage
 from restow.model.disks import Disk
+from restow.model.objects import PersistentVolumeSpec
 
 Counts = NDArray[np.int64]
 VolumeId = tuple[str, str]
@@ -157,8 +158,7 @@ class Attached:
             return None
         volume = self._storage.volumes.shown(f"/{claim.spec.volume_name}") if claim.spec.volume_name else None
         if volume is not None:
-            source = volume.spec.csi
-            return (source.driver, source.volume_handle) if source and source.volume_handle else None
+            return _of_volume(volume.spec)
         storage_class = self._storage.storage_class(volumes.class_name(claim))
         if storage_class is None:
             return None
@@ -176,6 +176,23 @@ class Attached:
         for driver in (csi_node.spec.drivers if csi_node else None) or ():
             if driver.allocatable is not None and driver.allocatable.count is not None:
                 yield driver.name, driver.allocatable.count
+
+
+def _of_volume(spec: PersistentVolumeSpec) -> VolumeId | None:
+    """None for a volume that no CSI driver attaches."""
+    if spec.csi is not None:
+        return (spec.csi.driver, spec.csi.volume_handle) if spec.csi.volume_handle else None
+    if spec.aws_elastic_block_store is not None:
+        return _DRIVER_OF["kubernetes.io/aws-ebs"], spec.aws_elastic_block_store.volume_id.rpartition("/")[2]
+    if spec.gce_persistent_disk is not None:
+        return _DRIVER_OF["kubernetes.io/gce-pd"], spec.gce_persistent_disk.pd_name
+    if spec.azure_disk is not None:
+        return _DRIVER_OF["kubernetes.io/azure-disk"], spec.azure_disk.disk_uri
+    if spec.cinder is not None:
+        return _DRIVER_OF["kubernetes.io/cinder"], spec.cinder.volume_id
+    if spec.portworx_volume is not None:
+        return _DRIVER_OF["kubernetes.io/portworx-volume"], spec.portworx_volume.volume_id
+    return None
 
 
 def _of_disk(disk: Disk) -> Iterator[VolumeId]:

@@ -221,3 +221,15 @@ async def test_pods_of_one_node_are_followed_by_field(cluster: Cluster) -> None:
     await cluster.bind("a", "n1")
     events = await collect(cluster.events("pods", fieldSelector="spec.nodeName=n1", resourceVersion=version), 1)
     assert told(events) == [("ADDED", "a")]
+
+
+async def test_the_history_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("restow.adapters.memory.store.LOG_BYTES", 50_000)
+    cluster = Cluster()
+    start = str(cluster.api.version)
+    for number in range(100):
+        await cluster.create("configmaps", config_map(f"c{number}", annotations={"a": "x" * 1000}))
+    (event,) = await collect(cluster.events("configmaps", resourceVersion=start), 1)
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+    log = cluster.api._state.store.collections["configmaps"].log
+    assert 10 < log.end - log.first < 50

@@ -25,6 +25,8 @@ _decode: Callable[[bytes], Document] = msgspec.json.Decoder(dict[str, Any]).deco
 
 _NO_LABELS: Mapping[str, str] = {}
 
+LOG_BYTES = 256 * 1024 * 1024  # what one collection's log may hold, however few changes that is
+
 
 class Field(msgspec.Struct, frozen=True):
     """A field that selectors may name: its label, the paths to look at (the first that is set counts), the default."""
@@ -113,6 +115,7 @@ class Log:
         self.floor = floor  # every change after this version is still here
         self._limit = limit
         self._changes: list[Change] = []
+        self._bytes = 0
 
     @property
     def end(self) -> int:
@@ -120,8 +123,11 @@ class Log:
 
     def append(self, change: Change) -> None:
         self._changes.append(change)
+        self._bytes += len(change.new.data)
         if len(self._changes) >= 2 * self._limit:  # forgets in batches, so that appending stays cheap
             self._forget(len(self._changes) - self._limit)
+        elif self._bytes > LOG_BYTES:
+            self._forget(len(self._changes) // 2)
 
     def forget_all(self, floor: int) -> None:
         self._forget(len(self._changes))
@@ -140,6 +146,7 @@ class Log:
     def _forget(self, count: int) -> None:
         if count:
             self.floor = self._changes[count - 1].version
+            self._bytes -= sum(len(change.new.data) for change in self._changes[:count])
             del self._changes[:count]
             self.first += count
 

@@ -21,6 +21,7 @@ _NANOSECONDS = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
+_LONGEST_DURATION = 1000  # letters; nobody writes more, and numbers of thousands of digits cannot be read
 MAX_DURATION_SECONDS = (2**63 - 1) // 10**9
 
 
@@ -58,7 +59,7 @@ def format_micro_time(seconds: float) -> str:
 @lru_cache(maxsize=1024)
 def parse_duration(text: str) -> float:
     """Seconds of a Go duration string, such as "600s", "1h30m" or "-1.5h"."""
-    if _DURATION.fullmatch(text) is None:
+    if len(text) > _LONGEST_DURATION or _DURATION.fullmatch(text) is None:
         raise TimeError(f"duration {text[:40]!r}: expected numbers with units (ns us ms s m h), such as 600s or 1h30m")
     nanoseconds = sum(_part_nanoseconds(number, unit) for number, unit in _DURATION_PART.findall(text))
     if nanoseconds > MAX_DURATION_SECONDS * 10**9:

@@ -2,56 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
-from restow.control.scheduler import Scheduler, Settings
+from restow.control.scheduler import Settings
 from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
 from restow.model.objects import Pod
 from restow.model.resources import PODS, amounts, pod_requests
 from restow.ports import Api, Request, Response
-from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Plugin
-from restow.scheduling.registry import Profile, read_profile
 from restow.sim.loop import VirtualClock
 from restow.sim.world import Settings as WorldSettings
 from restow.sim.world import World, default_rules
-from tests.sim.stage import Document, Stage, node, pod
-
-NAMES = ("restow", "default-scheduler")
-
-
-def profile(*plugins: Plugin, section: Mapping[str, Any] | None = None) -> Profile:
-    """The default one, with more plugins behind."""
-    made = read_profile({"schedulerNames": list(NAMES), **(section or {})})
-    return replace(made, engine=Engine([*made.engine.plugins, *plugins])) if plugins else made
-
-
-@asynccontextmanager
-async def scheduler(
-    api: Api, clock: VirtualClock, *plugins: Plugin, seed: int = 1, settings: Settings | None = None
-) -> AsyncIterator[Scheduler]:
-    """A scheduler that runs and knows the cluster."""
-    made = Scheduler(api, clock, random.Random(seed), profile=profile(*plugins), settings=settings)
-    running = asyncio.create_task(made.run(), name="scheduler")
-    ready = asyncio.create_task(made.ready(), name="scheduler ready")
-    await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
-    try:
-        yield made
-    finally:
-        ready.cancel()
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+from tests.sim.stage import Document, Stage, node, pod, scheduler
 
 
 @asynccontextmanager

@@ -14,9 +14,9 @@ from restow.model import kinds
 from restow.ports import Api
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
-from tests.control.stage import Audited, check_room, events, group, member, places, scheduler, stage, world
+from tests.control.stage import Audited, check_room, events, group, member, places, stage, world
 from tests.control.test_scheduler import CLAIM, CLASS, MOUNT
-from tests.sim.stage import Stage, node, pass_time, pod, ready, virtual, workload
+from tests.sim.stage import Stage, node, pass_time, pod, ready, scheduler, virtual, workload
 
 # A failing run is found again by its seed; shrinking rates of faults explains nothing.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)

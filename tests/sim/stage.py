@@ -6,17 +6,24 @@ import asyncio
 import functools
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
+
+from msgspec.structs import replace
 
 from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
+from restow.control.scheduler import Scheduler
+from restow.control.scheduler import Settings as SchedulerSettings
 from restow.model import kinds
 from restow.model.kinds import Kind
 from restow.model.objects import Pod
-from restow.ports import Api
+from restow.ports import Api, Clock
+from restow.scheduling.engine import Engine
+from restow.scheduling.framework import Plugin
+from restow.scheduling.registry import Profile, read_profile
 from restow.sim.loop import VirtualClock, run_virtual
-from restow.sim.world import FirstFit, Rule, Settings, World, default_rules
+from restow.sim.world import Rule, Settings, World
 
 Document = dict[str, Any]
 
@@ -66,18 +73,44 @@ async def stage(
     rules: Sequence[Rule] | None = None,
     around: Callable[[Api], Api] = lambda api: api,
 ) -> AsyncIterator[Stage]:
-    """A cluster of equal nodes n1, n2, ... with the whole world and a first-fit scheduler, unless told otherwise."""
+    """A cluster of equal nodes n1, n2, ... with the whole world and the scheduler; with other rules without it."""
     clock = VirtualClock()
     settings = settings or Settings()
     api = MemoryApi(clock, random.Random(seed))
-    chosen = [*default_rules(settings), FirstFit(("restow", "default-scheduler"))] if rules is None else rules
-    world = World(around(api), clock, random.Random(seed + 1), rules=chosen, settings=settings)
+    world = World(around(api), clock, random.Random(seed + 1), rules=rules, settings=settings)
     made = Stage(api, world, clock)
     for number in range(1, nodes + 1):
         await made.create(kinds.NODE, node(f"n{number}"))
-    async with world:
+    async with AsyncExitStack() as running:
+        await running.enter_async_context(world)
+        if rules is None:
+            await running.enter_async_context(scheduler(around(api), clock, seed=seed + 2))
         yield made
     assert world.failures == 0
+
+
+def profile(*plugins: Plugin) -> Profile:
+    """The default one, with more plugins behind."""
+    made = read_profile({"schedulerNames": ["restow", "default-scheduler"]})
+    return replace(made, engine=Engine([*made.engine.plugins, *plugins])) if plugins else made
+
+
+@asynccontextmanager
+async def scheduler(
+    api: Api, clock: Clock, *plugins: Plugin, seed: int = 1, settings: SchedulerSettings | None = None
+) -> AsyncIterator[Scheduler]:
+    """The scheduler runs and knows the cluster."""
+    made = Scheduler(api, clock, random.Random(seed), profile=profile(*plugins), settings=settings)
+    running = asyncio.create_task(made.run(), name="scheduler")
+    ready = asyncio.create_task(made.ready(), name="scheduler ready")
+    try:
+        await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
+        yield made
+    finally:
+        ready.cancel()
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
 
 
 async def pass_time(seconds: float) -> None:

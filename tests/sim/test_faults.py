@@ -20,12 +20,12 @@ from restow.model import kinds
 from restow.ports import Api, ApiError, Conflict, NotFound, OutcomeUnknown, TooManyRequests
 from restow.sim.faults import Crash, FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import VirtualClock, run_virtual
-from restow.sim.world import FirstFit, Rule, Settings, World, default_rules
+from restow.sim.world import Rule, Settings, World, default_rules
 from restow.sim.world.deployment import Deployments
 from restow.sim.world.job import Jobs
 from restow.sim.world.replica_set import ReplicaSets
 from restow.sim.world.stateful_set import StatefulSets
-from tests.sim.stage import Document, Stage, job, node, pass_time, ready, stage, virtual, workload
+from tests.sim.stage import Document, Stage, job, node, pass_time, ready, scheduler, stage, virtual, workload
 
 ALWAYS = 1.0
 
@@ -232,7 +232,7 @@ class Cluster:
         self.clock = VirtualClock()
         self.api = MemoryApi(self.clock, random.Random(1))
         self.client = Client(self.api)
-        everything = [*default_rules(Settings()), FirstFit(("default-scheduler",))]
+        everything = default_rules(Settings())
         self.others = [rule for rule in everything if not isinstance(rule, mortal)]
         self.mortal = [rule for rule in everything if isinstance(rule, mortal)]
 
@@ -309,7 +309,7 @@ async def _live(life: Life, plan: FaultPlan) -> FaultyApi:
     """One life of the controller, perhaps cut short; then its successor has time to put everything right."""
     it = Cluster(life.rule)
     await it.client.create(kinds.NODE, node("n1"))
-    async with it.world(it.api, it.others):
+    async with it.world(it.api, it.others), scheduler(it.api, it.clock):
         await it.client.create(life.kind, life.document)
         mortal = FaultyApi(it.api, random.Random(3), plan)
 

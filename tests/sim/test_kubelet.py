@@ -13,8 +13,8 @@ from restow.client.verbs import Client
 from restow.model import kinds
 from restow.model.times import format_time
 from restow.ports import NotFound
-from restow.sim.world import FirstFit, Settings, World, default_rules
-from tests.sim.stage import node, pass_time, pod, ready, reason, stage, template, virtual, workload
+from restow.sim.world import Settings, World
+from tests.sim.stage import node, pass_time, pod, ready, reason, scheduler, stage, template, virtual, workload
 
 
 @virtual
@@ -212,8 +212,11 @@ async def test_in_real_time_pods_are_ready_and_gone_within_a_second() -> None:
     api = MemoryApi(clock, random.Random(1))
     client = Client(api)
     await client.create(kinds.NODE, node("n1"))
-    rules = [*default_rules(settings), FirstFit(("default-scheduler",))]
-    async with World(api, clock, random.Random(2), settings=settings, rules=rules) as world, asyncio.timeout(10):
+    async with (
+        World(api, clock, random.Random(2), settings=settings) as world,
+        scheduler(api, clock),
+        asyncio.timeout(10),
+    ):
         await client.create(kinds.POD, pod("a"))
         started = clock.now()
         await world.until(lambda view: (a := view.get(kinds.POD, ("default", "a"))) and ready(a))

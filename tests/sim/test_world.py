@@ -18,7 +18,8 @@ from restow.model import kinds
 from restow.ports import APPLY_PATCH, Api, Request, Resource, Response
 from restow.sim.loop import VirtualClock, run_virtual
 from restow.sim.scenarios import Scenario, documents, load
-from restow.sim.world import FirstFit, Rule, Step, View, World
+from restow.sim.world import Rule, Settings, Step, View, World
+from restow.sim.world.kubelet import Kubelets
 from restow.sim.writes import Writes, is_write, name_of
 from tests.sim.stage import job, node, pass_time, pod, stage, virtual, workload
 
@@ -105,10 +106,10 @@ async def test_a_broken_rule_is_counted_and_stops_nobody_else() -> None:
     api = MemoryApi(clock, random.Random(1))
     client = Client(api)
     await client.create(kinds.NODE, node("n1"))
-    async with World(api, clock, random.Random(2), rules=[Broken(), FirstFit(("default-scheduler",))]) as world:
-        await client.create(kinds.POD, pod("a"))
+    async with World(api, clock, random.Random(2), rules=[Broken(), Kubelets(Settings())]) as world:
+        await client.create(kinds.POD, pod("a", nodeName="n1"))
         await pass_time(10)
-        assert (await client.get(kinds.POD, "a", "default")).spec.node_name == "n1"
+        assert (await client.get(kinds.POD, "a", "default")).status.phase == "Running"
         assert world.failures > 1
 
 

@@ -3,7 +3,6 @@
 A rule is facts in, writes out: it sees a `View` and returns a `Step`; `World` feeds the view and carries the steps out.
 """
 
-from restow.sim.world.first_fit import FirstFit
 from restow.sim.world.rule import Rule
 from restow.sim.world.rules import default_rules
 from restow.sim.world.settings import Settings
@@ -15,7 +14,6 @@ __all__ = [
     "Bind",
     "Create",
     "Delete",
-    "FirstFit",
     "Patch",
     "Record",
     "Rule",

@@ -28,11 +28,6 @@ def misfit(pod: Pod, node: Node, view: View) -> tuple[str, str] | None:
     return None
 
 
-def room_on(node: Node, view: View) -> dict[str, int]:
-    """What is left of a node's allocatable beside the pods bound to it."""
-    return _room(node, view.pods_on(node.metadata.name), view)
-
-
 def _is_ahead(other: Pod, pod: Pod) -> bool:
     """Whether the kubelet took the other pod in first: it runs, or was created earlier."""
     if other.metadata.uid == pod.metadata.uid:

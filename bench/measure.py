@@ -1,7 +1,8 @@
 """Measuring in a process of its own: CPU seconds and memory growth of one function, unmixed with its peers'.
 
-A subject is a function of this package named "module:function" that prepares its input, then returns the function to
-measure. `measured` runs it in a fresh interpreter; `python -m bench.measure module:function` is that interpreter.
+A subject is a function of this package named "module:function", with arguments if it takes some
+("module:function:5000"), that prepares its input, then returns the function to measure. `measured` runs it in a fresh
+interpreter; `python -m bench.measure module:function` is that interpreter.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def measure(work: Callable[[], Any]) -> Cost:
 
 
 def main() -> None:
-    module, function = sys.argv[1].split(":")
-    prepare: Callable[[], Callable[[], Any]] = getattr(importlib.import_module(module), function)
-    sys.stdout.write(msgspec.json.encode(measure(prepare())).decode() + "\n")
+    module, function, *arguments = sys.argv[1].split(":")
+    prepare: Callable[..., Callable[[], Any]] = getattr(importlib.import_module(module), function)
+    sys.stdout.write(msgspec.json.encode(measure(prepare(*arguments))).decode() + "\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,152 @@
+"""Placing pods without an API server: sessions over a snapshot of 5,000 and of 20,000 nodes, all default plugins on.
+
+What is timed is the whole path of a pod that waits: jobs, queue order, engine, assume, decision. Rates are pods per
+second of CPU; latencies are from one decision to the next. Each class of pods has been seen once before the clock
+starts. The peer is what one would write first: a loop over all nodes for each pod.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bench.measure import Cost, measured
+from bench.report import Claim, Report, Row
+from bench.workloads import nodes, pods
+from restow.model.cluster import Snapshot
+from restow.model.objects import Node, Pod
+from restow.model.resources import PODS, amounts, pod_requests
+from restow.model.taints import untolerated
+from restow.scheduling.decisions import Assign, Decision
+from restow.scheduling.jobs import Job, Roster
+from restow.scheduling.registry import read_profile
+from restow.scheduling.session import Session
+
+NODES, MORE_NODES = 5_000, 20_000
+CLASSES = (1, 20, 100)
+COUNT = 4_000  # a node takes one pod at most of a class that keeps apart
+PLAIN_COUNT = 20_000
+NAIVE_COUNT = 20
+PER_SESSION = 500
+KINDS = {
+    "plain": "plain",
+    "apart": "required anti-affinity, host name",
+    "spread": "hard spread, zone",
+    "together": "required affinity, zone",
+}
+LEAST_PLAIN, LEAST_CONSTRAINED, MOST_GROWTH = 20_000, 5_000, 1.5
+
+
+class _Timed(Session):
+    """A session that looks at the clock at each decision."""
+
+    def __init__(self, *arguments: Any, times: list[float], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._times = times
+
+    def decide(self, job: Job, step: Decision) -> None:
+        super().decide(job, step)
+        self._times.append(time.perf_counter())
+
+
+def placing(kind: str, classes: str, count: str) -> Callable[[], dict[str, float]]:
+    """Place pods of a kind on this many nodes."""
+    snapshot, roster, profile = Snapshot(), Roster(), read_profile({})
+    for node in nodes(int(count)):
+        snapshot.apply_node(node)
+    waiting = pods(kind, int(classes) + (PLAIN_COUNT if kind == "plain" else COUNT), int(classes))
+    known, rest = waiting[: int(classes)], waiting[int(classes) :]
+
+    def place(some: list[Pod], times: list[float]) -> int:
+        session = _Timed(snapshot, profile.engine, roster, now=0.0, pods=some, times=times)
+        return sum(isinstance(one, Assign) for one in session.run(profile.actions))
+
+    place(known, [])
+
+    def work() -> dict[str, float]:
+        placed, waits = 0, [np.zeros(0)]
+        for start in range(0, len(rest), PER_SESSION):
+            times: list[float] = []
+            placed += place(rest[start : start + PER_SESSION], times)
+            waits.append(np.diff(times))
+        p50, p99 = np.percentile(np.concatenate(waits), (50, 99)).tolist()
+        return {"placed": placed, "p50_us": p50 * 1e6, "p99_us": p99 * 1e6}
+
+    return work
+
+
+def naive(count: str) -> Callable[[], dict[str, float]]:
+    """The loop over nodes: fits, tolerates, and the emptiest wins."""
+    places = [(node, dict(amounts(node.status.allocatable))) for node in nodes(int(count))]
+    waiting = pods("plain", NAIVE_COUNT, 1)
+
+    def place(pod: Pod) -> int:
+        requests = {**pod_requests(pod), PODS: 1}
+        fitting = [free for node, free in places if _fits(pod, node, free, requests)]
+        if not fitting:
+            return 0
+        best = max(fitting, key=lambda free: _left_over(free, requests))
+        for name, amount in requests.items():
+            best[name] -= amount
+        return 1
+
+    return lambda: {"placed": sum(map(place, waiting))}
+
+
+def _fits(pod: Pod, node: Node, free: dict[str, int], requests: dict[str, int]) -> bool:
+    labels = node.metadata.labels or {}
+    return (
+        not node.spec.unschedulable
+        and all(free.get(name, 0) >= amount for name, amount in requests.items())
+        and all(labels.get(key) == value for key, value in (pod.spec.node_selector or {}).items())
+        and not any(untolerated(node.spec.taints or (), pod.spec.tolerations or ()))
+    )
+
+
+def _left_over(free: dict[str, int], requests: dict[str, int]) -> float:
+    return sum((free[name] - amount) / free[name] for name, amount in requests.items() if free[name])
+
+
+def run() -> Report:
+    costs = {(kind, classes): _cost(kind, classes, NODES) for kind in KINDS for classes in CLASSES}
+    more = {kind: _cost(kind, CLASSES[1], MORE_NODES) for kind in KINDS}
+    loop = measured(f"bench.scheduler:naive:{NODES}")
+    peer = _per_pod(loop)
+    rows = [_row(f"{KINDS[kind]}, classes: {classes}", cost, peer) for (kind, classes), cost in costs.items()]
+    rows += [_row(f"{KINDS[kind]}, classes: {CLASSES[1]}, {MORE_NODES:,} nodes", cost) for kind, cost in more.items()]
+    rows.append(Row(what="a loop over nodes, plain", figures={"pods_per_s": 1 / peer}, ratio=1.0))
+    return Report(name=f"placing pods on {NODES:,} nodes, no API server", rows=rows, claims=_claims(costs, more))
+
+
+def _cost(kind: str, classes: int, count: int) -> Cost:
+    cost = measured(f"bench.scheduler:placing:{kind}:{classes}:{count}", runs=2)
+    wanted = PLAIN_COUNT if kind == "plain" else COUNT
+    if cost.value["placed"] != wanted:
+        raise RuntimeError(f"{cost.value['placed']:.0f} of {wanted} {kind} pods were placed")
+    return cost
+
+
+def _row(what: str, cost: Cost, peer: float | None = None) -> Row:
+    latencies = {name: cost.value[name] for name in ("p50_us", "p99_us")}
+    figures = {"pods_per_s": 1 / _per_pod(cost), **latencies}
+    return Row(what=what, figures=figures, ratio=peer / _per_pod(cost) if peer is not None else None)
+
+
+def _per_pod(cost: Cost) -> float:
+    return cost.cpu / float(cost.value["placed"])
+
+
+def _claims(costs: dict[tuple[str, int], Cost], more: dict[str, Cost]) -> list[Claim]:
+    claims = []
+    for kind, what in KINDS.items():
+        slowest = max(_per_pod(costs[kind, classes]) for classes in CLASSES)
+        least = LEAST_PLAIN if kind == "plain" else LEAST_CONSTRAINED
+        claims.append(Claim(what=f"{what}: pods/s, up to {CLASSES[-1]} classes", wanted=least, measured=1 / slowest))
+    for kind, what in KINDS.items():
+        growth = _per_pod(more[kind]) / _per_pod(costs[kind, CLASSES[1]])
+        told = f"{what}: times the cost per pod on {MORE_NODES:,} nodes"
+        claims.append(Claim(what=told, wanted=MOST_GROWTH, measured=growth, at_least=False))
+    return claims

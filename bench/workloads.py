@@ -1,0 +1,72 @@
+"""Nodes and pods for the scheduler's benchmarks: a large cluster with room, and pods of one kind in several classes.
+
+Goes in: a kind of constraint, how many equivalence classes of pods, how many nodes. Comes out: typed objects, decoded
+from documents as an informer decodes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from restow.model.objects import Node, Pod
+
+ZONE, HOST_NAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+ZONES = 6
+Document = dict[str, Any]
+
+
+def node_document(number: int) -> Document:
+    name = f"node-{number:05d}"
+    room = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "500Gi", "pods": "110"}
+    labels = {HOST_NAME: name, ZONE: f"zone-{number % ZONES}", "node.kubernetes.io/instance-type": f"m{number % 4}"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"capacity": room, "allocatable": room},
+    }
+
+
+def pod_document(kind: str, number: int, classes: int) -> Document:
+    """The number-th pod. Classes take turns, which is the hardest order for anything that is kept per class."""
+    own = number % classes
+    labels = {"app": f"{kind}-{own:03d}", "tier": "bench"}
+    requests = {"cpu": f"{100 + own}m", "memory": "256Mi"}
+    container = {"name": "main", "image": "registry.invalid/app:1", "resources": {"requests": requests}}
+    name = f"{kind}-{number:06d}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "bench", "uid": f"uid-{name}", "labels": labels},
+        "spec": {"containers": [container], "schedulerName": "restow", **_constraint(kind, labels["app"])},
+    }
+
+
+def nodes(count: int) -> Iterator[Node]:
+    return (msgspec.convert(node_document(number), Node) for number in range(count))
+
+
+def pods(kind: str, count: int, classes: int) -> list[Pod]:
+    return [msgspec.convert(pod_document(kind, number, classes), Pod) for number in range(count)]
+
+
+def _constraint(kind: str, app: str) -> Document:
+    alike = {"matchLabels": {"app": app}}
+    match kind:
+        case "plain":
+            return {}
+        case "apart":
+            return {"affinity": {"podAntiAffinity": _required(alike, HOST_NAME)}}
+        case "together":
+            return {"affinity": {"podAffinity": _required(alike, ZONE)}}
+        case "spread":
+            constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+            return {"topologySpreadConstraints": [constraint | {"labelSelector": alike}]}
+    raise ValueError(kind)
+
+
+def _required(selector: Document, key: str) -> Document:
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector, "topologyKey": key}]}

@@ -119,8 +119,16 @@ class Shapes:
         written = _written(pod)
         shape = self._as_written.get(written)
         if shape is None:
-            shape = self._as_written[written] = self._intern(facts_of(pod))
+            shape = self._as_written[written] = self._intern(self._facts_of(pod))
         return shape
+
+    def _facts_of(self, pod: Pod) -> Facts:
+        """`facts_of`; what pods with a claim each have in common is read once."""
+        volumes = _volumes(pod.spec)
+        if not volumes or any(volume.image for volume in volumes):
+            return facts_of(pod)
+        bare = self.of(replace(pod, spec=replace(pod.spec, volumes=None)))
+        return replace(bare.facts, volumes=_nameless(volumes), pod_name=_name_if_read(pod, volumes))
 
     def _intern(self, facts: Facts) -> Shape:
         key = _encode(facts)
@@ -143,7 +151,7 @@ def facts_of(pod: Pod) -> Facts:
         images=tuple(sorted(_images(spec))),
         ports=tuple(sorted(set(_ports(spec)))),
         tolerations=_tolerations(spec.tolerations),
-        volumes=tuple(sorted((replace(volume, name="") for volume in volumes), key=_encode)),
+        volumes=_nameless(volumes),
         spec=replace(spec, **_UNREAD, **_IN_FACTS),
         features=tuple(sorted(_features(spec))),
         pod_name=_name_if_read(pod, volumes),
@@ -189,6 +197,10 @@ def _reported(status: PodStatus) -> tuple[object, ...]:
 def _volumes(spec: PodSpec) -> list[Volume]:
     """The volumes that constrain where a pod runs, or are images it pulls."""
     return [volume for volume in spec.volumes or () if _constrains(volume)]
+
+
+def _nameless(volumes: Iterable[Volume]) -> tuple[Volume, ...]:
+    return tuple(sorted((replace(volume, name="") for volume in volumes), key=_encode))
 
 
 def _constrains(volume: Volume) -> bool:

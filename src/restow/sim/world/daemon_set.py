@@ -19,10 +19,10 @@ from restow.model.taints import NO_EXECUTE, untolerated
 from restow.sim.world.objects import CONTROLLER_REVISION, DAEMON_SET, Document, Whole
 from restow.sim.world.pods import available_in, is_finished, is_ready
 from restow.sim.world.revisions import remember, revision_of
-from restow.sim.world.rule import Rule, fraction, owner_keys, reference_to, some, write_status
+from restow.sim.world.rule import Rule, fraction, owner_keys, reference_to, some, soonest, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Step, Write
 from restow.sim.world.template import REVISION_HASH, pod_from, random_suffix, revision_name
-from restow.sim.world.view import View, controller_of, pinned_node
+from restow.sim.world.view import View, controller_of, daemon_maker, pinned_node
 
 _TOLERATED = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -55,21 +55,21 @@ class DaemonPods(Rule):
         if node is None:
             return NOTHING
         sets = sorted(view.all(DAEMON_SET), key=key_of)
-        writes = [write for each in sets if not view.is_leaving(each) for write in _on_node(each, node, view)]
-        return Step(tuple(writes))
+        steps = [_on_node(each, node, view) for each in sets if not view.is_leaving(each)]
+        return Step(tuple(write for step in steps for write in step.writes), soonest(step.again for step in steps))
 
 
-def _on_node(daemons: Whole, node: Node, view: View) -> list[Write]:
+def _on_node(daemons: Whole, node: Node, view: View) -> Step:
     runs, stays = should_run(daemons, node)
     pods = [pod for pod in view.daemons(daemons.metadata.uid, node.metadata.name) if not view.is_leaving(pod)]
     failed = [pod for pod in pods if is_finished(pod)]
     alive = sorted((pod for pod in pods if not is_finished(pod)), key=_age)
     surplus = alive[1:] if stays else alive
     writes: list[Write] = [_delete(pod) for pod in (*failed, *surplus)]
-    leaving = view.daemons(daemons.metadata.uid, node.metadata.name)
-    if runs and not alive and not failed and not any(view.is_leaving(pod) for pod in leaving):
-        writes.append(Create(POD, _pod(daemons, node, view)))
-    return writes
+    if not runs or view.daemons(daemons.metadata.uid, node.metadata.name):
+        return Step(tuple(writes))
+    pause = view.pause(daemon_maker(daemons.metadata.uid, node.metadata.name))
+    return Step(again=pause) if pause else Step((Create(POD, _pod(daemons, node, view)),))
 
 
 def should_run(daemons: Whole, node: Node) -> tuple[bool, bool]:
@@ -170,7 +170,7 @@ class DaemonSets(Rule):
         ]
         rolled = _roll(daemons, outdated, len(wanted), len(wanted) - available, view)
         revisions = remember(DAEMON_SET, daemons, revision, set(map(revision_of, pods)), view)
-        again = min((wait for wait in waits.values() if wait), default=None)
+        again = soonest(waits.values())
         return Step((*revisions, *rolled, *write_status(DAEMON_SET, daemons, counts)), again)
 
 

@@ -15,7 +15,7 @@ from restow.model.objects import Pod
 from restow.model.times import format_time, parse_time
 from restow.sim.world.objects import JOB, Document, Whole
 from restow.sim.world.pods import deletion_order, is_finished, is_ready
-from restow.sim.world.rule import Rule, owner_keys, reference_to, some, with_condition, write_status
+from restow.sim.world.rule import Rule, owner_keys, reference_to, some, soonest, with_condition, write_status
 from restow.sim.world.step import Create, Delete, Patch, Step, Write
 from restow.sim.world.template import pod_from, random_suffix
 from restow.sim.world.view import View, controller_of
@@ -37,7 +37,7 @@ class Jobs(Rule):
         if job is None:
             return Step(tuple(_untrack(pod) for pod in _left_behind(key, view)))
         pods = view.owned(POD, job.metadata.uid)
-        if view.is_leaving(job) or _ended(job):
+        if view.is_leaving(job) or how_it_ended(job):
             return _after(job, pods, view)
         return _Run(job, pods, view).step()
 
@@ -52,7 +52,7 @@ def _after(job: Whole, pods: list[Pod], view: View) -> Step:
     """A job that is over lets its pods go, and goes itself when its time to live is over."""
     writes: list[Write] = [_untrack(pod) for pod in pods if _tracked(pod)]
     ttl = job.spec.get("ttlSecondsAfterFinished")
-    ended = _ended(job)
+    ended = how_it_ended(job)
     if view.is_leaving(job) or ttl is None or ended is None:
         return Step(tuple(writes))
     wait = parse_time(ended["lastTransitionTime"]) + ttl - view.now
@@ -77,6 +77,7 @@ class _Run:
         }
         self.active = [pod for pod in pods if not is_finished(pod) and not view.is_leaving(pod)]
         self.completions: int | None = job.spec.get("completions")
+        self.pause = view.pause(job.metadata.uid)
         self.parallelism = int(job.spec.get("parallelism", 1))
 
     def step(self) -> Step:
@@ -86,7 +87,7 @@ class _Run:
         verdict = self._verdict(counts)
         writes += self._delete(self.active) if verdict or self.job.spec.get("suspend") else self._adjust(counts)
         writes += write_status(JOB, self.job, self._status(verdict))
-        return Step(tuple(writes), self._deadline() if verdict is None else None)
+        return Step(tuple(writes), soonest((self._deadline(), self.pause)) if verdict is None else None)
 
     # ---- counting
 
@@ -140,6 +141,8 @@ class _Run:
         if wanted < len(self.active):
             order = deletion_order(self.active, self.active, self.view.now)
             return self._delete(order[: len(self.active) - wanted])
+        if self.pause:
+            return []
         return [self._create(index) for index in self._free_indexes(wanted - len(self.active))]
 
     def _free_indexes(self, count: int) -> Sequence[int | None]:
@@ -212,7 +215,7 @@ class _Run:
         return _contract(sorted({*before, *(index for index in done if index is not None)}))
 
 
-def _ended(job: Whole) -> Document | None:
+def how_it_ended(job: Whole) -> Document | None:
     conditions: list[Document] = job.status.get("conditions") or []
     return next(
         (each for each in conditions if each["type"] in ("Complete", "Failed") and each["status"] == "True"), None

@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cmp_to_key
 
+from restow.client.cache import Change
 from restow.model.objects import Condition, Pod
 from restow.model.times import parse_time
 from restow.sim.world.view import View
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+YOUNG = 10.0  # seconds
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -45,6 +47,19 @@ def available_in(pod: Pod, min_ready: float, now: float) -> float | None:
     if not min_ready or not ready.last_transition_time:
         return 0.0
     return max(0.0, parse_time(ready.last_transition_time) + min_ready - now)
+
+
+def is_lost_early(change: Change[Pod], now: float) -> bool:
+    """Whether this change is the end of a pod that was made a moment ago and has never served."""
+    pod, before = change.object, change.old or change.object
+    if is_ready(before) or _is_lost(before):
+        return False
+    created = _created(pod)
+    return (change.type == "DELETED" or _is_lost(pod)) and created is not None and now - created < YOUNG
+
+
+def _is_lost(pod: Pod) -> bool:
+    return pod.status.phase == "Failed" or pod.metadata.deletion_timestamp is not None
 
 
 def deletion_cost(pod: Pod) -> int:

@@ -10,7 +10,7 @@ from restow.model.kinds import POD, Kind
 from restow.model.objects import Pod
 from restow.sim.world.objects import REPLICA_SET, Whole
 from restow.sim.world.pods import available_in, deletion_order, is_active, is_ready
-from restow.sim.world.rule import Rule, claim, owner_keys, reference_to, some, write_status
+from restow.sim.world.rule import Rule, claim, owner_keys, reference_to, some, soonest, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Step, Write
 from restow.sim.world.template import pod_from, random_suffix
 from restow.sim.world.view import View, controller_of
@@ -32,9 +32,11 @@ class ReplicaSets(Rule):
         pods, claims = claim(REPLICA_SET, replica_set, POD, view)
         active = [pod for pod in pods if is_active(pod, view)]
         missing = int(replica_set.spec.get("replicas", 1)) - len(active)
-        writes = _create(replica_set, missing, view) if missing > 0 else _delete(replica_set, active, -missing, view)
+        pause = view.pause(replica_set.metadata.uid) if missing > 0 else 0.0
+        creates = _create(replica_set, missing, view) if missing > 0 and not pause else []
+        deletes = _delete(replica_set, active, -missing, view) if missing < 0 else []
         status, again = _status(replica_set, active, view.now)
-        return Step((*claims, *writes, *status), again)
+        return Step((*claims, *creates, *deletes, *status), soonest((again, pause)))
 
 
 def _create(replica_set: Whole, count: int, view: View) -> list[Write]:
@@ -46,8 +48,6 @@ def _create(replica_set: Whole, count: int, view: View) -> list[Write]:
 
 
 def _delete(replica_set: Whole, active: list[Pod], count: int, view: View) -> list[Write]:
-    if not count:
-        return []
     order = deletion_order(active, _family(replica_set, active, view), view.now)
     return [
         Delete(kind=POD, namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
@@ -77,4 +77,4 @@ def _status(replica_set: Whole, active: list[Pod], now: float) -> tuple[list[Wri
         "availableReplicas": some(sum(1 for wait in waits if wait == 0)),
         "observedGeneration": replica_set.metadata.generation,
     }
-    return write_status(REPLICA_SET, replica_set, wanted), min((wait for wait in waits if wait), default=None)
+    return write_status(REPLICA_SET, replica_set, wanted), soonest(waits)

@@ -134,6 +134,11 @@ def write_status(kind: Kind[Any], item: Whole, wanted: Mapping[str, Any]) -> lis
     ]
 
 
+def soonest(waits: Iterable[float | None]) -> float | None:
+    """The shortest of several waits, where None and 0 mean that there is nothing to wait for."""
+    return min((wait for wait in waits if wait), default=None)
+
+
 def some(number: int) -> int | None:
     """A count as Kubernetes writes most of them: left out when zero."""
     return number or None

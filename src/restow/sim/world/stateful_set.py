@@ -15,7 +15,7 @@ from restow.model.objects import Pod
 from restow.sim.world.objects import CONTROLLER_REVISION, STATEFUL_SET, Document, Whole
 from restow.sim.world.pods import available_in, is_finished, is_ready
 from restow.sim.world.revisions import remember, revision_of, stored_template
-from restow.sim.world.rule import Rule, claim, fraction, owner_keys, reference_to, some, write_status
+from restow.sim.world.rule import Rule, claim, fraction, owner_keys, reference_to, some, soonest, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Step, Write
 from restow.sim.world.template import REVISION_HASH, pod_from, revision_name
 from restow.sim.world.view import View
@@ -57,6 +57,7 @@ class _Ordered:
         self.max_unavailable = max(1, fraction(limits.get("maxUnavailable", 1), self.replicas, up=False))
         self.update = revision_name(stateful_set.metadata.name, spec.get("template") or {})
         self.current = str(stateful_set.status.get("currentRevision") or self.update)
+        self.pause = view.pause(stateful_set.metadata.uid)
         self.by_ordinal = {ordinal: pod for pod in pods if (ordinal := _ordinal(self.set, pod)) is not None}
 
     def step(self, claims: list[Write]) -> Step:
@@ -66,13 +67,15 @@ class _Ordered:
             self._roll(writes)
         waits = [available_in(pod, self.min_ready, self.view.now) for pod in self.by_ordinal.values()]
         writes += write_status(STATEFUL_SET, self.set, self._status())
-        return Step(tuple(writes), min((wait for wait in waits if wait), default=None))
+        return Step(tuple(writes), soonest((*waits, self.pause)))
 
     # ---- deciding: each adds its writes and says whether there is something to wait for
 
     def _living(self, writes: list[Write]) -> bool:
         for ordinal in range(self.start, self.start + self.replicas):
             pod = self.by_ordinal.get(ordinal)
+            if pod is None and self.pause:
+                return True
             if pod is None:
                 writes += self._create(ordinal)
                 if self.in_order:

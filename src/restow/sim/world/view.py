@@ -21,6 +21,7 @@ from restow.model.objects import Node, OwnerReference, Pod
 from restow.model.resources import Vector, pod_requests
 from restow.model.selectors import LabelSelector
 from restow.ports import Clock
+from restow.sim.world.losses import Losses
 
 T = TypeVar("T", bound=Object)
 
@@ -45,11 +46,20 @@ def pinned_node(pod: Pod) -> str | None:
     return pod.spec.node_name or (min(names) if names else None)
 
 
-def _by_daemon(item: Object) -> Iterable[str]:
-    owner = controller_of(item)
-    if owner is None or owner.kind != "DaemonSet":
-        return ()
-    return (f"{owner.uid}/{pinned_node(cast(Pod, item)) or ''}",)
+def maker_of(pod: Pod) -> str | None:
+    """Who made a pod and would make it again: its controller, in the case of a DaemonSet for one node."""
+    owner = controller_of(pod)
+    if owner is None:
+        return None
+    return daemon_maker(owner.uid, pinned_node(pod) or "") if owner.kind == "DaemonSet" else owner.uid
+
+
+def daemon_maker(uid: str, node: str) -> str:
+    return f"{uid}/{node}"
+
+
+def _by_maker(item: Object) -> Iterable[str]:
+    return filter(None, (maker_of(cast(Pod, item)),))
 
 
 def _by_label(item: Object) -> Iterable[str]:
@@ -68,12 +78,13 @@ class View:
 
     def __init__(self, kinds: Iterable[Kind[Any]], clock: Clock, rng: random.Random) -> None:
         self.rng = rng
+        self.losses = Losses()
         self._clock = clock
         self._leaving: set[str] = set()
         self._unconfirmed: dict[tuple[Kind[Any], Key], str] = {}
         self._requests: dict[str, tuple[str, Vector]] = {}
         indexes = {"controller": _by_controller, "orphans": _orphans, "namespace": by_namespace}
-        of_pods = {"node": by_node, "claim": _by_claim, "daemon": _by_daemon, "label": _by_label}
+        of_pods = {"node": by_node, "claim": _by_claim, "maker": _by_maker, "label": _by_label}
         self._caches: dict[Kind[Any], Cache[Any]] = {
             kind: Cache(indexes | of_pods if kind == POD else indexes) for kind in kinds
         }
@@ -117,7 +128,7 @@ class View:
 
     def daemons(self, uid: str, node: str) -> list[Pod]:
         """The pods that a DaemonSet made for a node."""
-        return self.all(POD).find("daemon", f"{uid}/{node}")
+        return self.all(POD).find("maker", daemon_maker(uid, node))
 
     def requests(self, pod: Pod) -> Vector:
         """What a pod asks of its node, computed once per version of the pod."""
@@ -129,6 +140,10 @@ class View:
 
     def pods_using(self, namespace: str, claim: str) -> list[Pod]:
         return self.all(POD).find("claim", f"{namespace}/{claim}")
+
+    def pause(self, maker: str) -> float:
+        """Seconds until whoever lost pods as soon as it made them should make more; 0 if it may."""
+        return self.losses.wait(maker, self.now)
 
     def is_leaving(self, item: Object) -> bool:
         """Whether the object is being deleted, as the API says or as we asked."""

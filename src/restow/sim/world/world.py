@@ -25,11 +25,12 @@ from restow.model.kinds import NODE, POD, Kind
 from restow.model.objects import Pod
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Clock, NotFound, OutcomeUnknown, TooManyRequests
+from restow.sim.world.pods import is_lost_early
 from restow.sim.world.rule import Rule
 from restow.sim.world.rules import default_rules
 from restow.sim.world.settings import SILENT_SINCE, Settings
 from restow.sim.world.step import Bind, Create, Delete, Patch, Record, Write
-from restow.sim.world.view import View
+from restow.sim.world.view import View, maker_of
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +163,8 @@ class World:
     def _wake(self, kind: Kind[Any], changes: list[Change[Any]]) -> None:
         """Queue every key that these changes concern."""
         for change in changes:
+            if kind == POD and is_lost_early(change, self.view.now) and (maker := maker_of(change.object)):
+                self.view.losses.note(maker, self.view.now)
             for index, rule in enumerate(self._rules):
                 for key in self._concerned(rule, kind, change):
                     self._queue.add_after((index, key), rule.settle)

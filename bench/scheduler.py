@@ -2,7 +2,9 @@
 
 What is timed is the whole path of a pod that waits: jobs, queue order, engine, assume, decision. Rates are pods per
 second of CPU; latencies are from one decision to the next. Each class of pods has been seen once before the clock
-starts. The peer is what one would write first: a loop over all nodes for each pod.
+starts. Pods are in the order of a queue: by age, those of a second by name, so mostly by workload; where classes take
+turns instead, each has to catch up with what all others did since. The peer is what one would write first: a loop over
+all nodes for each pod.
 """
 
 from __future__ import annotations
@@ -30,13 +32,14 @@ CLASSES = (1, 20, 100)
 COUNT = 4_000  # a node takes one pod at most of a class that keeps apart
 PLAIN_COUNT = 20_000
 NAIVE_COUNT = 20
-PER_SESSION = 500
+PER_SESSION = 1_000
 KINDS = {
     "plain": "plain",
     "apart": "required anti-affinity, host name",
     "spread": "hard spread, zone",
     "together": "required affinity, zone",
 }
+IN_TURNS = "in turns"
 LEAST_PLAIN, LEAST_CONSTRAINED, MOST_GROWTH = 20_000, 5_000, 1.5
 
 
@@ -52,12 +55,13 @@ class _Timed(Session):
         self._times.append(time.perf_counter())
 
 
-def placing(kind: str, classes: str, count: str) -> Callable[[], dict[str, float]]:
+def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[], dict[str, float]]:
     """Place pods of a kind on this many nodes."""
     snapshot, roster, profile = Snapshot(), Roster(), read_profile({})
     for node in nodes(int(count)):
         snapshot.apply_node(node)
-    waiting = pods(kind, int(classes) + (PLAIN_COUNT if kind == "plain" else COUNT), int(classes))
+    total = int(classes) + (PLAIN_COUNT if kind == "plain" else COUNT)
+    waiting = pods(kind, total, int(classes), in_turns=order == IN_TURNS)
     known, rest = waiting[: int(classes)], waiting[int(classes) :]
 
     def place(some: list[Pod], times: list[float]) -> int:
@@ -113,16 +117,20 @@ def _left_over(free: dict[str, int], requests: dict[str, int]) -> float:
 def run() -> Report:
     costs = {(kind, classes): _cost(kind, classes, NODES) for kind in KINDS for classes in CLASSES}
     more = {kind: _cost(kind, CLASSES[1], MORE_NODES) for kind in KINDS}
+    turns = {kind: _cost(kind, CLASSES[-1], NODES, IN_TURNS) for kind in KINDS}
     loop = measured(f"bench.scheduler:naive:{NODES}")
     peer = _per_pod(loop)
     rows = [_row(f"{KINDS[kind]}, classes: {classes}", cost, peer) for (kind, classes), cost in costs.items()]
     rows += [_row(f"{KINDS[kind]}, classes: {CLASSES[1]}, {MORE_NODES:,} nodes", cost) for kind, cost in more.items()]
+    rows += [
+        _row(f"{KINDS[kind]}, classes: {CLASSES[-1]}, which take turns", cost, peer) for kind, cost in turns.items()
+    ]
     rows.append(Row(what="a loop over nodes, plain", figures={"pods_per_s": 1 / peer}, ratio=1.0))
     return Report(name=f"placing pods on {NODES:,} nodes, no API server", rows=rows, claims=_claims(costs, more))
 
 
-def _cost(kind: str, classes: int, count: int) -> Cost:
-    cost = measured(f"bench.scheduler:placing:{kind}:{classes}:{count}", runs=2)
+def _cost(kind: str, classes: int, count: int, order: str = "") -> Cost:
+    cost = measured(f"bench.scheduler:placing:{kind}:{classes}:{count}:{order}", runs=2)
     wanted = PLAIN_COUNT if kind == "plain" else COUNT
     if cost.value["placed"] != wanted:
         raise RuntimeError(f"{cost.value['placed']:.0f} of {wanted} {kind} pods were placed")

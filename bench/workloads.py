@@ -30,17 +30,25 @@ def node_document(number: int) -> Document:
     }
 
 
-def pod_document(kind: str, number: int, classes: int) -> Document:
-    """The number-th pod. Classes take turns, which is the hardest order for anything that is kept per class."""
+def pod_document(kind: str, number: int, classes: int, *, in_turns: bool = False) -> Document:
+    """The number-th pod to arrive; one of each class after the other. All of a thousand arrive in the same second, and
+    are then in the order of their names: by workload, as ReplicaSets name them, unless classes take turns there, too."""
     own = number % classes
     labels = {"app": f"{kind}-{own:03d}", "tier": "bench"}
     requests = {"cpu": f"{100 + own}m", "memory": "256Mi"}
     container = {"name": "main", "image": "registry.invalid/app:1", "resources": {"requests": requests}}
-    name = f"{kind}-{number:06d}"
+    name = f"{kind}-{number:06d}" if in_turns else f"{labels['app']}-6d5f7c9b8d-{number:06d}"
+    created = f"2026-11-16T08:{number // 60_000:02d}:{number // 1000 % 60:02d}Z"
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "bench", "uid": f"uid-{name}", "labels": labels},
+        "metadata": {
+            "name": name,
+            "namespace": "bench",
+            "uid": f"uid-{name}",
+            "labels": labels,
+            "creationTimestamp": created,
+        },
         "spec": {"containers": [container], "schedulerName": "restow", **_constraint(kind, labels["app"])},
     }
 
@@ -49,8 +57,9 @@ def nodes(count: int) -> Iterator[Node]:
     return (msgspec.convert(node_document(number), Node) for number in range(count))
 
 
-def pods(kind: str, count: int, classes: int) -> list[Pod]:
-    return [msgspec.convert(pod_document(kind, number, classes), Pod) for number in range(count)]
+def pods(kind: str, count: int, classes: int, *, in_turns: bool = False) -> list[Pod]:
+    documents = (pod_document(kind, number, classes, in_turns=in_turns) for number in range(count))
+    return [msgspec.convert(document, Pod) for document in documents]
 
 
 def _constraint(kind: str, app: str) -> Document:

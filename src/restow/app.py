@@ -11,7 +11,7 @@ import random
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,13 @@ from restow.control.scheduler import Scheduler
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
 from restow.model.objects import Node
-from restow.ports import Api, Clock
 from restow.scheduling.registry import installed, read_profile
 from restow.sim.world import Settings, World, default_rules
 
 SCHEDULER_NAMES = ("restow", "volcano", "default-scheduler")
 READY_SECONDS = 60.0
+PACE = Settings(start=0.3, stop=0.5)
+"""Pods are Ready within a second of being bound, and gone within a second of being deleted."""
 
 
 class EmbeddedCluster(msgspec.Struct, frozen=True):
@@ -51,31 +52,51 @@ async def embedded_cluster(*, nodes: int, rng: random.Random) -> AsyncIterator[E
     for definition in custom_resource_definitions():
         await client.create(CUSTOM_RESOURCE_DEFINITION, definition)
     await client.create(STORAGE_CLASS, _storage_class())
-    settings = Settings(start=0.3, stop=0.5)
-    rules = default_rules(settings)
-    async with (
-        World(api, clock, random.Random(rng.getrandbits(64)), rules=rules, settings=settings) as world,
-        _scheduling(api, clock, random.Random(rng.getrandbits(64))),
-    ):
+    world = World(api, clock, random.Random(rng.getrandbits(64)), rules=default_rules(PACE), settings=PACE)
+    profile = read_profile({"schedulerNames": list(SCHEDULER_NAMES)}, installed())
+    scheduler = Scheduler(api, clock, random.Random(rng.getrandbits(64)), profile=profile)
+    async with _beside(world=world.run(), scheduler=scheduler.run()):
         width = len(str(nodes))
         for number in range(1, nodes + 1):
             await client.create(NODE, _node(f"node-{number:0{width}d}"))
         async with asyncio.timeout(READY_SECONDS):
+            await world.ready()
             await world.until(lambda view: sum(map(_is_ready, view.all(NODE))) == nodes)
         yield EmbeddedCluster(api, client)
 
 
+class PartStopped(RuntimeError):
+    """A part that should run as long as everything else has ended."""
+
+
 @asynccontextmanager
-async def _scheduling(api: Api, clock: Clock, rng: random.Random) -> AsyncIterator[None]:
-    """The scheduler runs as long as the context lasts."""
-    profile = read_profile({"schedulerNames": list(SCHEDULER_NAMES)}, installed())
-    running = asyncio.create_task(Scheduler(api, clock, rng, profile=profile).run(), name="scheduler")
+async def _beside(**parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run these beside the body. One that ends before it takes the body with it, as PartStopped."""
+    body = asyncio.current_task()
+    assert body is not None
+    stopped: list[asyncio.Task[None]] = []
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            stopped.append(task)
+            body.cancel()
+
+    tasks = [asyncio.create_task(part, name=name) for name, part in parts.items()]
+    for task in tasks:
+        task.add_done_callback(ended)
     try:
         yield
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+        body.uncancel()
+        problem = stopped[0].exception()
+        raise PartStopped(f"the {stopped[0].get_name()} stopped: {problem or 'it just ended'}") from problem
     finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+        for task in tasks:
+            task.remove_done_callback(ended)
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def serve_until_stopped(*, port: int, nodes: int, announce: Callable[[Path, str], None]) -> None:
@@ -88,8 +109,8 @@ async def serve_until_stopped(*, port: int, nodes: int, announce: Callable[[Path
 
 
 async def _serve(port: int, nodes: int, announce: Callable[[Path, str], None]) -> None:
-    with socket.create_server(("127.0.0.1", port)) as taken:  # a port in use is told before anything is built
-        port = taken.getsockname()[1]
+    if port:  # one in use is told before anything is built
+        socket.create_server(("127.0.0.1", port)).close()
     async with embedded_cluster(nodes=nodes, rng=random.Random()) as cluster:
         server = await serve(cluster.api, port=port)
         kubeconfig = write_kubeconfig(_folder(server.port) / "kubeconfig", server.url)

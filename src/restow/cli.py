@@ -68,9 +68,13 @@ def demo(output: str, seed: int, picture: Path | None) -> None:
 def dev(port: int, nodes: int) -> None:
     """An embedded cluster for kubectl, until Ctrl-C. The first line of output is the path of its kubeconfig."""
     from restow import app
+    from restow.logs import log_to_stderr
 
+    log_to_stderr()
     try:
         asyncio.run(app.serve_until_stopped(port=port, nodes=nodes, announce=_announce))
+    except app.PartStopped as problem:
+        raise CouldNot(str(problem)) from problem
     except TimeoutError as problem:
         raise CouldNot(_NOT_SETTLED) from problem
     except OSError as problem:
@@ -143,9 +147,16 @@ def _find_pod(cluster: Cluster, name: str) -> Pod:
 
 def _inventory(path: Path) -> Inventory:
     from restow.model.inventory import read_inventory
+    from restow.model.kinds import NODE
 
     data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    return read_inventory(data, "stdin" if str(path) == "-" else str(path))
+    inventory = read_inventory(data, "stdin" if str(path) == "-" else str(path))
+    if inventory.left_out:
+        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(inventory.left_out.items()))
+        click.echo(f"restow: left out, because nothing here depends on them: {counted}", err=True)
+    if not inventory.of(NODE):
+        click.echo("restow: the snapshot has no nodes; get nodes,pods,… -A", err=True)
+    return inventory
 
 
 def _profile(path: Path | None) -> Profile:

@@ -31,7 +31,8 @@ def schedule_table(result: Schedule) -> RenderableType:
     waiting = _table("namespace", "pod", "why not")
     for one in result.unschedulable:
         waiting.add_row(one.namespace, one.pod, one.message)
-    counted = f"{len(result.placements)} pods would be placed, {len(result.unschedulable)} would wait"
+    waits = sum(bool(one.pod) for one in result.unschedulable)
+    counted = f"{len(result.placements)} pods would be placed, {waits} would wait"
     parts: list[RenderableType] = [Text(counted, style="bold")]
     parts += [table for table in (placed, waiting) if table.row_count]
     return Group(*parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -330,3 +331,10 @@ def test_every_node_is_refused_when(one: Pod, items: list[StorageObject], reason
 def test_wrong_arguments_are_refused_with_their_path(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises(ArgumentError, match=problem):
         VolumeBinding(arguments)
+
+
+def test_being_asked_about_no_node_is_answered() -> None:
+    snapshot = cluster(NODES, LOCAL, claim("c"), volume("v", at=ON_N2), volume("w"))
+    plugin, cycle = VolumeBinding(), Cycle(using("c"), snapshot, 0.0)
+    assert plugin.pre_filter(cycle).code is Code.SUCCESS
+    assert plugin.filter(cycle, np.zeros(0, np.intp)).tolist() == []

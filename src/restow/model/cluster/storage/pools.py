@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from restow.model import volumes
 from restow.model.affinity import NodeConstraint
 from restow.model.cluster import filters
-from restow.model.cluster.labels import LabelColumn
+from restow.model.cluster.labels import Ids, LabelColumn
 from restow.model.cluster.nodes import NodeTable
-from restow.model.cluster.rows import Mask, Which
+from restow.model.cluster.rows import Mask, RowIndex, Which
 from restow.model.objects import PersistentVolume, PersistentVolumeClaim
 from restow.model.quantity import Quantity
 from restow.model.selectors import LabelSelector, Requirement, label_selector
@@ -30,6 +30,7 @@ Numbers = NDArray[np.int64]
 """Numbers of offers, or of label values."""
 NONE = -1
 _BEYOND = np.iinfo(np.int64).max
+_FEW = 4
 
 
 class Make(msgspec.Struct, frozen=True, gc=False):
@@ -166,14 +167,13 @@ class Pool:
         if not suits.any():
             return
         for group in self._by_label:
-            suited = suits[group.offers]
-            ids, offers = group.ids[suited], group.offers[suited]
-            for _ in range(depth):
-                first = np.full(len(group.column.values), _BEYOND)
-                first[ids[::-1]] = offers[::-1]  # of equal ids the last one written stays, which is the smallest offer
-                yield first[group.column.ids[rows]]
-                rest = first[ids] != offers
-                ids, offers = ids[rest], offers[rest]
+            here = group.column.ids[rows]
+            near = _near(group, here)
+            ids, offers = group.ids[near], group.offers[near]
+            suited = suits[offers]
+            ids, offers = ids[suited], offers[suited]
+            for first in _firsts(ids, offers, len(group.column.values), depth):
+                yield first[here]
         for same in self._by_reach:
             few = same.offers[suits[same.offers]][:depth]
             if len(few):
@@ -218,6 +218,24 @@ class Pool:
         column = self._nodes.labels.column(key)
         ids = np.array([column.intern(value) for value, _ in pairs], np.int64)
         return _ByLabel(column, ids, np.array([number for _, number in pairs], np.int64))
+
+
+def _firsts(ids: Numbers, offers: Numbers, values: int, depth: int) -> Iterable[Numbers]:
+    """By value: its first offer, then its second, and so on; offers are in order."""
+    for left in range(depth, 0, -1):
+        first = np.full(values, _BEYOND)
+        first[ids[::-1]] = offers[::-1]  # of equal ids the last one written stays, which is the smallest offer
+        yield first
+        if left > 1:
+            rest = first[ids] != offers
+            ids, offers = ids[rest], offers[rest]
+
+
+def _near(group: _ByLabel, here: Ids) -> RowIndex | slice:
+    """The pairs that matter to nodes with these values; sought out only for few nodes, of which one is asked often."""
+    if len(here) > _FEW:
+        return slice(None)
+    return np.flatnonzero(np.logical_or.reduce([group.ids == value for value in here]))
 
 
 def _one_label(reach: NodeConstraint) -> Requirement | None:

@@ -31,8 +31,8 @@ def node_document(number: int) -> Document:
 
 
 def pod_document(kind: str, number: int, classes: int, *, in_turns: bool = False) -> Document:
-    """The number-th pod to arrive; one of each class after the other. All of a thousand arrive in the same second, and
-    are then in the order of their names: by workload, as ReplicaSets name them, unless classes take turns there, too."""
+    """The number-th pod to arrive; one of each class after the other. A thousand arrive in the same second, and are
+    then in the order of their names: by workload, as ReplicaSets name them, unless classes take turns there, too."""
     own = number % classes
     labels = {"app": f"{kind}-{own:03d}", "tier": "bench"}
     requests = {"cpu": f"{100 + own}m", "memory": "256Mi"}

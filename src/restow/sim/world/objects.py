@@ -40,6 +40,7 @@ DEPLOYMENT = _whole(kinds.DEPLOYMENT)
 STATEFUL_SET = _whole(kinds.STATEFUL_SET)
 DAEMON_SET = _whole(kinds.DAEMON_SET)
 JOB = _whole(kinds.JOB)
+CRON_JOB = Kind(group="batch", kind="CronJob", plural="cronjobs", namespaced=True, type=Whole)
 CONTROLLER_REVISION = Kind(
     group="apps", kind="ControllerRevision", plural="controllerrevisions", namespaced=True, type=Whole
 )

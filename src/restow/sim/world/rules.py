@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from restow.sim.world.budget import Budgets
+from restow.sim.world.cron_job import CronJobs
 from restow.sim.world.daemon_set import DaemonPods, DaemonSets
 from restow.sim.world.deployment import Deployments
 from restow.sim.world.instructions import NodeComplaints, PodComplaints
@@ -28,6 +29,7 @@ def default_rules(settings: Settings) -> list[Rule]:
         Deployments(),
         StatefulSets(),
         Jobs(),
+        CronJobs(),
         DaemonPods(),
         DaemonSets(),
         Budgets(),

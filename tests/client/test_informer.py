@@ -182,6 +182,21 @@ def test_a_server_that_ends_every_watch_at_once_is_not_hammered():
     assert len(api.requests) < 100
 
 
+@pytest.mark.parametrize("old", [event("ADDED", pod("a", 2)), bookmark(5)], ids=["an event", "a bookmark"])
+def test_a_server_that_repeats_itself_and_ends_is_not_hammered(old):
+    api = ScriptedApi(streams=[START] + [[old] for _ in range(1000)])
+    follow(api, seconds=600)
+    assert len(api.requests) < 100
+
+
+def test_a_version_of_thousands_of_digits_is_survived():
+    odd = pod("c", 8)
+    odd["metadata"]["resourceVersion"] = "9" * 5000
+    api = ScriptedApi(streams=[START, [event("ADDED", odd), event("ADDED", pod("d", 9)), OPEN]])
+    informer, _ = follow(api)
+    assert names(informer) == ["a", "b", "c", "d"]
+
+
 def test_a_server_that_forgets_at_once_is_not_hammered():
     api = ScriptedApi(streams=[START, [GONE]] * 500)
     follow(api, seconds=600)

@@ -57,7 +57,8 @@ def by_node(pod: Pod) -> Iterable[str]:
 
 
 def version_number(version: str | None) -> int | None:
-    return int(version) if version and version.isascii() and version.isdigit() else None
+    """The version as a number; None if it is none, or longer than any that a server counts."""
+    return int(version) if version and len(version) < 40 and version.isascii() and version.isdigit() else None
 
 
 def is_older(version: str | None, than: str | None, *, or_same: bool = False) -> bool:

@@ -281,21 +281,22 @@ class Informer(Generic[T]):
             return await self._consume(events)
 
     async def _consume(self, events: AsyncIterator[Event[T]]) -> bool:
-        """Apply events until the stream ends; whether it ended so soon and silently that going on at once is unwise."""
+        """Apply events until the stream ends; whether it ended so soon without news that going on at once is unwise."""
         loop = asyncio.get_running_loop()
-        started = loop.time()
+        started, version = loop.time(), self._cache.version
         self._silences += 1
         async with asyncio.timeout(self._pace.idle) as idle:
             async for event in events:
                 idle.reschedule(loop.time() + self._pace.idle)
                 self._silences = 0
-                self._went_well()
                 self._interner.share(event.object)
                 self._announce(self._cache.apply(event))
+                if self._cache.version != version:
+                    self._went_well()
         if loop.time() - started >= self._pace.settled:
             self._went_well()
             return False
-        return self._silences > 0
+        return self._silences > 0 or self._cache.version == version
 
     def _stream(self, version: str | None) -> AsyncGenerator[Event[T], None]:
         """A watch from `version`, or with the present state first."""

@@ -27,7 +27,7 @@ from restow.sim.world.step import NOTHING, Delete, Patch, Step
 from restow.sim.world.view import View
 
 _NEVER = float("inf")
-_RESTART = 1.0  # seconds between two tries to run something, at least
+_RESTART = 1.0  # seconds between two runs of a container, at least
 
 
 class Kubelets(Rule):
@@ -69,10 +69,7 @@ class Kubelets(Rule):
             return NOTHING
         reason = misfit(pod, node, view)
         if reason is not None:
-            # Controllers replace a failed pod at once: without a pause, time would stand still for both.
-            wait = _bound_at(pod) + _RESTART - view.now
-            refusal = {"phase": "Failed", "reason": reason[0], "message": reason[1]}
-            return Step(again=wait) if wait > 0 else _report(pod, refusal)
+            return _report(pod, {"phase": "Failed", "reason": reason[0], "message": reason[1]})
         ready = _seconds(pod, READY, self._settings.ready) <= 0 and not told(pod, NEVER_READY) and serves(node)
         return _report(pod, _running(pod, node, ready, view.now))
 

@@ -181,6 +181,12 @@ class SchedulingQueue:
             return None
         return self._fly(entry)
 
+    def decided(self, uid: str) -> None:
+        """An attempt found a node. What may still fail is the binding, and that waits for time, not for news: none is
+        kept for it, however long it takes."""
+        if self._in_flight.pop(uid, _ABSENT) is not _ABSENT:
+            self._trim()
+
     def done(self, uid: str) -> None:
         """An attempt succeeded, the pod is bound."""
         self.delete(uid)
@@ -312,7 +318,7 @@ class SchedulingQueue:
         entry = self._entries.get(uid)
         if entry is None or entry.where is not Where.IN_FLIGHT:
             return None
-        del self._in_flight[uid]
+        self._in_flight.pop(uid, None)
         return entry
 
     def _leave(self, entry: _Entry) -> None:

@@ -80,6 +80,11 @@ class Session:
         self._conclude()
         return self._decisions
 
+    @property
+    def decided(self) -> Sequence[Decision]:
+        """What was decided so far and stands, whatever broke afterwards."""
+        return self._decisions
+
     # --- for actions --------------------------------------------------------------------------------------------------
 
     def place(self, cycle: Cycle) -> Placed | Unplaced:

@@ -122,6 +122,17 @@ def test_news_during_the_attempt_are_replayed():
     assert queue.where("uid-p") is Where.BACKOFF
 
 
+def test_no_news_are_kept_for_a_pod_that_is_only_being_bound():
+    queue = SchedulingQueue()
+    queue.add(pod("p"), 0.0)
+    assert queue.pop(0.0)
+    queue.decided("uid-p")
+    queue.tell(POD_LEFT, 0.0)
+    assert not queue._news
+    queue.failed("uid-p", 0.0)
+    assert queue.where("uid-p") is Where.BACKOFF
+
+
 def test_news_from_before_the_attempt_are_not():
     queue = SchedulingQueue()
     queue.add(pod("first"), 0.0)

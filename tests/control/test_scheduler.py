@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable
+
+import pytest
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
+
+from restow.control.scheduler import Metrics, Scheduler, Settings
 from restow.model import kinds
-from tests.control.stage import check_room, condition, events, group, member, places, stage
-from tests.sim.stage import node, pass_time, pod, ready, virtual, workload
+from restow.scheduling.actions.allocate import allocate
+from restow.scheduling.actions.enqueue import admit
+from restow.scheduling.session import Session
+from tests.control.stage import check_room, condition, events, group, member, places, stage, world
+from tests.sim.stage import Document, node, pass_time, pod, profile, ready, running, virtual, workload
 
 
 @virtual
@@ -192,3 +203,110 @@ async def test_a_finished_gang_is_completed() -> None:
         await pass_time(30)
         status = (await it.document(kinds.POD_GROUP, "batch"))["status"]
         assert (status["phase"], status["succeeded"], status.get("running")) == ("Completed", 2, None)
+
+
+TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+NOT_N1 = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1"]}]}
+AWAY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [NOT_N1]}}}
+ALONE = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "n2", "why"),
+    [
+        pytest.param({"affinity": AWAY}, {}, None, id="where its affinity allows it"),
+        pytest.param({"affinity": ALONE}, {}, None, id="away from its like"),
+        pytest.param(
+            {"affinity": AWAY},
+            {"spec": {"taints": [TAINT]}},
+            "1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s)",
+            id="nowhere, the only node being tainted",
+        ),
+        pytest.param(
+            {"affinity": ALONE},
+            {"spec": {"unschedulable": True}},
+            "1 node(s) didn't match pod anti-affinity rules, 1 node(s) were unschedulable",
+            id="nowhere, the only node being cordoned",
+        ),
+        pytest.param(
+            {"nodeSelector": {"disk": "ssd"}},
+            {},
+            "2 node(s) didn't match Pod's node affinity/selector",
+            id="nowhere, no node being selected",
+        ),
+    ],
+)
+def test_a_second_pod_goes(spec: Document, n2: Document, why: str | None) -> None:
+    @virtual
+    async def story() -> None:
+        async with stage(nodes=2) as it:
+            await it.patch(kinds.NODE, "n2", n2)
+            await it.create(kinds.POD, pod("first", nodeName="n1"))
+            await it.create(kinds.POD, pod("second", **spec))
+            await pass_time(5)
+            assert (await places(it))["second"] == (None if why else "n2")
+            if why:
+                assert (await condition(it, "second"))[2] == f"0/2 nodes are available: {why}."
+
+    story()
+
+
+@virtual
+async def test_few_pods_are_decided_ahead_of_their_binding() -> None:
+    async with stage(nodes=3, cpu="32", settings=Settings(ahead=3, writers=1)) as it:
+        for number in range(30):
+            await it.create(kinds.POD, pod(f"p{number}"))
+        await pass_time(10)
+        assert all(map(ready, await it.pods()))
+
+
+def _samples(registry: CollectorRegistry, name: str) -> dict[Iterable[str], float]:
+    samples = (sample for metric in registry.collect() for sample in metric.samples)
+    return {tuple(sample.labels.values()): sample.value for sample in samples if sample.name == name}
+
+
+@virtual
+async def test_attempts_and_waiting_pods_are_counted() -> None:
+    registry = CollectorRegistry()
+    async with world(nodes=1) as it:
+        made = Scheduler(it.api, it.clock, random.Random(1), profile=profile(), metrics=Metrics(registry))
+        async with running(made):
+            for name, cpu in (("a", "1"), ("b", "1"), ("big", "64")):
+                await it.create(kinds.POD, pod(name, cpu))
+            await pass_time(5)
+    attempts = _samples(registry, "scheduler_schedule_attempts_total")
+    assert attempts == {("scheduled", "default-scheduler"): 2, ("unschedulable", "default-scheduler"): 1}
+    waiting = {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 0}
+    assert _samples(registry, "scheduler_pending_pods") == {(queue,): count for queue, count in waiting.items()}
+
+
+@virtual
+async def test_a_session_that_breaks_lets_stand_what_it_decided() -> None:
+    def break_down(session: Session) -> None:
+        raise RuntimeError("boom")
+
+    async with world(nodes=1) as it:
+        broken = replace(profile(), actions=(admit, allocate, break_down))
+        async with running(Scheduler(it.api, it.clock, random.Random(1), profile=broken)):
+            await it.create(kinds.POD, pod("a"))
+            await pass_time(5)
+            assert all(map(ready, await it.pods()))
+
+
+@virtual
+async def test_a_session_that_breaks_at_once_is_told_to_those_who_wait() -> None:
+    def break_down(session: Session) -> None:
+        raise RuntimeError("boom")
+
+    async with world(nodes=1) as it:
+        broken = replace(profile(), actions=(break_down,))
+        async with running(Scheduler(it.api, it.clock, random.Random(1), profile=broken)):
+            await it.create(kinds.POD, pod("a"))
+            await pass_time(5)
+            assert await condition(it, "a") == ("False", "SchedulerError", "RuntimeError: boom")

@@ -81,10 +81,10 @@ async def stage(
     made = Stage(api, world, clock)
     for number in range(1, nodes + 1):
         await made.create(kinds.NODE, node(f"n{number}"))
-    async with AsyncExitStack() as running:
-        await running.enter_async_context(world)
+    async with AsyncExitStack() as acting:
+        await acting.enter_async_context(world)
         if rules is None:
-            await running.enter_async_context(scheduler(around(api), clock, seed=seed + 2))
+            await acting.enter_async_context(scheduler(around(api), clock, seed=seed + 2))
         yield made
     assert world.failures == 0
 
@@ -100,17 +100,25 @@ async def scheduler(
     api: Api, clock: Clock, *plugins: Plugin, seed: int = 1, settings: SchedulerSettings | None = None
 ) -> AsyncIterator[Scheduler]:
     """The scheduler runs and knows the cluster."""
-    made = Scheduler(api, clock, random.Random(seed), profile=profile(*plugins), settings=settings)
-    running = asyncio.create_task(made.run(), name="scheduler")
-    ready = asyncio.create_task(made.ready(), name="scheduler ready")
-    try:
-        await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
+    async with running(
+        Scheduler(api, clock, random.Random(seed), profile=profile(*plugins), settings=settings)
+    ) as made:
         yield made
+
+
+@asynccontextmanager
+async def running(scheduler: Scheduler) -> AsyncIterator[Scheduler]:
+    """It runs until the context ends."""
+    task = asyncio.create_task(scheduler.run(), name="scheduler")
+    ready = asyncio.create_task(scheduler.ready(), name="scheduler ready")
+    try:
+        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+        yield scheduler
     finally:
         ready.cancel()
-        running.cancel()
+        task.cancel()
         with suppress(asyncio.CancelledError):
-            await running
+            await task
 
 
 async def pass_time(seconds: float) -> None:

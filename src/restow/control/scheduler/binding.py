@@ -75,6 +75,8 @@ class Binding:
     def __init__(
         self, client: Client, clock: Clock, engine: Engine, snapshot: Snapshot, news: News, settings: Settings
     ) -> None:
+        self.permitted: Callable[[str], None] = lambda uid: None
+        """Told the UID of a pod that nobody can refuse any more."""
         self.expects: Callable[[Pod, str], None] = lambda pod, node: None
         """Told when a pod will be on its way for a while."""
         self._client = client
@@ -87,11 +89,15 @@ class Binding:
         self._pre_binds = [plugin for plugin in engine.plugins if isinstance(plugin, PreBindPlugin)]
 
     async def run(self, assign: Assign) -> Outcome:
+        rejected = await self._wait_for_permit(assign)
+        if rejected is not None:
+            return rejected
+        self.permitted(assign.pod.metadata.uid)
         try:
-            stopped = await self._wait_for_permit(assign) or await self._pre_bind(assign)
+            failed = await self._pre_bind(assign)
         except (ApiError, WireError) as error:
             return Failed(str(error))
-        return stopped or await self._bind(assign)
+        return failed or await self._bind(assign)
 
     # --- 1: Permit ----------------------------------------------------------------------------------------------------
 

@@ -24,8 +24,9 @@ from restow.model.cluster.owners import group_name
 from restow.model.kinds import Kind
 from restow.model.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Queue, Reservation
 from restow.model.quantity import QuantityError
+from restow.model.resources import amounts
 from restow.ports import Clock, NotFound
-from restow.scheduling.jobs import Roster
+from restow.scheduling.jobs import Roster, least_resources
 from restow.scheduling.queue import SchedulingQueue
 from restow.scheduling.wakeups import Deed, News, Thing
 
@@ -203,6 +204,7 @@ class Feed:
             self.snapshot.remove_group(group)
             self.roster.remove_group(group)
         else:
+            least_resources(group)  # raises before anything has changed
             self.snapshot.apply_group(group)
             self.roster.apply_group(group)
         if change.type != "MODIFIED" or old is None or old.spec != group.spec:  # its status is our own doing
@@ -212,7 +214,7 @@ class Feed:
         if change.type == "DELETED":
             self.roster.remove_queue(change.object)
         else:
-            self.roster.apply_queue(change.object)
+            self.roster.apply_queue(_readable(change.object))
         self._tell_change(Thing.QUEUE, change)
 
     def _priority_class(self, change: Change[PriorityClass]) -> None:
@@ -239,7 +241,7 @@ class Feed:
     def _learn(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
         try:
             handler(change)
-        except QuantityError as error:  # the API server lets none through; one that slips by must not stop the others
+        except QuantityError as error:  # one object that cannot be counted must not stop the news of all others
             meta = change.object.metadata
             facts = {"namespace": meta.namespace, "object": meta.name, "err": str(error)}
             log.error("object cannot be counted", extra=facts)
@@ -274,6 +276,13 @@ def _matters_to_others(before: Occupant, after: Occupant) -> bool:
     """Whether a change to a pod on a node may make room, or a place, for another."""
     labels = before.pod.metadata.labels, after.pod.metadata.labels
     return before.shape is not after.shape or before.leaving != after.leaving or labels[0] != labels[1]
+
+
+def _readable(queue: Queue) -> Queue:
+    """The same queue. Raises QuantityError if one of its limits cannot be read."""
+    for limits in (queue.spec.capability, queue.spec.deserved):
+        amounts(limits)
+    return queue
 
 
 def _same_offer(old: Node, new: Node) -> bool:

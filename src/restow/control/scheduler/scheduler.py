@@ -84,6 +84,7 @@ class Scheduler:
         self._binding = Binding(client, clock, profile.engine, self._snapshot, self._feed.news, self._settings)
         self._post_binds = [plugin for plugin in profile.engine.plugins if isinstance(plugin, PostBindPlugin)]
         self._feed.on_member = self._telling.member
+        self._binding.permitted = self._queue.decided
         self._binding.expects = self._telling.expects
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._broken: set[Key] = set()
@@ -166,10 +167,11 @@ class Scheduler:
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def _decide(self, pods: list[Pod]) -> list[Decision]:
-        """One session. If it breaks, everything is as before, and each job gets a session of its own to break."""
+        """One session. If it breaks, what it decided before stands, and the others are told."""
         self._feed.catch_up()
         loop = asyncio.get_running_loop()
-        began, mark = loop.time(), self._snapshot.mark()
+        began = loop.time()
+        session = None
         try:
             session = Session(
                 self._snapshot,
@@ -181,22 +183,10 @@ class Scheduler:
             )
             decisions = session.run(self._profile.actions)
         except Exception as error:
-            self._snapshot.undo_to(mark)
-            for pod in pods:
-                self._roster.forget(pod)
             log.exception("session failed", extra={"pods": len(pods)})
-            return self._decide_one_by_one(pods, error)
-        self._snapshot.keep(mark)
+            decisions = _completed(session.decided if session else (), pods, error)
         self._measure(decisions, pods, loop.time() - began)
         return decisions
-
-    def _decide_one_by_one(self, pods: list[Pod], error: Exception) -> list[Decision]:
-        jobs: dict[Key, list[Pod]] = {}
-        for pod in pods:
-            jobs.setdefault(self._roster.gang_of(pod) or ("", pod.metadata.uid), []).append(pod)
-        if len(jobs) == 1:
-            return [Refuse(pod, Code.ERROR, f"{type(error).__name__}: {error}") for pod in pods]
-        return [decision for job in jobs.values() for decision in self._decide(job)]
 
     def _measure(self, decisions: Iterable[Decision], pods: list[Pod], seconds: float) -> None:
         assigned = sum(isinstance(decision, Assign) for decision in decisions)
@@ -348,3 +338,12 @@ class Scheduler:
                 self._withdraw(pod)
             self._feed.show(found)
         self._feed.changed.set()
+
+
+def _completed(decided: Iterable[Decision], pods: list[Pod], error: Exception) -> list[Decision]:
+    """The decisions, with one for every pod that has none."""
+    decisions = list(decided)
+    known = {one.pod.metadata.uid for one in decisions if isinstance(one, Assign | Refuse)}
+    message = f"{type(error).__name__}: {error}"
+    left = [pod for pod in pods if pod.metadata.uid not in known]
+    return decisions + [Refuse(pod, Code.ERROR, message) for pod in left]

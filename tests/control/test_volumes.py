@@ -11,8 +11,8 @@ import pytest
 from restow.model import kinds
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
-from tests.control.stage import condition, places, scheduler, stage, world
-from tests.sim.stage import Document, Stage, pass_time, pod, ready, virtual
+from tests.control.stage import condition, places, stage, world
+from tests.sim.stage import Document, Stage, pass_time, pod, ready, scheduler, virtual
 
 DRIVER = "disk.example.com"
 LOCAL = {

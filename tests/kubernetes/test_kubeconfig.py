@@ -66,6 +66,10 @@ async def test_who_we_are(tmp_path, user, authorization):
         pytest.param(
             f"client-certificate: none\nclient-certificate-data: {b64('CERT')}\nclient-key: k.pem", id="data wins"
         ),
+        pytest.param(
+            "client-certificate: c.pem\nclient-key: k.pem\nexec: {apiVersion: client.authentication.k8s.io/v1}",
+            id="before a plugin",
+        ),
     ],
 )
 async def test_client_certificates(tmp_path, user):
@@ -169,6 +173,11 @@ WRONG = [
     ),
     pytest.param(text("token: t\nusername: u"), r"user\.username: .*only one", id="a token and a name"),
     pytest.param(text(f"client-key-data: {b64('k')}"), r"user\.client-certificate: missing", id="a key alone"),
+    pytest.param(
+        text(f"client-certificate-data: {b64('c')}\nexec: {{apiVersion: client.authentication.k8s.io/v1}}"),
+        r"user\.client-key: missing",
+        id="half a certificate beside a plugin",
+    ),
     pytest.param(text("as-groups: [x]"), r"user\.as: missing", id="groups of nobody"),
     pytest.param(
         text("auth-provider: {name: gcp}"), r"user\.auth-provider: the 'gcp' .*exec plugin", id="a removed provider"

@@ -324,8 +324,7 @@ def _credentials(
             f"the {value.auth_provider.name!r} auth provider was removed from Kubernetes; "
             "use an exec plugin instead (such as gke-gcloud-auth-plugin, kubelogin or kubectl oidc-login)",
         )
-    has_secret = value.token or value.token_file or value.username
-    if value.exec is not None and not has_secret:
+    if value.exec is not None and not _has_own(value):
         return _exec(user, value.exec, cluster, authority, env)
     if (value.token or value.token_file) and value.username:
         raise user.error("username", "a token and a username are given; only one of them can be used")
@@ -340,6 +339,12 @@ def _credentials(
     except ConfigError as error:
         raise user.error("tokenFile" if token else "client-certificate", str(error)) from None
     return credentials
+
+
+def _has_own(user: User) -> bool:
+    """Whether there are credentials beside an exec plugin; as for client-go, the plugin is then not run."""
+    certificate = user.client_certificate or user.client_certificate_data or user.client_key or user.client_key_data
+    return bool(user.token or user.token_file or user.username or certificate)
 
 
 def _authorization(user: Entry[User]) -> str | None:

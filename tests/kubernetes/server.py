@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 from aiohttp import web
@@ -74,12 +75,16 @@ def config(port: int, **options: Any) -> ClusterConfig:
 
 @asynccontextmanager
 async def connected(
-    *answers: Any, limits: Limits | None = None, clock: StillClock | None = None, **options: Any
+    *answers: Any,
+    limits: Limits | None = None,
+    clock: StillClock | None = None,
+    rng: Random | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[KubernetesApi, Script]]:
     """An api that talks to a server which answers from a script."""
     script = Script(*answers)
     async with (
         serving(script) as port,
-        KubernetesApi(config(port, **options), clock=clock or StillClock(), limits=limits) as api,
+        KubernetesApi(config(port, **options), clock=clock or StillClock(), rng=rng or Random(1), limits=limits) as api,
     ):
         yield api, script

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -13,18 +14,28 @@ from aiohttp import web
 from restow.adapters.kubernetes.credentials import Certificate, ConfigError, Identity
 from restow.adapters.kubernetes.exec_plugin import ExecCommand, ExecCredentials
 from restow.adapters.kubernetes.kubeconfig import load_kubeconfig
+from restow.adapters.kubernetes.transport import Limits
 from restow.ports import Request, Resource, Unauthorized
-from tests.kubernetes.server import connected
+from tests.kubernetes.server import connected, say
 
 V1 = "client.authentication.k8s.io/v1"
 BETA = "client.authentication.k8s.io/v1beta1"
-GET = Request(verb="get", resource=Resource("", "v1", "pods"), name="x", namespace="y")
+PODS = Resource("", "v1", "pods")
+GET = Request(verb="get", resource=PODS, name="x", namespace="y")
+CREATE = Request(verb="create", resource=PODS, namespace="y", body=b"{}")
 
 
 COUNTING = f"""
 count = open(sys.argv[0].removesuffix('plugin') + 'runs').read()
 print(json.dumps({{'kind': 'ExecCredential', 'apiVersion': {V1!r}, 'status': {{'token': count}}}}))
 """
+
+EXPIRING = f"""
+count = open(sys.argv[0].removesuffix('plugin') + 'runs').read()
+status = {{'token': count, 'expirationTimestamp': ['1970-01-01T00:10:00Z', '1970-01-01T01:00:00Z'][len(count) - 1]}}
+print(json.dumps({{'kind': 'ExecCredential', 'apiVersion': {V1!r}, 'status': status}}))
+"""
+SLOWLY = "import time\ntime.sleep(0.6)"
 
 
 def plugin(tmp_path: Path, body: str) -> str:
@@ -52,11 +63,19 @@ def credentials(tmp_path: Path, body: str, **options) -> ExecCredentials:
 async def test_a_token_is_kept_until_it_expires(tmp_path):
     status = {"token": "t", "expirationTimestamp": "1970-01-01T00:10:00Z"}
     source = credentials(tmp_path, printing(status))
-    for now in (0, 599):
+    for now in (0, 539):
         assert await source.current(now) == Identity.bearer("t")
     assert runs(tmp_path) == 1
     await source.current(600)
     assert runs(tmp_path) == 2
+
+
+async def test_the_next_token_is_fetched_while_the_present_one_is_used(tmp_path):
+    source = credentials(tmp_path, SLOWLY + EXPIRING)
+    first = await source.current(0)
+    assert await source.current(540) == first
+    assert (await source.current(600)).authorization == "Bearer xx"
+    assert (await source.current(601), runs(tmp_path)) == (Identity.bearer("xx"), 2)
 
 
 async def test_a_token_without_expiry_is_kept_until_refused(tmp_path):
@@ -181,3 +200,42 @@ async def test_a_failing_plugin_is_a_refusal_with_its_words(tmp_path):
     async with connected(lambda r: web.Response(), credentials=credentials(tmp_path, "sys.exit('log in')")) as (api, _):
         with pytest.raises(Unauthorized, match="log in"):
             await api.call(GET)
+
+
+# ---- slow plugins
+
+
+@pytest.mark.parametrize("refused", [(), ("Bearer x",)], ids=["at first", "after a refusal"])
+async def test_a_log_in_may_take_longer_than_a_request(tmp_path, refused):
+    def check(request: web.BaseRequest) -> web.Response:
+        return web.Response(status=401 if request.headers["Authorization"] in refused else 201, text="{}")
+
+    slow = credentials(tmp_path, SLOWLY + COUNTING)
+    async with connected(check, credentials=slow, limits=Limits(request_timeout=0.4)) as (api, script):
+        assert (await api.call(CREATE)).code == 201
+    assert len(script.requests) == runs(tmp_path) == 1 + len(refused)
+
+
+async def test_one_log_in_serves_all_and_outlives_those_who_gave_up(tmp_path):
+    source = credentials(tmp_path, SLOWLY + COUNTING)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await source.current(0)
+    both = await asyncio.gather(source.current(1), source.current(2))
+    assert (both, runs(tmp_path)) == ([Identity.bearer("x")] * 2, 1)
+
+
+async def test_a_plugin_that_never_answers_is_named_and_nothing_is_sent(tmp_path, monkeypatch):
+    monkeypatch.setattr("restow.adapters.kubernetes.exec_plugin.TIMEOUT", 0.2)
+    message = r"create pods y not sent: exec plugin: '.*/plugin' did not answer within 0\.2s"
+    async with connected(say(), credentials=credentials(tmp_path, SLOWLY)) as (api, script):
+        with pytest.raises(Unauthorized, match=message):
+            await api.call(CREATE)
+    assert script.requests == []
+
+
+async def test_a_failed_log_in_is_tried_anew_by_the_next(tmp_path):
+    source = credentials(tmp_path, COUNTING + "sys.exit(len(count) < 2)")
+    with pytest.raises(ConfigError):
+        await source.current(0)
+    assert await source.current(0) == Identity.bearer("xx")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from random import Random
 from typing import Any
 
 import msgspec
@@ -103,6 +104,35 @@ async def test_a_long_retry_after_is_left_to_the_caller():
         with pytest.raises(TooManyRequests) as caught:
             await api.call(CREATE)
     assert (caught.value.retry_after, len(script.requests)) == (60, 1)
+
+
+class Highest(Random):
+    """Always draws the largest delay that is possible."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
+@pytest.mark.parametrize(
+    ("answer", "delays"),
+    [
+        pytest.param(say("x", 503), [0.2, 0.4, 0.8, 1.6], id="ever longer while the server is broken"),
+        pytest.param(say("", 429, headers={"Retry-After": "3"}), [3.2, 3.4, 3.8, 4.6], id="never sooner than asked"),
+        pytest.param(say("", 429), [1.2, 1.4, 1.8, 2.6], id="asked for nothing in particular"),
+    ],
+)
+async def test_tries_are_spread_out_by_chance(monkeypatch, answer, delays):
+    slept = []
+
+    async def sleep(delay: float) -> None:
+        slept.append(delay)
+
+    async with connected(answer, rng=Highest()) as (api, _):
+        monkeypatch.setattr("restow.adapters.kubernetes.transport.asyncio.sleep", sleep)
+        with pytest.raises(ApiError):
+            await api.call(GET)
+        monkeypatch.undo()
+    assert slept == pytest.approx(delays)
 
 
 async def test_a_server_that_does_not_answer():

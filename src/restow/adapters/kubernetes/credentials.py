@@ -18,6 +18,7 @@ import msgspec
 log = logging.getLogger(__name__)
 
 REREAD = 60.0  # seconds between looks at files that others rotate
+AHEAD = 60.0  # seconds before its end, at most, at which the successor of an identity is fetched
 _UNSPEAKABLE = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -133,28 +134,57 @@ class FileCredentials:
 
 
 class RenewableCredentials:
-    """An identity that has to be fetched, and expires. Subclasses say how to `fetch`; it is done once at a time."""
+    """An identity that has to be fetched, and expires. Subclasses say how to `fetch`.
+
+    One fetch serves all who wait for it, and goes on when they give up: a request with little time does not undo the
+    log-in of the others. Towards the end of an identity's life its successor is fetched while it is still in use.
+    """
 
     def __init__(self) -> None:
         self._identity: Identity | None = None
-        self._expires: float | None = None
-        self._lock = asyncio.Lock()
+        self._expires = float("inf")
+        self._due = float("inf")
+        self._fetching: asyncio.Task[Identity] | None = None
 
     async def fetch(self) -> tuple[Identity, float | None]:
-        """A new identity and the wall time at which it expires, if it does."""
+        """A new identity and the wall time at which it expires, if it does. Takes a limited time."""
         raise ConfigError("no way to fetch credentials")
 
     async def current(self, now: float) -> Identity:
-        async with self._lock:
-            if self._identity is None or (self._expires is not None and now >= self._expires):
-                self._identity, self._expires = await self.fetch()
-            return self._identity
+        if self._identity is None or now >= self._expires:
+            return await asyncio.shield(self._fetch_once(now))
+        if now >= self._due:
+            self._fetch_once(now)
+        return self._identity
 
     async def renew(self, refused: Identity, now: float) -> bool:
-        async with self._lock:
-            if self._identity is None or self._identity == refused:
-                self._identity, self._expires = await self.fetch()
-            return self._identity != refused
+        if self._identity is None or self._identity == refused:
+            await asyncio.shield(self._fetch_once(now))
+        return self._identity != refused
+
+    def _fetch_once(self, now: float) -> asyncio.Task[Identity]:
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.create_task(self._fetch(now))
+            self._fetching.add_done_callback(_log_failure)
+        return self._fetching
+
+    async def _fetch(self, now: float) -> Identity:
+        self._due = float("inf")
+        identity, expires = await self.fetch()
+        self._identity = identity
+        if expires is None:
+            self._expires = float("inf")
+        else:
+            self._expires = expires
+            self._due = expires - min(AHEAD, (expires - now) / 5)
+        return identity
+
+
+def _log_failure(task: asyncio.Task[Identity]) -> None:
+    """Perhaps nobody waits for it any more."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log.info("credentials not fetched", extra={"err": str(error)})
 
 
 def fits_header(text: str) -> bool:

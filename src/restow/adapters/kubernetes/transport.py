@@ -2,13 +2,15 @@
 
 What it does about trouble, so that nobody above has to:
 
+    no credentials           Unauthorized: nothing was sent
     401                      renew the credentials, try once more
     429 with Retry-After     nothing was executed: wait and try again, as long as the call's time allows
     no connection            nothing was sent: try again (unless it is TLS that failed: that will not change)
     broken connection, 5xx   reads are tried again; a write raises OutcomeUnknown, for its result is unknown
     time is up               OutcomeUnknown
 
-A call's time limit covers all its tries. A watch has none; one that breaks or falls silent ends with an ERROR event.
+A call's time limit covers all its tries, but not the wait for credentials: a log-in takes its own time. A watch has no
+limit; one that breaks or falls silent ends with an ERROR event.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
+from random import Random
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -39,7 +41,7 @@ from restow.adapters.kubernetes.http_form import (
     warnings_of,
 )
 from restow.adapters.kubernetes.tls import tls_context
-from restow.client.rate import TokenBucket
+from restow.client.rate import Backoff, TokenBucket
 from restow.ports import (
     ApiError,
     Clock,
@@ -53,10 +55,12 @@ from restow.ports import (
 
 log = logging.getLogger(__name__)
 
+R = TypeVar("R")
+
 READ_BUFFER = 2**21
 CONNECT_TIMEOUT = 10.0
 RETRIES = 4
-FIRST_RETRY = 0.1
+FIRST_RETRY = 0.2
 DEFAULT_RETRY_AFTER = 1.0
 CONNECTIONS = 256
 
@@ -87,11 +91,14 @@ def user_agent() -> str:
 
 
 class KubernetesApi:
-    """ports.Api over HTTP. Use as an async context manager, or `close` it."""
+    """ports.Api over HTTP. Use as an async context manager, or `close` it. `rng` spreads out what is tried again."""
 
-    def __init__(self, config: ClusterConfig, *, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(
+        self, config: ClusterConfig, *, clock: Clock, rng: Random | None = None, limits: Limits | None = None
+    ) -> None:
         self.config = config
         self._clock = clock
+        self._rng = rng or Random()
         self._limits = limits or Limits()
         self._session: aiohttp.ClientSession | None = None
         self._tls: tuple[Certificate | None, ssl.SSLContext] | None = None
@@ -114,45 +121,76 @@ class KubernetesApi:
     # ---- ports.Api
 
     async def call(self, request: Request) -> Response:
+        return await self._as_someone(request, self._call_in_time)
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        try:
+            response = await self._as_someone(request, self._start)
+        except (_NotSent, _Broken) as error:
+            raise OutcomeUnknown.because(503, "ServiceUnavailable", f"{_describe(request)}: {error}") from None
+        try:
+            async for line in _lines(response):
+                yield line
+        except _Broken as error:
+            status = Status(code=503, reason="ServiceUnavailable", message=f"{_describe(request)}: {error}")
+            yield msgspec.json.encode({"type": "ERROR", "object": status})
+        finally:
+            response.close()
+
+    # ---- credentials
+
+    async def _as_someone(self, request: Request, ask: Callable[[Request, Identity], Awaitable[R]]) -> R:
+        """Ask with the present identity; if it is refused, once more with a new one, if there is one to be had."""
+        identity = await self._identity(request)
+        try:
+            return await ask(request, identity)
+        except Unauthorized:
+            if not await self._renew(request, identity):
+                raise
+        return await ask(request, await self._identity(request))
+
+    async def _identity(self, request: Request) -> Identity:
+        try:
+            return await self.config.credentials.current(self._clock.now())
+        except ConfigError as error:
+            message = f"{_describe(request)} not sent: {error}"
+            raise Unauthorized.because(401, "Unauthorized", message) from None
+
+    async def _renew(self, request: Request, refused: Identity) -> bool:
+        try:
+            return await self.config.credentials.renew(refused, self._clock.now())
+        except ConfigError as error:
+            message = f"{_describe(request)}: refused, and there are no newer credentials: {error}"
+            raise Unauthorized.because(401, "Unauthorized", message) from None
+
+    # ---- tries
+
+    async def _call_in_time(self, request: Request, identity: Identity) -> Response:
         limit = self._limits.list_timeout if request.verb == "list" else self._limits.request_timeout
         deadline = asyncio.get_running_loop().time() + limit
         try:
             async with asyncio.timeout_at(deadline):
                 if self._bucket is not None:
                     await self._bucket.wait()
-                return await self._call_with_retries(request, deadline)
+                return await self._call_with_retries(request, identity, deadline)
         except TimeoutError:
             message = f"{_describe(request)}: no answer within {limit:g}s"
             raise OutcomeUnknown.because(504, "Timeout", message) from None
 
-    async def watch(self, request: Request) -> AsyncIterator[bytes]:
-        try:
-            async with self._renewed(request) as response:
-                await _raise_for_status(request, response)
-                try:
-                    async for line in _lines(response):
-                        yield line
-                except _Broken as error:
-                    message = f"{_describe(request)}: {error}"
-                    status = Status(code=503, reason="ServiceUnavailable", message=message)
-                    yield msgspec.json.encode({"type": "ERROR", "object": status})
-        except (_NotSent, _Broken) as error:
-            raise OutcomeUnknown.because(503, "ServiceUnavailable", f"{_describe(request)}: {error}") from None
-
-    # ---- tries
-
-    async def _call_with_retries(self, request: Request, deadline: float) -> Response:
+    async def _call_with_retries(self, request: Request, identity: Identity, deadline: float) -> Response:
+        backoff = Backoff(self._rng, base=FIRST_RETRY)
         for attempt in range(RETRIES + 1):
             try:
-                return await self._try(request)
+                return await self._try(request, identity)
             except _NotSent as error:
-                failure, delay = _unavailable(request, error), FIRST_RETRY * 2**attempt
+                failure, delay = _unavailable(request, error), backoff.next()
             except TooManyRequests as error:
                 if is_budget_refusal(error.status):
                     raise
-                failure, delay = error, DEFAULT_RETRY_AFTER if error.retry_after is None else error.retry_after
+                wanted = DEFAULT_RETRY_AFTER if error.retry_after is None else error.retry_after
+                failure, delay = error, wanted + backoff.next()  # never sooner, and not together with all others
             except (_Broken, OutcomeUnknown) as error:
-                failure, delay = _unavailable(request, error), FIRST_RETRY * 2**attempt
+                failure, delay = _unavailable(request, error), backoff.next()
                 if request.verb not in ("get", "list"):
                     raise failure from None
             if attempt == RETRIES or asyncio.get_running_loop().time() + delay >= deadline:
@@ -161,40 +199,27 @@ class KubernetesApi:
             await asyncio.sleep(delay)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _try(self, request: Request) -> Response:
-        async with self._renewed(request) as response:
-            await _raise_for_status(request, response)
+    async def _try(self, request: Request, identity: Identity) -> Response:
+        response = await self._start(request, identity)
+        try:
             body = await _body(response)
-            if "html" in response.content_type:
-                status = status_of(response.status, body, response.content_type, None)
-                raise ApiError(msgspec.structs.replace(status, message=f"{_describe(request)}: {status.message}"))
-            warnings = warnings_of(response.headers.getall("Warning", ()))
-            return Response(body=body, code=response.status, warnings=warnings)
+        finally:
+            response.release()
+        if "html" in response.content_type:
+            status = status_of(response.status, body, response.content_type, None)
+            raise ApiError(msgspec.structs.replace(status, message=f"{_describe(request)}: {status.message}"))
+        warnings = warnings_of(response.headers.getall("Warning", ()))
+        return Response(body=body, code=response.status, warnings=warnings)
 
-    @asynccontextmanager
-    async def _renewed(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send the request; after a 401 once more, if the credentials could be renewed."""
-        identity = await self._identity()
+    async def _start(self, request: Request, identity: Identity) -> aiohttp.ClientResponse:
+        """The answer, if it is a success, with its body still to be read."""
         response = await self._send(request, identity)
         try:
-            if response.status == 401 and await self._renew(identity):
-                response.release()
-                response = await self._send(request, await self._identity())
-            yield response
-        finally:
-            response.close() if request.verb == "watch" else response.release()
-
-    async def _identity(self) -> Identity:
-        try:
-            return await self.config.credentials.current(self._clock.now())
-        except ConfigError as error:
-            raise Unauthorized.because(401, "Unauthorized", str(error)) from None
-
-    async def _renew(self, refused: Identity) -> bool:
-        try:
-            return await self.config.credentials.renew(refused, self._clock.now())
-        except ConfigError as error:
-            raise Unauthorized.because(401, "Unauthorized", str(error)) from None
+            await _raise_for_status(request, response)
+        except BaseException:
+            response.close()
+            raise
+        return response
 
     async def _send(self, request: Request, identity: Identity) -> aiohttp.ClientResponse:
         watching = request.verb == "watch"

@@ -6,12 +6,11 @@ A rule is facts in, writes out: it sees a `View` and returns a `Step`; `World` f
 from restow.sim.world.rule import Rule
 from restow.sim.world.rules import default_rules
 from restow.sim.world.settings import Settings
-from restow.sim.world.step import Bind, Create, Delete, Patch, Record, Step
+from restow.sim.world.step import Create, Delete, Patch, Record, Step
 from restow.sim.world.view import View
 from restow.sim.world.world import World
 
 __all__ = [
-    "Bind",
     "Create",
     "Delete",
     "Patch",

@@ -29,14 +29,12 @@ class Rule(ABC):
     """One controller of the world.
 
     `kind` is the kind whose objects are looked after, `also` are the others it reads. Changes that come within
-    `settle` seconds of each other are looked at once. A `serial` rule decides on one object at a time, after its last
-    writes: its decisions share something, such as the room on nodes.
+    `settle` seconds of each other are looked at once.
     """
 
     kind: ClassVar[Kind[Any]]
     also: ClassVar[tuple[Kind[Any], ...]] = ()
     settle: ClassVar[float] = 0.0
-    serial: ClassVar[bool] = False
 
     def keys(self, kind: Kind[Any], change: Change[Any], view: View) -> Iterable[Key]:
         """Which objects of `kind` a change of another kind concerns."""

@@ -45,15 +45,6 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True):
     grace: int | None = None
 
 
-class Bind(msgspec.Struct, frozen=True, kw_only=True):
-    """Bind this very pod to a node."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
-
-
 class Record(msgspec.Struct, frozen=True):
     """Tell people: an Event about an object."""
 
@@ -63,7 +54,7 @@ class Record(msgspec.Struct, frozen=True):
     type: Literal["Normal", "Warning"] = "Normal"
 
 
-Write = Create | Patch | Delete | Bind | Record
+Write = Create | Patch | Delete | Record
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -22,14 +22,13 @@ from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
 from restow.model.kinds import NODE, POD, Kind
-from restow.model.objects import Pod
 from restow.model.times import format_time
-from restow.ports import Api, ApiError, Clock, NotFound, OutcomeUnknown, TooManyRequests
+from restow.ports import Api, ApiError, Clock, NotFound, TooManyRequests
 from restow.sim.world.pods import is_lost_early
 from restow.sim.world.rule import Rule
 from restow.sim.world.rules import default_rules
 from restow.sim.world.settings import SILENT_SINCE, Settings
-from restow.sim.world.step import Bind, Create, Delete, Patch, Record, Write
+from restow.sim.world.step import Create, Delete, Patch, Record, Write
 from restow.sim.world.view import View, maker_of
 
 log = logging.getLogger(__name__)
@@ -50,7 +49,6 @@ class World:
         self.failures = 0  # decisions that raised: a bug, or an object nobody foresaw
         self._settings = settings or Settings()
         self._rules = list(default_rules(self._settings) if rules is None else rules)
-        self._turns = {rule: asyncio.Lock() for rule in self._rules}
         kinds = dict.fromkeys(kind for rule in self._rules for kind in (rule.kind, *rule.also))
         self.view = View(kinds, clock, rng)
         self._client = Client(api, manager="restow-world")
@@ -193,12 +191,7 @@ class World:
                 await self._one(item)
 
     async def _one(self, item: tuple[int, Key]) -> None:
-        rule = self._rules[item[0]]
-        async with self._turns[rule] if rule.serial else nullcontext():
-            await self._ask(rule, item)
-
-    async def _ask(self, rule: Rule, item: tuple[int, Key]) -> None:
-        key = item[1]
+        rule, key = self._rules[item[0]], item[1]
         try:
             step = rule.decide(key, self.view)
         except Exception:
@@ -228,8 +221,6 @@ class World:
             await self._patch(write)
         elif isinstance(write, Delete):
             await self._delete(write)
-        elif isinstance(write, Bind):
-            await self._bind(write)
         elif isinstance(write, Record):
             self._recorder.record(write.about, write.reason, write.message, type=write.type)
 
@@ -244,25 +235,6 @@ class World:
             resource_version=write.version,
         )
         self._told(write.kind, patched)
-
-    async def _bind(self, write: Bind) -> None:
-        """Bind, and read the pod back before anything else is bound: only the pod tells what took effect."""
-        failure: OutcomeUnknown | None = None
-        try:
-            await self._client.bind(write.namespace, write.name, uid=write.uid, node=write.node)
-        except OutcomeUnknown as error:
-            failure = error
-        pod = await self._read_until_answered(write.namespace, write.name)
-        self._told(POD, pod)
-        if failure is not None and pod.spec.node_name != write.node:
-            raise failure
-
-    async def _read_until_answered(self, namespace: str, name: str) -> Pod:
-        while True:
-            try:
-                return await self._client.get(POD, name, namespace)
-            except (TooManyRequests, OutcomeUnknown):
-                await asyncio.sleep(1.0)
 
     async def _delete(self, write: Delete) -> None:
         """Delete; an object of that uid that is not there any more is what was wanted."""

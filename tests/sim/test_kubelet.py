@@ -103,6 +103,21 @@ async def test_a_pod_is_failed_when_its_deadline_is_over() -> None:
 
 
 @virtual
+async def test_containers_for_debugging_end_at_once_and_say_why() -> None:
+    async with stage() as it:
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(5)
+        for names in (["look"], ["look", "again"]):
+            added = {"spec": {"ephemeralContainers": [{"name": name, "image": "tools"} for name in names]}}
+            await it.client.patch(kinds.POD, "a", added, "default", subresource="ephemeralcontainers")
+            await pass_time(1)
+            statuses = (await it.document(kinds.POD, "a"))["status"]["ephemeralContainerStatuses"]
+            ends = {each["name"]: each["state"]["terminated"]["reason"] for each in statuses}
+            assert ends == dict.fromkeys(names, "ContainersDoNotRun")
+        assert ready((await it.pods())[0])
+
+
+@virtual
 async def test_a_kubelet_refuses_a_pod_that_does_not_fit() -> None:
     async with stage(nodes=1) as it:
         await it.create(kinds.POD, pod("a", cpu="3", nodeName="n1"))

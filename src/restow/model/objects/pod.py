@@ -234,9 +234,17 @@ class PodOS(ApiStruct):
     name: str = ""
 
 
+class EphemeralContainer(ApiStruct):
+    """A container added to a running pod to look into it; it never asks for resources."""
+
+    name: str = ""
+    image: str | None = None
+
+
 class PodSpec(ApiStruct):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
+    ephemeral_containers: list[EphemeralContainer] | None = None
     volumes: list[Volume] | None = None
     node_name: str | None = None
     node_selector: Labels | None = None
@@ -281,6 +289,7 @@ class PodStatus(ApiStruct):
     qos_class: str | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
+    ephemeral_container_statuses: list[ContainerStatus] | None = None
     resources: ResourceRequirements | None = None
     allocated_resources: Quantities | None = None
     observed_generation: int | None = None

@@ -57,7 +57,8 @@ class Kubelets(Rule):
             return NOTHING
         if pod.status.phase != "Running":
             return self._start(pod, node, view)
-        return self._run(pod, serves(node), view.now)
+        debugging = _debugging(pod, view.now)
+        return _report(pod, debugging) if debugging else self._run(pod, serves(node), view.now)
 
     # ---- the life of a pod
 
@@ -258,6 +259,24 @@ def _init_status(container: Container, since: str) -> Document:
         "restartCount": 0,
         "state": {"running": {"startedAt": since}} if sidecar else {"terminated": ended},
     }
+
+
+def _debugging(pod: Pod, now: float) -> Document | None:
+    """How containers added for debugging end, if there is one that has not: `kubectl debug` waits for that."""
+    wanted = pod.spec.ephemeral_containers or ()
+    known = {status.name for status in pod.status.ephemeral_container_statuses or ()}
+    if all(container.name in known for container in wanted):
+        return None
+    ended = {
+        "exitCode": 1,
+        "reason": "ContainersDoNotRun",
+        "message": "the embedded kubelet runs no containers",
+        "startedAt": format_time(now),
+        "finishedAt": format_time(now),
+    }
+    shared = {"imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": ended}}
+    statuses = [{"name": each.name, "image": each.image or "", **shared} for each in wanted]
+    return {"ephemeralContainerStatuses": statuses}
 
 
 def _exited(pod: Pod, code: int, now: float) -> Document:

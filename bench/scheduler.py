@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.measure import Cost, measured
 from bench.report import Claim, Report, Row
-from bench.workloads import nodes, pods
+from bench.workloads import KINDS, nodes, pods
 from restow.model.cluster import Snapshot
 from restow.model.objects import Node, Pod
 from restow.model.resources import PODS, amounts, pod_requests
@@ -33,12 +33,6 @@ COUNT = 4_000  # a node takes one pod at most of a class that keeps apart
 PLAIN_COUNT = 20_000
 NAIVE_COUNT = 20
 PER_SESSION = 1_000
-KINDS = {
-    "plain": "plain",
-    "apart": "required anti-affinity, host name",
-    "spread": "hard spread, zone",
-    "together": "required affinity, zone",
-}
 IN_TURNS = "in turns"
 LEAST_PLAIN, LEAST_CONSTRAINED, MOST_GROWTH = 20_000, 5_000, 1.5
 

@@ -15,6 +15,12 @@ from restow.model.objects import Node, Pod
 
 ZONE, HOST_NAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 ZONES = 6
+KINDS = {
+    "plain": "plain",
+    "apart": "required anti-affinity, host name",
+    "spread": "hard spread, zone",
+    "together": "required affinity, zone",
+}
 Document = dict[str, Any]
 
 
@@ -30,7 +36,9 @@ def node_document(number: int) -> Document:
     }
 
 
-def pod_document(kind: str, number: int, classes: int, *, in_turns: bool = False) -> Document:
+def pod_document(
+    kind: str, number: int, classes: int, *, in_turns: bool = False, scheduler: str = "restow"
+) -> Document:
     """The number-th pod to arrive; one of each class after the other. A thousand arrive in the same second, and are
     then in the order of their names: by workload, as ReplicaSets name them, unless classes take turns there, too."""
     own = number % classes
@@ -49,7 +57,7 @@ def pod_document(kind: str, number: int, classes: int, *, in_turns: bool = False
             "labels": labels,
             "creationTimestamp": created,
         },
-        "spec": {"containers": [container], "schedulerName": "restow", **_constraint(kind, labels["app"])},
+        "spec": {"containers": [container], "schedulerName": scheduler, **_constraint(kind, labels["app"])},
     }
 
 

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,12 +33,17 @@ READY_SECONDS = 60.0
 POLL_SECONDS = 0.1
 STAGES = Path(__file__).parent / "stages.yaml"
 FAKE_NODE = {"kwok.x-k8s.io/node": "fake"}
+COMPONENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
 
 
 class ControlPlane:
-    """Start with `with ControlPlane() as plane:`; `plane.kubeconfig` is then ready for use."""
+    """Start with `with ControlPlane() as plane:`; `plane.kubeconfig` is then ready for use.
 
-    def __init__(self) -> None:
+    Components that are not listed are in `processes`, too, for whoever wants to start them later.
+    """
+
+    def __init__(self, components: Collection[str] = COMPONENTS) -> None:
+        self._components = components
         self._bin = programs()
         self.directory = Path(tempfile.mkdtemp(prefix="restow-controlplane-"))
         self.kubeconfig = self.directory / "kubeconfig"
@@ -54,7 +60,7 @@ class ControlPlane:
         }
         self._tokens = {"admin": secrets.token_hex(16), "limited": secrets.token_hex(16)}
         self._key = self.directory / "service-account.key"
-        self._processes = {argv[0]: self._process(*argv) for argv in self._commands(ports)}
+        self.processes = {argv[0]: self._process(*argv) for argv in self._commands(ports)}
 
     def __enter__(self) -> Self:
         try:
@@ -76,33 +82,33 @@ class ControlPlane:
         for user, path in (("admin", self.kubeconfig), ("limited", self.limited_kubeconfig)):
             path.write_text(json.dumps(self._kubeconfig_of(user), indent=2))
         self.etcd_address.write_text(self._etcd_url)
-        self._processes["etcd"].start()
-        self._processes["kube-apiserver"].start()
+        self.processes["etcd"].start()
+        self.processes["kube-apiserver"].start()
         self._wait_for({"kube-apiserver": f"{self.url}/readyz"})
-        for name in self._health_urls:
-            self._processes[name].start()
-        self._wait_for(self._health_urls)
+        for name in self._components:
+            self.processes[name].start()
+        self._wait_for({name: self._health_urls[name] for name in self._components})
 
     def stop(self) -> None:
         """End every process, clients before servers, and remove the directory."""
         for names in (list(self._health_urls), ["kube-apiserver"], ["etcd"]):
             for name in names:
-                self._processes[name].signal(signal.SIGTERM)
+                self.processes[name].signal(signal.SIGTERM)
             for name in names:
-                self._processes[name].wait(5)
+                self.processes[name].wait(5)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def check(self) -> None:
         """Raise ProcessDied if any part of the control plane ended by itself."""
-        for process in self._processes.values():
-            process.check()
+        for name in ("etcd", "kube-apiserver", *self._components):
+            self.processes[name].check()
 
     async def restart_api_server(self, *, down_seconds: float = 0.5) -> None:
         """Kill the API server as a crash would, leave it down for a moment, and bring it back on the same address.
 
         Its watch cache starts empty, so versions from before can no longer be watched from.
         """
-        server = self._processes["kube-apiserver"]
+        server = self.processes["kube-apiserver"]
         server.signal(signal.SIGKILL)
         server.wait(1)
         await asyncio.sleep(down_seconds)
@@ -125,8 +131,8 @@ class ControlPlane:
             f"--authentication-kubeconfig={self.kubeconfig}",
             f"--authorization-kubeconfig={self.kubeconfig}",
             "--leader-elect=false",
-            "--kube-api-qps=500",
-            "--kube-api-burst=1000",
+            "--kube-api-qps=5000",  # the API server is the limit, not its clients
+            "--kube-api-burst=5000",
         ]
         return [
             [
@@ -194,14 +200,14 @@ class ControlPlane:
         deadline = time.monotonic() + READY_SECONDS
         for name, url in urls.items():
             while not self._healthy(url):
-                self._processes["etcd"].check()
-                self._processes[name].check()
+                self.processes["etcd"].check()
+                self.processes[name].check()
                 self._give_up_after(deadline, name)
                 time.sleep(POLL_SECONDS)
 
     def _give_up_after(self, deadline: float, name: str) -> None:
         if time.monotonic() > deadline:
-            raise ProcessDied(f"{name} is not ready after {READY_SECONDS:.0f} s:\n{self._processes[name].tail()}")
+            raise ProcessDied(f"{name} is not ready after {READY_SECONDS:.0f} s:\n{self.processes[name].tail()}")
 
     def _healthy(self, url: str) -> bool:
         try:

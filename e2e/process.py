@@ -74,5 +74,12 @@ class Process:
         if self._child is not None:
             self._child.wait()
 
+    def cpu_seconds(self) -> float:
+        """What the child has used so far, in all threads (Linux)."""
+        if self._child is None:
+            return 0.0
+        fields = Path(f"/proc/{self._child.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def tail(self, lines: int = 15) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])

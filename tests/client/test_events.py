@@ -76,6 +76,17 @@ def test_repetitions_are_counted():
     assert (event["count"], event["lastTimestamp"]) == (4, "2026-01-01T00:00:10Z")
 
 
+def test_repetitions_before_it_is_written_cost_nothing():
+    async def tell(recorder, api):
+        for _ in range(BURST + 15):
+            recorder.record(WEB, "Waiting", "no room")
+        for number in range(BURST - 1):
+            recorder.record(WEB, f"Reason{number}", "the rest of the writes is still there")
+
+    events, recorder = record(tell)
+    assert (len(events), max(event["count"] for event in events), recorder.dropped) == (BURST, BURST + 15, 0)
+
+
 def test_too_many_different_messages_become_one():
     async def tell(recorder, api):
         for number in range(14):

@@ -5,8 +5,8 @@ In go an object reference, a reason and a message; out go Event objects, best ef
 - the same (object, type, reason, message) again raises `count` of the Event that is there, and repetitions that come
   before it is written cost nothing;
 - more than `SIMILAR` different messages of one (object, type, reason) within ten minutes become one combined Event;
-- one object may cause `BURST` writes at once and one per five minutes after that; more are dropped, as are new Events
-  while `MOST_WAITING` others wait to be written. `dropped` counts them.
+- one object may cause `BURST` writes at once and one per five minutes after that; more are dropped, as are writes
+  while `MOST_WAITING` others wait. `dropped` counts them.
 """
 
 from __future__ import annotations
@@ -103,23 +103,20 @@ class EventRecorder:
         """Note that something happened. Never waits and never fails."""
         now = self._clock.now()
         about = (reference.api_version, reference.kind, reference.namespace, reference.name, reference.uid)
-        if not self._bucket(about).try_take(now):
-            self.dropped += 1
-            return
         if self._too_many((about, type, reason), message, now):
             key, message = _Key(about, type, reason, COMBINED), f"{COMBINED}: {message}"
         else:
             key = _Key(about, type, reason, message)
+        if key not in self._waiting and not self._admit(about, now):
+            self.dropped += 1
+            return
         record = self._waiting.get(key) or self._records.get(key)
-        if record is not None:
+        if record is None:
+            record = _Record(reference, self._name(reference), message, now, now)
+        else:
             record.message = message
             record.count += 1
             record.last = now
-        elif len(self._waiting) < MOST_WAITING:
-            record = _Record(reference, self._name(reference), message, now, now)
-        else:
-            self.dropped += 1
-            return
         self._waiting[key] = record
         self._queue.add(key)
 
@@ -135,6 +132,10 @@ class EventRecorder:
     def close(self) -> None:
         """`run` returns once everything recorded so far was tried."""
         self._queue.close()
+
+    def _admit(self, about: tuple[object, ...], now: float) -> bool:
+        """Whether one more write may wait, and this object cause it."""
+        return len(self._waiting) < MOST_WAITING and self._bucket(about).try_take(now)
 
     def _bucket(self, about: tuple[object, ...]) -> TokenBucket:
         bucket = self._buckets.get(about)

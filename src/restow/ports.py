@@ -16,6 +16,7 @@ Errors are one tree, grouped by what the caller should do:
       Unauthorized           credentials are missing or stale: renew them
       TooManyRequests        back off for `retry_after` seconds; nothing was written
       OutcomeUnknown         time-out, 5xx or a broken connection: the write may have taken effect; read before retrying
+      Fenced                 no server's answer: refused by `client.election`, nothing was sent; stop, another may lead
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"  # annotates the bookmark after a watch's initial events
 
 
 class Resource(msgspec.Struct, frozen=True, order=True):
@@ -117,11 +120,10 @@ class ApiError(Exception):
     @classmethod
     def of(cls, status: Status) -> ApiError:
         """The error of the tree above that fits this Status: by reason first, then by code."""
-        kinds = ApiError.__subclasses__()
-        for kind in kinds:
+        for kind in _ANSWERS:
             if status.reason in kind.reasons:
                 return kind(status)
-        for kind in kinds:
+        for kind in _ANSWERS:
             if status.code in kind.codes:
                 return kind(status)
         return OutcomeUnknown(status) if status.code >= 500 else ApiError(status)
@@ -178,6 +180,19 @@ class TooManyRequests(ApiError):
 class OutcomeUnknown(ApiError):
     reasons = frozenset({"Timeout", "ServerTimeout", "ServiceUnavailable", "InternalError"})
     codes = frozenset({500, 502, 503, 504})
+
+
+_ANSWERS: tuple[type[ApiError], ...] = (
+    NotFound,
+    AlreadyExists,
+    Conflict,
+    Gone,
+    Invalid,
+    Forbidden,
+    Unauthorized,
+    TooManyRequests,
+    OutcomeUnknown,
+)
 
 
 class Api(Protocol):

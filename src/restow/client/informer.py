@@ -23,11 +23,11 @@ import msgspec
 from restow.client.cache import Cache, Change, IndexFunction, Key, Object, is_older, key_of
 from restow.client.rate import Backoff
 from restow.client.replies import Unreadable
-from restow.client.verbs import INITIAL_EVENTS_END, Client, Event, Selector
+from restow.client.verbs import Client, Event, Selector
 from restow.model.interning import Interner
 from restow.model.kinds import Kind
 from restow.model.wire import WireError
-from restow.ports import ApiError, Gone, Invalid, OutcomeUnknown, TooManyRequests
+from restow.ports import INITIAL_EVENTS_END, ApiError, Gone, Invalid, OutcomeUnknown, TooManyRequests
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,10 @@ class Informer(Generic[T]):
         return lambda: self._handlers.remove(handler)
 
     async def changes(self) -> AsyncGenerator[Change[T], None]:
-        """The same as a feed that keeps what its reader has not got to yet."""
+        """The same as a feed that keeps what its reader has not got to yet: all of it, so that no change is missed.
+
+        Nothing bounds it: who may fall behind for long uses `subscribe` and a WorkQueue of keys, which coalesces.
+        """
         feed: asyncio.Queue[Change[T]] = asyncio.Queue()
         unsubscribe = self.subscribe(feed.put_nowait)
         try:

@@ -38,8 +38,6 @@ Selector = str | Mapping[str, str] | None
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 Propagation = Literal["Foreground", "Background", "Orphan"]
 
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-
 
 class Event(msgspec.Struct, Generic[T], frozen=True):
     """One change seen by a watch. A BOOKMARK's object carries nothing but `metadata`."""
@@ -165,7 +163,7 @@ class Client:
         unreadable: Callable[[Unreadable], None] | None = None,
     ) -> AsyncGenerator[Event[T], None]:
         """Changes after `resource_version`; with `initial_events`, first the present state as ADDED events, closed by
-        a BOOKMARK annotated `k8s.io/initial-events-end`. An ERROR event is raised as the ApiError of its Status.
+        a BOOKMARK annotated INITIAL_EVENTS_END. An ERROR event is raised as the ApiError of its Status.
         `unreadable` as in `pages`."""
         request = Request(
             verb="watch",

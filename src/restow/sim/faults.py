@@ -33,8 +33,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from restow.client.verbs import INITIAL_EVENTS_END
 from restow.ports import (
+    INITIAL_EVENTS_END,
     Api,
     ApiError,
     Conflict,

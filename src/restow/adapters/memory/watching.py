@@ -16,9 +16,7 @@ from restow.adapters.memory.options import WatchOptions
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.selection import Selection
 from restow.adapters.memory.store import Collection, Document, Store, Stored, encode, event_frame
-from restow.ports import ApiError, Request
-
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+from restow.ports import INITIAL_EVENTS_END, ApiError, Request
 
 
 async def watch(

@@ -278,6 +278,8 @@ def test_not_in_a_cluster(account):
     [
         pytest.param("https://10.1.2.3:6443", "", True, id="everything goes through it"),
         pytest.param("https://127.0.0.1:6443", "", False, id="but never loopback"),
+        pytest.param("https://[::1]:6443", "", False, id="nor its IPv6 address"),
+        pytest.param("https://dev.localhost:6443", "", False, id="nor a name below localhost"),
         pytest.param("https://10.1.2.3:6443", "10.0.0.0/8", False, id="a network is excepted"),
         pytest.param("https://api.example.org", "x, .example.org", False, id="a domain is excepted"),
         pytest.param("https://notexample.org", "example.org", True, id="a domain is not a suffix"),

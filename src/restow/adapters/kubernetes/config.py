@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from restow.adapters.kubernetes.credentials import ConfigError, Credentials
+from restow.adapters.loopback import is_loopback
 
-__all__ = ["ClusterConfig", "ConfigError", "Impersonation", "is_loopback", "proxy_from_environment"]
+__all__ = ["ClusterConfig", "ConfigError", "Impersonation", "proxy_from_environment"]
 
 
 class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,15 +35,6 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     impersonation: Impersonation | None = None
     namespace: str = "default"
     compress: bool = False
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def proxy_from_environment(server: str, env: Mapping[str, str]) -> str | None:

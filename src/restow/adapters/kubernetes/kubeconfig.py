@@ -21,7 +21,6 @@ from restow.adapters.kubernetes.config import (
     ClusterConfig,
     ConfigError,
     Impersonation,
-    is_loopback,
     proxy_from_environment,
 )
 from restow.adapters.kubernetes.credentials import (
@@ -35,6 +34,7 @@ from restow.adapters.kubernetes.credentials import (
 )
 from restow.adapters.kubernetes.exec_plugin import INTERACTIVE_MODES, VERSIONS, ExecCommand, ExecCredentials
 from restow.adapters.kubernetes.in_cluster import in_cluster, is_in_cluster
+from restow.adapters.loopback import is_loopback
 from restow.model.wire import WireError, convert, read_documents
 
 EXEC_EXTENSION = "client.authentication.k8s.io/exec"

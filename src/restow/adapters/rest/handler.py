@@ -17,12 +17,12 @@ import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
+from restow.adapters.loopback import is_loopback
 from restow.adapters.memory import errors
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.rest import discovery, kubelet
 from restow.adapters.rest.answers import Renderer, include_of
 from restow.adapters.rest.bodies import read_body
-from restow.adapters.rest.loopback import is_loopback
 from restow.adapters.rest.negotiation import DISCOVERY_FORMS, OBJECT_FORMS, NotAcceptable, negotiate, not_acceptable
 from restow.adapters.rest.openapi import Documents
 from restow.adapters.rest.reading import Document

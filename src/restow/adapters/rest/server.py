@@ -15,8 +15,8 @@ from typing import Self
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from restow.adapters.loopback import is_loopback
 from restow.adapters.rest.handler import EmbeddedApi, Handler
-from restow.adapters.rest.loopback import is_loopback
 
 log = logging.getLogger(__name__)
 

@@ -266,6 +266,32 @@ async def test_what_pre_bind_waits_for_never_comes() -> None:
         assert await events(it, "FailedScheduling") == [("a", "Two: it will never settle")]
 
 
+class Slow(PreBindPlugin):
+    """Never done with pods whose name says so."""
+
+    name: ClassVar[str] = "Slow"
+
+    def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Write]:
+        return ()
+
+    def settled(self, cycle: Cycle, node: str) -> Verdict:
+        return wait("patience") if cycle.pod.metadata.name.startswith("slow") else SUCCESS
+
+
+@virtual
+async def test_pods_that_wait_for_others_hold_up_nobody() -> None:
+    async with stage(Slow(), settings=Settings(ahead=2, writers=1, settle_limit=60.0)) as it:
+        for number in range(4):
+            await it.create(kinds.POD, pod(f"slow{number}"))
+        await pass_time(5)
+        for number in range(4):
+            await it.create(kinds.POD, pod(f"quick{number}"))
+        await pass_time(5)
+        assert {name for name, where in (await places(it)).items() if where} == {f"quick{one}" for one in range(4)}
+        await pass_time(65)
+        assert (await condition(it, "slow0"))[2] == "Slow: not settled within 60 seconds, patience"
+
+
 # --- gangs ------------------------------------------------------------------------------------------------------------
 
 

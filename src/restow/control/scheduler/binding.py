@@ -79,6 +79,8 @@ class Binding:
         """Told the UID of a pod that nobody can refuse any more."""
         self.expects: Callable[[Pod, str], None] = lambda pod, node: None
         """Told when a pod will be on its way for a while."""
+        self.waiting = 0
+        """How many wait for somebody else, and so for nothing that we could do."""
         self._client = client
         self._clock = clock
         self._engine = engine
@@ -98,6 +100,14 @@ class Binding:
         except (ApiError, WireError) as error:
             return Failed(str(error))
         return failed or await self._bind(assign)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait for news; time passes without them, too."""
+        self.waiting += 1
+        try:
+            await self._news(seconds)
+        finally:
+            self.waiting -= 1
 
     # --- 1: Permit ----------------------------------------------------------------------------------------------------
 
@@ -119,7 +129,7 @@ class Binding:
                 return Rejected(
                     msgspec.structs.replace(unschedulable(f"{first} did not permit it in time"), plugin=first)
                 )
-            await self._news(min(left, _POLL))
+            await self._pause(min(left, _POLL))
 
     # --- 2: PreBind ---------------------------------------------------------------------------------------------------
 
@@ -145,7 +155,7 @@ class Binding:
                 return verdict
             if cycle.now - begun >= self._settle_limit:
                 return Verdict(Code.ERROR, (f"not settled within {self._settle_limit:g} seconds", *verdict.reasons))
-            await self._news(_POLL)
+            await self._pause(_POLL)
 
     async def _write(self, write: Write) -> None:
         assert isinstance(write, Patch), "binding is not for plugins to do before the pod is bound"

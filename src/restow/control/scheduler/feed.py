@@ -45,6 +45,7 @@ _STORAGE: dict[Kind[Any], Thing] = {
 _OWNERS = (kinds.REPLICA_SET, kinds.JOB)
 """What stands between pods and the objects that people name as their owners."""
 _LOOK_AGAIN = 0.2
+_LOOKS_UNTIL_TOLD = 50
 
 
 class Feed:
@@ -89,10 +90,14 @@ class Feed:
     async def synced(self) -> None:
         """Wait until everything that exists was seen once."""
         for informer in self._informers.values():
+            looks = 0
             while not informer.is_synced and not _is_missing(informer):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_AGAIN):
                         await informer.synced()
+                looks += 1
+                if looks % _LOOKS_UNTIL_TOLD == 0:
+                    log.warning("kind not listed yet", extra={"kind": informer.kind.kind, "err": str(informer.failure)})
 
     async def news(self, seconds: float) -> None:
         """Wait for any change, this long at most."""

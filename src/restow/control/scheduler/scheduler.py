@@ -137,7 +137,7 @@ class Scheduler:
     def _take(self, now: float) -> list[Pod]:
         """The pods for a session: the most important first, gangs whole; all of them where queues compete."""
         pods: dict[str, Pod] = {}
-        limit = self._settings.ahead - len(self._under_way)
+        limit = self._settings.ahead + self._binding.waiting - len(self._under_way)
         while (self._roster.counts or len(pods) < limit) and (pod := self._queue.pop(now)) is not None:
             if self._is_free(pod):
                 pods[pod.metadata.uid] = pod
@@ -254,7 +254,7 @@ class Scheduler:
             return
         self._give_back(assign, outcome)
         self._feed.nominated.pop(uid, None)
-        if isinstance(outcome, Lost):
+        if isinstance(outcome, Lost) or self._feed.latest(pod) is None:
             self._queue.delete(uid)
         elif isinstance(outcome, Rejected):
             self._queue.refused(uid, [outcome.verdict.plugin], now)

@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from restow.adapters.kubernetes.config import Impersonation
 from restow.adapters.kubernetes.http_form import Lines, impersonation_headers, path_of, status_of, warnings_of
-from restow.ports import ApiError, Forbidden, NotFound, OutcomeUnknown, Request, Resource, TooManyRequests, Unauthorized
+from restow.ports import (
+    ApiError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+    Request,
+    Resource,
+    TooManyRequests,
+    Unauthorized,
+)
 
 PODS = Resource("", "v1", "pods")
 JOBS = Resource("scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs")
@@ -42,6 +52,13 @@ JOBS = Resource("scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs")
 )
 def test_paths(request_, path):
     assert path_of(request_) == path
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+@pytest.mark.parametrize("field", ["name", "namespace", "subresource"])
+def test_names_that_are_steps_are_refused(field, name):
+    with pytest.raises(Invalid, match=f"delete pods not sent: a name may not be '{name}'"):
+        path_of(Request(verb="delete", resource=PODS, **{field: name}))
 
 
 def test_impersonation():

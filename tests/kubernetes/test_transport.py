@@ -7,6 +7,7 @@ import gzip
 import json
 from random import Random
 from typing import Any
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 import pytest
@@ -51,6 +52,16 @@ async def test_a_call_is_one_http_request():
     )
     assert seen.headers["User-Agent"].startswith("restow")
     assert script.bodies == [b"{}"]
+
+
+async def test_odd_characters_arrive_as_they_were_meant():
+    odd = "a/../b%2F ?#&=+;:@é\\"
+    async with connected(say()) as (api, script):
+        await api.call(Request(verb="list", resource=PODS, namespace=odd, query={"continue": odd, "x": "%41"}))
+    seen = script.requests[0]
+    path, _, query = seen.raw_path.partition("?")
+    assert [unquote(part) for part in path.split("/")] == ["", "api", "v1", "namespaces", odd, "pods"]
+    assert parse_qsl(query) == [("continue", odd), ("x", "%41")]
 
 
 @pytest.mark.parametrize(("compress", "asked"), [(True, "gzip"), (False, "identity")], ids=["far away", "nearby"])

@@ -10,7 +10,7 @@ import msgspec
 
 from restow.adapters.kubernetes.config import Impersonation
 from restow.client.replies import read_status
-from restow.ports import Request, Status, StatusDetails
+from restow.ports import Invalid, Request, Status, StatusDetails
 
 METHODS = {
     "get": "GET",
@@ -28,13 +28,18 @@ _LONGEST_MESSAGE = 500
 
 
 def path_of(request: Request) -> str:
-    """The path and query of a request, relative to the server's URL."""
+    """The path and query of a request, relative to the server's URL. Raises Invalid for names that lead elsewhere."""
     resource = request.resource
     parts = ["apis", resource.group, resource.version] if resource.group else ["api", resource.version]
     if request.namespace is not None:
         parts += ["namespaces", request.namespace]
     parts.append(resource.plural)
     parts += [part for part in (request.name, request.subresource) if part is not None]
+    for part in (".", ".."):  # which no quoting keeps from being taken as a step
+        if part in parts:
+            raise Invalid.because(
+                400, "BadRequest", f"{request.verb} {resource.plural} not sent: a name may not be {part!r}"
+            )
     path = "/" + "/".join(quote(part, safe="") for part in parts)
     query = dict(request.query) | ({"watch": "true"} if request.verb == "watch" else {})
     return f"{path}?{urlencode(query)}" if query else path

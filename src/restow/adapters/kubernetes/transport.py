@@ -27,7 +27,6 @@ from typing import Self, TypeVar
 
 import aiohttp
 import msgspec
-from yarl import URL
 
 from restow.adapters.kubernetes.config import ClusterConfig, ConfigError
 from restow.adapters.kubernetes.credentials import Certificate, Identity
@@ -233,7 +232,7 @@ class KubernetesApi:
         try:
             return await self._open().request(
                 METHODS[request.verb],
-                URL(self.config.server + path_of(request), encoded=True),
+                self.config.server + path_of(request),
                 data=request.body or None,
                 headers=headers,
                 allow_redirects=False,

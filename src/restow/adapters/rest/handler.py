@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
-from multidict import CIMultiDict
 
 from restow.adapters.loopback import is_loopback
 from restow.adapters.memory import errors
@@ -153,7 +152,7 @@ class Handler:
         if found is None:
             raise no_such_path()
         data, digest = found
-        headers = CIMultiDict({"ETag": f'"{digest}"'})
+        headers = {"ETag": f'"{digest}"'}
         if request.query.get("hash") == digest:  # the address names the content, so it never changes
             headers["Cache-Control"] = "public, immutable"
         return await _answer(request, data, headers=headers)
@@ -184,7 +183,7 @@ class Handler:
             return await self._watch(request, asked, renderer)
         response = await self._api.call(asked)
         body = renderer.answer(response.body, self._api.clock.now()) if renderer else response.body
-        return await _answer(request, body, code=response.code, headers=_warnings(response))
+        return await _answer(request, body, code=response.code, warnings=_warnings(response))
 
     def _renderer(self, request: web.BaseRequest, target: Target) -> Renderer | None:
         form = negotiate(_accept(request), OBJECT_FORMS)
@@ -223,14 +222,12 @@ def _accept(request: web.BaseRequest) -> str:
     return ",".join(request.headers.getall("Accept", ()))
 
 
-def _warnings(response: Response) -> CIMultiDict[str]:
-    """Each warning as a header of its own; kubectl prints them."""
-    headers: CIMultiDict[str] = CIMultiDict()
+def _warnings(response: Response) -> Iterator[str]:
+    """Each warning as the value of a header of its own; kubectl prints them."""
     for warning in response.warnings:
         printable = "".join(char if char.isprintable() else " " for char in warning)
         quoted = printable.replace("\\", "\\\\").replace('"', '\\"')
-        headers.add("Warning", f'299 - "{quoted}"')
-    return headers
+        yield f'299 - "{quoted}"'
 
 
 async def _json(request: web.BaseRequest, document: Document, *, media_type: str = JSON) -> web.Response:
@@ -248,7 +245,7 @@ async def _text(request: web.BaseRequest, text: str) -> web.Response:
 
 
 async def _failure(request: web.BaseRequest, error: ApiError) -> web.Response:
-    headers: CIMultiDict[str] = CIMultiDict()
+    headers = {}
     if isinstance(error, TooManyRequests) and error.retry_after:
         headers["Retry-After"] = str(int(error.retry_after))
     status: Document = msgspec.to_builtins(error.status)
@@ -263,14 +260,16 @@ async def _answer(
     *,
     code: int = 200,
     media_type: str = JSON,
-    headers: CIMultiDict[str] | None = None,
+    headers: Mapping[str, str] = {},
+    warnings: Iterable[str] = (),
 ) -> web.Response:
-    headers = CIMultiDict() if headers is None else headers
-    headers["Content-Type"] = media_type
-    headers.setdefault("Cache-Control", "no-cache, private")
+    headers = {"Cache-Control": "no-cache, private", **headers, "Content-Type": media_type}
     if len(body) >= GZIP_FROM and "gzip" in request.headers.get("Accept-Encoding", ""):
         # In a thread: a list of megabytes would hold up every watch for as long.
         body = await asyncio.to_thread(gzip.compress, body, 1, mtime=0)
         headers["Content-Encoding"] = "gzip"
         headers["Vary"] = "Accept-Encoding"
-    return web.Response(body=body, status=code, headers=headers)
+    response = web.Response(body=body, status=code, headers=headers)
+    for warning in warnings:
+        response.headers.add("Warning", warning)
+    return response

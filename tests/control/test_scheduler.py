@@ -15,7 +15,7 @@ from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.enqueue import admit
 from restow.scheduling.session import Session
 from tests.control.stage import check_room, condition, events, group, member, places, stage, world
-from tests.sim.stage import Document, node, pass_time, pod, profile, ready, running, virtual, workload
+from tests.sim.stage import Document, node, pass_time, pod, profile, ready, running, template, virtual, workload
 
 
 @virtual
@@ -310,3 +310,20 @@ async def test_a_session_that_breaks_at_once_is_told_to_those_who_wait() -> None
             await it.create(kinds.POD, pod("a"))
             await pass_time(5)
             assert await condition(it, "a") == ("False", "SchedulerError", "RuntimeError: boom")
+
+
+@virtual
+async def test_held_room_is_not_given_away_until_it_is_let_go() -> None:
+    async with stage(nodes=1) as it:
+        task = {"name": "t", "replicas": 1, "template": template("3")}
+        spec = {"schedulerName": "restow", "tasks": [task]}
+        await it.create(kinds.RESERVATION, {"metadata": {"name": "r", "namespace": "default"}, "spec": spec})
+        placed = [{"task": "t", "index": 0, "nodeName": "n1"}]
+        status = {"status": {"state": {"phase": "Available"}, "placements": placed}}
+        await it.client.patch(kinds.RESERVATION, "r", status, "default", subresource="status")
+        await it.create(kinds.POD, pod("a", "2"))
+        await pass_time(5)
+        assert (await condition(it, "a"))[2] == "0/1 nodes are available: 1 Insufficient cpu."
+        await it.delete(kinds.RESERVATION, "r")
+        await pass_time(15)
+        assert await places(it) == {"a": "n1"}

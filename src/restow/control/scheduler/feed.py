@@ -19,7 +19,7 @@ from restow.client.cache import Change
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.model import kinds
-from restow.model.cluster import Occupant, Snapshot
+from restow.model.cluster import Occupant, SeatName, Snapshot
 from restow.model.cluster.owners import group_name
 from restow.model.kinds import Kind
 from restow.model.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Queue, Reservation
@@ -229,11 +229,21 @@ class Feed:
             self.roster.apply_priority_class(change.object)
 
     def _reservation(self, change: Change[Reservation]) -> None:
+        before = self._held(change.object)
         if change.type == "DELETED":
             self.snapshot.remove_reservation(change.object)
         else:
             self.snapshot.apply_reservation(change.object)
         self._tell_change(Thing.RESERVATION, change)
+        after = self._held(change.object)
+        for seat in sorted(before.keys() - after.keys()):  # to those who wait for room, a pod has left
+            self._tell(Thing.POD, Deed.DELETED, before[seat])
+
+    def _held(self, reservation: Reservation) -> dict[SeatName, Pod]:
+        """The seats of a reservation that hold room, each with the pod it stands for."""
+        book, meta = self.snapshot.reservations, reservation.metadata
+        seats = book.seats(meta.namespace or "", meta.name)
+        return {seat.name: seat.stand_in for seat in seats if book.holds(seat.name)}
 
     def _owner(self, change: Change[Any]) -> None:
         if change.type == "DELETED":

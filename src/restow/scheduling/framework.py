@@ -165,6 +165,10 @@ class FilterPlugin(Plugin):
         """Which of these rows the pod may go to, as far as this plugin is concerned. Vacant rows may say anything."""
         ...
 
+    def accepts(self, cycle: Cycle, row: int) -> bool:
+        """`filter` for a single row, which is asked once per pod; plugins may have a quicker way."""
+        return bool(self.filter(cycle, np.array([row], np.intp))[0])
+
     @abstractmethod
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """Why the rows that `filter` refuses are refused: every refused row is in at least one refusal."""
@@ -189,6 +193,10 @@ class ScorePlugin(Plugin):
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         """The raw score of each row; the higher the better unless `normalize` turns it round."""
         ...
+
+    def worth(self, cycle: Cycle, row: int) -> int:
+        """`score` of a single row, which is asked once per pod; plugins may have a quicker way."""
+        return int(self.score(cycle, np.array([row], np.intp))[0])
 
     def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
         """From raw scores of all feasible rows to 0..BEST. A plugin without its own scores in 0..BEST at once.

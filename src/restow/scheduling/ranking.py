@@ -193,7 +193,7 @@ class Ranking:
         row = int(one[0])
         if row >= self._rows.size:
             return self._ask_rows(cycle, one)
-        old, new = self.keys.item(row), self._key_of(cycle, row, one)
+        old, new = self.keys.item(row), self._key_of(cycle, row)
         self.keys[row] = new
         block = row // BLOCK
         if new >= self.maxima.item(block):
@@ -204,17 +204,17 @@ class Ranking:
             self.cells.changed(row, old, self.keys)
         return None
 
-    def _key_of(self, cycle: Cycle, row: int, one: RowIndex) -> int:
+    def _key_of(self, cycle: Cycle, row: int) -> int:
         if not self._suited.item(row):
             return REFUSED
         for plugin in self._row_filters:
-            if not plugin.filter(cycle, one).item(0):
+            if not plugin.accepts(cycle, row):
                 return REFUSED
         total = self._base.item(row)
         for scorer, weight in self._row_scores:
-            total += weight * scorer.score(cycle, one).item(0)
+            total += weight * scorer.worth(cycle, row)
         for scorer in self._row_raw:
-            self.raw[scorer][row] = scorer.score(cycle, one).item(0)
+            self.raw[scorer][row] = scorer.worth(cycle, row)
         return (total << TIE_BITS) | self._order.ties.item(row)
 
 

@@ -125,19 +125,21 @@ def real_books(room: Room) -> Books:
 
 def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked, rows: Which) -> Scores:
     """The scores of these rows for a pod that asks for this, on top of what is in the books."""
-    asked, allocatable, few = asked.known_to(room), room.allocatable.cells, few_rows(rows)
+    asked, few = asked.known_to(room), few_rows(rows)
     if few is None:
-        available = allocatable[:, rows][asked.columns]
+        available = room.allocatable.cells[:, rows][asked.columns]
         if available.max(initial=0) <= _SAFE:
             requested = asked.amounts + sum(book[:, rows][asked.columns] for book in books)
             return _of_rows(strategy, requested, available, asked.weights)
         few = room.rows.numbers(rows)
-    return np.array([_of_row(strategy, allocatable, books, asked, row) for row in few], np.int64)
+    return np.array([allocation_score(strategy, room, books, asked, row) for row in few], np.int64)
 
 
-def _of_row(strategy: Strategy, allocatable: Cells, books: Books, asked: Asked, row: int) -> int:
+def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked, row: int) -> int:
+    """`allocation_scores` of a single row."""
+    allocatable = room.allocatable.cells
     total = weights = 0
-    for column, requested, weight in asked.each:
+    for column, requested, weight in asked.known_to(room).each:
         available = allocatable.item(column, row)
         if available > 0:
             for book in books:

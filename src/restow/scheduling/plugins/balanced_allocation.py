@@ -66,6 +66,10 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
             return np.array([self._of_row(room, asked, row) for row in few], np.int64)
         return self._of_rows(room, asked, rows)
 
+    def worth(self, cycle: Cycle, row: int) -> int:
+        room = cycle.snapshot.room
+        return self._of_row(room, self._of(cycle).known_to(room), row)
+
     def _of_row(self, room: Room, asked: Asked, row: int) -> int:
         cells, free = room.allocatable.cells, room.free
         before, after = [], []

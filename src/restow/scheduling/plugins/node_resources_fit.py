@@ -34,6 +34,7 @@ from restow.scheduling.plugins.allocation import (
     RequestedToCapacityRatio,
     ResourceWeight,
     Strategy,
+    allocation_score,
     allocation_scores,
     asked_of,
     default_weights,
@@ -90,6 +91,9 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
             return filters.fits(room, demanded, rows)
         return np.array([filters.fits_row(room, demanded, row) for row in few], np.bool_)
 
+    def accepts(self, cycle: Cycle, row: int) -> bool:
+        return filters.fits_row(cycle.snapshot.room, self._demanded(cycle), row)
+
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A row that is too small even when empty stays so, whoever leaves."""
         room, found = cycle.snapshot.room, list[Refusal]()
@@ -110,6 +114,10 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         room = cycle.snapshot.room
         return allocation_scores(self._strategy, room, scored_books(room), self._asked(cycle), rows)
+
+    def worth(self, cycle: Cycle, row: int) -> int:
+        room = cycle.snapshot.room
+        return allocation_score(self._strategy, room, scored_books(room), self._asked(cycle), row)
 
     def _demanded(self, cycle: Cycle) -> Amounts:
         shape = cycle.pod_class.shape

@@ -252,6 +252,24 @@ def test_permit_refuses(permits: list[Verdict], message: str) -> None:
     run()
 
 
+@pytest.mark.parametrize("at", ["permits", "settles"])
+def test_a_pod_that_goes_away_while_it_waits_gives_back_what_it_took(at: str) -> None:
+    @virtual
+    async def run() -> None:
+        keeper = Keeper()
+        setattr(keeper, at, [wait("not yet")] * 100)
+        keeper.patience = 600.0
+        async with stage(keeper) as it:
+            await it.create(kinds.POD, pod("a"))
+            await pass_time(5)
+            await it.delete(kinds.POD, "a", grace_seconds=0)
+            await pass_time(5)
+            assert keeper.journal[-1] == "unreserve"
+            assert await events(it, "FailedScheduling") == []
+
+    run()
+
+
 @virtual
 async def test_what_pre_bind_waits_for_never_comes() -> None:
     one, two = Keeper("One"), Keeper("Two")

@@ -27,6 +27,7 @@ from restow.model.wire import WireError
 from restow.ports import ApiError, Clock, Conflict, NotFound, OutcomeUnknown, TooManyRequests
 from restow.scheduling.decisions import Assign
 from restow.scheduling.engine import Engine
+from restow.scheduling.explain import joined
 from restow.scheduling.framework import Code, PreBindPlugin, Verdict, unschedulable
 from restow.scheduling.writes import Patch, Write
 
@@ -109,6 +110,9 @@ class Binding:
         finally:
             self.waiting -= 1
 
+    def _is_gone(self, pod: Pod) -> bool:
+        return pod.metadata.uid not in self._snapshot.pods.known
+
     # --- 1: Permit ----------------------------------------------------------------------------------------------------
 
     async def _wait_for_permit(self, assign: Assign) -> Outcome | None:
@@ -119,7 +123,9 @@ class Binding:
         while True:
             granted = self._engine.permit(assign.cycle, assign.node)
             if isinstance(granted, Verdict):
-                return Rejected(granted)
+                return (
+                    Rejected(granted) if granted.is_refusal else Failed(f"{granted.plugin}: {joined(granted.reasons)}")
+                )
             if not granted.waits:
                 return None
             limits = {plugin: begun + assign.waits.get(plugin, more) for plugin, more in granted.waits.items()}
@@ -130,6 +136,8 @@ class Binding:
                     msgspec.structs.replace(unschedulable(f"{first} did not permit it in time"), plugin=first)
                 )
             await self._pause(min(left, _POLL))
+            if self._is_gone(assign.pod):
+                return Lost(None)
 
     # --- 2: PreBind ---------------------------------------------------------------------------------------------------
 
@@ -142,8 +150,10 @@ class Binding:
             for write in writes:
                 await self._write(write)
             verdict = await self._settled(plugin, assign)
+            if self._is_gone(assign.pod):
+                return Lost(None)
             if verdict.code is not Code.SUCCESS:
-                return Failed(f"{plugin.name}: {', '.join(verdict.reasons)}")
+                return Failed(f"{plugin.name}: {joined(verdict.reasons)}")
         return None
 
     async def _settled(self, plugin: PreBindPlugin, assign: Assign) -> Verdict:
@@ -151,7 +161,7 @@ class Binding:
         while True:
             cycle.now = self._clock.now()
             verdict = plugin.settled(cycle, assign.node)
-            if verdict.code is not Code.WAIT:
+            if verdict.code is not Code.WAIT or self._is_gone(assign.pod):
                 return verdict
             if cycle.now - begun >= self._settle_limit:
                 return Verdict(Code.ERROR, (f"not settled within {self._settle_limit:g} seconds", *verdict.reasons))

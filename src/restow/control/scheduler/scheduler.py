@@ -38,6 +38,7 @@ from restow.model.objects import Pod
 from restow.model.wire import WireError
 from restow.ports import Api, ApiError, Clock, NotFound
 from restow.scheduling.decisions import Assign, Decision, Nominate, Refuse, SetGroup
+from restow.scheduling.explain import joined
 from restow.scheduling.framework import Code, PostBindPlugin
 from restow.scheduling.jobs import Key
 from restow.scheduling.queue import SchedulingQueue, Where
@@ -258,7 +259,7 @@ class Scheduler:
             self._queue.delete(uid)
         elif isinstance(outcome, Rejected):
             self._queue.refused(uid, [outcome.verdict.plugin], now)
-            self._telling.refused(pod, ", ".join(outcome.verdict.reasons))
+            self._telling.refused(pod, joined(outcome.verdict.reasons))
         else:
             self._queue.failed(uid, now)
             self._telling.refused(pod, outcome.message, reason=SCHEDULER_ERROR)

@@ -340,3 +340,15 @@ def test_how_much_it_counts_to_be_needed_is_an_argument() -> None:
 def test_arguments_are_checked(arguments: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError):
         InterPodAffinity(arguments)
+
+
+def test_who_may_be_first_is_no_longer_so_when_the_needed_pod_comes_outside_of_some_key():
+    snapshot, plugin = cluster(), InterPodAffinity()
+    snapshot.apply_node(node("n5", labels={"host": "n5"}))  # in no zone
+    cycle = Cycle(web("new", affinity=needs(term("host"), term("zone"))), snapshot, 0.0)
+    rows = np.array([snapshot.rows.find("n1")])
+    assert plugin.filter(cycle, rows).all()
+    snapshot.apply_pod(web("first", on="n5"))
+    assert not plugin.filter(cycle, rows).any()
+    snapshot.remove_pod(web("first", on="n5"))
+    assert plugin.filter(cycle, rows).all()

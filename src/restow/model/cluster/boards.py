@@ -19,9 +19,12 @@ from restow.model.cluster.rows import S, Which
 
 
 class Board(ABC, Generic[S]):
-    def __init__(self, domains: Domains, sums: Sequence[DomainSums]) -> None:
+    def __init__(self, domains: Domains, sums: Sequence[DomainSums], premises: Sequence[DomainSums] = ()) -> None:
+        """`premises` are sums, perhaps of other domains, that `premises_changed` reads."""
         self.domains = domains
         self.sums = sums
+        self._premises = premises
+        self._premises_seen = [-1] * len(premises)
         self._positions = [-1] * len(sums)
         self._generation = -1
         self._version = -1
@@ -59,12 +62,15 @@ class Board(ABC, Generic[S]):
         else:
             for domain in news:
                 self._values[domain] = self.value(domain)
+        self._premises_seen = [sums.position for sums in self._premises]
         return self._values
 
     def _nothing_happened(self) -> bool:
         generation = self.domains.generation
         if generation != self._generation:
             self._generation = generation
+            return False
+        if [sums.position for sums in self._premises] != self._premises_seen:
             return False
         return [sums.position for sums in self.sums] == self._positions
 

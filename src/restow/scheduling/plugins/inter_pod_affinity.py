@@ -204,7 +204,7 @@ class Need(Board[np.bool_]):
     """Domains with a needed pod; all that exist while there is none and the pod may be the first."""
 
     def __init__(self, sums: DomainSums, all_needed: Sequence[DomainSums], *, may_be_first: bool) -> None:
-        super().__init__(sums.domains, [sums])
+        super().__init__(sums.domains, [sums], all_needed)
         self._needed = sums
         self._all_needed = all_needed
         self._may_be_first = may_be_first

@@ -344,7 +344,7 @@ def test_arguments_are_checked(arguments: dict[str, Any]) -> None:
 
 def test_who_may_be_first_is_no_longer_so_when_the_needed_pod_comes_outside_of_some_key():
     snapshot, plugin = cluster(), InterPodAffinity()
-    snapshot.apply_node(node("n5", labels={"host": "n5"}))  # in no zone
+    snapshot.apply_node(node("n5", labels={"host": "n1"}))  # as near as n1 by one key, and in no zone
     cycle = Cycle(web("new", affinity=needs(term("host"), term("zone"))), snapshot, 0.0)
     rows = np.array([snapshot.rows.find("n1")])
     assert plugin.filter(cycle, rows).all()

@@ -68,9 +68,9 @@ async def deploy(client: Client, namespace: str, replicas: int, name: str = "web
     await client.create(DEPLOYMENT, deployment(name, namespace, replicas))
 
 
-async def together(work: Iterable[Awaitable[Any]]) -> None:
+async def together(work: Iterable[Awaitable[Any]], *, at_once: int = AT_ONCE) -> None:
     """Await everything, a bounded number at a time."""
-    slots = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(at_once)
 
     async def one(item: Awaitable[Any]) -> None:
         async with slots:

@@ -96,3 +96,12 @@ def test_too_many_headcounts_are_dropped_and_holders_are_told() -> None:
     assert snapshot.crowd.version != version
     assert snapshot.crowd.headcount(audience("app=web")) is not first
     assert snapshot.crowd.headcount(audience("app=web")).by_row == {0: 1}
+
+
+def test_labels_written_with_the_binding_are_counted_and_touch_no_row() -> None:
+    snapshot = snapshot_with()
+    zone = snapshot.crowd.headcount(audience("zone=a"))
+    snapshot.assume(pod("p", labels={"app": "web"}), "n1", at=0.0)
+    before = snapshot.room.changes.generation
+    snapshot.apply_pod(pod("p", on="n1", labels={"app": "web", "zone": "a"}))
+    assert (zone.by_row, snapshot.room.changes.generation) == ({0: 1}, before)

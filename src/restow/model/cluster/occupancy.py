@@ -85,12 +85,17 @@ class Occupancy:
         self.vacate(occupant.node)
 
     def replace(self, old: Occupant, new: Occupant) -> None:
-        """Put `new` in the place of `old`. News that scheduling does not read change no row."""
-        if _same_to_scheduling(old, new):
-            self._log.put(self._occupants[new.node], new.key, new)
-        else:
+        """Put `new` in the place of `old`. News that take no other room change no row: API servers write the labels of
+        a node's zone and region into every pod that is bound."""
+        if not _takes_the_same(old, new):
             self.remove(old)
             self.add(new)
+            return
+        if old.pod.metadata.labels != new.pod.metadata.labels:
+            row = self._rows.claim(new.node)
+            self._crowd.leave(row, old)
+            self._crowd.come(row, new)
+        self._log.put(self._occupants[new.node], new.key, new)
 
     def vacate(self, node: str) -> None:
         """Free the row of a node of which nothing is known any more."""
@@ -99,12 +104,11 @@ class Occupancy:
             self._rows.release(node)
 
 
-def _same_to_scheduling(old: Occupant, new: Occupant) -> bool:
+def _takes_the_same(old: Occupant, new: Occupant) -> bool:
     return (
         old.key == new.key
         and old.node == new.node
         and old.shape is new.shape
         and old.book == new.book
         and old.leaving == new.leaving
-        and old.pod.metadata.labels == new.pod.metadata.labels
     )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
+
+import click
 
 from bench.measure import measured
 from bench.pods import pod_list
@@ -34,6 +37,8 @@ def official() -> Callable[[], Any]:
 
 
 def run() -> Report:
+    if find_spec("kubernetes") is None:
+        raise click.ClickException("the peer to compare with, the package kubernetes, is missing: run `make bench`")
     peers = {
         "restow, typed": measured("bench.decode:typed", runs=3),
         "json.loads, dictionaries": measured("bench.decode:dictionaries", runs=3),

@@ -18,6 +18,7 @@ import numpy as np
 from bench.measure import Cost, measured
 from bench.report import Claim, Report, Row
 from bench.workloads import KINDS, nodes, pods
+from restow.control.scheduler import Settings
 from restow.model.cluster import Snapshot
 from restow.model.objects import Node, Pod
 from restow.model.resources import PODS, amounts, pod_requests
@@ -32,7 +33,7 @@ CLASSES = (1, 20, 100)
 COUNT = 4_000  # a node takes one pod at most of a class that keeps apart
 PLAIN_COUNT = 20_000
 NAIVE_COUNT = 20
-PER_SESSION = 1_000
+PER_SESSION = Settings().ahead  # as many as the running scheduler takes at once
 IN_TURNS = "in turns"
 LEAST_PLAIN, LEAST_CONSTRAINED, MOST_GROWTH = 20_000, 5_000, 1.5
 

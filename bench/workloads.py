@@ -39,14 +39,14 @@ def node_document(number: int) -> Document:
 def pod_document(
     kind: str, number: int, classes: int, *, in_turns: bool = False, scheduler: str = "restow"
 ) -> Document:
-    """The number-th pod to arrive; one of each class after the other. A thousand arrive in the same second, and are
+    """The number-th pod to arrive; one of each class after the other. Two thousand arrive in one second, and are
     then in the order of their names: by workload, as ReplicaSets name them, unless classes take turns there, too."""
     own = number % classes
     labels = {"app": f"{kind}-{own:03d}", "tier": "bench"}
     requests = {"cpu": f"{100 + own}m", "memory": "256Mi"}
     container = {"name": "main", "image": "registry.invalid/app:1", "resources": {"requests": requests}}
     name = f"{kind}-{number:06d}" if in_turns else f"{labels['app']}-6d5f7c9b8d-{number:06d}"
-    created = f"2026-11-16T08:{number // 60_000:02d}:{number // 1000 % 60:02d}Z"
+    created = f"2026-11-16T08:{number // 120_000:02d}:{number // 2000 % 60:02d}Z"
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -5,7 +5,8 @@ before and one after all others. Pods wait before a scheduler starts; its time r
 the last one, and so does its CPU time. Neither has a client limit below what the API server takes. Everything shares
 the same cores, so only ratios within a run count.
 
-    python -m bench.scheduler_online KUBECONFIG        our scheduler, until it is ended
+    python -m bench.scheduler_online KUBECONFIG restow        our scheduler, until it is ended
+    python -m bench.scheduler_online KUBECONFIG bare          the writes alone
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ PODS = 1_000
 CLASSES = 20
 NAMESPACE_NAME = "bench"
 WAIT_SECONDS = 600.0
-OURS, THEIRS = "restow", "default-scheduler"
+OURS, THEIRS, BARE = "restow", "default-scheduler", "bare"
 LEAST_OF_BARE, MOST_PLAIN_CPU, MOST_CONSTRAINED_CPU = 0.7, 0.25, 0.1
 
 
@@ -60,24 +61,25 @@ def run() -> Report:
 
 
 async def _measure(plane: ControlPlane) -> Report:
-    ours = _ours(plane)
+    ours, bare = (_process(plane, who) for who in (OURS, BARE))
     theirs = plane.processes["kube-scheduler"]
     async with KubernetesApi(load_kubeconfig(plane.kubeconfig), clock=SystemClock()) as api:
         client = Client(api)
         await _prepare(client)
         async with following(Informer(client, POD, rng=random.Random(1), namespace=NAMESPACE_NAME)) as pods:
-            bare = [await _bare(client, pods)]
+            writes = [await _scheduled(client, pods, "plain", BARE, bare)]
             rates = {}
             for kind in KINDS:
                 rates[kind, OURS] = await _scheduled(client, pods, kind, OURS, ours)
                 rates[kind, THEIRS] = await _scheduled(client, pods, kind, THEIRS, theirs)
-            bare.append(await _bare(client, pods))
-    return _report(max(bare), rates)
+            writes.append(await _scheduled(client, pods, "plain", BARE, bare))
+    return _report(max(rate.pods for rate in writes), rates)
 
 
-def _ours(plane: ControlPlane) -> Process:
-    argv = [sys.executable, "-m", "bench.scheduler_online", str(plane.kubeconfig)]
-    return Process(argv, plane.directory / "restow.log")
+def _process(plane: ControlPlane, who: str) -> Process:
+    """A process of this module, so that all who write are measured alike and beside the one who watches."""
+    argv = [sys.executable, "-m", "bench.scheduler_online", str(plane.kubeconfig), who]
+    return Process(argv, plane.directory / f"{who}.log")
 
 
 async def _prepare(client: Client) -> None:
@@ -89,25 +91,6 @@ async def _prepare(client: Client) -> None:
         await client.patch(NODE, node.metadata.name, {"spec": {"taints": None}})
 
     await together(add(number) for number in range(NODES))
-
-
-async def _bare(client: Client, pods: Informer[Pod]) -> float:
-    """Bindings per second while Events are written beside them, by as many writers as our scheduler has of each."""
-    made, settings = await _create(client, pods, "plain", "nobody"), Settings()
-
-    async def bind(number: int, pod: Pod) -> None:
-        node = f"node-{number % NODES:05d}"
-        await client.bind(NAMESPACE_NAME, pod.metadata.name, uid=pod.metadata.uid, node=node)
-
-    began = time.perf_counter()
-    events = asyncio.create_task(
-        together((client.create(EVENT, _event(pod)) for pod in made), at_once=settings.event_writers)
-    )
-    await together((bind(number, pod) for number, pod in enumerate(made)), at_once=settings.writers)
-    rate = len(made) / (time.perf_counter() - began)
-    await events
-    await _clear(client, pods)
-    return rate
 
 
 async def _scheduled(client: Client, pods: Informer[Pod], kind: str, scheduler: str, process: Process) -> Rate:
@@ -172,11 +155,29 @@ def _report(bare: float, rates: dict[tuple[str, str], Rate]) -> Report:
     return Report(name=f"binding pods on {NODES:,} nodes of a real control plane", rows=rows, claims=claims)
 
 
-async def _serve(kubeconfig: Path) -> None:
-    profile = read_profile({"schedulerNames": [OURS]})
+async def _serve(kubeconfig: Path, who: str) -> None:
     async with KubernetesApi(load_kubeconfig(kubeconfig), clock=SystemClock()) as api:
+        if who == BARE:
+            await _write(Client(api))
+        profile = read_profile({"schedulerNames": [OURS]})
         await Scheduler(api, SystemClock(), random.Random(1), profile=profile).run()
 
 
+async def _write(client: Client) -> None:
+    """Bind all pods, and write Events beside, by as many writers as our scheduler has of each; then there is nothing
+    left to schedule."""
+    pods, settings = (await client.list(POD, NAMESPACE_NAME)).items, Settings()
+
+    async def bind(number: int, pod: Pod) -> None:
+        node = f"node-{number % NODES:05d}"
+        await client.bind(NAMESPACE_NAME, pod.metadata.name, uid=pod.metadata.uid, node=node)
+
+    async with asyncio.TaskGroup() as tasks:
+        events = (client.create(EVENT, _event(pod)) for pod in pods)
+        tasks.create_task(together(events, at_once=settings.event_writers))
+        bindings = (bind(number, pod) for number, pod in enumerate(pods))
+        tasks.create_task(together(bindings, at_once=settings.writers))
+
+
 if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1])))
+    asyncio.run(_serve(Path(sys.argv[1]), sys.argv[2]))

@@ -60,12 +60,18 @@ class Arena:
     async def clear(self) -> None:
         """Without nodes and pods, whoever made them."""
         client = self.client
-        await together(self._remove(pod) for pod in (await client.list(POD)).items)
+
+        async def emptied() -> bool:  # again and again: a controller may have made another, a binding may have come late
+            pods = (await client.list(POD)).items
+            await together(self._remove(pod) for pod in pods)
+            return not pods
+
+        await _until(emptied, "the server has no pod left")
         kinds: tuple[Kind[Any], ...] = (NODE, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, CSI_NODE)
         for kind in kinds:
             items = (await client.list(kind)).items
             await together(self._delete(kind, item.metadata.name, item.metadata.namespace) for item in items)
-        await eventually(lambda: len(self.pods) == 0, "no pod is left")
+        await eventually(lambda: [pod.metadata.name for pod in self.pods] == [], "the informer has no pod left")
 
     async def build(self, cluster: RandomCluster) -> None:
         client = self.client

@@ -61,7 +61,7 @@ class Arena:
         """Without nodes and pods, whoever made them."""
         client = self.client
 
-        async def emptied() -> bool:  # again and again: a controller may have made another, a binding may have come late
+        async def emptied() -> bool:  # asked again: a controller may make another pod, a binding may come late
             pods = (await client.list(POD)).items
             await together(self._remove(pod) for pod in pods)
             return not pods

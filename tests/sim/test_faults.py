@@ -81,6 +81,14 @@ async def test_a_conflict_changes_nothing() -> None:
 
 
 @virtual
+async def test_bindings_and_evictions_meet_conflicts_too() -> None:
+    _, client = faulty(server(), conflict=ALWAYS)
+    for call in (client.bind("default", "p", uid="u", node="n"), client.evict("default", "p", uid="u")):
+        with pytest.raises(Conflict):
+            await call
+
+
+@virtual
 async def test_the_dead_neither_write_nor_read() -> None:
     wrapped, client = faulty(server(), crash_after=0)
     with pytest.raises(Crash):

@@ -136,7 +136,8 @@ class FaultyApi:
 
     async def _write(self, request: Request) -> Response:
         self._refuse(request)
-        if request.verb != "create" and self._strikes(self.plan.conflict):
+        of_existing = request.verb != "create" or request.subresource is not None  # bindings and evictions, too
+        if of_existing and self._strikes(self.plan.conflict):
             raise Conflict.because(409, "Conflict", f"injected: the object of {request.verb} has been modified")
         unknown = self._strikes(self.plan.unknown)
         response = await self._api.call(request)

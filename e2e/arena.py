@@ -20,11 +20,17 @@ from restow.model.kinds import (
     CSI_DRIVER,
     CSI_NODE,
     CSI_STORAGE_CAPACITY,
+    DAEMON_SET,
+    DEPLOYMENT,
+    JOB,
     NAMESPACE,
     NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    STATEFUL_SET,
     STORAGE_CLASS,
     VOLUME_ATTACHMENT,
     Kind,
@@ -50,6 +56,10 @@ READ: tuple[Kind[Any], ...] = (
 )
 
 
+MAKERS: tuple[Kind[Any], ...] = (DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, JOB, REPLICATION_CONTROLLER)
+"""Whoever would make pods anew."""
+
+
 class Arena:
     """The real cluster with a random one in it."""
 
@@ -60,6 +70,8 @@ class Arena:
     async def clear(self) -> None:
         """Without nodes and pods, whoever made them."""
         client = self.client
+        for kind in MAKERS:
+            await self._delete_all(kind)
 
         async def emptied() -> bool:  # asked again: a controller may make another pod, a binding may come late
             pods = (await client.list(POD)).items
@@ -67,10 +79,8 @@ class Arena:
             return not pods
 
         await _until(emptied, "the server has no pod left")
-        kinds: tuple[Kind[Any], ...] = (NODE, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, CSI_NODE)
-        for kind in kinds:
-            items = (await client.list(kind)).items
-            await together(self._delete(kind, item.metadata.name, item.metadata.namespace) for item in items)
+        for kind in (NODE, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, CSI_NODE):
+            await self._delete_all(kind)
         await eventually(lambda: [pod.metadata.name for pod in self.pods] == [], "the informer has no pod left")
 
     async def build(self, cluster: RandomCluster) -> None:
@@ -191,6 +201,10 @@ class Arena:
             if pod.metadata.finalizers:
                 await self.client.patch(POD, name, {"metadata": {"finalizers": None}}, namespace)
             await self.client.delete(POD, name, namespace, grace_seconds=0)
+
+    async def _delete_all(self, kind: Kind[Any]) -> None:
+        items = (await self.client.list(kind)).items
+        await together(self._delete(kind, item.metadata.name, item.metadata.namespace) for item in items)
 
     async def _delete(self, kind: Kind[Any], name: str, namespace: str | None) -> None:
         with suppress(NotFound):

@@ -1,0 +1,135 @@
+"""Measures: how scattered a cluster's room is, in numbers that anybody can recompute from a snapshot.
+
+Goes in: a `Snapshot`. Comes out: figures, or arrays over its rows. What counts as used is everything pods request and
+live reservations hold; rows without a Node, and Nodes that do not offer a resource, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.cluster import Mask, Occupant, Snapshot
+from restow.model.cluster.room import Amounts
+from restow.model.objects import Pod
+from restow.model.resources import PODS, Vector
+from restow.planning.plan import Measures
+
+Rates = NDArray[np.float64]
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+
+
+def stays_with_node(pod: Pod) -> bool:
+    """Whether a pod belongs to its node and would come back there: of a DaemonSet, or the mirror of a static one."""
+    metadata = pod.metadata
+    if metadata.annotations and MIRROR_ANNOTATION in metadata.annotations:
+        return True
+    return any(owner.controller and owner.kind == "DaemonSet" for owner in metadata.owner_references or ())
+
+
+def guests(snapshot: Snapshot, node: str) -> list[Occupant]:
+    """Who is on a node and does not belong to it, seats of reservations included."""
+    return [one for one in snapshot.occupants(node) if not stays_with_node(one.pod)]
+
+
+def guest_counts(snapshot: Snapshot) -> NDArray[np.int64]:
+    """How many guests each row has."""
+    counts = np.zeros(snapshot.rows.size, np.int64)
+    for name in snapshot.rows.names():
+        row = snapshot.rows.find(name)
+        if row is not None:
+            counts[row] = len(guests(snapshot, name))
+    return counts
+
+
+def free_nodes(snapshot: Snapshot) -> int:
+    """Nodes without guests."""
+    present = snapshot.nodes.present[snapshot.rows.every]
+    return int(np.count_nonzero(present & (guest_counts(snapshot) == 0)))
+
+
+def shape_amounts(snapshot: Snapshot, shape: Vector) -> Amounts:
+    """What one pod of a reference shape takes; like every pod, it is one of the node's pods, too."""
+    return snapshot.room.resources.amounts({PODS: 1, **shape})
+
+
+def slots_by_row(snapshot: Snapshot, amounts: Amounts) -> NDArray[np.int64]:
+    """How many more pods of these amounts each row has room for; none on cordoned nodes."""
+    room, every = snapshot.room, snapshot.rows.every
+    usable = snapshot.nodes.present[every] & ~snapshot.nodes.unschedulable[every]
+    slots = np.full(snapshot.rows.size, np.iinfo(np.int64).max)
+    for column, amount in amounts:
+        free = room.free[column][every] if column < len(room.free) else np.zeros_like(slots)
+        slots = np.minimum(slots, np.maximum(free, 0) // amount)
+    return np.where(usable, slots, 0)
+
+
+def slots(snapshot: Snapshot, shape: Vector) -> int:
+    """How many more pods of a reference shape the cluster has room for."""
+    return int(slots_by_row(snapshot, shape_amounts(snapshot, shape)).sum())
+
+
+def used(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
+    """How much of a resource is requested or held, per row."""
+    room, column = snapshot.room, snapshot.room.resources.column(resource)
+    if column >= len(room.free):
+        return np.zeros(snapshot.rows.size, np.int64)
+    every = snapshot.rows.every
+    total: NDArray[np.int64] = room.requested.cells[column][every] + room.reserved.cells[column][every]
+    return total
+
+
+def offered(snapshot: Snapshot, resource: str) -> NDArray[np.int64]:
+    """How much of a resource nodes offer, per row."""
+    room, column = snapshot.room, snapshot.room.resources.column(resource)
+    if column >= len(room.free):
+        return np.zeros(snapshot.rows.size, np.int64)
+    cells: NDArray[np.int64] = room.allocatable.cells[column][snapshot.rows.every].copy()
+    return cells
+
+
+def utilisation(snapshot: Snapshot, resource: str) -> Rates:
+    """Used per offered, in percent; NaN on rows that do not offer the resource."""
+    total = offered(snapshot, resource)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(total > 0, 100.0 * used(snapshot, resource) / total, np.nan)
+
+
+def imbalance(taken: Sequence[Rates]) -> Rates:
+    """The population standard deviation of a node's rates over resources; NaN rates are left out, one alone is even."""
+    rates = np.stack(taken)
+    known = ~np.isnan(rates)
+    number = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, rates, 0.0).sum(axis=0) / number
+    spread: Rates = np.sqrt((np.where(known, rates - mean, 0.0) ** 2).sum(axis=0) / number)
+    return spread
+
+
+def mean_and_deviation(values: Rates) -> tuple[float, float]:
+    """The mean and the population standard deviation; zeros for no values."""
+    return (float(values.mean()), float(values.std())) if len(values) else (0.0, 0.0)
+
+
+def is_ready(snapshot: Snapshot) -> Mask:
+    """Rows whose Node says it is ready; one that says nothing is believed to be."""
+    ready = snapshot.nodes.present[snapshot.rows.every].copy()
+    for row in np.flatnonzero(ready).tolist():
+        node = snapshot.nodes.get(row)
+        conditions = (node.status.conditions if node else None) or ()
+        ready[row] = all(one.status == "True" for one in conditions if one.type == "Ready")
+    return ready
+
+
+def overview(snapshot: Snapshot, resources: Collection[str]) -> Measures:
+    """Free nodes, and how full the others are on average, by resource."""
+    counts = guest_counts(snapshot)
+    present = snapshot.nodes.present[snapshot.rows.every]
+    figures: Measures = {"nodes": int(present.sum()), "freeNodes": int(np.count_nonzero(present & (counts == 0)))}
+    for resource in resources:
+        rates = utilisation(snapshot, resource)
+        occupied = rates[present & (counts > 0) & ~np.isnan(rates)]
+        figures[f"utilisation.{resource}"] = round(float(occupied.mean()), 2) if len(occupied) else 0.0
+    return figures

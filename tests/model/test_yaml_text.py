@@ -29,6 +29,7 @@ def load(text: str) -> list[Any]:
         ("-0b11", -3),
         ("1_000", 1000),
         ("1e3", 1000.0),
+        ("0E0", 0.0),
         (".5", 0.5),
         ("5.", 5.0),
         (".inf", float("inf")),
@@ -111,8 +112,10 @@ def test_a_hundred_thousand_open_brackets_do_no_harm() -> None:
         load("a: " + "[" * 100_000)
 
 
+# Text that begins like a number is left out: PyYAML writes 0E0 without quotes, Kubernetes reads it as a number.
+text = st.text(st.characters(codec="ascii")).filter(lambda one: one[:1] not in set("+-.0123456789"))
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="ascii")),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3),
     max_leaves=10,
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from restow.model.cluster import SeatName
 from restow.model.objects import Placement, Pod, PodGroup, PodGroupStatus, Reservation
 from restow.scheduling.framework import Code, Cycle
 
@@ -17,6 +18,8 @@ class Assign(msgspec.Struct, frozen=True):
     node: str
     waits: Mapping[str, float] = {}
     """Plugins that must allow it first, with the seconds to wait for each at most."""
+    seat: SeatName | None = None
+    """The seat of a reservation that it takes: named in the write that binds it, marked as used afterwards."""
 
     @property
     def pod(self) -> Pod:
@@ -45,11 +48,31 @@ class Evict(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Tell(msgspec.Struct, frozen=True):
+    """Something that people should know of a pod, as an event; what becomes of the pod is another decision."""
+
+    pod: Pod
+    reason: str
+    message: str
+
+
 class Hold(msgspec.Struct, frozen=True):
-    """The reservation gets these placements; they are assumed."""
+    """The reservation gets these placements, besides those that it has; they are assumed."""
 
     reservation: Reservation
     placements: tuple[Placement, ...]
+    waiting: bool = False
+    """Whether some of the room is not free yet: terminating pods are still leaving it."""
+
+
+class Decline(msgspec.Struct, frozen=True):
+    """There is no room now for what the reservation still has to place: all of it, or what its Hold left out."""
+
+    reservation: Reservation
+    message: str
+    plugins: frozenset[str] = frozenset()
+    """Who refused: the ones whose news may change it."""
+    code: Code = Code.UNSCHEDULABLE
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -65,4 +88,4 @@ class SetGroup(msgspec.Struct, frozen=True):
     status: PodGroupStatus
 
 
-Decision = Assign | Nominate | Refuse | Evict | Hold | Release | SetGroup
+Decision = Assign | Nominate | Refuse | Tell | Evict | Hold | Decline | Release | SetGroup

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import msgspec
 
 from restow.model.cluster import Occupant, PodClass, Snapshot
-from restow.model.objects import Pod
+from restow.model.objects import Pod, Reservation
 from restow.model.times import format_time
 from restow.scheduling.conditions import group_status
 from restow.scheduling.decisions import Assign, Decision, Nominate, Refuse, SetGroup
@@ -23,6 +23,9 @@ from restow.scheduling.framework import Code, Cycle
 from restow.scheduling.jobs import Job, Roster, jobs_of, requests_of
 from restow.scheduling.shares import Shares
 from restow.scheduling.statement import Statement
+
+NAMESPACE_SHARE = 50
+"""In percent."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -46,14 +49,20 @@ class Session:
         *,
         now: float,
         pods: Sequence[Pod],
+        reservations: Sequence[Reservation] = (),
         nominated: Iterable[Pod] = (),
+        namespace_share: int = NAMESPACE_SHARE,
     ) -> None:
+        """`reservations` are those that have something left to place. `namespace_share` is how much of what the cluster
+        offers one namespace may hold by reservations, in percent of every resource."""
         self.snapshot = snapshot
         self.engine = engine
         self.roster = roster
         self.now = now
         self.jobs = jobs_of(pods, roster, snapshot)
         """In order, as long as they have something to place and nobody decided about them."""
+        self.reservations = tuple(reservations)
+        self.namespace_share = namespace_share
         self.shares = Shares(roster, snapshot)
         self.held_up: set[str] = set()
         """Queues whose first waiting job has room kept for it: what is behind it is left to backfill."""

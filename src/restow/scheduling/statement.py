@@ -156,7 +156,7 @@ def assign(engine: Engine, cycle: Cycle, node: str, seat: SeatName | None = None
         snapshot.forget(cycle.pod)
         raise
     if isinstance(granted, Granted):
-        return Assign(cycle, node, granted.waits)
+        return Assign(cycle, node, granted.waits, seat)
     engine.unreserve(cycle, node)
     snapshot.forget(cycle.pod)
     return granted

@@ -28,8 +28,18 @@ from restow.model.objects import (
     SelectorSpec,
     TaskSpec,
 )
+from restow.model.times import parse_duration, parse_time
 
 RESERVATION_ANNOTATION = "restow.sh/reservation"
+"""On a pod: the seat it took. Written by the Binding that binds it."""
+MOVED_FROM_ANNOTATION = "restow.sh/moved-from"
+"""On a reservation made for a migration and on the pod that took its seat: the node the pod's predecessor ran on."""
+MOVED_AT_ANNOTATION = "restow.sh/moved-at"
+"""On a pod that took the seat of a migration: when."""
+MIGRATING_ANNOTATION = "restow.sh/migrating"
+"""On a reservation made for a migration: the UID of the pod that moves. The seat opens once it is leaving, or gone."""
+USE_RESERVATION_ANNOTATION = "restow.sh/use-reservation"
+"""On a pod or a PodGroup: the name of the reservation that it insists on."""
 _UNKNOWN_VERSION = 2**63  # newer than any: never taken for seen
 
 
@@ -69,6 +79,26 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
 def is_ended(reservation: Reservation) -> bool:
     """Whether it succeeded or failed: nobody will take a seat of it any more."""
     return reservation.status.state.phase in (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
+
+
+def expires_at(reservation: Reservation) -> float | None:
+    """When a reservation expires if it has not ended by then; None for never. Raises TimeError.
+
+    A ttl of 0 is never, whatever `expires` says; otherwise the earlier of both counts.
+    """
+    spec, created = reservation.spec, reservation.metadata.creation_timestamp
+    ttl = parse_duration(spec.ttl) if spec.ttl else None
+    if ttl == 0:
+        return None
+    ends = [parse_time(spec.expires)] if spec.expires else []
+    if ttl is not None and created:
+        ends.append(parse_time(created) + ttl)
+    return min(ends, default=None)
+
+
+def migrating_pod(reservation: Reservation) -> str | None:
+    """The UID of the pod that a reservation was made to move."""
+    return (reservation.metadata.annotations or {}).get(MIGRATING_ANNOTATION) or None
 
 
 def claimed_seat(pod: Pod) -> SeatName | None:

@@ -16,13 +16,13 @@ remembered while the other PreFilters still run, an ERROR ends it as an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot, Which
-from restow.scheduling.cells import Keys
+from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
+from restow.scheduling.choice import Say, accepts, best_compared, best_of
 from restow.scheduling.explain import counted, joined, sentence
 from restow.scheduling.framework import (
     NEVER,
@@ -37,10 +37,9 @@ from restow.scheduling.framework import (
     Refusal,
     ReservePlugin,
     ScorePlugin,
-    Scores,
     Verdict,
 )
-from restow.scheduling.ranking import BLOCK, REFUSED, TIE_BITS, NameOrder, Ranking, Weighted, in_range
+from restow.scheduling.ranking import BLOCK, REFUSED, TIE_BITS, NameOrder, Ranking, Weighted
 
 _KEPT = 512  # rankings, least recently used first to go
 _FEW = 4  # less than one row in so many is worth picking them out
@@ -100,18 +99,6 @@ class Granted(msgspec.Struct, frozen=True):
 GO = Granted()
 
 
-class _Say(msgspec.Struct, frozen=True):
-    """The plugins that have a say in a cycle: those whose PreFilter or PreScore did not skip."""
-
-    filters: tuple[FilterPlugin, ...]
-    """Of NODE and ROW reach."""
-    scores: tuple[Weighted, ...]
-    """Of NODE and ROW reach, and not to be normalised."""
-    cluster_filters: tuple[FilterPlugin, ...]
-    compared: tuple[Weighted, ...]
-    """Scores that are known only once all feasible rows are."""
-
-
 class _ToAsk:
     """Whose PreFilter and PreScore have to be asked for a class: not those who have none of their own, nor those whose
     answer holds until a Node changes. Of these it is known, as bits, who has a say."""
@@ -139,7 +126,7 @@ class Engine:
         self._reserves = [one for one in plugins if isinstance(one, ReservePlugin)]
         self._permits = [one for one in plugins if isinstance(one, PermitPlugin)]
         self._asking: dict[PodClass, _ToAsk] = {}
-        self._says: dict[tuple[int, int], _Say] = {}
+        self._says: dict[tuple[int, int], Say] = {}
         self._snapshot: Snapshot | None = None
         self._order: NameOrder
         self._rankings: dict[tuple[PodClass, int, int], Ranking] = {}
@@ -149,11 +136,7 @@ class Engine:
     def place(self, cycle: Cycle, *, prefer: str | None = None, explain: bool = True) -> Placed | Unplaced:
         """The best node. `prefer` is tried alone first, by default the pod's nominated node; without `explain` an
         Unplaced carries no refusals by node and PostFilter is not asked."""
-        snapshot = cycle.snapshot
-        if snapshot is not self._snapshot:
-            self._look_at(snapshot)
-        self._order.refresh()
-        filtering, stopped = self._pre_filter(cycle)
+        filtering, stopped = self._begin(cycle)
         if stopped is not None:
             return self._post_filter(cycle, self._stopped(cycle, stopped)) if explain else self._stopped(cycle, stopped)
         preferred = prefer or cycle.pod.status.nominated_node_name
@@ -167,27 +150,42 @@ class Engine:
         key = self._best(cycle, filtering, scoring)
         if key != REFUSED:
             row = self._order.row(key)
-            return Placed(snapshot.rows.name(row) or "", row, key >> TIE_BITS)
+            return Placed(cycle.snapshot.rows.name(row) or "", row, key >> TIE_BITS)
         if not explain:
             return Unplaced(Verdict(Code.UNSCHEDULABLE), self._order.count)
         return self._post_filter(cycle, self._refused(cycle, filtering))
 
     def fits(self, cycle: Cycle, node: str) -> bool:
         """Whether every filter accepts this one node."""
-        if cycle.snapshot is not self._snapshot:
-            self._look_at(cycle.snapshot)
-        filtering, stopped = self._pre_filter(cycle)
+        filtering, stopped = self._begin(cycle)
         return stopped is None and self._alone(cycle, node, filtering) is not None
+
+    def why_not(self, cycle: Cycle, node: str) -> str:
+        """What keeps a pod from one node; empty if nothing does."""
+        filtering, stopped = self._begin(cycle)
+        row = cycle.snapshot.rows.find(node)
+        if stopped is not None or row is None or not cycle.snapshot.nodes.present[row]:
+            return joined(stopped.reasons) if stopped else "there is no such node"
+        _, refused = self._ask_all(cycle, filtering, np.array([row]))
+        return joined(sorted(counted(refused)))
+
+    def acceptable(self, cycle: Cycle) -> RowIndex:
+        """The rows that every filter accepts, for those who choose by other rules than scores."""
+        filtering, stopped = self._begin(cycle)
+        if stopped is not None:
+            return np.zeros(0, np.intp)
+        say = self._say(filtering, 0)
+        ranking = self._ranking(cycle, say, filtering, 0)
+        ranking.refresh(cycle)
+        rows = np.flatnonzero(ranking.every() != REFUSED)
+        return rows[accepts(cycle, say.cluster_filters, rows)] if say.cluster_filters else rows
 
     def survey(self, cycle: Cycle) -> Survey:
         """Every node's answer, for people who want to know more than the best one."""
-        if cycle.snapshot is not self._snapshot:
-            self._look_at(cycle.snapshot)
-        self._order.refresh()
-        filtering, stopped = self._pre_filter(cycle)
+        filtering, stopped = self._begin(cycle)
         if stopped is not None:
             return Survey((), {}, self._stopped(cycle, stopped).message)
-        left, refused = self._ask_all(cycle, filtering)
+        left, refused = self._ask_all(cycle, filtering, _every_node(cycle))
         names = sorted(cycle.snapshot.rows.name(row) or "" for row in left.tolist())
         return Survey(tuple(names), refused, "" if names else self._refused(cycle, filtering).message)
 
@@ -218,6 +216,12 @@ class Engine:
             elif verdict.code is not Code.SUCCESS:
                 return _signed(verdict, plugin)
         return Granted(waits) if waits else GO
+
+    def _begin(self, cycle: Cycle) -> tuple[int, Verdict | None]:
+        if cycle.snapshot is not self._snapshot:
+            self._look_at(cycle.snapshot)
+        self._order.refresh()
+        return self._pre_filter(cycle)
 
     # --- 1: who has a say ---------------------------------------------------------------------------------------------
 
@@ -287,8 +291,8 @@ class Engine:
         if best == REFUSED:
             return REFUSED
         if say.compared:
-            return _best_compared(cycle, ranking, say)
-        if not say.cluster_filters or _accepts(cycle, say.cluster_filters, np.array([self._order.row(best)]))[0]:
+            return best_compared(cycle, ranking, say)
+        if not say.cluster_filters or accepts(cycle, say.cluster_filters, np.array([self._order.row(best)]))[0]:
             return best
         return self._best_accepted(cycle, ranking, say.cluster_filters)
 
@@ -296,12 +300,12 @@ class Engine:
         """The best block first; if another one can hold a better row, all rows that could be better."""
         every = cycle.snapshot.rows.every
         first = int(ranking.maxima.argmax()) * BLOCK
-        best = _best_of(cycle, ranking, filters, np.arange(first, min(first + BLOCK, every.stop)))
+        best = best_of(cycle, ranking, filters, np.arange(first, min(first + BLOCK, every.stop)))
         if best != REFUSED and np.count_nonzero(ranking.maxima > best) == 1:
             return best
         better = ranking.every() > best
         few = np.count_nonzero(better) * _FEW < every.stop
-        return max(best, _best_of(cycle, ranking, filters, np.flatnonzero(better) if few else every))
+        return max(best, best_of(cycle, ranking, filters, np.flatnonzero(better) if few else every))
 
     # --- 6: why not ---------------------------------------------------------------------------------------------------
 
@@ -309,15 +313,14 @@ class Engine:
         return Unplaced(verdict, self._order.count)
 
     def _refused(self, cycle: Cycle, filtering: int) -> Unplaced:
-        _, refused = self._ask_all(cycle, filtering)
+        _, refused = self._ask_all(cycle, filtering, _every_node(cycle))
         resolvable = any(one.resolvable for refusals in refused.values() for one in refusals)
         code = Code.UNSCHEDULABLE if resolvable else Code.UNRESOLVABLE
         return Unplaced(Verdict(code), self._order.count, refused)
 
-    def _ask_all(self, cycle: Cycle, filtering: int) -> tuple[RowIndex, dict[str, list[Refusal]]]:
+    def _ask_all(self, cycle: Cycle, filtering: int, left: RowIndex) -> tuple[RowIndex, dict[str, list[Refusal]]]:
         """Ask the filters in order, each about the rows that all before it accepted: who is left, and why not."""
         asked = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
-        left = np.flatnonzero(cycle.snapshot.nodes.present[: cycle.snapshot.rows.size])
         refused: dict[str, list[Refusal]] = {}
         for plugin in asked:
             out = plugin.ruled_out(cycle, left)
@@ -365,12 +368,12 @@ class Engine:
         self._rankings.clear()
         self._asking.clear()
 
-    def _say(self, filtering: int, scoring: int) -> _Say:
+    def _say(self, filtering: int, scoring: int) -> Say:
         found = self._says.get((filtering, scoring))
         if found is None:
             filters = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
             scores = [pair for number, pair in enumerate(self.scores) if scoring >> number & 1]
-            found = self._says[filtering, scoring] = _Say(
+            found = self._says[filtering, scoring] = Say(
                 tuple(plugin for plugin in filters if plugin.reach is not Reach.CLUSTER),
                 tuple(pair for pair in scores if not _is_compared(pair[0])),
                 tuple(plugin for plugin in filters if plugin.reach is Reach.CLUSTER),
@@ -378,7 +381,7 @@ class Engine:
             )
         return found
 
-    def _ranking(self, cycle: Cycle, say: _Say, filtering: int, scoring: int) -> Ranking:
+    def _ranking(self, cycle: Cycle, say: Say, filtering: int, scoring: int) -> Ranking:
         key = (cycle.pod_class.base, filtering, scoring)
         ranking = self._rankings.pop(key, None)
         if ranking is None:
@@ -390,42 +393,8 @@ class Engine:
         return ranking
 
 
-def _best_compared(cycle: Cycle, ranking: Ranking, say: _Say) -> int:
-    """The best of all feasible rows by the whole sum."""
-    cells = ranking.cells
-    if cells is not None and not say.cluster_filters and len(cells.raw) == len(say.compared):
-        feasible = np.flatnonzero(cells.maxima != REFUSED)
-        raw = {plugin: scores[feasible] for plugin, scores in cells.raw.items()}
-        return _best_by_sum(cycle, cells.maxima[feasible], [(*pair, raw[pair[0]]) for pair in say.compared])
-    keys = ranking.every()
-    rows = np.flatnonzero(keys != REFUSED)
-    if say.cluster_filters:
-        rows = rows[_accepts(cycle, say.cluster_filters, rows)]
-    if len(rows) <= 1:  # with a single one there is nothing to compare
-        return int(keys[rows].max(initial=REFUSED))
-    raw_scores = (
-        (plugin, weight, ranking.raw[plugin][rows] if plugin in ranking.raw else plugin.score(cycle, rows))
-        for plugin, weight in say.compared
-    )
-    return _best_by_sum(cycle, keys[rows], raw_scores)
-
-
-def _best_by_sum(cycle: Cycle, keys: Keys, raw: Iterable[tuple[ScorePlugin, int, Scores]]) -> int:
-    for plugin, weight, scores in raw:
-        keys = keys + ((weight * in_range(plugin, plugin.normalize(cycle, scores))) << TIE_BITS)
-    return int(keys.max())
-
-
-def _accepts(cycle: Cycle, filters: Sequence[FilterPlugin], rows: Which) -> Mask:
-    mask = filters[0].filter(cycle, rows)
-    for plugin in filters[1:]:
-        mask = mask & plugin.filter(cycle, rows)
-    return mask
-
-
-def _best_of(cycle: Cycle, ranking: Ranking, filters: Sequence[FilterPlugin], rows: Which) -> int:
-    accepted = _accepts(cycle, filters, rows)
-    return int(np.where(accepted, ranking.keys[rows], REFUSED).max(initial=REFUSED))
+def _every_node(cycle: Cycle) -> RowIndex:
+    return np.flatnonzero(cycle.snapshot.nodes.present[: cycle.snapshot.rows.size])
 
 
 def _signed(verdict: Verdict, plugin: Plugin) -> Verdict:

@@ -107,9 +107,9 @@ class Classes:
         for reading in shape.readings:
             self.interest.add(reading, namespace)
 
-    def of(self, pod: Pod) -> PodClass:
+    def of(self, pod: Pod, shape: Shape | None = None) -> PodClass:
         """The class of a pod, at the present version."""
-        shape = self.shapes.of(pod)
+        shape = shape or self.shapes.of(pod)
         namespace = pod.metadata.namespace or ""
         self.note(shape, namespace)
         keys = self.interest.keys(namespace)

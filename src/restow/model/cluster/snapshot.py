@@ -21,7 +21,8 @@ of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from restow.model.cluster.classes import Classes, PodClass
 from restow.model.cluster.crowd import Crowd
@@ -195,6 +196,19 @@ class Snapshot:
     def keep(self, mark: Mark) -> None:
         self._log.keep(mark)
 
+    @contextmanager
+    def overlooking(self, uid: str) -> Iterator[None]:
+        """For as long as it lasts, a pod that is to move counts for nothing but the room it takes: it shuts its own
+        successor out of no port, and is neither company nor crowd for it. Nothing may be changed meanwhile."""
+        occupant = self.pods.known.get(uid)
+        mark = self.mark()
+        try:
+            if occupant is not None:
+                self.occupancy.overlook(occupant)
+            yield
+        finally:
+            self.undo_to(mark)
+
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def node(self, name: str) -> Node | None:
@@ -205,8 +219,9 @@ class Snapshot:
         """Pods on a node and seats held there, by key."""
         return self.occupancy.on(node)
 
-    def class_of(self, pod: Pod) -> PodClass:
-        return self.classes.of(pod)
+    def class_of(self, pod: Pod, shape: Shape | None = None) -> PodClass:
+        """The class of a pod; `shape` is the pod's, where the caller has it at hand."""
+        return self.classes.of(pod, shape)
 
     def feasible(self, pod_class: PodClass) -> Mask:
         """Nodes that suit pods of a class and have room for one more, as far as the filters here decide."""

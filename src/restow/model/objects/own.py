@@ -63,6 +63,13 @@ class JobPhase(StrEnum):
 
 
 class JobConditionType(StrEnum):
+    """The steps of a move. The first two tell time: since when a job is admitted, and how long it was held up.
+
+    A job's `lastProbeTime` of Paused lies as far before its `lastTransitionTime` as the job had been paused until then.
+    """
+
+    ADMITTED = "Admitted"
+    PAUSED = "Paused"
     RESERVATION_CREATED = "ReservationCreated"
     RESERVATION_SCHEDULED = "ReservationScheduled"
     PREEMPTION = "Preemption"
@@ -70,6 +77,8 @@ class JobConditionType(StrEnum):
     POD_SCHEDULED = "PodScheduled"
     POD_BOUND_RESERVATION = "PodBoundReservation"
     RESERVATION_BOUND = "ReservationBound"
+    BOUND_POD_READY = "BoundPodReady"
+    COMPLETE = "Complete"
 
 
 class JobReason(StrEnum):
@@ -89,6 +98,10 @@ class JobReason(StrEnum):
     WAIT_FOR_BOUND_POD_READY = "WaitForBoundPodReady"
     INVALID_POD_REF = "InvalidPodRef"
     ROOM_TAKEN = "RoomTaken"
+    ABORTED = "Aborted"
+    DRY_RUN = "DryRun"
+    PAUSED = "Paused"
+    STOPPED = "Stopped"
 
 
 class QueueState(StrEnum):

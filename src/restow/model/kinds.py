@@ -121,6 +121,15 @@ POD_DISRUPTION_BUDGET = Kind(
     type=objects.PodDisruptionBudget,
     short_names=("pdb",),
 )
+POD_UNAVAILABLE_BUDGET = Kind(
+    group="policy.kruise.io",
+    version="v1alpha1",
+    kind="PodUnavailableBudget",
+    plural="podunavailablebudgets",
+    namespaced=True,
+    type=objects.PodUnavailableBudget,
+    short_names=("pub",),
+)
 LEASE = Kind(group="coordination.k8s.io", kind="Lease", plural="leases", namespaced=True, type=objects.Lease)
 PRIORITY_CLASS = Kind(
     group="scheduling.k8s.io",
@@ -240,6 +249,7 @@ ALL_KINDS: tuple[Kind[Any], ...] = (
     DAEMON_SET,
     JOB,
     POD_DISRUPTION_BUDGET,
+    POD_UNAVAILABLE_BUDGET,
     LEASE,
     PRIORITY_CLASS,
     STORAGE_CLASS,

@@ -174,6 +174,29 @@ class PodDisruptionBudget(ApiStruct):
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
+class PodUnavailableBudgetSpec(ApiStruct):
+    selector: SelectorSpec | None = None
+    target_ref: ObjectReference | None = None
+
+
+class PodUnavailableBudgetStatus(ApiStruct):
+    unavailable_allowed: int = 0
+    current_available: int = 0
+    desired_available: int = 0
+    total_replicas: int = 0
+    disrupted_pods: dict[str, Time | None] | None = None
+    unavailable_pods: dict[str, Time | None] | None = None
+    observed_generation: int | None = None
+
+
+class PodUnavailableBudget(ApiStruct):
+    """OpenKruise's budget, which also counts pods that are deleted or changed in place; read where its CRD exists."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodUnavailableBudgetSpec = PodUnavailableBudgetSpec()
+    status: PodUnavailableBudgetStatus = PodUnavailableBudgetStatus()
+
+
 class ContainerMetrics(ApiStruct):
     name: str = ""
     usage: Quantities | None = None

@@ -1,0 +1,217 @@
+"""Protections: which pods may be evicted at all, and why not.
+
+Goes in: a pod, the options of the configuration, and what is known around the pod. Comes out: every reason against, one
+sentence each; none means it may move, as far as the pod itself is concerned. Whether now is a good time is for budgets
+and limits to say, and whether there is a seat for the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from restow.eviction.budgets import DISRUPTION, Budget, too_many
+from restow.eviction.costs import EVICTION_COST, NEVER, eviction_cost
+from restow.model.objects import PersistentVolumeClaim, Pod
+from restow.model.pods import controller_of, is_terminating
+from restow.model.selectors import EVERYTHING, LabelSelector
+from restow.model.times import TimeError, parse_time
+from restow.model.volumes import READ_WRITE_ONCE_POD, claims_used, class_name
+
+SYSTEM_CRITICAL: Final = 2_000_000_000
+MIRROR: Final = "kubernetes.io/config.mirror"
+SOURCE: Final = "kubernetes.io/config.source"
+EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
+PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
+
+class Protections(msgspec.Struct, frozen=True, kw_only=True):
+    """What is configured. The defaults protect all that is fragile and nothing else."""
+
+    evict_failed_bare_pods: bool = False
+    evict_all_bare_pods: bool = False
+    evict_local_storage_pods: bool = False
+    evict_system_critical_pods: bool = False
+    ignore_pvc_pods: bool = False
+    """Leave pods with claims alone."""
+    pvc_storage_classes: frozenset[str] = frozenset()
+    """With ignore_pvc_pods: only those of these classes; of any class if empty."""
+    ignore_pods_without_budget: bool = False
+    keep_reluctant: bool = False
+    """Leave pods alone that say they prefer not to be evicted."""
+    priority_threshold: int | None = None
+    """Pods of this priority and above stay."""
+    priority_threshold_name: str | None = None
+    """The same, as the name of a PriorityClass."""
+    selector: LabelSelector = EVERYTHING
+    node_selector: LabelSelector = EVERYTHING
+    include: frozenset[str] = frozenset()
+    """Only pods of these namespaces may move; of any if empty."""
+    exclude: frozenset[str] = frozenset()
+    scheduler_names: frozenset[str] | None = None
+    """Only pods of these schedulers may move: of others' pods nobody knows that they take their seats."""
+    min_replicas: int = 0
+    min_age: float = 0.0
+    """Seconds since its start."""
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known around a pod."""
+
+    now: float
+    replicas: int | None = None
+    """How many its workload wants; None if it has none."""
+    claims: Mapping[str, PersistentVolumeClaim] = {}
+    """The claims of its namespace by name, at least those it uses."""
+    budgets: tuple[Budget, ...] = ()
+    """Those that cover it."""
+    node_labels: Mapping[str, str] = {}
+    priority_classes: Mapping[str, int] = {}
+
+
+def refusal(pod: Pod, protections: Protections, around: Surroundings) -> str | None:
+    """The first reason against evicting a pod; None if there is none."""
+    return next(refusals(pod, protections, around), None)
+
+
+def refusals(pod: Pod, protections: Protections, around: Surroundings) -> Iterator[str]:
+    """Every reason against evicting a pod, the gravest first."""
+    for rule in _RULES:
+        yield from rule(pod, protections, around)
+
+
+def _kind(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    """Pods that nobody would make again, or that would come back to the same node."""
+    annotations = pod.metadata.annotations or {}
+    owner = controller_of(pod)
+    if MIRROR in annotations:
+        yield "it is a mirror pod: its kubelet owns it"
+    elif annotations.get(SOURCE, "api") != "api":
+        yield f"it is a static pod, from {annotations[SOURCE]}"
+    elif owner is not None and owner.kind == "DaemonSet":
+        yield f"DaemonSet {owner.name} would put it back on the same node"
+    elif owner is None and not options.evict_all_bare_pods:
+        if pod.status.phase != "Failed":
+            yield "no controller would make it again"
+        elif not options.evict_failed_bare_pods:
+            yield "no controller would make it again; failed ones may go with evictFailedBarePods"
+    if is_terminating(pod):
+        yield "it is terminating already"
+
+
+def _scheduler(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
+    if options.scheduler_names is not None and name not in options.scheduler_names:
+        ours = ", ".join(sorted(options.scheduler_names))
+        yield f"its scheduler is {name}, schedulerNames has {ours}"
+
+
+def _wishes(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    """What the pod itself asks for."""
+    annotations = pod.metadata.annotations or {}
+    if eviction_cost(pod) == NEVER:
+        yield f"its {EVICTION_COST} is {NEVER}, which means never"
+    if annotations.get(EVICT) == "false":
+        yield f"its annotation {EVICT} is false"
+    if options.keep_reluctant and PREFER_NO_EVICTION in annotations:
+        yield f"it has the annotation {PREFER_NO_EVICTION}"
+
+
+def _namespace(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    namespace = pod.metadata.namespace or ""
+    if options.include and namespace not in options.include:
+        yield f"namespace {namespace} is not among those included: {', '.join(sorted(options.include))}"
+    if namespace in options.exclude:
+        yield f"namespace {namespace} is excluded"
+
+
+def _priority(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    priority = pod.spec.priority or 0
+    if not options.evict_system_critical_pods and priority >= SYSTEM_CRITICAL:
+        yield f"it is critical to the system: its priority is {priority}"
+    threshold = options.priority_threshold
+    name = options.priority_threshold_name
+    if name is not None:
+        threshold = around.priority_classes.get(name)
+        if threshold is None:
+            yield f"priorityThreshold names PriorityClass {name}, which does not exist"
+    if threshold is not None and priority >= threshold:
+        yield f"its priority {priority} is not below the threshold {threshold}"
+
+
+def _volumes(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    if not options.evict_local_storage_pods:
+        local = [one.name for one in pod.spec.volumes or () if one.host_path is not None or one.empty_dir is not None]
+        if local:
+            yield f"it has local storage: {', '.join(local)}"
+    used = [use.name for use in claims_used(pod)]
+    found = {name: around.claims[name] for name in used if name in around.claims}
+    missing = [name for name in used if name not in found]
+    exclusive = [name for name, claim in found.items() if READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())]
+    if exclusive:
+        yield f"only one pod at a time may use {', '.join(exclusive)} (ReadWriteOncePod), so no seat can be kept for it"
+    if missing:
+        yield f"nothing is known of its claims {', '.join(missing)}"
+    if options.ignore_pvc_pods:
+        classes = options.pvc_storage_classes
+        kept = [name for name, claim in found.items() if not classes or class_name(claim) in classes]
+        if kept:
+            yield f"it uses the claims {', '.join(kept)}, and ignorePvcPods is set"
+
+
+def _devices(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    claims = [claim.name for claim in pod.spec.resource_claims or ()]
+    if claims:
+        yield f"it uses dynamic resource allocation: {', '.join(claims)}"
+
+
+def _selected(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    if not options.selector.matches(pod.metadata.labels):
+        yield f"its labels do not match {options.selector}"
+    if not options.node_selector.matches(around.node_labels):
+        yield f"the labels of its node do not match {options.node_selector}"
+
+
+def _replicas(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    if around.replicas is not None and around.replicas < options.min_replicas:
+        yield f"its workload has {around.replicas} replicas, and minReplicas is {options.min_replicas}"
+
+
+def _age(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    if not options.min_age:
+        return
+    try:
+        started = parse_time(pod.status.start_time) if pod.status.start_time else None
+    except TimeError:
+        started = None
+    if started is None and pod.status.phase != "Running":
+        yield "it has not started"
+    elif started is not None and around.now - started < options.min_age:
+        yield f"it started {around.now - started:.0f}s ago, and must be {options.min_age:.0f}s old"
+
+
+def _budgets(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    problem = too_many(around.budgets)
+    if problem:
+        yield problem
+    if options.ignore_pods_without_budget and not any(one.kind == DISRUPTION for one in around.budgets):
+        yield "no PodDisruptionBudget covers it"
+
+
+_Rule = Callable[[Pod, Protections, Surroundings], Iterator[str]]
+_RULES: tuple[_Rule, ...] = (
+    _kind,
+    _wishes,
+    _scheduler,
+    _namespace,
+    _priority,
+    _volumes,
+    _devices,
+    _selected,
+    _replicas,
+    _age,
+    _budgets,
+)

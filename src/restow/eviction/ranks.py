@@ -1,0 +1,81 @@
+"""Ranks: the quality of service and the class of priority of a pod, in the words of Koordinator.
+
+Both are enumerations in ascending order, so that they sort.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from restow.model.objects import Pod
+from restow.model.qos import qos_class
+from restow.model.quantity import QuantityError
+
+QOS_LABEL: Final = "koordinator.sh/qosClass"
+PRIORITY_CLASS_LABEL: Final = "koordinator.sh/priority-class"
+
+
+class Qos(IntEnum):
+    """Best effort, latency sensitive, with reserved cores, with exclusive ones; SYSTEM is the node's own."""
+
+    BE = 0
+    LS = 1
+    LSR = 2
+    LSE = 3
+    SYSTEM = 4
+
+
+class PriorityClass(IntEnum):
+    FREE = 0
+    BATCH = 1
+    MID = 2
+    PROD = 3
+    NONE = 4
+
+
+_BANDS: Final = {
+    PriorityClass.PROD: range(9000, 10_000),
+    PriorityClass.MID: range(7000, 8000),
+    PriorityClass.BATCH: range(5000, 6000),
+    PriorityClass.FREE: range(3000, 4000),
+}
+_CLASS_NAMES: Final = {f"koord-{band.name.lower()}": band for band in _BANDS}
+
+
+def qos(pod: Pod) -> Qos:
+    """What its label says; unlabelled, BestEffort pods are BE and all others LS."""
+    label = (pod.metadata.labels or {}).get(QOS_LABEL, "")
+    if label in Qos.__members__:
+        return Qos[label]
+    return Qos.BE if _kubernetes_qos(pod) == "BestEffort" else Qos.LS
+
+
+def priority(pod: Pod) -> int:
+    return pod.spec.priority or 0
+
+
+def priority_class(pod: Pod) -> PriorityClass:
+    """What its label says, else the band its priority lies in, else what its QoS label is used for."""
+    labels = pod.metadata.labels or {}
+    named = _CLASS_NAMES.get(labels.get(PRIORITY_CLASS_LABEL, ""))
+    if named is not None:
+        return named
+    value = pod.spec.priority
+    if value is not None:
+        found = next((band for band, values in _BANDS.items() if value in values), None)
+        if found is not None:
+            return found
+    label = labels.get(QOS_LABEL, "")
+    if label == Qos.BE.name:
+        return PriorityClass.BATCH
+    return PriorityClass.PROD if label in Qos.__members__ else PriorityClass.NONE
+
+
+def _kubernetes_qos(pod: Pod) -> str:
+    if pod.status.qos_class:
+        return pod.status.qos_class
+    try:
+        return qos_class(pod.spec)
+    except QuantityError:
+        return "Burstable"

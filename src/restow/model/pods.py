@@ -1,0 +1,53 @@
+"""What single pods say of themselves: who manages them, whether they serve, whether they are over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from restow.model.objects import Condition, ObjectMeta, OwnerReference, Pod
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""On a pod: workload controllers that shrink delete the pods of lower cost first."""
+
+
+class Owned(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+def controller_of(item: Owned) -> OwnerReference | None:
+    """The owner that manages an object."""
+    return next((owner for owner in item.metadata.owner_references or () if owner.controller), None)
+
+
+def condition(conditions: Iterable[Condition] | None, kind: str) -> Condition | None:
+    return next((each for each in conditions or () if each.type == kind), None)
+
+
+def ready_condition(pod: Pod) -> Condition | None:
+    found = condition(pod.status.conditions, "Ready")
+    return found if found and found.status == "True" else None
+
+
+def is_ready(pod: Pod) -> bool:
+    return ready_condition(pod) is not None
+
+
+def is_finished(pod: Pod) -> bool:
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def is_terminating(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
+
+
+def is_serving(pod: Pod) -> bool:
+    """Whether it is running and ready; where nobody says whether it is ready, it is taken to be."""
+    ready = condition(pod.status.conditions, "Ready")
+    return pod.status.phase == "Running" and (ready is None or ready.status == "True")
+
+
+def is_available(pod: Pod) -> bool:
+    """Whether it is serving, and not on its way out."""
+    return is_serving(pod) and not is_terminating(pod)

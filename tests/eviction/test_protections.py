@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.eviction.budgets import disruption_budget
+from restow.eviction.protections import Protections, Surroundings, refusal
+from restow.model.objects import PersistentVolumeClaim, Pod
+from restow.model.selectors import parse_label_selector
+from restow.model.wire import convert
+from tests.eviction.objects import pdb, pod
+
+NOW = 1_800_000_000.0
+CRITICAL = 2_000_000_000
+SCRATCH = [{"name": "scratch", "emptyDir": {}}]
+DATA = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}}]
+
+
+def claim(mode: str = "ReadWriteOnce", storage_class: str = "fast") -> PersistentVolumeClaim:
+    spec = {"accessModes": [mode], "storageClassName": storage_class}
+    return convert(PersistentVolumeClaim, {"metadata": {"name": "data-0", "namespace": "shop"}, "spec": spec})
+
+
+def around(**more: Any) -> Surroundings:
+    return Surroundings(now=NOW, claims={"data-0": more.pop("claim", claim())}, **more)
+
+
+FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
+    "a DaemonSet's pod": (
+        pod(owner="DaemonSet agent"),
+        Protections(),
+        around(),
+        "DaemonSet agent would put it back on the same node",
+    ),
+    "a mirror pod": (
+        pod(owner="Node n1", annotations={"kubernetes.io/config.mirror": "x"}),
+        Protections(),
+        around(),
+        "it is a mirror pod: its kubelet owns it",
+    ),
+    "a static pod": (
+        pod(annotations={"kubernetes.io/config.source": "file"}),
+        Protections(),
+        around(),
+        "it is a static pod, from file",
+    ),
+    "a bare pod": (pod(owner=""), Protections(), around(), "no controller would make it again"),
+    "a bare pod that runs, where only failed ones may go": (
+        pod(owner=""),
+        Protections(evict_failed_bare_pods=True),
+        around(),
+        "no controller would make it again",
+    ),
+    "a terminating pod": (
+        pod(deletionTimestamp="2026-01-01T00:00:00Z"),
+        Protections(),
+        around(),
+        "it is terminating already",
+    ),
+    "a pod whose eviction costs too much": (
+        pod(annotations={"scheduling.koordinator.sh/eviction-cost": "2147483647"}),
+        Protections(),
+        around(),
+        "its scheduling.koordinator.sh/eviction-cost is 2147483647, which means never",
+    ),
+    "a pod that says no": (
+        pod(annotations={"descheduler.alpha.kubernetes.io/evict": "false"}),
+        Protections(),
+        around(),
+        "its annotation descheduler.alpha.kubernetes.io/evict is false",
+    ),
+    "a pod of another scheduler": (
+        pod(schedulerName="default-scheduler"),
+        Protections(scheduler_names=frozenset({"restow"})),
+        around(),
+        "its scheduler is default-scheduler, schedulerNames has restow",
+    ),
+    "a namespace that is not included": (
+        pod(),
+        Protections(include=frozenset({"batch"})),
+        around(),
+        "namespace shop is not among those included: batch",
+    ),
+    "a namespace that is excluded": (
+        pod(),
+        Protections(exclude=frozenset({"shop"})),
+        around(),
+        "namespace shop is excluded",
+    ),
+    "a critical pod": (
+        pod(priority=CRITICAL),
+        Protections(),
+        around(),
+        "it is critical to the system: its priority is 2000000000",
+    ),
+    "a pod at the threshold": (
+        pod(priority=100),
+        Protections(priority_threshold=100),
+        around(),
+        "its priority 100 is not below the threshold 100",
+    ),
+    "a pod above a named threshold": (
+        pod(priority=100),
+        Protections(priority_threshold_name="mid"),
+        around(priority_classes={"mid": 50}),
+        "its priority 100 is not below the threshold 50",
+    ),
+    "a threshold nobody knows": (
+        pod(),
+        Protections(priority_threshold_name="mid"),
+        around(),
+        "priorityThreshold names PriorityClass mid, which does not exist",
+    ),
+    "local storage": (pod(volumes=SCRATCH), Protections(), around(), "it has local storage: scratch"),
+    "a claim for one pod only": (
+        pod(volumes=DATA),
+        Protections(),
+        around(claim=claim("ReadWriteOncePod")),
+        "only one pod at a time may use data-0 (ReadWriteOncePod), so no seat can be kept for it",
+    ),
+    "a claim where claims are left alone": (
+        pod(volumes=DATA),
+        Protections(ignore_pvc_pods=True),
+        around(),
+        "it uses the claims data-0, and ignorePvcPods is set",
+    ),
+    "a claim nobody knows": (
+        pod(volumes=[{"name": "x", "persistentVolumeClaim": {"claimName": "x"}}]),
+        Protections(),
+        around(),
+        "nothing is known of its claims x",
+    ),
+    "devices": (
+        pod(resourceClaims=[{"name": "gpu"}]),
+        Protections(),
+        around(),
+        "it uses dynamic resource allocation: gpu",
+    ),
+    "labels that do not match": (
+        pod(),
+        Protections(selector=parse_label_selector("app=db")),
+        around(),
+        "its labels do not match app=db",
+    ),
+    "a node that does not match": (
+        pod(),
+        Protections(node_selector=parse_label_selector("pool=batch")),
+        around(node_labels={"pool": "web"}),
+        "the labels of its node do not match pool=batch",
+    ),
+    "too few replicas": (
+        pod(),
+        Protections(min_replicas=2),
+        around(replicas=1),
+        "its workload has 1 replicas, and minReplicas is 2",
+    ),
+    "too young": (
+        pod(startTime="2027-01-15T08:00:00Z"),
+        Protections(min_age=60),
+        around(),
+        "it started 0s ago, and must be 60s old",
+    ),
+    "two budgets": (
+        pod(),
+        Protections(),
+        around(budgets=(disruption_budget(pdb("a")), disruption_budget(pdb("b")))),
+        "2 PodDisruptionBudgets cover it (a, b), and the eviction API accepts at most one",
+    ),
+    "no budget, where one is asked for": (
+        pod(),
+        Protections(ignore_pods_without_budget=True),
+        around(),
+        "no PodDisruptionBudget covers it",
+    ),
+}
+
+ALLOWED: dict[str, tuple[Pod, Protections, Surroundings]] = {
+    "an ordinary pod": (pod(), Protections(), around()),
+    "the only replica": (pod(), Protections(), around(replicas=1)),
+    "a StatefulSet's pod with a ReadWriteOnce claim": (
+        pod(owner="StatefulSet db", volumes=DATA),
+        Protections(),
+        around(),
+    ),
+    "a claim of a class that is not protected": (
+        pod(volumes=DATA),
+        Protections(ignore_pvc_pods=True, pvc_storage_classes=frozenset({"slow"})),
+        around(),
+    ),
+    "local storage, where that may go": (pod(volumes=SCRATCH), Protections(evict_local_storage_pods=True), around()),
+    "a critical pod, where these may go": (
+        pod(priority=CRITICAL),
+        Protections(evict_system_critical_pods=True),
+        around(),
+    ),
+    "a failed bare pod, where these may go": (
+        pod(owner="", phase="Failed"),
+        Protections(evict_failed_bare_pods=True),
+        around(),
+    ),
+    "a bare pod, where all may go": (pod(owner=""), Protections(evict_all_bare_pods=True), around()),
+    "a running pod of which nobody knows since when": (pod(), Protections(min_age=60), around()),
+}
+
+
+@pytest.mark.parametrize("case", FORBIDDEN.values(), ids=FORBIDDEN)
+def test_a_pod_stays_and_the_reason_says_why(case: tuple[Pod, Protections, Surroundings, str]) -> None:
+    *question, reason = case
+    assert refusal(*question) == reason
+
+
+@pytest.mark.parametrize("case", ALLOWED.values(), ids=ALLOWED)
+def test_a_pod_may_go(case: tuple[Pod, Protections, Surroundings]) -> None:
+    assert refusal(*case) is None

@@ -1,0 +1,126 @@
+"""Bookings: moves tried on a snapshot the way they are carried out, reservation first.
+
+    hold        the target is held for a pod, which stays where it is; what is held counts as the pod it will become
+    end_wave    every pod that was given a seat leaves its old place
+
+A pod that looks for a place is overlooked where it is now (it is neither crowd nor company for itself, and its ports
+are no obstacle), but its room stays taken. Nodes that are emptied stay, and stay domains of topology keys. Whoever else
+looks meanwhile meets both the pod and its seat. Used as a context: at its end the snapshot is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from msgspec.structs import replace
+
+from restow.model.cluster import Mark, Occupant, RowIndex, Snapshot, filters
+from restow.model.objects import Pod
+from restow.model.resources import Shortage
+from restow.scheduling.engine import Engine
+from restow.scheduling.framework import Cycle
+
+
+class Bookings:
+    def __init__(self, snapshot: Snapshot, engine: Engine, now: float) -> None:
+        self.snapshot = snapshot
+        self._engine = engine
+        self._now = now
+        self._mark: Mark
+        self._where: dict[str, str] = {}
+        """By UID of a pod that has moved: the key of what stands for it now."""
+        self._leaving: list[tuple[str, Occupant, str]] = []
+        """(UID, where it still is, key of its seat), this wave's."""
+        self._held = 0
+
+    def __enter__(self) -> Self:
+        self._mark = self.snapshot.mark()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.snapshot.undo_to(self._mark)
+
+    def occupant(self, uid: str) -> Occupant | None:
+        """Where a pod is now: the pod, or what stands for it since it moved."""
+        return self.snapshot.pods.known.get(self._where.get(uid, uid))
+
+    def choices(self, uid: str) -> RowIndex:
+        """The rows a pod could move to, by every filter of the scheduler."""
+        with self._looking(uid) as (cycle, occupant):
+            rows = self._engine.acceptable(cycle)
+        elsewhere: RowIndex = rows[rows != self.snapshot.rows.find(occupant.node)]
+        return elsewhere
+
+    def why_not(self, uid: str, node: str) -> str:
+        """What keeps a pod from moving to a node, with numbers where room is short; empty if nothing does."""
+        with self._looking(uid) as (cycle, occupant):
+            if self._engine.fits(cycle, node):
+                return ""
+            return self._short(occupant, node) or self._engine.why_not(cycle, node)
+
+    def has_room(self, uid: str, node: str) -> bool:
+        """Whether a node has the room alone: much cheaper than asking every filter, and mostly the reason."""
+        row, occupant = self.snapshot.rows.find(node), self.occupant(uid)
+        if row is None or occupant is None:
+            return False
+        return filters.fits_row(self.snapshot.room, occupant.shape.amounts, row)
+
+    def hold(self, uid: str, node: str) -> None:
+        """Hold room on a node for a pod, which stays where it is until the wave ends."""
+        occupant = self._known(uid)
+        self._held += 1
+        key = f"{uid}/{self._held}"
+        loose = _loose(occupant.pod)
+        seat = replace(loose, metadata=replace(loose.metadata, uid=key))
+        self.snapshot.assume(seat, node, at=self._now, shape=occupant.shape)
+        self._leaving.append((uid, occupant, key))
+
+    def end_wave(self) -> None:
+        """Everybody who has a seat takes it."""
+        for uid, occupant, key in self._leaving:
+            if occupant.key == uid:
+                self.snapshot.remove_pod(occupant.pod)
+            else:
+                self.snapshot.forget(occupant.pod)
+            self._where[uid] = key
+        self._leaving.clear()
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _looking(self, uid: str) -> Iterator[tuple[Cycle, Occupant]]:
+        occupant = self._known(uid)
+        loose = _loose(occupant.pod)
+        cycle = Cycle(loose, self.snapshot, self._now, self.snapshot.class_of(loose, occupant.shape))
+        if occupant.shape.readings or occupant.shape.facts.volumes:
+            with self.snapshot.overlooking(occupant.key):
+                yield cycle, occupant
+        else:  # it asks nothing of other pods, so that its own presence matters on its own node alone
+            yield cycle, occupant
+
+    def _known(self, uid: str) -> Occupant:
+        occupant = self.occupant(uid)
+        if occupant is None:
+            raise LookupError(f"no pod with the UID {uid} is on any node")
+        return occupant
+
+    def _short(self, occupant: Occupant, node: str) -> str:
+        room, row = self.snapshot.room, self.snapshot.rows.find(node)
+        if row is None or not self.snapshot.nodes.present[row]:
+            return ""
+        short = [
+            Shortage(room.resources.names[column], amount, max(0, room.free.item(column, row)))
+            for column, amount in occupant.shape.amounts
+            if amount > room.free.item(column, row)
+        ]
+        return ", ".join(str(one) for one in sorted(short))
+
+
+def _loose(pod: Pod) -> Pod:
+    """A pod as it will be created again: on no node yet."""
+    return replace(pod, spec=replace(pod.spec, node_name=None), status=replace(pod.status, nominated_node_name=None))

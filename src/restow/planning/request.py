@@ -1,0 +1,64 @@
+"""The request: everything a strategy is asked with, besides the snapshot.
+
+    strategy(snapshot, request) -> plan
+
+Time, chance and the rules of eviction come in as values, so that a strategy is a function: same snapshot and request,
+same plan. Only a time limit may change it, which is read off `clock`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from restow.model.cluster import Snapshot
+from restow.model.objects import Pod
+from restow.model.resources import Vector
+from restow.planning.plan import Plan
+from restow.scheduling.engine import Engine
+
+
+class Allowance(msgspec.Struct, frozen=True, gc=False):
+    """How many pods that draw on something may be on the move at once."""
+
+    name: str
+    """What they draw on, as people would call it."""
+    most: int
+
+
+class Mobility(Protocol):
+    """Which pods may move, and how many of them at once."""
+
+    def why_not(self, pod: Pod) -> str:
+        """Why a pod may not move at all; empty if it may."""
+        ...
+
+    def allowances(self, pod: Pod) -> Sequence[Allowance]:
+        """What a pod on the move draws on. They shape waves, and drop no move."""
+        ...
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    engine: Engine
+    """The scheduler's own filters."""
+    mobility: Mobility
+    now: float
+    pending: tuple[Pod, ...] = ()
+    """Pods of ours that wait for a node."""
+    max_moves: int = 50
+    arguments: Mapping[str, Any] = {}
+    """Of the strategy, as written in the configuration."""
+    objective: str = "free-nodes"
+    shape: Vector = {}
+    """The reference shape of the objective `slots`."""
+    seed: int = 0
+    time_limit: float = 5.0
+    """Seconds on `clock`."""
+    work_limit: int | None = None
+    """Steps of the strategy's own counting, which unlike seconds are the same everywhere."""
+    clock: Callable[[], float] = float
+
+
+Strategy = Callable[[Snapshot, Request], Plan]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from restow.model.affinity import node_constraint
 from restow.model.objects import Node, Pod
+from restow.model.pods import is_finished
 from restow.model.resources import PODS, amounts, shortages
 from restow.model.taints import NO_EXECUTE, untolerated
-from restow.sim.world.pods import is_finished
 from restow.sim.world.view import View
 
 

@@ -13,16 +13,18 @@ import msgspec
 
 from restow.client.cache import Change, Key, key_of
 from restow.model.affinity import node_constraint
+from restow.model.fractions import fraction
 from restow.model.kinds import NODE, POD, Kind
 from restow.model.objects import Node, Pod, PodSpec
+from restow.model.pods import controller_of, is_finished, is_ready
 from restow.model.taints import NO_EXECUTE, untolerated
 from restow.sim.world.objects import CONTROLLER_REVISION, DAEMON_SET, Document, Whole
-from restow.sim.world.pods import available_in, is_finished, is_ready
+from restow.sim.world.pods import available_in
 from restow.sim.world.revisions import remember, revision_of
-from restow.sim.world.rule import Rule, fraction, owner_keys, reference_to, some, soonest, write_status
+from restow.sim.world.rule import Rule, owner_keys, reference_to, some, soonest, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Step, Write
 from restow.sim.world.template import REVISION_HASH, pod_from, random_suffix, revision_name
-from restow.sim.world.view import View, controller_of, daemon_maker, pinned_node
+from restow.sim.world.view import View, daemon_maker, pinned_node
 
 _TOLERATED = (
     ("node.kubernetes.io/not-ready", "NoExecute"),

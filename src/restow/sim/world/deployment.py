@@ -11,14 +11,14 @@ from typing import Any
 
 from restow.client.cache import Change, Key
 from restow.model.kinds import POD, Kind
+from restow.model.pods import controller_of, is_finished
 from restow.model.times import format_time, parse_time
 from restow.sim.world.objects import DEPLOYMENT, REPLICA_SET, Document, Whole
-from restow.sim.world.pods import is_finished
 from restow.sim.world.rollout import Bounds, Size, grow_new, scale_in_proportion, shrink_old
 from restow.sim.world.rule import Rule, claim, owner_keys, reference_to, some, with_condition, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Patch, Step, Write
 from restow.sim.world.template import TEMPLATE_HASH, template_hash, without_hash
-from restow.sim.world.view import View, controller_of
+from restow.sim.world.view import View
 
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED = "deployment.kubernetes.io/desired-replicas"

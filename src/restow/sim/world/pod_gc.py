@@ -8,9 +8,9 @@ from typing import Any
 from restow.client.cache import Change, Key, key_of
 from restow.model.kinds import NODE, POD, Kind
 from restow.model.objects import Pod
+from restow.model.pods import condition, is_finished
 from restow.model.times import format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
-from restow.sim.world.pods import condition, is_finished
 from restow.sim.world.rule import Rule
 from restow.sim.world.settings import Settings
 from restow.sim.world.step import NOTHING, Delete, Patch, Step, Write

@@ -8,30 +8,13 @@ from collections.abc import Iterable, Sequence
 from functools import cmp_to_key
 
 from restow.client.cache import Change
-from restow.model.objects import Condition, Pod
+from restow.model.objects import Pod
+from restow.model.pods import DELETION_COST, is_finished, is_ready, ready_condition
 from restow.model.times import parse_time
 from restow.sim.world.view import View
 
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 YOUNG = 10.0  # seconds
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
-
-
-def condition(conditions: Iterable[Condition] | None, kind: str) -> Condition | None:
-    return next((each for each in conditions or () if each.type == kind), None)
-
-
-def ready_condition(pod: Pod) -> Condition | None:
-    found = condition(pod.status.conditions, "Ready")
-    return found if found and found.status == "True" else None
-
-
-def is_ready(pod: Pod) -> bool:
-    return ready_condition(pod) is not None
-
-
-def is_finished(pod: Pod) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")
 
 
 def is_active(pod: Pod, view: View) -> bool:

@@ -8,12 +8,13 @@ from typing import Any
 from restow.client.cache import Change, Key
 from restow.model.kinds import POD, Kind
 from restow.model.objects import Pod
+from restow.model.pods import controller_of, is_ready
 from restow.sim.world.objects import REPLICA_SET, Whole
-from restow.sim.world.pods import available_in, deletion_order, is_active, is_ready
+from restow.sim.world.pods import available_in, deletion_order, is_active
 from restow.sim.world.rule import Rule, claim, owner_keys, reference_to, some, soonest, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Step, Write
 from restow.sim.world.template import pod_from, random_suffix
-from restow.sim.world.view import View, controller_of
+from restow.sim.world.view import View
 
 BURST = 500  # pods created or deleted in one step
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from restow.sim.world.rule import fraction
+from restow.model.fractions import fraction
 
 
 class Bounds(msgspec.Struct, frozen=True):

@@ -15,12 +15,13 @@ import msgspec
 from restow.client.cache import Change, Key, Object, key_of
 from restow.model.kinds import Kind
 from restow.model.objects import ObjectReference
+from restow.model.pods import controller_of
 from restow.model.selectors import LabelSelector, SelectorError, label_selector
 from restow.model.times import format_time
 from restow.sim.world.objects import Document, Whole
 from restow.sim.world.step import Patch, Step, Write
 from restow.sim.world.template import controller_reference
-from restow.sim.world.view import View, controller_of
+from restow.sim.world.view import View
 
 T = TypeVar("T", bound=Object)
 
@@ -153,13 +154,3 @@ def with_condition(
     since = before["lastTransitionTime"] if before and before["status"] == status else format_time(now)
     entry = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
     return [*others, entry]
-
-
-def fraction(value: int | str | None, of: int, *, up: bool) -> int:
-    """A number as it is, or a percentage of `of`, rounded up or down."""
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return value
-    percent = int(value.removesuffix("%"))
-    return -(-of * percent // 100) if up else of * percent // 100

@@ -8,10 +8,10 @@ from typing import Any
 from restow.client.cache import Change, Key, key_of
 from restow.model.kinds import NODE, POD, Kind
 from restow.model.objects import Pod, Taint
+from restow.model.pods import is_finished
 from restow.model.taints import NO_EXECUTE, tolerates
 from restow.model.times import format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
-from restow.sim.world.pods import is_finished
 from restow.sim.world.rule import Rule
 from restow.sim.world.step import NOTHING, Delete, Patch, Step
 from restow.sim.world.view import View

@@ -17,18 +17,14 @@ from restow.client.informer import Informer
 from restow.client.verbs import Event
 from restow.model.affinity import node_constraint
 from restow.model.kinds import NODE, POD, Kind
-from restow.model.objects import Node, OwnerReference, Pod
+from restow.model.objects import Node, Pod
+from restow.model.pods import controller_of
 from restow.model.resources import Vector, pod_requests
 from restow.model.selectors import LabelSelector
 from restow.ports import Clock
 from restow.sim.world.losses import Losses
 
 T = TypeVar("T", bound=Object)
-
-
-def controller_of(item: Object) -> OwnerReference | None:
-    """The owner that manages an object."""
-    return next((owner for owner in item.metadata.owner_references or () if owner.controller), None)
 
 
 def _by_controller(item: Object) -> Iterable[str]:

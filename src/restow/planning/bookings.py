@@ -10,7 +10,7 @@ looks meanwhile meets both the pod and its seat. Used as a context: at its end t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -89,6 +89,24 @@ class Bookings:
                 self.snapshot.forget(occupant.pod)
             self._where[uid] = key
         self._leaving.clear()
+
+    @contextmanager
+    def trying(self) -> Iterator[Callable[[], None]]:
+        """Bookings that are kept only if the function that this gives is called before it ends."""
+        mark, leaving, where = self.snapshot.mark(), len(self._leaving), dict(self._where)
+        kept = False
+
+        def keep() -> None:
+            nonlocal kept
+            kept = True
+
+        yield keep
+        if kept:
+            self.snapshot.keep(mark)
+        else:
+            self.snapshot.undo_to(mark)
+            del self._leaving[leaving:]
+            self._where = where
 
     # ------------------------------------------------------------------------------------------------------------------
 

@@ -11,23 +11,21 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from restow.eviction.protections import MIRROR
 from restow.model.cluster import Mask, Occupant, Snapshot
 from restow.model.cluster.room import Amounts
 from restow.model.objects import Pod
+from restow.model.pods import controller_of
 from restow.model.resources import PODS, Vector
 from restow.planning.plan import Measures
 
 Rates = NDArray[np.float64]
 
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-
 
 def stays_with_node(pod: Pod) -> bool:
     """Whether a pod belongs to its node and would come back there: of a DaemonSet, or the mirror of a static one."""
-    metadata = pod.metadata
-    if metadata.annotations and MIRROR_ANNOTATION in metadata.annotations:
-        return True
-    return any(owner.controller and owner.kind == "DaemonSet" for owner in metadata.owner_references or ())
+    owner = controller_of(pod)
+    return MIRROR in (pod.metadata.annotations or {}) or (owner is not None and owner.kind == "DaemonSet")
 
 
 def guests(snapshot: Snapshot, node: str) -> list[Occupant]:

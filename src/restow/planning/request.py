@@ -31,6 +31,10 @@ class Allowance(msgspec.Struct, frozen=True, gc=False):
 class Mobility(Protocol):
     """Which pods may move, and how many of them at once."""
 
+    def is_ours(self, pod: Pod) -> bool:
+        """Whether a scheduler of ours would place its successor."""
+        ...
+
     def why_not(self, pod: Pod) -> str:
         """Why a pod may not move at all; empty if it may."""
         ...
@@ -48,6 +52,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     pending: tuple[Pod, ...] = ()
     """Pods of ours that wait for a node."""
     max_moves: int = 50
+    migrated: Mapping[str, float] = {}
+    """When a migration last touched a node, by its name, as far as finished jobs tell."""
     arguments: Mapping[str, Any] = {}
     """Of the strategy, as written in the configuration."""
     objective: str = "free-nodes"

@@ -1,0 +1,119 @@
+"""What may move, why not, and how many at once.
+
+Goes in: the configured protections, the budgets and workloads of a cluster. Comes out: for a pod the reason against
+moving it, or what it draws on while it moves; for nodes, who of their guests may move and a refusal for each of the
+others. Pods of other schedulers are counted in one refusal, because nobody would take the seats kept for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from restow.eviction.budgets import Budget, Budgets, shortage
+from restow.eviction.protections import DEFAULT_SCHEDULER, Protections, Surroundings, refusal
+from restow.eviction.workloads import Workloads
+from restow.model.cluster import Occupant, Snapshot
+from restow.model.objects import PersistentVolumeClaim, Pod
+from restow.planning.measures import stays_with_node
+from restow.planning.plan import Refusal
+from restow.planning.request import Allowance, Mobility
+
+WorkloadLimit = Callable[[int, bool], int | None]
+"""How many pods of a workload may be on the move at once: of so many replicas, with a budget or without; None for any
+number."""
+
+
+class Movability(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of eviction, read off a cluster."""
+
+    snapshot: Snapshot
+    now: float
+    protections: Protections = Protections()
+    budgets: Budgets = msgspec.field(default_factory=Budgets)
+    workloads: Workloads = msgspec.field(default_factory=Workloads)
+    claims: Mapping[str, Mapping[str, PersistentVolumeClaim]] = {}
+    """By namespace and name."""
+    priority_classes: Mapping[str, int] = {}
+    workload_limit: WorkloadLimit = lambda replicas, has_budget: None
+
+    def is_ours(self, pod: Pod) -> bool:
+        names = self.protections.scheduler_names
+        return names is None or (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in names
+
+    def why_not(self, pod: Pod) -> str:
+        covering = tuple(self._covering(pod))
+        return refusal(pod, self.protections, self._around(pod, covering)) or shortage(covering, pod) or ""
+
+    def allowances(self, pod: Pod) -> Sequence[Allowance]:
+        covering = self._covering(pod)
+        found = [Allowance(str(budget), budget.left) for budget in covering if budget.is_charged_for(pod)]
+        workload = self.workloads.of(pod)
+        if workload is not None:
+            most = self.workload_limit(workload.replicas, bool(covering))
+            found += [Allowance(str(workload), max(1, most))] if most is not None else []
+        return found
+
+    def _covering(self, pod: Pod) -> list[Budget]:
+        return self.budgets.covering(pod, self.workloads.chain(pod))
+
+    def _around(self, pod: Pod, covering: tuple[Budget, ...]) -> Surroundings:
+        workload = self.workloads.of(pod)
+        node = self.snapshot.node(pod.spec.node_name or "")
+        return Surroundings(
+            now=self.now,
+            replicas=workload.replicas if workload else None,
+            claims=self.claims.get(pod.metadata.namespace or "", {}),
+            budgets=covering,
+            node_labels=(node.metadata.labels or {}) if node else {},
+            priority_classes=self.priority_classes,
+        )
+
+
+class Guests(msgspec.Struct, frozen=True):
+    """Who of a node's guests may move."""
+
+    movable: tuple[Occupant, ...]
+    refusals: tuple[Refusal, ...]
+    foreign: int
+    """How many belong to schedulers that are not ours."""
+
+    @property
+    def all_movable(self) -> bool:
+        return not self.refusals and not self.foreign
+
+
+def guests_of(snapshot: Snapshot, node: str, mobility: Mobility) -> Guests:
+    """The pods on a node that do not belong to it; seats that reservations hold there are refusals, too."""
+    movable: list[Occupant] = []
+    refusals: list[Refusal] = []
+    foreign = 0
+    for one in snapshot.occupants(node):
+        if stays_with_node(one.pod):
+            continue
+        if one.book == "reserved":
+            refusals.append(refused(one.pod, "it is the seat of a reservation"))
+        elif not mobility.is_ours(one.pod):
+            foreign += 1
+        elif reason := mobility.why_not(one.pod):
+            refusals.append(refused(one.pod, reason))
+        else:
+            movable.append(one)
+    return Guests(tuple(movable), tuple(refusals), foreign)
+
+
+def refused(pod: Pod, reason: str) -> Refusal:
+    return Refusal(namespace=pod.metadata.namespace or "default", pod=pod.metadata.name, reason=reason)
+
+
+def about_all(reason: str) -> Refusal:
+    """A sentence that is about no single pod."""
+    return Refusal(namespace="", pod="", reason=reason)
+
+
+def foreign_refusal(number: int) -> Iterable[Refusal]:
+    """One refusal for all pods of other schedulers."""
+    if number:
+        advice = "list its name under scheduler.schedulerNames in --config to include them"
+        yield about_all(f"{number} pods belong to other schedulers: {advice}")

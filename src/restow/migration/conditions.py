@@ -1,0 +1,185 @@
+"""What a job's status says: conditions by type, and the time they tell.
+
+Goes in: the status as it is and what is true now. Comes out: the status as it should be, equal to the old one when
+there is no news. There is one condition per type; its transition time changes only with its status. `status`, `reason`
+and `message` of the job are those of the condition that changed last: people read the same sentence everywhere.
+
+Time is told by conditions alone, because nothing else survives a restart: `Admitted` since when a job runs, `Paused`
+how long it was held up (see JobConditionType).
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.model.objects import (
+    ConditionStatus,
+    JobConditionType,
+    JobPhase,
+    JobReason,
+    PodMigrationJob,
+    PodMigrationJobCondition,
+    PodMigrationJobStatus,
+)
+from restow.model.times import TimeError, format_time, parse_time
+
+ENDED = frozenset({JobPhase.SUCCEED, JobPhase.FAILED, JobPhase.ABORTED})
+
+
+class Said(msgspec.Struct, frozen=True):
+    """One thing that is true of a job, or is not."""
+
+    type: JobConditionType
+    holds: bool
+    reason: str
+    message: str
+
+
+def condition(status: PodMigrationJobStatus, type: str) -> PodMigrationJobCondition | None:
+    return next((one for one in status.conditions or () if one.type == type), None)
+
+
+def holds(status: PodMigrationJobStatus, type: str) -> bool:
+    found = condition(status, type)
+    return found is not None and found.status == ConditionStatus.TRUE
+
+
+def is_ended(job: PodMigrationJob) -> bool:
+    return job.status.phase in ENDED
+
+
+def is_evicting(status: PodMigrationJobStatus) -> bool:
+    """Whether an eviction was, or may have been, sent and has not been refused for certain."""
+    found = condition(status, JobConditionType.EVICTION)
+    return found is not None and (found.status == ConditionStatus.TRUE or found.reason == JobReason.EVICTING)
+
+
+def recorded(status: PodMigrationJobStatus, *said: Said, now: float) -> PodMigrationJobStatus:
+    """The status that also says this; the last of what is new is what it says first."""
+    for one in said:
+        status = _record(status, one, now)
+    return status
+
+
+def ended(
+    status: PodMigrationJobStatus, phase: JobPhase, reason: str, message: str, *, now: float
+) -> PodMigrationJobStatus:
+    """The status of a job that is over, and why."""
+    said = Said(JobConditionType.COMPLETE, phase is JobPhase.SUCCEED, reason, message)
+    return replace(_record(status, said, now), phase=phase)
+
+
+def _record(status: PodMigrationJobStatus, said: Said, now: float) -> PodMigrationJobStatus:
+    old = condition(status, said.type)
+    written = ConditionStatus.TRUE if said.holds else ConditionStatus.FALSE
+    if old is not None and (old.status, old.reason or "", old.message or "") == (written, said.reason, said.message):
+        return status
+    since = old.last_transition_time if old is not None and old.status == written else format_time(now)
+    new = PodMigrationJobCondition(
+        type=said.type,
+        status=written,
+        reason=said.reason or None,
+        message=said.message or None,
+        last_transition_time=since,
+    )
+    return replace(_with(status, new), status=said.type, reason=said.reason or None, message=said.message or None)
+
+
+def _with(status: PodMigrationJobStatus, new: PodMigrationJobCondition) -> PodMigrationJobStatus:
+    conditions = list(status.conditions or ())
+    for place, one in enumerate(conditions):
+        if one.type == new.type:
+            conditions[place] = new
+            break
+    else:
+        conditions.append(new)
+    return replace(status, conditions=conditions)
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def admitted(status: PodMigrationJobStatus, message: str, *, now: float) -> PodMigrationJobStatus:
+    """The status of a job that may begin; pauses before that no longer count."""
+    said = Said(JobConditionType.ADMITTED, True, JobPhase.RUNNING, message)
+    kept = [one for one in status.conditions or () if one.type != JobConditionType.PAUSED]
+    return replace(_record(replace(status, conditions=kept), said, now), phase=JobPhase.RUNNING)
+
+
+def refused(status: PodMigrationJobStatus, reason: str, message: str, *, now: float) -> PodMigrationJobStatus:
+    """The status of a job that waits, and for what."""
+    said = Said(JobConditionType.ADMITTED, False, reason, message)
+    return replace(_record(status, said, now), phase=JobPhase.PENDING)
+
+
+def paused(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
+    """The status of a job that is held up from now on, or already was."""
+    old = condition(status, JobConditionType.PAUSED)
+    if old is not None and old.status == ConditionStatus.TRUE:
+        return status
+    message = "the job is paused: nothing happens, and its time stands still"
+    return _pause(status, True, message, seconds=paused_for(status, now), now=now)
+
+
+def resumed(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
+    """The status of a job that is no longer held up, or never was."""
+    if not holds(status, JobConditionType.PAUSED):
+        return status
+    seconds = paused_for(status, now)
+    return _pause(status, False, f"the job goes on; it was paused for {seconds:g} s in all", seconds=seconds, now=now)
+
+
+def _pause(
+    status: PodMigrationJobStatus, is_paused: bool, message: str, *, seconds: float, now: float
+) -> PodMigrationJobStatus:
+    new = PodMigrationJobCondition(
+        type=JobConditionType.PAUSED,
+        status=ConditionStatus.TRUE if is_paused else ConditionStatus.FALSE,
+        reason=JobReason.PAUSED if is_paused else None,
+        message=message,
+        last_probe_time=format_time(now - seconds),
+        last_transition_time=format_time(now),
+    )
+    return replace(_with(status, new), status=JobConditionType.PAUSED, reason=new.reason, message=message)
+
+
+def paused_for(status: PodMigrationJobStatus, now: float) -> float:
+    """The seconds a job was paused, since it was admitted or, before that, since it was made."""
+    found = condition(status, JobConditionType.PAUSED)
+    since = time_of(found.last_transition_time) if found else None
+    if found is None or since is None:
+        return 0.0
+    before = time_of(found.last_probe_time)
+    total = since - before if before is not None else 0.0
+    if found.status == ConditionStatus.TRUE:
+        total += now - since
+    return max(total, 0.0)
+
+
+def began(job: PodMigrationJob) -> float | None:
+    """When a job's time began to count: when it was admitted; before that, when it was made."""
+    found = condition(job.status, JobConditionType.ADMITTED)
+    if found is not None and found.status == ConditionStatus.TRUE:
+        return time_of(found.last_transition_time)
+    return time_of(job.metadata.creation_timestamp)
+
+
+def spent(job: PodMigrationJob, now: float) -> float:
+    """The seconds of its time that a job has used up."""
+    since = began(job)
+    return 0.0 if since is None else max(now - since - paused_for(job.status, now), 0.0)
+
+
+def ended_at(job: PodMigrationJob) -> float | None:
+    """When a job was over; None while it is not."""
+    found = condition(job.status, JobConditionType.COMPLETE)
+    return time_of(found.last_transition_time) if found is not None and is_ended(job) else None
+
+
+def time_of(text: str | None) -> float | None:
+    """A time as written; None where there is none, or none that can be read."""
+    try:
+        return parse_time(text) if text else None
+    except TimeError:
+        return None

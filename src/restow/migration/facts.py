@@ -1,0 +1,216 @@
+"""Facts: everything that deciding about one job's next step looks at, and nothing else.
+
+Goes in: what was read from the API. Comes out: one value, and the questions that can be asked of it. Facts are `fresh`
+when all of them were read from the API server for this very decision; those from caches may be old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.migration.conditions import condition, is_evicting, time_of
+from restow.migration.reservation import is_made_for
+from restow.migration.terms import Terms
+from restow.model.affinity import node_constraint
+from restow.model.cluster.owners import Kinship, Owners
+from restow.model.cluster.undo import UndoLog
+from restow.model.objects import (
+    JobConditionType,
+    Node,
+    ObjectMeta,
+    ObjectReference,
+    OwnerReference,
+    Placement,
+    Pod,
+    PodMigrationJob,
+    PodMigrationJobStatus,
+    Reservation,
+    ReservationPhase,
+)
+from restow.model.pods import is_terminating
+from restow.model.taints import UNSCHEDULABLE, untolerated
+
+DEFAULT_GRACE = 30.0
+"""Seconds a pod is given to stop where it does not say."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the API server, a limit or a switch said to something that we want to do."""
+
+    allowed: bool
+    message: str = ""
+    seconds: float = 0.0
+    """When it may be otherwise."""
+    final: bool = False
+    """Whether asking again is useless."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    job: PodMigrationJob
+    terms: Terms
+    now: float
+    pod: Pod | None = None
+    """Whoever has the name of the job's pod."""
+    owners: tuple[OwnerReference, ...] = ()
+    """The controller of the pod, its controller, and so on."""
+    workload: str | None = None
+    """The UID of the workload that the pod is a replica of."""
+    reservation: Reservation | None = None
+    """The one that the job refers to, or else the one that is named after it."""
+    node: Node | None = None
+    """Where the seat is."""
+    consumers: tuple[Pod, ...] = ()
+    """The pods that the reservation, or the job, names as having taken a seat, as far as they exist."""
+    claimed: frozenset[str] = frozenset()
+    """UIDs of pods that are the successors of other jobs."""
+    rival: str | None = None
+    """Another job that moves the same pod and comes first."""
+    stopped: str | None = None
+    """Why evictions are stopped everywhere, if they are."""
+    turn: Answer | None = None
+    """Whether it is this job's turn to evict, by the limits on evictions; not asked yet if None."""
+    trial: Answer | None = None
+    """What the API server said to an eviction that was only tried; not asked yet if None."""
+    outcome: Answer | None = None
+    """What the API server just said to the step decided on before."""
+    fresh: bool = False
+
+    def saying(self, status: PodMigrationJobStatus) -> Self:
+        """The same facts, were this the status of the job."""
+        return replace(self, job=replace(self.job, status=status))
+
+    # --- the pod ------------------------------------------------------------------------------------------------------
+
+    @property
+    def uid(self) -> str:
+        return self.job.spec.pod_ref.uid or ""
+
+    @property
+    def mover(self) -> Pod | None:
+        """The very pod that is to move, while it exists."""
+        return self.pod if self.pod is not None and self.pod.metadata.uid == self.uid else None
+
+    @property
+    def is_gone(self) -> bool:
+        return self.mover is None
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the pod is gone or on its way, by whoever's hand."""
+        return self.mover is None or is_terminating(self.mover)
+
+    @property
+    def is_evicting(self) -> bool:
+        return is_evicting(self.job.status)
+
+    @property
+    def grace(self) -> float:
+        """The seconds that the pod may take to stop."""
+        if self.terms.grace is not None:
+            return float(self.terms.grace)
+        own = self.mover.spec.termination_grace_period_seconds if self.mover else None
+        return DEFAULT_GRACE if own is None else float(own)
+
+    # --- the reservation ----------------------------------------------------------------------------------------------
+
+    @property
+    def reference(self) -> ObjectReference | None:
+        """The reservation that the job's spec names."""
+        options = self.job.spec.reservation_options
+        return options.reservation_ref if options else None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the reservation was made for this job, and not given to it."""
+        return self.reservation is not None and is_made_for(self.reservation, self.job)
+
+    @property
+    def placements(self) -> list[Placement]:
+        status = self.reservation.status if self.reservation else None
+        return list((status.placements if status else None) or ())
+
+    @property
+    def seat(self) -> Placement | None:
+        """The seat that is kept for the successor: the first that nobody took and that is not where the pod is now."""
+        source = self.mover.spec.node_name if self.mover else None
+        return next((one for one in self.free_seats if one.node_name != source), None)
+
+    @property
+    def free_seats(self) -> list[Placement]:
+        return [one for one in self.placements if one.pod_ref is None]
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether room is held for the pod somewhere."""
+        phase = self.reservation.status.state.phase if self.reservation else None
+        return phase in (ReservationPhase.AVAILABLE, ReservationPhase.WAITING) and bool(self.placements)
+
+    # --- the successor ------------------------------------------------------------------------------------------------
+
+    @property
+    def heir(self) -> ObjectReference | None:
+        """Who took the seat in the pod's place."""
+        if self.job.status.pod_ref is not None:
+            return self.job.status.pod_ref
+        return next(self._heirs(), None)
+
+    @property
+    def successor(self) -> Pod | None:
+        """The heir itself, while it exists."""
+        heir = self.heir
+        return next((pod for pod in self.consumers if heir is not None and pod.metadata.uid == heir.uid), None)
+
+    def _heirs(self) -> Iterator[ObjectReference]:
+        found = {pod.metadata.uid: pod for pod in self.consumers}
+        for placement in self.placements:
+            heir = placement.pod_ref
+            if heir is None or heir.uid == self.uid or heir.uid in self.claimed:
+                continue
+            if self.is_ours or self._came_after(found.get(heir.uid or "")):
+                yield heir
+
+    def _came_after(self, pod: Pod | None) -> bool:
+        """Whether a pod was made after ours was told to go: earlier ones took seats that were not meant for it."""
+        told = condition(self.job.status, JobConditionType.EVICTION)
+        since = time_of(told.last_transition_time) if told else None
+        made = time_of(pod.metadata.creation_timestamp) if pod else None
+        return since is not None and made is not None and made >= since
+
+
+def belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference, ...]) -> bool:
+    """Whether a pod made in this one's place may take a seat of the reservation.
+
+    It has the same labels and owners; the same name only if the owner is one that gives names.
+    """
+    named = any(owner.kind == "StatefulSet" for owner in owners)
+    meta = pod.metadata
+    made = ObjectMeta(
+        name=meta.name if named else "",
+        namespace=meta.namespace,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        owner_references=list(owners),
+    )
+    heir = Pod(metadata=made, spec=pod.spec)
+    same = (reservation.metadata.namespace or "") == (meta.namespace or "")
+    return same and Owners.of(reservation.spec.owners or ()).match(heir, Kinship(UndoLog()))
+
+
+def unfit(node: Node, pod: Pod) -> str | None:
+    """Why a pod may not go to a node any more, by what the node itself says."""
+    name = node.metadata.name
+    if node.metadata.deletion_timestamp is not None:
+        return f"node {name} is being deleted"
+    if node.spec.unschedulable and untolerated([UNSCHEDULABLE], pod.spec.tolerations):
+        return f"node {name} is cordoned"
+    taints = untolerated(node.spec.taints, pod.spec.tolerations)
+    if taints:
+        told = ", ".join(f"{one.key}={one.value or ''}:{one.effect}" for one in taints)
+        return f"node {name} has taints that the pod does not tolerate: {told}"
+    if not node_constraint(pod.spec).matches(name, node.metadata.labels):
+        return f"node {name} no longer matches the pod's node selector or required node affinity"
+    return None

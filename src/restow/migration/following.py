@@ -1,0 +1,100 @@
+"""After the pod has left, or while it leaves: see its successor into the seat, and Ready.
+
+Goes in: facts about a job whose pod is terminating or gone, by whoever's hand. Comes out: the step that follows it.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from restow.migration.conditions import Said, recorded
+from restow.migration.facts import Facts
+from restow.migration.instructions import Step, Wait, done, fail, is_there, lament, pod_name, wait, why_failed
+from restow.model.objects import JobConditionType, JobReason, ObjectReference, ReservationPhase
+from restow.model.pods import is_ready, is_terminating
+
+
+def follow(facts: Facts) -> Step:
+    """The pod leaves, or has left: see its successor into the seat."""
+    if facts.heir is None:
+        lost = _no_seat(facts)
+        if lost is not None:
+            return lost
+    facts = _observed(facts)
+    if facts.heir is None:
+        told = f"the successor of pod {pod_name(facts)} has not taken the seat{_where(facts)} yet"
+        waiting = Said(JobConditionType.POD_BOUND_RESERVATION, False, JobReason.WAIT_FOR_POD_BIND_RESERVATION, told)
+        return wait(facts, waiting)
+    return _see_ready(facts, facts.heir)
+
+
+def _no_seat(facts: Facts) -> Step | None:
+    """Whether the pod leaves without a seat to go to, and so ends the job."""
+    reservation = facts.reservation
+    if not is_there(reservation):
+        if facts.reference is None or not facts.reference.name:
+            return fail(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before a seat was reserved for it")
+        told = f"reservation {facts.reference.name} is gone, and pod {pod_name(facts)} has left"
+        return fail(facts, JobReason.MISSING_RESERVATION, told)
+    assert reservation is not None, "it is there"
+    state = reservation.status.state
+    if state.phase == ReservationPhase.FAILED:
+        return fail(facts, why_failed(reservation), f"{lament(reservation)}; pod {pod_name(facts)} has left")
+    if not facts.is_evicting and not facts.is_placed and state.phase != ReservationPhase.SUCCEEDED:
+        return fail(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before its seat was ready")
+    return None
+
+
+def _observed(facts: Facts) -> Facts:
+    """With what is to be seen of the pod's leaving, recorded."""
+    name = pod_name(facts)
+    if facts.is_gone:
+        said = Said(JobConditionType.EVICTION, True, JobReason.EVICT_COMPLETE, f"pod {name} is gone")
+    elif facts.is_evicting:
+        return facts
+    else:
+        told = f"pod {name} is being deleted by someone else; its seat is kept for its successor"
+        said = Said(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
+    return facts.saying(recorded(facts.job.status, said, now=facts.now))
+
+
+def _see_ready(facts: Facts, heir: ObjectReference) -> Step:
+    successor = facts.successor
+    if successor is None or is_terminating(successor):
+        return fail(facts, JobReason.MISSING_POD, f"successor {heir.name} was deleted before it was Ready")
+    if successor.status.phase == "Failed":
+        return fail(facts, JobReason.MISSING_POD, f"successor {heir.name} failed before it was Ready")
+    node = successor.spec.node_name or ""
+    bound = f"pod {heir.name} took the seat on node {node}"
+    status = recorded(
+        replace(facts.job.status, pod_ref=heir, node_name=node or facts.job.status.node_name),
+        Said(JobConditionType.POD_SCHEDULED, True, "", bound),
+        Said(JobConditionType.RESERVATION_BOUND, True, "", bound),
+        Said(JobConditionType.POD_BOUND_RESERVATION, True, "", bound),
+        now=facts.now,
+    )
+    facts = facts.saying(status)
+    if not is_ready(successor) and successor.status.phase != "Succeeded":
+        told = f"pod {heir.name} on node {node} is not Ready yet"
+        return wait(facts, Said(JobConditionType.BOUND_POD_READY, False, JobReason.WAIT_FOR_BOUND_POD_READY, told))
+    ready = Said(JobConditionType.BOUND_POD_READY, True, "", f"pod {heir.name} on node {node} is Ready")
+    status = recorded(status, ready, now=facts.now)
+    facts = facts.saying(status)
+    if not facts.is_gone:
+        return Wait(status)
+    return done(facts, f"pod {pod_name(facts)} moved to node {node} as {heir.name}")
+
+
+def leave(facts: Facts) -> Step:
+    """Evicted directly: all that is left is to see it gone."""
+    if not facts.is_evicting:
+        return fail(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before it was evicted")
+    facts = _observed(facts)
+    if not facts.is_gone:
+        return Wait(facts.job.status)
+    return done(facts, f"pod {pod_name(facts)} is gone")
+
+
+def _where(facts: Facts) -> str:
+    node = facts.job.status.node_name
+    return f" on node {node}" if node else ""

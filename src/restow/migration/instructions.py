@@ -1,0 +1,162 @@
+"""Instructions: the steps a migration can take, each with the status that is to be recorded with it, and the words for
+how one ends.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from restow.migration.conditions import Said, ended, recorded
+from restow.migration.facts import Facts
+from restow.model.cluster.seat import expires_at
+from restow.model.objects import (
+    JobPhase,
+    JobReason,
+    ObjectReference,
+    Pod,
+    PodMigrationJobStatus,
+    Reservation,
+)
+from restow.model.times import TimeError, format_time
+
+
+class Look(msgspec.Struct, frozen=True):
+    """The facts do not suffice: read all of them from the API server and, if asked for, try the eviction."""
+
+    trial: bool = False
+
+
+class Pin(msgspec.Struct, frozen=True):
+    """Write down which life of the pod is meant, and whose replica it is: nobody can tell once it is gone."""
+
+    status: PodMigrationJobStatus
+    uid: str
+    workload: str | None = None
+
+
+class AwaitAdmission(msgspec.Struct, frozen=True):
+    """Nothing is in the way but arbitration."""
+
+    status: PodMigrationJobStatus
+    again: float | None = None
+
+
+class Reserve(msgspec.Struct, frozen=True):
+    """Create the reservation; that it exists already is as good."""
+
+    status: PodMigrationJobStatus
+    reservation: Reservation
+
+
+class Refer(msgspec.Struct, frozen=True):
+    """Write down which reservation was made."""
+
+    status: PodMigrationJobStatus
+    reference: ObjectReference
+
+
+class Extend(msgspec.Struct, frozen=True):
+    """Let our reservation live until then."""
+
+    status: PodMigrationJobStatus
+    reservation: Reservation
+    until: float
+
+
+class Evict(msgspec.Struct, frozen=True):
+    """Record the status, then evict this very pod."""
+
+    status: PodMigrationJobStatus
+    pod: Pod
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Delete our reservation."""
+
+    status: PodMigrationJobStatus
+    reservation: Reservation
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Until something happens, or until then."""
+
+    status: PodMigrationJobStatus
+    again: float | None = None
+
+
+class Done(msgspec.Struct, frozen=True):
+    status: PodMigrationJobStatus
+
+
+class Fail(msgspec.Struct, frozen=True):
+    status: PodMigrationJobStatus
+
+
+class Abort(msgspec.Struct, frozen=True):
+    """It ends because somebody wanted it so: who wrote Aborted, or configured a dry run."""
+
+    status: PodMigrationJobStatus
+
+
+Act = Pin | AwaitAdmission | Reserve | Refer | Extend | Evict | Release | Wait | Done | Fail | Abort
+Step = Look | Act
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def wait(facts: Facts, said: Said, *, again: float | None = None) -> Step:
+    return Wait(recorded(facts.job.status, said, now=facts.now), again)
+
+
+def done(facts: Facts, message: str) -> Step:
+    return Done(ended(facts.job.status, JobPhase.SUCCEED, "", message, now=facts.now))
+
+
+def fail(facts: Facts, reason: JobReason, message: str) -> Step:
+    return Fail(ended(facts.job.status, JobPhase.FAILED, reason, message, now=facts.now))
+
+
+def forbid(facts: Facts, why: str) -> Step:
+    return fail(facts, JobReason.FORBIDDEN_MIGRATE_POD, f"pod {pod_name(facts)} cannot be moved: {why}")
+
+
+def rehearsed(facts: Facts, what: str) -> Step:
+    """What a dry run comes to."""
+    told = f"dry run, nothing was changed: {what}"
+    return Abort(ended(facts.job.status, JobPhase.ABORTED, JobReason.DRY_RUN, told, now=facts.now))
+
+
+def pod_name(facts: Facts) -> str:
+    reference = facts.job.spec.pod_ref
+    return f"{reference.namespace}/{reference.name}"
+
+
+def is_there(reservation: Reservation | None) -> bool:
+    """Whether there is one, and nobody is deleting it."""
+    return reservation is not None and reservation.metadata.deletion_timestamp is None
+
+
+def why_failed(reservation: Reservation) -> JobReason:
+    match reservation.status.state.reason:
+        case "Expired":
+            return JobReason.RESERVATION_EXPIRED
+        case "RoomTaken":
+            return JobReason.ROOM_TAKEN
+        case _:
+            return JobReason.UNSCHEDULABLE
+
+
+def lament(reservation: Reservation) -> str:
+    state = reservation.status.state
+    why = ": ".join(text for text in (state.reason, state.message) if text)
+    return f"reservation {reservation.metadata.name} failed" + (f" ({why})" if why else "")
+
+
+def end_of_seat(facts: Facts) -> str:
+    assert facts.reservation is not None, "asked only then"
+    try:
+        end = expires_at(facts.reservation)
+    except TimeError:
+        end = None
+    return format_time(end) if end is not None else "it is deleted"

@@ -1,0 +1,261 @@
+"""Before the pod leaves: is there anything to move, is its seat ready, and may it be evicted now?
+
+Goes in: facts about a job whose pod is still where it was. Comes out: the step that gets it closer to leaving.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from restow.migration.conditions import Said, recorded, spent
+from restow.migration.facts import Answer, Facts, belongs_to, unfit
+from restow.migration.instructions import (
+    Evict,
+    Extend,
+    Look,
+    Refer,
+    Reserve,
+    Step,
+    Wait,
+    fail,
+    forbid,
+    is_there,
+    lament,
+    pod_name,
+    rehearsed,
+    wait,
+    why_failed,
+)
+from restow.migration.reservation import reservation_for, target_node
+from restow.model.cluster.seat import expires_at
+from restow.model.kinds import RESERVATION
+from restow.model.objects import JobConditionType, JobMode, JobReason, ObjectReference, ReservationPhase
+from restow.model.pods import is_finished
+from restow.model.times import TimeError
+
+MARGIN = 120.0
+"""Seconds that a seat must outlive the pod's grace period by."""
+UNLIMITED = 3600.0
+"""Seconds that the reservation of a job without limit lives for, before it is extended."""
+ASK_AGAIN = 10.0
+
+
+def unmovable(facts: Facts) -> Step | None:
+    """What of the pod's state makes a move impossible; what protects it is for arbitration to say."""
+    pod = facts.mover
+    if pod is None:
+        return None
+    if facts.rival is not None:
+        return forbid(facts, f"job {facts.rival} moves it already")
+    if not pod.spec.node_name:
+        return forbid(facts, "it is not on a node yet")
+    if facts.terms.mode == JobMode.EVICT_DIRECTLY:
+        return None
+    if is_finished(pod):
+        return forbid(facts, f"it is over ({pod.status.phase}) and needs no seat")
+    if not facts.owners:
+        return forbid(facts, "no controller would make a successor for its seat; mode EvictDirectly does without")
+    if target_node(facts.job) == pod.spec.node_name:
+        return forbid(facts, f"it is on node {pod.spec.node_name} already, where it is to go")
+    return None
+
+
+def prepare(facts: Facts) -> Step:
+    """The pod is still there: get it a seat, then let it go."""
+    for rule in (_no_reservation, _not_referred, _lost_reservation, _misplaced, _short_lived, _unplaced):
+        step = rule(facts)
+        if step is not None:
+            return step
+    seat = facts.seat
+    assert seat is not None, "rules above see to it"
+    status = recorded(
+        replace(facts.job.status, node_name=seat.node_name),
+        Said(JobConditionType.RESERVATION_SCHEDULED, True, "", f"a seat is kept on node {seat.node_name}"),
+        now=facts.now,
+    )
+    facts = facts.saying(status)
+    return _evict(facts, _leaving(facts, f"its seat is on node {seat.node_name}"))
+
+
+def evict_directly(facts: Facts) -> Step:
+    """No seat is asked for."""
+    return unmovable(facts) or _evict(facts, _leaving(facts, "nothing is reserved for it"))
+
+
+def _no_reservation(facts: Facts) -> Step | None:
+    if is_there(facts.reservation):
+        return None
+    if facts.reference is not None and facts.reference.name:
+        where = f"{facts.reference.namespace or facts.job.spec.pod_ref.namespace}/{facts.reference.name}"
+        return fail(facts, JobReason.MISSING_RESERVATION, f"reservation {where} does not exist")
+    if facts.outcome is not None:
+        return _not_created(facts, facts.outcome)
+    pod = facts.mover
+    assert pod is not None, "it has not left"
+    forbidden = unmovable(facts)
+    if forbidden is not None:
+        return forbidden
+    held_up = _stopped(facts) or _tried(facts)
+    if held_up is not None:
+        return held_up
+    reservation = reservation_for(facts.job, pod, facts.owners, seconds=_lifetime(facts))
+    if facts.terms.dry_run:
+        return rehearsed(facts, f"reservation {pod.metadata.namespace}/{reservation.metadata.name} would be created")
+    return Reserve(facts.job.status, reservation)
+
+
+def _not_created(facts: Facts, said: Answer) -> Step:
+    if said.final:
+        return fail(facts, JobReason.FAILED_CREATE_RESERVATION, said.message)
+    failed = Said(JobConditionType.RESERVATION_CREATED, False, JobReason.FAILED_CREATE_RESERVATION, said.message)
+    return wait(facts, failed, again=facts.now + (said.seconds or ASK_AGAIN))
+
+
+def _not_referred(facts: Facts) -> Step | None:
+    if facts.reference is not None and facts.reference.name:
+        return None
+    reservation = facts.reservation
+    assert reservation is not None, "one exists"
+    meta = reservation.metadata
+    name = f"{meta.namespace}/{meta.name}"
+    if not facts.is_ours:
+        told = f"reservation {name} exists and was not made for this job"
+        return fail(facts, JobReason.FAILED_CREATE_RESERVATION, told)
+    reference = ObjectReference(
+        api_version=RESERVATION.api_version,
+        kind=RESERVATION.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+    )
+    said = Said(
+        JobConditionType.RESERVATION_CREATED, True, "", f"reservation {name} was made for pod {pod_name(facts)}"
+    )
+    return Refer(recorded(facts.job.status, said, now=facts.now), reference)
+
+
+def _lost_reservation(facts: Facts) -> Step | None:
+    """A reservation that failed, or that others used up, while the pod is still where it was."""
+    reservation = facts.reservation
+    assert reservation is not None, "one exists"
+    state = reservation.status.state
+    if state.phase == ReservationPhase.FAILED:
+        return fail(facts, why_failed(reservation), lament(reservation))
+    if facts.placements and not facts.free_seats:
+        takers = [one.pod_ref.name or "" for one in facts.placements if one.pod_ref]
+        told = f"its seat was taken by {', '.join(takers)}"
+        return forbid(facts, told)
+    if state.phase == ReservationPhase.SUCCEEDED:
+        return forbid(facts, f"reservation {reservation.metadata.name} was used up")
+    return None
+
+
+def _misplaced(facts: Facts) -> Step | None:
+    """A seat that the successor could not take: where the pod is already, on a node that changed, or of others."""
+    reservation, pod = facts.reservation, facts.mover
+    assert reservation is not None, "one exists"
+    assert pod is not None, "it has not left"
+    if not facts.is_ours and not belongs_to(reservation, pod, facts.owners):
+        told = f"the owners of reservation {reservation.metadata.name} do not include whoever takes its place"
+        return forbid(facts, told)
+    if facts.free_seats and facts.seat is None:
+        return forbid(facts, f"the seat kept for it is on node {pod.spec.node_name}, where it is already")
+    if facts.seat is None or not facts.fresh:
+        return None
+    if facts.node is None:
+        problem: str | None = f"node {facts.seat.node_name} is gone"
+    else:
+        problem = unfit(facts.node, pod)
+    if problem is None:
+        return None
+    return fail(facts, JobReason.UNSCHEDULABLE, f"its seat is on node {facts.seat.node_name}, but {problem}")
+
+
+def _short_lived(facts: Facts) -> Step | None:
+    """A seat must outlive the pod's grace period by some minutes."""
+    reservation = facts.reservation
+    assert reservation is not None, "one exists"
+    try:
+        end = expires_at(reservation)
+    except TimeError:  # the scheduler refuses it and says so
+        return None
+    need = facts.grace + MARGIN
+    if end is None or end - facts.now >= need:
+        return None
+    if facts.is_ours:
+        return Extend(facts.job.status, reservation, facts.now + _lifetime(facts))
+    left = f"{max(end - facts.now, 0):.0f} s, {need:.0f} s are needed"
+    told = f"reservation {reservation.metadata.name} lives for another {left}: the grace period and two minutes"
+    return fail(facts, JobReason.RESERVATION_EXPIRED, told)
+
+
+def _unplaced(facts: Facts) -> Step | None:
+    reservation = facts.reservation
+    assert reservation is not None, "one exists"
+    state = reservation.status.state
+    if state.phase == ReservationPhase.AVAILABLE and facts.seat is not None:
+        return None
+    if state.phase == ReservationPhase.WAITING:
+        told = "its seat is on room that terminating pods are still leaving"
+        return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, state.reason or "", told))
+    reason = JobReason.UNSCHEDULABLE if state.message else ""
+    told = state.message or "no seat has been found yet"
+    return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, reason, told))
+
+
+def _lifetime(facts: Facts) -> float:
+    """The seconds that a reservation made now should live: as long as the job may take, and the pod to leave."""
+    limit = facts.terms.ttl
+    left = max(limit - spent(facts.job, facts.now), 0.0) if limit > 0 else UNLIMITED
+    return left + facts.grace + MARGIN
+
+
+# --- evicting ---------------------------------------------------------------------------------------------------------
+
+
+def _leaving(facts: Facts, seat: str) -> str:
+    assert facts.mover is not None, "it has not left"
+    return f"pod {pod_name(facts)} leaves node {facts.mover.spec.node_name}; {seat}"
+
+
+def _evict(facts: Facts, told: str) -> Step:
+    """Everything is ready: evict, if nothing holds evictions up."""
+    pod = facts.mover
+    assert pod is not None, "it has not left"
+    if facts.outcome is not None:
+        return _refused(facts, facts.outcome, withdraw=True)
+    held_up = _stopped(facts)
+    if held_up is None and facts.turn is not None and not facts.turn.allowed:
+        held_up = _refused(facts, facts.turn)
+    held_up = held_up or _tried(facts)
+    if held_up is not None:
+        return held_up
+    if facts.terms.dry_run:
+        return rehearsed(facts, f"{told}: it would be evicted")
+    said = Said(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
+    return Evict(recorded(facts.job.status, said, now=facts.now), pod)
+
+
+def _stopped(facts: Facts) -> Step | None:
+    if facts.stopped is None:
+        return None
+    return _held_up(facts, JobReason.STOPPED, facts.stopped, again=None)
+
+
+def _tried(facts: Facts) -> Step | None:
+    """What the API server says to the eviction, before anything is done for it."""
+    if facts.trial is None:
+        return Look(trial=True) if facts.fresh else Look()
+    return None if facts.trial.allowed else _refused(facts, facts.trial)
+
+
+def _refused(facts: Facts, said: Answer, *, withdraw: bool = False) -> Step:
+    again = facts.now + (said.seconds or ASK_AGAIN)
+    return _held_up(facts, JobReason.FAILED_EVICT, said.message, again=again, withdraw=withdraw)
+
+
+def _held_up(facts: Facts, reason: JobReason, message: str, *, again: float | None, withdraw: bool = False) -> Step:
+    """Not now. An eviction that may be on its way stays recorded, unless it is certain that it is not."""
+    if facts.is_evicting and not withdraw:
+        return Wait(facts.job.status, again)
+    return wait(facts, Said(JobConditionType.EVICTION, False, reason, message), again=again)

@@ -1,0 +1,180 @@
+"""The reservation of a migration: what is asked for on behalf of a pod that is to move.
+
+Goes in: a job, its pod, and who controls the pod. Comes out: one reservation with one seat, made from the pod's spec,
+which every field that the job's template sets overrules. Whatever the template says, the pod's node is excluded, a
+planned target is the only one allowed, and the seat is marked as that of the moving pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.model.affinity import NAME_FIELD
+from restow.model.cluster import MIGRATING_ANNOTATION, MOVED_FROM_ANNOTATION
+from restow.model.objects import (
+    Affinity,
+    MatchPolicy,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    ObjectMeta,
+    ObjectReference,
+    OwnerReference,
+    Pod,
+    PodMigrationJob,
+    PodSpec,
+    PodTemplate,
+    Reservation,
+    ReservationOwner,
+    ReservationSpec,
+    ReservationTemplate,
+    SelectorRequirement,
+    TaskSpec,
+)
+from restow.model.problems import Problem
+from restow.model.times import format_duration
+
+JOB_LABEL = "restow.sh/migration-job"
+"""On a reservation: the job it was made for, by name; by UID where the name is too long for a label."""
+TARGET_ANNOTATION = "restow.sh/target-node"
+"""On a job, or on its template: the node that the pod is to go to, and no other."""
+TASK = "pod"
+_PREFIX = "restow-"
+_LONGEST_LABEL = 63
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def reservation_name(job: PodMigrationJob) -> str:
+    return _PREFIX + job.metadata.uid
+
+
+def job_uid(reservation: Reservation) -> str | None:
+    """The UID of the job that a reservation was made for; None if it was not made for one."""
+    name = reservation.metadata.name
+    if JOB_LABEL not in (reservation.metadata.labels or {}) or not name.startswith(_PREFIX):
+        return None
+    return name.removeprefix(_PREFIX)
+
+
+def is_made_for(reservation: Reservation, job: PodMigrationJob) -> bool:
+    """Whether we made it, for this job: only those are ever extended or deleted."""
+    return job_uid(reservation) == job.metadata.uid
+
+
+def target_node(job: PodMigrationJob) -> str | None:
+    """The planned target, if there is one."""
+    places = (job.metadata, _template(job).metadata)
+    return next((found for one in places if (found := (one.annotations or {}).get(TARGET_ANNOTATION))), None)
+
+
+def template_problems(job: PodMigrationJob) -> list[Problem]:
+    """What a job's template asks for that a migration cannot do."""
+    return list(_problems(job))
+
+
+def _problems(job: PodMigrationJob) -> Iterator[Problem]:
+    template, path = _template(job), "spec.reservationOptions.template"
+    if template.metadata.name or template.metadata.generate_name:
+        yield Problem(f"{path}.metadata.name", "reservations of migrations are named by their job; leave it out")
+    namespace = job.spec.pod_ref.namespace
+    if template.metadata.namespace not in (None, "", namespace):
+        where = template.metadata.namespace
+        yield Problem(f"{path}.metadata.namespace", f"{where} is not {namespace}, the namespace of the pod")
+    tasks = template.spec.tasks or []
+    seats = sum(1 if task.replicas is None else task.replicas for task in tasks)
+    if tasks and seats != 1:
+        yield Problem(f"{path}.spec.tasks", f"{seats} seats are asked for, one pod takes 1")
+    if (template.spec.min_available or 1) != 1:
+        yield Problem(f"{path}.spec.minAvailable", f"{template.spec.min_available} is not 1, the seats there are")
+
+
+def reservation_for(job: PodMigrationJob, pod: Pod, owners: Iterable[OwnerReference], *, seconds: float) -> Reservation:
+    """The reservation to create; unless the template says otherwise it lives for so many seconds."""
+    template = _template(job)
+    task = next((task for task in template.spec.tasks or () if task.replicas != 0), TaskSpec())
+    lifetime = None if template.spec.ttl or template.spec.expires else format_duration(max(seconds, 1.0))
+    built = ReservationSpec(
+        scheduler_name=pod.spec.scheduler_name,
+        min_available=1,
+        owners=[_owner(owner, pod) for owner in owners],
+        ttl=lifetime,
+        match_policy=MatchPolicy.FITS,
+    )
+    merged = _overruled(built, template.spec)
+    return Reservation(
+        metadata=_metadata(job, pod, template.metadata), spec=replace(merged, tasks=[_task(job, pod, task)])
+    )
+
+
+def _template(job: PodMigrationJob) -> ReservationTemplate:
+    options = job.spec.reservation_options
+    return (options.template if options else None) or ReservationTemplate()
+
+
+def _metadata(job: PodMigrationJob, pod: Pod, given: ObjectMeta) -> ObjectMeta:
+    name = job.metadata.name
+    label = name if len(name) <= _LONGEST_LABEL else job.metadata.uid
+    marks = {MIGRATING_ANNOTATION: pod.metadata.uid, MOVED_FROM_ANNOTATION: pod.spec.node_name or ""}
+    return ObjectMeta(
+        name=reservation_name(job),
+        namespace=pod.metadata.namespace,
+        labels={**(given.labels or {}), JOB_LABEL: label},
+        annotations={**(given.annotations or {}), **marks},
+    )
+
+
+def _owner(owner: OwnerReference, pod: Pod) -> ReservationOwner:
+    reference = ObjectReference(
+        api_version=owner.api_version,
+        kind=owner.kind,
+        namespace=pod.metadata.namespace,
+        name=owner.name,
+        uid=owner.uid,
+    )
+    return ReservationOwner(controller=reference)
+
+
+def _task(job: PodMigrationJob, pod: Pod, given: TaskSpec) -> TaskSpec:
+    spec = _overruled(replace(pod.spec, node_name=None, scheduling_gates=None), given.template.spec)
+    labels = {**(pod.metadata.labels or {}), **(given.template.metadata.labels or {})}
+    return TaskSpec(
+        name=given.name or TASK,
+        replicas=1,
+        template=PodTemplate(
+            metadata=ObjectMeta(labels=labels or None, annotations=given.template.metadata.annotations),
+            spec=_elsewhere(spec, pod.spec.node_name or "", target_node(job)),
+        ),
+        reservation_node_names=given.reservation_node_names,
+    )
+
+
+def _overruled(built: S, given: S) -> S:
+    """What was built, with every field that is set in what was given."""
+    unset = type(given)()
+    fields = {name: getattr(given, name) for name in given.__struct_fields__}
+    return replace(built, **{name: value for name, value in fields.items() if value != getattr(unset, name)})
+
+
+def _elsewhere(spec: PodSpec, source: str, target: str | None) -> PodSpec:
+    """The spec for any node but the source, or for the target alone. A term without conditions matches nothing, and
+    must not come to match by getting one."""
+    wanted = [SelectorRequirement(key=NAME_FIELD, operator="NotIn", values=[source])]
+    if target:
+        wanted.append(SelectorRequirement(key=NAME_FIELD, operator="In", values=[target]))
+    affinity = spec.affinity or Affinity()
+    node_affinity = affinity.node_affinity or NodeAffinity()
+    if node_affinity.required is None:
+        terms = [NodeSelectorTerm(match_fields=wanted)]
+    else:
+        terms = [
+            replace(term, match_fields=[*(term.match_fields or ()), *wanted])
+            for term in node_affinity.required.node_selector_terms or ()
+            if term.match_fields or term.match_expressions
+        ] or [NodeSelectorTerm()]
+    required = NodeSelector(node_selector_terms=terms)
+    return replace(spec, affinity=replace(affinity, node_affinity=replace(node_affinity, required=required)))

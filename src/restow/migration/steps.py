@@ -1,0 +1,180 @@
+"""The next step of a migration: from facts to one instruction. Pure and total.
+
+    Pending ──Pin──> waits for admission ──> Running ──Reserve──Refer──> waits for the seat
+                                                                             │ Available, fit, outlives the move
+       Succeed <──Done── Ready successor, old UID gone <── leaves <──Evict───┘
+
+Rules that hold throughout:
+
+- nothing is written, and nothing done, on facts that may be old: the answer to those is Look;
+- an eviction is recorded as intended before it is sent, so whoever takes over knows that it may have been;
+- a job fails by its status alone; what it held is let go by a step of its own, after the end, and only while the pod is
+  where it was: from the moment it leaves, by whoever's hand, its seat is its successor's;
+- reservations that were given to a job are used as they are and never changed or deleted.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from restow.migration.conditions import condition, ended, holds, is_ended, paused, resumed, spent
+from restow.migration.facts import Facts
+from restow.migration.following import follow, leave
+from restow.migration.history import WORKLOAD_ANNOTATION
+from restow.migration.instructions import (
+    Abort,
+    AwaitAdmission,
+    Done,
+    Fail,
+    Look,
+    Pin,
+    Release,
+    Step,
+    Wait,
+    end_of_seat,
+    fail,
+    is_there,
+    pod_name,
+)
+from restow.migration.preparing import evict_directly, prepare, unmovable
+from restow.migration.reservation import template_problems
+from restow.model.cluster.seat import is_ended as reservation_is_ended
+from restow.model.cluster.seat import migrating_pod
+from restow.model.objects import JobConditionType, JobMode, JobPhase, JobReason
+from restow.model.pods import is_terminating
+from restow.model.times import format_duration
+
+
+def next_step(facts: Facts) -> Step:
+    """What to do about a job now."""
+    step = _decide(facts)
+    if facts.fresh or isinstance(step, Look):
+        return step
+    quiet = isinstance(step, Wait | AwaitAdmission) and step.status == facts.job.status
+    return step if quiet else Look()
+
+
+def _decide(facts: Facts) -> Step:
+    job = facts.job
+    if is_ended(job):
+        return _after_the_end(facts)
+    if job.spec.paused:
+        return Wait(paused(job.status, now=facts.now))
+    facts = facts.saying(resumed(job.status, now=facts.now))
+    if _phase(facts) is JobPhase.PENDING:
+        return _in_time(facts, facts.terms.waiting, _before_admission(facts))
+    return _in_time(facts, facts.terms.ttl, _under_way(facts))
+
+
+def _phase(facts: Facts) -> JobPhase:
+    """Running once admitted; whatever else is written there does not let a job skip arbitration."""
+    was_admitted = holds(facts.job.status, JobConditionType.ADMITTED)
+    return JobPhase.RUNNING if was_admitted and facts.job.status.phase == JobPhase.RUNNING else JobPhase.PENDING
+
+
+def _in_time(facts: Facts, limit: float, step: Step) -> Step:
+    """The step, unless the job's time is up; with when that will be."""
+    if limit <= 0 or isinstance(step, Done | Fail | Abort):
+        return step
+    left = limit - spent(facts.job, facts.now)
+    if left > 0:
+        return _until(step, facts.now + left)
+    status = step.status if isinstance(step, Wait) else facts.job.status
+    why = f": {status.message}" if status.message else ""
+    seat = f"; its seat is kept until {end_of_seat(facts)}" if facts.is_evicting and facts.reservation else ""
+    what = "done" if _phase(facts) is JobPhase.RUNNING else "admitted"
+    return fail(facts, JobReason.TIMEOUT, f"not {what} within {format_duration(limit)}{why}{seat}")
+
+
+def _until(step: Step, deadline: float) -> Step:
+    if isinstance(step, Wait | AwaitAdmission):
+        return replace(step, again=deadline if step.again is None else min(step.again, deadline))
+    return step
+
+
+# --- before admission -------------------------------------------------------------------------------------------------
+
+
+def _before_admission(facts: Facts) -> Step:
+    for rule in (_bad_words, _missing_pod, _unpinned, unmovable):
+        step = rule(facts)
+        if step is not None:
+            return step
+    return AwaitAdmission(facts.job.status)
+
+
+def _bad_words(facts: Facts) -> Step | None:
+    """What the job itself says that cannot be done."""
+    reference, wanted = facts.job.spec.pod_ref, facts.reference
+    if not reference.namespace or not reference.name:
+        return fail(facts, JobReason.INVALID_POD_REF, "spec.podRef: namespace and name of the pod are needed")
+    if reference.kind not in (None, "", "Pod"):
+        return fail(facts, JobReason.INVALID_POD_REF, f"spec.podRef.kind: {reference.kind} is not Pod")
+    if facts.terms.problem:
+        return fail(facts, JobReason.FORBIDDEN_MIGRATE_POD, facts.terms.problem)
+    problems = template_problems(facts.job)
+    if problems:
+        return fail(facts, JobReason.FAILED_CREATE_RESERVATION, "; ".join(map(str, problems)))
+    if wanted is not None and wanted.namespace not in (None, "", reference.namespace):
+        where = f"{wanted.namespace} is not {reference.namespace}, the namespace of the pod"
+        return fail(facts, JobReason.MISSING_RESERVATION, f"spec.reservationOptions.reservationRef.namespace: {where}")
+    return None
+
+
+def _missing_pod(facts: Facts) -> Step | None:
+    if facts.pod is None:
+        return fail(facts, JobReason.MISSING_POD, f"there is no pod {pod_name(facts)}")
+    if facts.uid and facts.mover is None:
+        now_there = facts.pod.metadata.uid
+        told = f"pod {pod_name(facts)} with UID {facts.uid} is gone; another with UID {now_there} has its name"
+        return fail(facts, JobReason.MISSING_POD, told)
+    if is_terminating(facts.pod):
+        return fail(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} is leaving already")
+    return None
+
+
+def _unpinned(facts: Facts) -> Step | None:
+    assert facts.pod is not None, "it is not missing"
+    written = (facts.job.metadata.annotations or {}).get(WORKLOAD_ANNOTATION)
+    if facts.uid and facts.workload in (None, written):
+        return None
+    return Pin(facts.job.status, facts.pod.metadata.uid, facts.workload)
+
+
+# --- under way --------------------------------------------------------------------------------------------------------
+
+
+def _under_way(facts: Facts) -> Step:
+    changed = _bad_words(facts) or _other_pod(facts)
+    if changed is not None:
+        return changed
+    if facts.terms.mode == JobMode.EVICT_DIRECTLY:
+        return leave(facts) if facts.has_left else evict_directly(facts)
+    return follow(facts) if facts.has_left else prepare(facts)
+
+
+def _other_pod(facts: Facts) -> Step | None:
+    """Which pod moves cannot be changed on the way: another one's absence must not pass for its leaving."""
+    meant = migrating_pod(facts.reservation) if facts.reservation is not None and facts.is_ours else facts.uid
+    if facts.uid and facts.uid == meant:
+        return None
+    return fail(facts, JobReason.INVALID_POD_REF, f"spec.podRef.uid: {facts.uid!r} is not the pod that was admitted")
+
+
+# --- after the end ----------------------------------------------------------------------------------------------------
+
+
+def _after_the_end(facts: Facts) -> Step:
+    """Say that it is over, if somebody else ended it, and let go of what is still held for nobody."""
+    status = facts.job.status
+    if condition(status, JobConditionType.COMPLETE) is None:
+        phase = JobPhase(status.phase or JobPhase.ABORTED)
+        said = f"the job was {'aborted' if phase is JobPhase.ABORTED else 'ended'} by a user"
+        reason = JobReason.ABORTED if phase is JobPhase.ABORTED else status.reason or ""
+        return Abort(ended(status, phase, reason, said, now=facts.now))
+    reservation = facts.reservation
+    if reservation is None or not facts.is_ours or reservation_is_ended(reservation) or not is_there(reservation):
+        return Wait(status)
+    if facts.is_evicting or (facts.has_left and facts.is_placed):
+        return Wait(status)
+    return Release(status, reservation)

@@ -1,0 +1,24 @@
+"""The stop switch: one key of one ConfigMap, read before every eviction.
+
+    kubectl -n restow-system create configmap restow-stop --from-literal=paused=true
+
+Without the ConfigMap or the key, or with the word false, evictions go on; any other word stops them, so that a typing
+mistake stops too much rather than too little. `reason` beside it is shown to people.
+"""
+
+from __future__ import annotations
+
+from restow.model.objects import ConfigMap
+
+STOP_NAME = "restow-stop"
+STOP_KEY = "paused"
+REASON_KEY = "reason"
+
+
+def stopped(switch: ConfigMap | None) -> str | None:
+    """Why nothing is evicted; None if nothing is in the way."""
+    data = (switch.data if switch else None) or {}
+    if data.get(STOP_KEY, "false").strip().lower() in ("false", ""):
+        return None
+    why = data.get(REASON_KEY, "").strip()
+    return "evictions are stopped" + (f": {why}" if why else "")

@@ -49,6 +49,11 @@ def is_ended(job: PodMigrationJob) -> bool:
     return job.status.phase in ENDED
 
 
+def is_running(job: PodMigrationJob) -> bool:
+    """Whether it was admitted and has not ended. A phase alone does not do: anybody may have written it."""
+    return job.status.phase == JobPhase.RUNNING and holds(job.status, JobConditionType.ADMITTED)
+
+
 def is_evicting(status: PodMigrationJobStatus) -> bool:
     """Whether an eviction was, or may have been, sent and has not been refused for certain."""
     found = condition(status, JobConditionType.EVICTION)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import condition, ended, holds, is_ended, paused, resumed, spent
+from restow.migration.conditions import condition, ended, is_ended, is_running, paused, resumed, spent
 from restow.migration.facts import Facts
 from restow.migration.following import follow, leave
 from restow.migration.history import WORKLOAD_ANNOTATION
@@ -68,8 +68,7 @@ def _decide(facts: Facts) -> Step:
 
 def _phase(facts: Facts) -> JobPhase:
     """Running once admitted; whatever else is written there does not let a job skip arbitration."""
-    was_admitted = holds(facts.job.status, JobConditionType.ADMITTED)
-    return JobPhase.RUNNING if was_admitted and facts.job.status.phase == JobPhase.RUNNING else JobPhase.PENDING
+    return JobPhase.RUNNING if is_running(facts.job) else JobPhase.PENDING
 
 
 def _in_time(facts: Facts, limit: float, step: Step) -> Step:

@@ -1,0 +1,172 @@
+"""Arbitration: which of the waiting jobs may begin, and what the others wait for.
+
+Goes in: all jobs, and the cluster around them. Comes out: one verdict per waiting job, in the order in which they were
+considered. A job that may never begin is refused; one that may, but not now, is told the limit it waits for with its
+numbers. The order is that of the design: quality of service, priority, costs, migration priority, failed tries, how
+often the workload was moved, how much of it is on its way; then age and name, so that it is total.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from restow.eviction.costs import deletion_cost, eviction_cost
+from restow.eviction.protections import Surroundings, refusal
+from restow.eviction.ranks import priority, qos
+from restow.migration.arguments import Arguments
+from restow.migration.conditions import is_ended, is_running
+from restow.migration.history import History, find_pod
+from restow.migration.limits import smallness
+from restow.migration.occupation import Occupation
+from restow.migration.scene import Candidate, Scene, candidate
+from restow.migration.waves import Waves
+from restow.model.objects import JobMode, JobReason, PodMigrationJob
+
+PRIORITY_ANNOTATION: Final = "restow.sh/migration-priority"
+_INTEGER = re.compile(r"-?[0-9]{1,9}", re.ASCII)
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """The job may begin."""
+
+    job: PodMigrationJob
+    message: str
+    workload: str | None
+    """The UID of its pod's workload, to be written on the job (history.WORKLOAD_ANNOTATION)."""
+    failed_before: tuple[str, ...] = ()
+    """Moves of its plan that failed: what it was planned on may have changed."""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """The job may begin later."""
+
+    job: PodMigrationJob
+    limit: str
+    message: str
+    again: float | None = None
+    """When, if nothing happens until then."""
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The job may never begin."""
+
+    job: PodMigrationJob
+    reason: JobReason
+    message: str
+
+
+Verdict = Admitted | Waiting | Refused
+
+
+def arbitrate(jobs: Iterable[PodMigrationJob], scene: Scene, arguments: Arguments) -> list[Verdict]:
+    """Judge the jobs that wait for admission and have a pod; paused ones do not wait."""
+    everyone = list(jobs)
+    history = History(everyone, scene.pods, scene.workloads)
+    occupation = Occupation(everyone, scene, history, arguments.limits)
+    waves = Waves(everyone)
+    verdicts: list[Verdict] = []
+    candidates: list[Candidate] = []
+    for job in everyone:
+        if is_ended(job) or is_running(job) or job.spec.paused:
+            continue
+        pod = find_pod(scene.pods, job.spec.pod_ref)
+        if pod is None:
+            continue
+        one = candidate(job, pod, scene)
+        reason = _forbidden(one, scene, arguments)
+        if reason is None:
+            candidates.append(one)
+        else:
+            verdicts.append(Refused(job, JobReason.FORBIDDEN_MIGRATE_POD, reason))
+    verdicts += [_judge(one, waves, occupation) for one in in_order(candidates, history, occupation)]
+    return verdicts
+
+
+def _forbidden(one: Candidate, scene: Scene, arguments: Arguments) -> str | None:
+    """Why a job may never begin, by what its pod is."""
+    pod, workload = one.pod, one.workload
+    around = Surroundings(
+        now=scene.now,
+        replicas=workload.replicas if workload else None,
+        claims=scene.claims.get(pod.metadata.namespace or "", {}),
+        budgets=one.budgets,
+        node_labels=scene.node_labels.get(pod.spec.node_name or "", {}),
+        priority_classes=scene.priority_classes,
+    )
+    reason = refusal(pod, arguments.protections, around)
+    if reason is None and workload is not None:
+        reason = smallness(workload.replicas, arguments.limits)
+    if reason is None and arguments.only_with_seat and _mode(one.job, arguments) == JobMode.EVICT_DIRECTLY:
+        reason = "nodeFit is set, and without a reservation nothing shows that another node fits"
+    return f"pod {pod.metadata.namespace}/{pod.metadata.name} cannot be moved: {reason}" if reason else None
+
+
+def _mode(job: PodMigrationJob, arguments: Arguments) -> str:
+    return job.spec.mode or arguments.default_mode
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def migration_priority(job: PodMigrationJob) -> int:
+    """What its annotation says; 0 where it says nothing that is a number."""
+    text = (job.metadata.annotations or {}).get(PRIORITY_ANNOTATION, "")
+    return int(text) if _INTEGER.fullmatch(text) else 0
+
+
+def in_order(candidates: Iterable[Candidate], history: History, occupation: Occupation) -> list[Candidate]:
+    """The candidates, the first to be considered first.
+
+    How much of a workload is on its way counts as it will be when a job's turn has come, so that jobs of many
+    workloads take turns.
+    """
+    ranked = sorted((_rank(one, history), _age(one), one) for one in candidates)
+    ahead: dict[str, int] = {}
+    placed = []
+    for rank, age, one in ranked:
+        uid = one.workload.uid if one.workload else one.pod.metadata.uid
+        ahead[uid] = ahead.get(uid, occupation.migrating(uid) - 1) + 1
+        placed.append((rank, ahead[uid], age, one))
+    return [one for *_, one in sorted(placed, key=lambda entry: entry[:3])]
+
+
+def _rank(one: Candidate, history: History) -> tuple[int, ...]:
+    pod, workload = one.pod, one.workload
+    return (
+        -qos(pod),
+        -priority(pod),
+        eviction_cost(pod),
+        deletion_cost(pod),
+        -migration_priority(one.job),
+        history.failures(pod),
+        history.moves(workload.uid) if workload else 0,
+    )
+
+
+def _age(one: Candidate) -> tuple[str, str]:
+    """Older first, then by name, which is unique."""
+    metadata = one.job.metadata
+    return metadata.creation_timestamp or "", metadata.name
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def _judge(one: Candidate, waves: Waves, occupation: Occupation) -> Verdict:
+    job = one.job
+    blocker = waves.blocker(job)
+    if blocker is not None:
+        return Waiting(job, "waves", f"waits for its wave: {blocker}")
+    full = occupation.full(one)
+    if full is not None:
+        return Waiting(job, full.limit, f"waits for {full.limit}: {full.numbers}", full.again)
+    occupation.admit(one)
+    failed = waves.failed_before(job)
+    message = "every limit allows it"
+    if failed:
+        message += f"; {len(failed)} earlier moves of its plan failed, so it is validated anew"
+    return Admitted(job, message, one.workload.uid if one.workload else None, tuple(failed))

@@ -1,0 +1,372 @@
+"""The `migration` section of the configuration: the arguments of the migration controller.
+
+Goes in: the section as a map. Comes out: `Arguments`, checked. The fields are those of Koordinator's
+MigrationControllerArgs, with its defaults; added are `enabled`, `minReplicas`, `waitingTTL` and `finishedJobTTL`.
+Every mistake is told at once, with its path.
+
+    migration:
+      maxMigratingPerNode: 2
+      maxMigratingPerWorkload: 10%
+      evictQPS: 10
+      objectLimiters: {workload: {duration: 5m, maxMigrating: 2}}
+      namespaces: {exclude: [kube-system]}
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, dataclass_transform
+
+import msgspec
+from msgspec import field
+
+from restow.eviction.protections import Protections
+from restow.migration.limits import Limits, Window
+from restow.model.fractions import fraction_problem
+from restow.model.objects import Duration, JobMode, SelectorRequirement, SelectorSpec
+from restow.model.problems import Problem, find_problems
+from restow.model.selectors import (
+    EVERYTHING,
+    LabelSelector,
+    SelectorError,
+    label_selector,
+    parse_label_selector,
+)
+from restow.model.times import parse_duration
+from restow.model.wire import WireError, convert
+
+SECTION: Final = "migration"
+KIND: Final = "MigrationControllerArgs"
+POLICIES: Final = ("Eviction", "Delete")
+PROPAGATION: Final = ("Foreground", "Background", "Orphan")
+GATES: Final = (
+    "MaxUnavailablePerWorkload",
+    "MaxMigratingPerWorkload",
+    "MaxMigratingPerNode",
+    "MaxMigratingPerNamespace",
+    "MaxMigratingGlobally",
+    "ExpectedReplicas",
+    "PVC",
+    "BarePods",
+    "LocalStorage",
+    "SystemCritical",
+    "PriorityThreshold",
+    "LabelSelector",
+    "Namespaces",
+    "NodeFit",
+)
+LIMITED: Final = ("workload", "namespace")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """A map in which every key means something."""
+
+
+class NamespacesArgs(_Strict):
+    include: list[str] = []
+    exclude: list[str] = []
+
+
+class ThresholdArgs(_Strict):
+    value: int | None = None
+    name: str | None = None
+
+
+class RequirementArgs(_Strict):
+    key: str
+    operator: str
+    values: list[str] = []
+
+
+class SelectorArgs(_Strict):
+    match_labels: dict[str, str] = {}
+    match_expressions: list[RequirementArgs] = []
+
+
+class LimiterArgs(_Strict):
+    duration: Duration = "5m"
+    max_migrating: int | str | None = None
+
+
+_DEFAULT_LIMITERS: Final = {"workload": LimiterArgs()}
+
+
+class DeleteOptionsArgs(_Strict):
+    api_version: str | None = None
+    kind: str | None = None
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+
+
+class ArbitrationArgs(_Strict):
+    enabled: bool = True
+    interval: Duration = "500ms"
+
+
+class MigrationSection(_Strict):
+    """The section as written."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    enabled: bool = True
+    dry_run: bool = False
+    max_concurrent_reconciles: int = 1
+    evict_failed_bare_pods: bool = False
+    evict_all_bare_pods: bool = False
+    evict_local_storage_pods: bool = False
+    evict_system_critical_pods: bool = False
+    ignore_pvc_pods: bool = False
+    priority_threshold: ThresholdArgs | None = None
+    label_selector: SelectorArgs | None = None
+    namespaces: NamespacesArgs | None = None
+    node_fit: bool = False
+    node_selector: str | None = None
+    min_replicas: int = 0
+    skip_eviction_gates: list[str] = []
+    max_migrating_globally: int | None = None
+    max_migrating_per_node: int | None = 2
+    max_migrating_per_namespace: int | None = None
+    max_migrating_per_workload: int | str | None = None
+    max_unavailable_per_workload: int | str | None = None
+    skip_check_expected_replicas: bool | None = None
+    object_limiters: dict[str, LimiterArgs] | None = None
+    default_job_mode: str = JobMode.RESERVATION_FIRST
+    default_job_ttl: Duration = field(name="defaultJobTTL", default="5m")
+    waiting_ttl: Duration = field(name="waitingTTL", default="1h")
+    finished_job_ttl: Duration = field(name="finishedJobTTL", default="1h")
+    scheduler_names: list[str] | None = None
+    evict_qps: float | str = field(name="evictQPS", default=10.0)
+    evict_burst: int = 1
+    eviction_policy: str = "Eviction"
+    default_delete_options: DeleteOptionsArgs | None = None
+    arbitration_args: ArbitrationArgs = ArbitrationArgs()
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True):
+    """What the migration controller goes by."""
+
+    enabled: bool = True
+    dry_run: bool = False
+    """Do everything but create reservations and evict pods, and say what would have been done."""
+    workers: int = 1
+    protections: Protections = Protections()
+    limits: Limits = Limits()
+    only_with_seat: bool = False
+    """Refuse jobs that evict without a reservation: nothing shows that another node fits."""
+    default_mode: str = JobMode.RESERVATION_FIRST
+    default_ttl: float = 300.0
+    """Seconds from admission to the end; 0 for no limit."""
+    waiting_ttl: float = 3600.0
+    """Seconds that a job may wait for admission; 0 for no limit."""
+    finished_ttl: float = 3600.0
+    """Seconds that an ended job is kept, as history."""
+    evictions_per_second: float = 10.0
+    eviction_burst: int = 1
+    policy: str = "Eviction"
+    grace_seconds: int | None = None
+    propagation: str | None = None
+    interval: float = 0.5
+    """Seconds between two arbitrations at the least."""
+
+
+def read_arguments(section: Mapping[str, Any], scheduler_names: frozenset[str]) -> Arguments:
+    """Check what is written; pods of these schedulers are meant where it does not say. Raises WireError."""
+    problems = find_problems(MigrationSection, section, marks=True)
+    spoilt = {re.split(r"[.\[]", problem.path)[0] for problem in problems}
+    written = convert(MigrationSection, {key: section[key] for key in section if key not in spoilt}, SECTION)
+    problems += _problems(written)
+    if problems:
+        raise WireError(SECTION, problems)
+    options = written.default_delete_options or DeleteOptionsArgs()
+    return Arguments(
+        enabled=written.enabled,
+        dry_run=written.dry_run,
+        workers=written.max_concurrent_reconciles,
+        protections=_protections(written, scheduler_names),
+        limits=_limits(written),
+        only_with_seat=written.node_fit and "NodeFit" not in written.skip_eviction_gates,
+        default_mode=written.default_job_mode,
+        default_ttl=parse_duration(written.default_job_ttl),
+        waiting_ttl=parse_duration(written.waiting_ttl),
+        finished_ttl=parse_duration(written.finished_job_ttl),
+        evictions_per_second=_rate(written.evict_qps),
+        eviction_burst=written.evict_burst,
+        policy=written.eviction_policy,
+        grace_seconds=options.grace_period_seconds,
+        propagation=options.propagation_policy,
+        interval=parse_duration(written.arbitration_args.interval),
+    )
+
+
+def _protections(written: MigrationSection, scheduler_names: frozenset[str]) -> Protections:
+    skipped = frozenset(written.skip_eviction_gates)
+    threshold = written.priority_threshold if "PriorityThreshold" not in skipped else None
+    namespaces = (written.namespaces if "Namespaces" not in skipped else None) or NamespacesArgs()
+    return Protections(
+        evict_failed_bare_pods=written.evict_failed_bare_pods,
+        evict_all_bare_pods=written.evict_all_bare_pods or "BarePods" in skipped,
+        evict_local_storage_pods=written.evict_local_storage_pods or "LocalStorage" in skipped,
+        evict_system_critical_pods=written.evict_system_critical_pods or "SystemCritical" in skipped,
+        ignore_pvc_pods=written.ignore_pvc_pods and "PVC" not in skipped,
+        priority_threshold=threshold.value if threshold else None,
+        priority_threshold_name=threshold.name if threshold else None,
+        selector=_selector(written.label_selector if "LabelSelector" not in skipped else None),
+        node_selector=parse_label_selector(written.node_selector or ""),
+        include=frozenset(namespaces.include),
+        exclude=frozenset(namespaces.exclude),
+        scheduler_names=frozenset(written.scheduler_names or scheduler_names),
+        min_replicas=written.min_replicas,
+    )
+
+
+def _limits(written: MigrationSection) -> Limits:
+    skipped = frozenset(written.skip_eviction_gates)
+    windows = written.object_limiters or _DEFAULT_LIMITERS
+    return Limits(
+        globally=written.max_migrating_globally if "MaxMigratingGlobally" not in skipped else None,
+        per_node=written.max_migrating_per_node if "MaxMigratingPerNode" not in skipped else None,
+        per_namespace=written.max_migrating_per_namespace if "MaxMigratingPerNamespace" not in skipped else None,
+        migrating=written.max_migrating_per_workload,
+        unavailable=written.max_unavailable_per_workload,
+        check_migrating="MaxMigratingPerWorkload" not in skipped,
+        check_unavailable="MaxUnavailablePerWorkload" not in skipped,
+        spare_small=written.skip_check_expected_replicas is False and "ExpectedReplicas" not in skipped,
+        workload_window=_window(windows.get("workload")),
+        namespace_window=_window(windows.get("namespace")),
+    )
+
+
+def _window(written: LimiterArgs | None) -> Window | None:
+    """A window without length limits nothing."""
+    seconds = parse_duration(written.duration) if written else 0.0
+    return Window(seconds, written.max_migrating) if written and seconds else None
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def _problems(written: MigrationSection) -> Iterator[Problem]:
+    yield from _words(written)
+    yield from _numbers(written)
+    yield from _durations(written)
+    yield from _selectors(written)
+    yield from _pairs(written)
+    yield from _limiters(written)
+
+
+def _words(written: MigrationSection) -> Iterator[Problem]:
+    if written.kind not in (None, KIND):
+        yield Problem("kind", f"expected {KIND}, got {written.kind!r}")
+    modes = [str(mode) for mode in JobMode]
+    if written.default_job_mode not in modes:
+        yield _unknown("defaultJobMode", written.default_job_mode, modes)
+    if written.eviction_policy not in POLICIES:
+        yield _unknown("evictionPolicy", written.eviction_policy, POLICIES)
+    for number, gate in enumerate(written.skip_eviction_gates):
+        if gate not in GATES:
+            yield _unknown(f"skipEvictionGates[{number}]", gate, GATES)
+    for number, name in enumerate(written.scheduler_names or ()):
+        if not name:
+            yield Problem(f"schedulerNames[{number}]", "must not be empty")
+    options = written.default_delete_options or DeleteOptionsArgs()
+    if options.propagation_policy not in (None, *PROPAGATION):
+        yield _unknown("defaultDeleteOptions.propagationPolicy", str(options.propagation_policy), PROPAGATION)
+    if not written.arbitration_args.enabled:
+        yield Problem("arbitrationArgs.enabled", "arbitration cannot be left out; raise the limits instead")
+
+
+def _numbers(written: MigrationSection) -> Iterator[Problem]:
+    options = written.default_delete_options or DeleteOptionsArgs()
+    for path, value, least in (
+        ("maxConcurrentReconciles", written.max_concurrent_reconciles, 1),
+        ("minReplicas", written.min_replicas, 0),
+        ("maxMigratingGlobally", written.max_migrating_globally, 0),
+        ("maxMigratingPerNode", written.max_migrating_per_node, 0),
+        ("maxMigratingPerNamespace", written.max_migrating_per_namespace, 0),
+        ("evictBurst", written.evict_burst, 1),
+        ("defaultDeleteOptions.gracePeriodSeconds", options.grace_period_seconds, 0),
+    ):
+        if value is not None and value < least:
+            yield Problem(path, f"must be at least {least}, is {value}")
+    for path, share in (
+        ("maxMigratingPerWorkload", written.max_migrating_per_workload),
+        ("maxUnavailablePerWorkload", written.max_unavailable_per_workload),
+    ):
+        if share is not None and (problem := fraction_problem(share)):
+            yield Problem(path, problem)
+    rate = _rate(written.evict_qps)
+    if not (math.isfinite(rate) and rate > 0):
+        yield Problem("evictQPS", f"expected a number above 0, got {written.evict_qps!r}")
+
+
+def _durations(written: MigrationSection) -> Iterator[Problem]:
+    for path, text in (
+        ("defaultJobTTL", written.default_job_ttl),
+        ("waitingTTL", written.waiting_ttl),
+        ("finishedJobTTL", written.finished_job_ttl),
+        ("arbitrationArgs.interval", written.arbitration_args.interval),
+        *((f"objectLimiters.{name}.duration", one.duration) for name, one in (written.object_limiters or {}).items()),
+    ):
+        if parse_duration(text) < 0:
+            yield Problem(path, f"must not be negative, is {text}")
+    for name, one in (written.object_limiters or _DEFAULT_LIMITERS).items():
+        if name in LIMITED and parse_duration(one.duration) > parse_duration(written.finished_job_ttl):
+            told = f"is shorter than objectLimiters.{name}.duration, {one.duration}, for which jobs are remembered"
+            yield Problem("finishedJobTTL", f"{written.finished_job_ttl} {told}")
+
+
+def _selectors(written: MigrationSection) -> Iterator[Problem]:
+    try:
+        _selector(written.label_selector)
+    except SelectorError as error:
+        yield Problem("labelSelector", str(error))
+    try:
+        parse_label_selector(written.node_selector or "")
+    except SelectorError as error:
+        yield Problem("nodeSelector", str(error))
+
+
+def _pairs(written: MigrationSection) -> Iterator[Problem]:
+    """Fields that contradict each other."""
+    namespaces, threshold = written.namespaces or NamespacesArgs(), written.priority_threshold
+    if namespaces.include and namespaces.exclude:
+        yield Problem("namespaces", "include and exclude cannot both be set")
+    if threshold is not None and (threshold.value is None) == (threshold.name is None):
+        yield Problem("priorityThreshold", "either value or name must be set, not both")
+    if written.node_fit and written.default_job_mode == JobMode.EVICT_DIRECTLY:
+        yield Problem("nodeFit", "needs defaultJobMode ReservationFirst: only a seat shows that a node fits")
+
+
+def _limiters(written: MigrationSection) -> Iterator[Problem]:
+    for name, one in (written.object_limiters or {}).items():
+        path = f"objectLimiters.{name}"
+        if name not in LIMITED:
+            yield _unknown(path, name, LIMITED)
+        if one.max_migrating is not None and (problem := fraction_problem(one.max_migrating)):
+            yield Problem(f"{path}.maxMigrating", problem)
+        elif name == "namespace" and not isinstance(one.max_migrating, int):
+            yield Problem(f"{path}.maxMigrating", "a number is needed: a namespace has no replicas to take a share of")
+
+
+def _unknown(path: str, value: str, known: Iterable[str]) -> Problem:
+    return Problem(path, f"{value!r} is not one of {', '.join(known)}")
+
+
+def _selector(written: SelectorArgs | None) -> LabelSelector:
+    if written is None:
+        return EVERYTHING
+    expressions = [
+        SelectorRequirement(key=one.key, operator=one.operator, values=one.values or None)
+        for one in written.match_expressions
+    ]
+    return label_selector(SelectorSpec(match_labels=written.match_labels, match_expressions=expressions))
+
+
+def _rate(written: float | str) -> float:
+    try:
+        return float(written)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,91 @@
+"""History: what jobs tell about the past, which nobody else remembers.
+
+Goes in: jobs, ended ones too, and the pods as they are. Comes out: how often moving a pod has failed, how often a
+workload was moved, and when pods of it were evicted. A job's pod is gone once it was evicted, so who it belonged to is
+written on the job (WORKLOAD_ANNOTATION) when it is admitted; without that, the successor tells.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Protocol
+
+from restow.eviction.workloads import Workloads
+from restow.migration.conditions import condition, is_evicting, time_of
+from restow.model.cluster import MOVED_AT_ANNOTATION
+from restow.model.objects import JobConditionType, JobPhase, ObjectReference, Pod, PodMigrationJob
+
+WORKLOAD_ANNOTATION = "restow.sh/workload"
+"""On a job: the UID of the workload that its pod is a replica of."""
+
+
+def evicted_at(job: PodMigrationJob) -> float | None:
+    """When a job's pod was evicted, or its eviction was last heard of; None while it was not."""
+    if not is_evicting(job.status):
+        return None
+    found = condition(job.status, JobConditionType.EVICTION)
+    return time_of(found.last_transition_time) if found else None
+
+
+class Pods(Protocol):
+    """The live pods by namespace and name."""
+
+    def get(self, key: tuple[str, str], /) -> Pod | None: ...
+
+
+def find_pod(pods: Pods, reference: ObjectReference | None) -> Pod | None:
+    """The very pod that is meant, while it exists."""
+    if reference is None or not reference.uid:
+        return None
+    pod = pods.get((reference.namespace or "", reference.name or ""))
+    return pod if pod is not None and pod.metadata.uid == reference.uid else None
+
+
+class History:
+    def __init__(self, jobs: Iterable[PodMigrationJob], pods: Pods, workloads: Workloads) -> None:
+        self._pods = pods
+        self._workloads = workloads
+        self._failures: Counter[str] = Counter()
+        self._moves: Counter[str] = Counter()
+        self._successors: set[str] = set()
+        self._total: dict[str, int] = {}
+        for job in jobs:
+            if job.status.phase == JobPhase.FAILED:
+                self._failures[job.spec.pod_ref.uid or ""] += 1
+            elif job.status.phase == JobPhase.SUCCEED:
+                self._note_move(job)
+
+    def _note_move(self, job: PodMigrationJob) -> None:
+        workload = self.workload(job)
+        if workload is not None:
+            self._moves[workload] += 1
+            self._successors.add((job.status.pod_ref.uid or "") if job.status.pod_ref else "")
+
+    def workload(self, job: PodMigrationJob) -> str | None:
+        """The UID of the workload whose pod a job moves, or moved."""
+        written = (job.metadata.annotations or {}).get(WORKLOAD_ANNOTATION)
+        if written:
+            return written
+        for reference in (job.spec.pod_ref, job.status.pod_ref):
+            pod = find_pod(self._pods, reference)
+            workload = self._workloads.of(pod) if pod else None
+            if workload is not None:
+                return workload.uid
+        return None
+
+    def failures(self, pod: Pod) -> int:
+        """How many jobs for this very pod failed."""
+        return self._failures[pod.metadata.uid]
+
+    def moves(self, workload: str) -> int:
+        """How often pods of a workload were moved: by the jobs there are, and by what its pods say of themselves."""
+        found = self._total.get(workload)
+        if found is None:
+            told = (
+                pod.metadata.uid not in self._successors
+                for pod in self._workloads.pods(workload)
+                if MOVED_AT_ANNOTATION in (pod.metadata.annotations or {})
+            )
+            found = self._total[workload] = self._moves[workload] + sum(told)
+        return found

@@ -1,0 +1,73 @@
+"""Limits: how many pods may be on their way at once, and how many of a workload may be missing.
+
+Goes in: what is configured, and how many replicas there are. Comes out: the largest number that is allowed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from restow.model.fractions import fraction
+
+FEW: Final = 4
+"""From so many replicas on, two may be missing by default."""
+MANY: Final = 10
+"""Beyond so many replicas, a share of them may."""
+SHARE: Final = "10%"
+
+
+class Window(msgspec.Struct, frozen=True):
+    """At most so many evictions within any `seconds`; None for as many as may migrate at once."""
+
+    seconds: float
+    most: int | str | None = None
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is configured. None where nothing is said; for the counts of pods 0 too, as it is upstream."""
+
+    globally: int | None = None
+    per_node: int | None = 2
+    per_namespace: int | None = None
+    migrating: int | str | None = None
+    """Of one workload at once."""
+    unavailable: int | str | None = None
+    """Of one workload, for whatever reason."""
+    check_migrating: bool = True
+    check_unavailable: bool = True
+    spare_small: bool = False
+    """Refuse workloads that would be moved, or missing, as a whole."""
+    workload_window: Window | None = None
+    namespace_window: Window | None = None
+
+
+def most_missing(replicas: int, configured: int | str | None) -> int:
+    """How many of so many replicas may be missing: what is configured, rounded up, else by how many there are."""
+    if configured is not None:
+        return fraction(configured, replicas, up=True)
+    if replicas > MANY:
+        return fraction(SHARE, replicas, up=True)
+    return 2 if replicas >= FEW else 1
+
+
+def most_evicted(replicas: int, window: Window, limits: Limits) -> int:
+    """How many of so many replicas may be evicted within a window; a configured 0 says nothing."""
+    return most_missing(replicas, window.most if window.most not in (None, 0, "0%") else limits.migrating)
+
+
+def smallness(replicas: int, limits: Limits) -> str | None:
+    """Why a workload is too small to be touched, if that is asked for."""
+    if not limits.spare_small:
+        return None
+    if replicas == 1:
+        return "its workload has a single replica"
+    for name, configured in (
+        ("maxMigratingPerWorkload", limits.migrating),
+        ("maxUnavailablePerWorkload", limits.unavailable),
+    ):
+        most = most_missing(replicas, configured)
+        if most >= replicas:
+            return f"all {replicas} replicas of its workload could be missing at once: {name} allows {most}"
+    return None

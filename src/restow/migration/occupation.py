@@ -1,0 +1,220 @@
+"""Occupation: how much of each limit is taken, by jobs under way and by those admitted since.
+
+Goes in: jobs and the cluster around them; then candidates, one by one. Comes out: the first limit that has no room for
+one more, with its numbers. Counts are kept, never recounted: a question costs the same however many jobs there are.
+
+A pod that is Running, Ready, not terminating and not migrating is available. Replicas of a workload for which there is
+no such pod are unavailable, so one that is not available anyway takes nothing by moving.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from restow.eviction.budgets import Budget
+from restow.eviction.workloads import Workload
+from restow.migration.conditions import is_running
+from restow.migration.history import History, evicted_at, find_pod
+from restow.migration.limits import Limits, Window, most_evicted, most_missing
+from restow.migration.scene import Candidate, Scene, candidate
+from restow.model.objects import Pod, PodMigrationJob
+from restow.model.pods import is_available
+from restow.model.times import format_duration
+
+
+class Full(msgspec.Struct, frozen=True):
+    """A limit without room for one more."""
+
+    limit: str
+    numbers: str
+    again: float | None = None
+    """When it will have room, if nothing else happens until then."""
+
+
+class Occupation:
+    def __init__(self, jobs: Iterable[PodMigrationJob], scene: Scene, history: History, limits: Limits) -> None:
+        self._scene = scene
+        self._limits = limits
+        self._total = 0
+        self._nodes: Counter[str] = Counter()
+        self._namespaces: Counter[str] = Counter()
+        self._workloads: Counter[str] = Counter()
+        self._charges: Counter[tuple[str, str, str]] = Counter()
+        self._movers: dict[str, str] = {}
+        self._available: dict[str, int] = {}
+        self._workload_past = _Past(limits.workload_window, scene.now)
+        self._namespace_past = _Past(limits.namespace_window, scene.now)
+        for job in jobs:
+            self._note(job, history)
+
+    def migrating(self, workload: str) -> int:
+        """How many pods of a workload are on their way."""
+        return self._workloads[workload]
+
+    def full(self, one: Candidate) -> Full | None:
+        """The first limit that does not allow this one now."""
+        checks: tuple[Callable[[Candidate], Full | None], ...] = (
+            self._rival,
+            self._counts,
+            self._migrating,
+            self._unavailable,
+            self._budgets,
+            self._windows,
+        )
+        return next((full for check in checks if (full := check(one)) is not None), None)
+
+    def admit(self, one: Candidate) -> None:
+        """From now on this one is on its way."""
+        uid = one.workload.uid if one.workload else None
+        if one.workload is not None and self._takes_one(one):
+            self._available[one.workload.uid] = self._available_of(one.workload) - 1
+        self._take(one.job, uid, one.pod)
+        self._charge(one.pod, one.budgets)
+        self._workload_past.expect(uid)
+        self._namespace_past.expect(one.pod.metadata.namespace)
+
+    # --- keeping count ------------------------------------------------------------------------------------------------
+
+    def _note(self, job: PodMigrationJob, history: History) -> None:
+        """Count what a job takes, or has taken lately."""
+        workload, namespace, left = history.workload(job), job.spec.pod_ref.namespace, evicted_at(job)
+        if left is not None:
+            self._workload_past.remember(workload, left)
+            self._namespace_past.remember(namespace, left)
+        if not is_running(job):
+            return
+        pod = find_pod(self._scene.pods, job.spec.pod_ref)
+        self._take(job, workload, pod)
+        if left is None:
+            self._workload_past.expect(workload)
+            self._namespace_past.expect(namespace)
+        if pod is not None:
+            self._charge(pod, candidate(job, pod, self._scene).budgets)
+
+    def _take(self, job: PodMigrationJob, workload: str | None, pod: Pod | None) -> None:
+        """One more is on its way; it is on its node only as long as it is there."""
+        self._total += 1
+        self._namespaces[job.spec.pod_ref.namespace or ""] += 1
+        self._movers[job.spec.pod_ref.uid or ""] = job.metadata.name
+        if workload is not None:
+            self._workloads[workload] += 1
+        if pod is not None and pod.spec.node_name:
+            self._nodes[pod.spec.node_name] += 1
+
+    def _charge(self, pod: Pod, budgets: Iterable[Budget]) -> None:
+        """It will be evicted, and its budgets do not know yet."""
+        for budget in budgets:
+            self._charges[budget.key] += budget.is_charged_for(pod)
+
+    def _available_of(self, workload: Workload) -> int:
+        found = self._available.get(workload.uid)
+        if found is None:
+            pods = self._scene.workloads.pods(workload.uid)
+            found = sum(is_available(pod) and pod.metadata.uid not in self._movers for pod in pods)
+            self._available[workload.uid] = found
+        return found
+
+    def _takes_one(self, one: Candidate) -> bool:
+        """Whether its workload has one fewer available pod once it moves."""
+        return is_available(one.pod) and one.pod.metadata.uid not in self._movers
+
+    # --- the limits ---------------------------------------------------------------------------------------------------
+
+    def _rival(self, one: Candidate) -> Full | None:
+        other = self._movers.get(one.pod.metadata.uid)
+        return Full("the other job of its pod", f"job {other} moves it already") if other else None
+
+    def _counts(self, one: Candidate) -> Full | None:
+        namespace, node = one.pod.metadata.namespace or "", one.pod.spec.node_name or ""
+        limits = self._limits
+        for name, most, taken, where in (
+            ("maxMigratingGlobally", limits.globally, self._total, ""),
+            ("maxMigratingPerNode", limits.per_node, self._nodes[node], f" on node {node}"),
+            (
+                "maxMigratingPerNamespace",
+                limits.per_namespace,
+                self._namespaces[namespace],
+                f" of namespace {namespace}",
+            ),
+        ):
+            if most and taken >= most:
+                return Full(name, f"{taken} pods{where} are migrating, {most} may")
+        return None
+
+    def _migrating(self, one: Candidate) -> Full | None:
+        most = self._most(one, self._limits.migrating) if self._limits.check_migrating else None
+        if one.workload is None or most is None:
+            return None
+        taken = self._workloads[one.workload.uid]
+        if taken < most:
+            return None
+        told = f"{taken} of {one.workload.replicas} pods of {one.workload} are migrating, {most} may"
+        return Full("maxMigratingPerWorkload", told)
+
+    def _unavailable(self, one: Candidate) -> Full | None:
+        most = self._most(one, self._limits.unavailable) if self._limits.check_unavailable else None
+        if one.workload is None or most is None:
+            return None
+        missing = one.workload.replicas - self._available_of(one.workload)
+        if missing + self._takes_one(one) <= most:
+            return None
+        told = f"{max(0, missing)} of {one.workload.replicas} pods of {one.workload} are unavailable, {most} may be"
+        return Full("maxUnavailablePerWorkload", told)
+
+    def _most(self, one: Candidate, configured: int | str | None) -> int | None:
+        """What is configured holds always; the default only where no budget says how many may be missing."""
+        if one.workload is None or (configured is None and one.budgets):
+            return None
+        return most_missing(one.workload.replicas, configured)
+
+    def _budgets(self, one: Candidate) -> Full | None:
+        for budget in one.budgets:
+            charges = self._charges[budget.key]
+            if budget.is_charged_for(one.pod) and budget.left - charges < 1:
+                return Full("its budget", budget.shortage(charges))
+        return None
+
+    def _windows(self, one: Candidate) -> Full | None:
+        limits, namespace = self._limits, one.pod.metadata.namespace or ""
+        if one.workload is not None and limits.workload_window is not None:
+            most = most_evicted(one.workload.replicas, limits.workload_window, limits)
+            full = self._workload_past.full(one.workload.uid, most)
+            if full is not None:
+                return Full("objectLimiters.workload", f"{full.numbers} of {one.workload}, {most} may", full.again)
+        window = limits.namespace_window
+        if window is not None and isinstance(window.most, int) and window.most:
+            full = self._namespace_past.full(namespace, window.most)
+            if full is not None:
+                told = f"{full.numbers} of namespace {namespace}, {window.most} may"
+                return Full("objectLimiters.namespace", told, full.again)
+        return None
+
+
+class _Past:
+    """Evictions within a window of time, by whom they are counted for; those to come count too, whenever they come."""
+
+    def __init__(self, window: Window | None, now: float) -> None:
+        self._window = window
+        self._now = now
+        self._times: dict[str, list[float]] = {}
+        self._coming: Counter[str] = Counter()
+
+    def remember(self, key: str | None, at: float) -> None:
+        if key is not None and self._window is not None and at > self._now - self._window.seconds:
+            insort(self._times.setdefault(key, []), at)
+
+    def expect(self, key: str | None) -> None:
+        self._coming[key or ""] += 1
+
+    def full(self, key: str, most: int) -> Full | None:
+        times, coming = self._times.get(key, []), self._coming[key]
+        surplus = len(times) + coming - most + 1
+        if surplus <= 0 or self._window is None:
+            return None
+        again = times[surplus - 1] + self._window.seconds if surplus <= len(times) else None
+        span = format_duration(self._window.seconds)
+        return Full("", f"{len(times)} pods were evicted within {span} and {coming} are about to be", again)

@@ -1,0 +1,37 @@
+"""The scene: the cluster around the jobs, as arbitration looks at it, and the jobs that are considered in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from restow.eviction.budgets import Budget, Budgets
+from restow.eviction.workloads import Workload, Workloads
+from restow.migration.history import Pods
+from restow.model.objects import PersistentVolumeClaim, Pod, PodMigrationJob
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    now: float
+    pods: Pods
+    workloads: Workloads
+    budgets: Budgets
+    claims: Mapping[str, Mapping[str, PersistentVolumeClaim]] = {}
+    """By namespace and name."""
+    node_labels: Mapping[str, Mapping[str, str]] = {}
+    priority_classes: Mapping[str, int] = {}
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A job and its pod, whom the pod belongs to, and the budgets that cover it."""
+
+    job: PodMigrationJob
+    pod: Pod
+    workload: Workload | None
+    budgets: tuple[Budget, ...]
+
+
+def candidate(job: PodMigrationJob, pod: Pod, scene: Scene) -> Candidate:
+    budgets = scene.budgets.covering(pod, scene.workloads.chain(pod))
+    return Candidate(job, pod, scene.workloads.of(pod), tuple(budgets))

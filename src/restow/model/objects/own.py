@@ -210,6 +210,7 @@ class ReservationStatus(ApiStruct):
     allocatable: Quantities | None = None
     allocated: Quantities | None = None
     placements: Annotated[list[Placement], Meta(extra={"list_map_keys": ["task", "index"]})] | None = None
+    observed_generation: int | None = None
 
 
 class Reservation(ApiStruct):

@@ -1,0 +1,266 @@
+"""The life of a reservation: what its status is to say next.
+
+Goes in: a Reservation as it is, what was found out about its seats, and the time. Comes out: the status it is to have,
+or None if it says so already. Everything is derived again each time, so it does not matter who wrote the status before,
+nor how many times something is seen.
+
+                    minAvailable fit at once                 every seat was taken
+        Pending ────────────────────────────> Available ───────────────────────────> Succeeded
+           │  ^                                 ^   │
+           │  │ seats were added, or lost       │   │  a node is unfit
+           │  └─────────────────────────────────┤   v
+           └─────────────────────────────────> Waiting: pods are still leaving the room, or a node is unfit for now
+                    placed
+
+    Failed, from any of the first three:
+        Invalid     the spec asks for something that cannot be
+        Expired     its time is over, whether it was placed or not
+        NodeGone    a node with an open seat does not exist any more  }  and fewer than minAvailable are left;
+        RoomTaken   others took the room of an open seat              }  otherwise it goes on without the seat
+
+What was taken stays taken: pods keep running whatever becomes of the reservation, and a seat that somebody took never
+opens again. An end is final; a pod that took its seat just before is still written down.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.model.cluster.seat import expires_at, is_ended
+from restow.model.objects import (
+    ObjectReference,
+    Placement,
+    Reservation,
+    ReservationCondition,
+    ReservationPhase,
+    ReservationState,
+    ReservationStatus,
+    TaskState,
+)
+from restow.model.problems import Problem
+from restow.model.resources import Vector, add, quantities, template_requests
+from restow.model.times import format_time
+from restow.scheduling.reservations.standing import Troubled
+from restow.scheduling.reservations.validity import least, wanted
+
+PENDING, WAITING, AVAILABLE = ReservationPhase.PENDING, ReservationPhase.WAITING, ReservationPhase.AVAILABLE
+SUCCEEDED, FAILED = ReservationPhase.SUCCEEDED, ReservationPhase.FAILED
+
+
+class Reason(StrEnum):
+    """Why a reservation is in its phase; those of `standing.Trouble` beside."""
+
+    UNSCHEDULABLE = "Unschedulable"
+    SEATS_MISSING = "SeatsMissing"
+    RESERVED = "Reserved"
+    CONSUMED = "Consumed"
+    EXPIRED = "Expired"
+    INVALID = "Invalid"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One placement, as its status shows it or as it was decided, and how it stands."""
+
+    placement: Placement
+    """With the pod that took it, if one did."""
+    troubled: Troubled | None = None
+    owner: ObjectReference | None = None
+    """For whom the pod that took it works, where that is known."""
+
+    @property
+    def is_taken(self) -> bool:
+        return self.placement.pod_ref is not None
+
+    def is_of(self, wants: Mapping[str, int]) -> bool:
+        """Whether the spec (still) has this seat."""
+        return self.placement.index < wants.get(self.placement.task, 0)
+
+    @property
+    def is_lost(self) -> bool:
+        return not self.is_taken and self.troubled is not None and self.troubled.trouble.is_loss
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_taken or self.troubled is None
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found out about a reservation."""
+
+    seats: Sequence[Found] = ()
+    problems: Sequence[Problem] = ()
+    refusal: str | None = None
+    """Why what is missing could not be placed, the last time that was tried."""
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    phase: ReservationPhase
+    reason: str
+    message: str
+
+
+def next_status(reservation: Reservation, facts: Facts, now: float) -> ReservationStatus | None:
+    """The status a reservation is to have now; None if it has it already."""
+    wants = wanted(reservation)
+    seats = [one for one in facts.seats if one.is_taken or one.is_of(wants)]
+    verdict = _verdict(reservation, seats, facts, now)
+    if verdict is None:
+        return None
+    if verdict.phase is not FAILED:
+        seats = [one for one in seats if not one.is_lost]
+    old, state = reservation.status, _state(reservation.status.state, verdict, now)
+    owners = _owners(old.current_owners or (), seats)
+    status = replace(
+        old,
+        state=state,
+        min_available=least(reservation),
+        conditions=_conditions(old.conditions or (), state),
+        placements=sorted((one.placement for one in seats), key=lambda one: (one.task, one.index)) or None,
+        current_owner=owners[0] if owners else None,
+        current_owners=owners or None,
+        observed_generation=reservation.metadata.generation,
+        **_counts(reservation, seats, verdict.phase),
+        **({} if facts.problems else _amounts(reservation, seats, verdict.phase)),
+    )
+    return None if status == old else status
+
+
+# --- the phase --------------------------------------------------------------------------------------------------------
+
+
+def _verdict(reservation: Reservation, seats: Sequence[Found], facts: Facts, now: float) -> _Verdict | None:
+    if is_ended(reservation):
+        state = reservation.status.state
+        return _Verdict(ReservationPhase(state.phase or ""), state.reason or "", state.message or "")
+    wants = wanted(reservation)
+    seats = [one for one in seats if one.is_of(wants)]
+    total, taken = sum(wants.values()), sum(one.is_taken for one in seats)
+    if total and taken == total:
+        return _Verdict(SUCCEEDED, Reason.CONSUMED, f"all {total} seats were taken")
+    ended = _end(reservation, seats, facts, now, f"{taken} of {total} seats were taken")
+    return ended or _life(reservation, seats, facts, total)
+
+
+def _end(reservation: Reservation, seats: Sequence[Found], facts: Facts, now: float, sum_up: str) -> _Verdict | None:
+    """What makes it fail."""
+    if facts.problems:
+        return _Verdict(FAILED, Reason.INVALID, "; ".join(map(str, facts.problems)))
+    end = expires_at(reservation)
+    if end is not None and now >= end:
+        return _Verdict(FAILED, Reason.EXPIRED, f"it expired at {format_time(end)}; {sum_up}")
+    lost = [one.troubled for one in seats if one.is_lost and one.troubled]
+    if lost and len(seats) - len(lost) < least(reservation):
+        return _Verdict(FAILED, lost[0].trouble, f"{_together(lost)}; {sum_up}")
+    return None
+
+
+def _life(reservation: Reservation, seats: Sequence[Found], facts: Facts, total: int) -> _Verdict | None:
+    """How it goes on."""
+    old, needed = reservation.status.state, least(reservation)
+    held = [one for one in seats if not one.is_lost]
+    if len(held) < needed:
+        if facts.refusal is not None:
+            return _Verdict(PENDING, Reason.UNSCHEDULABLE, facts.refusal)
+        if old.phase == PENDING:
+            return _Verdict(PENDING, old.reason or "", old.message or "")
+        message = f"{len(held)} seats are held, {needed} are needed"
+        return _Verdict(PENDING, Reason.SEATS_MISSING, message) if old.phase else None
+    ready = [one for one in held if one.is_ready]
+    troubled = [one.troubled for one in held if not one.is_ready and one.troubled]
+    if len(ready) < needed:
+        return _Verdict(WAITING, troubled[0].trouble, _together(troubled))
+    message = f"{len(held)} of {total} seats are held or taken"
+    more = [facts.refusal] if facts.refusal and len(held) < total else []
+    more += [_together(troubled)] if troubled else []
+    return _Verdict(AVAILABLE, Reason.RESERVED, "; ".join([message, *more]))
+
+
+def _together(troubled: Iterable[Troubled]) -> str:
+    """Each cause once, with how many seats it concerns."""
+    counted = Counter(one.message for one in troubled)
+    return "; ".join(f"{message} ({count} seat{'s' * (count > 1)})" for message, count in counted.items())
+
+
+# --- how it is written ------------------------------------------------------------------------------------------------
+
+
+def _state(old: ReservationState, verdict: _Verdict, now: float) -> ReservationState:
+    same = old.phase == verdict.phase
+    since = (old.last_transition_time if same else None) or format_time(now)
+    return ReservationState(
+        phase=verdict.phase.value,
+        reason=str(verdict.reason) or None,
+        message=verdict.message or None,
+        last_transition_time=since,
+    )
+
+
+def _conditions(old: Iterable[ReservationCondition], state: ReservationState) -> list[ReservationCondition]:
+    """One per phase that it has been in, in the order in which it first was."""
+    conditions = {one.status: one for one in old}
+    phase = state.phase or ""
+    conditions[phase] = ReservationCondition(
+        status=phase, reason=state.reason, message=state.message, last_transition_time=state.last_transition_time
+    )
+    return list(conditions.values())
+
+
+def _owners(old: Iterable[ObjectReference], seats: Iterable[Found]) -> list[ObjectReference]:
+    """Everybody who took a seat, in the order in which they came."""
+    owners = list(old)
+    for one in seats:
+        if one.owner is not None and one.owner not in owners:
+            owners.append(one.owner)
+    return owners
+
+
+def _counts(reservation: Reservation, seats: Sequence[Found], phase: ReservationPhase) -> dict[str, object]:
+    wants = wanted(reservation)
+    tasks = {task: Counter({PENDING: count}) for task, count in wants.items()}
+    for one in seats:
+        if one.is_of(wants):
+            tasks[one.placement.task].update({_phase(one): 1, PENDING: -1})
+    if phase is FAILED:
+        for count in tasks.values():
+            count[FAILED] = count[PENDING] + count[WAITING] + count[AVAILABLE]
+            count[PENDING] = count[WAITING] = count[AVAILABLE] = 0
+    total: Counter[ReservationPhase] = sum(tasks.values(), Counter())
+    return {
+        "task_status_count": {
+            task: TaskState(phase={str(one.value): count[one] for one in ReservationPhase if count[one]})
+            for task, count in tasks.items()
+        }
+        or None,
+        "pending": total[PENDING] + total[WAITING],
+        "available": total[AVAILABLE],
+        "succeeded": total[SUCCEEDED],
+        "failed": total[FAILED],
+    }
+
+
+def _phase(seat: Found) -> ReservationPhase:
+    if seat.is_taken:
+        return SUCCEEDED
+    return AVAILABLE if seat.is_ready else WAITING
+
+
+def _amounts(reservation: Reservation, seats: Sequence[Found], phase: ReservationPhase) -> dict[str, object]:
+    """What the seats hold or held, and what was taken of it."""
+    each: Mapping[str, Vector] = {
+        task.name: template_requests(task.template.spec) for task in reservation.spec.tasks or ()
+    }
+    taken = _sum(each, (one for one in seats if one.is_taken))
+    held = taken if phase is FAILED else _sum(each, seats)
+    return {"allocatable": quantities(held) or None, "allocated": quantities(taken) or None}
+
+
+def _sum(each: Mapping[str, Vector], seats: Iterable[Found]) -> Vector:
+    total: Vector = {}
+    for one in seats:
+        total = add(total, each.get(one.placement.task, {}))
+    return total

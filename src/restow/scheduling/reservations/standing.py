@@ -1,0 +1,185 @@
+"""How the seats on a node stand: may they be relied on?
+
+Goes in: the snapshot and a node. Comes out: the open seats there that are in trouble, each with why.
+
+    NodeGone        the node does not exist (any more): the seat is lost
+    RoomTaken       there is more on the node than it offers, even once those who are leaving have left: seats are lost,
+                    those of the newest reservation first, until the rest fits
+    NodeUnfit       the node is cordoned, or its taints or labels keep the pod of the seat away: it is held, but no use
+    RoomBeingLeft   the room is there only once terminating pods have left it
+
+Whoever changed a reservation after it got its seats stands behind everybody else: nobody's seat is lost to a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.model.cluster import Occupant, SeatName, Snapshot
+from restow.model.cluster.seat import migrating_pod
+from restow.model.objects import Reservation, Taint
+from restow.model.quantity import quantity_of
+from restow.model.taints import UNSCHEDULABLE, untolerated
+from restow.scheduling.engine import Engine
+from restow.scheduling.framework import Cycle
+
+
+class Trouble(StrEnum):
+    """What a seat may be in; the first two cost it."""
+
+    NODE_GONE = "NodeGone"
+    ROOM_TAKEN = "RoomTaken"
+    NODE_UNFIT = "NodeUnfit"
+    ROOM_BEING_LEFT = "RoomBeingLeft"
+
+    @property
+    def is_loss(self) -> bool:
+        return self in (Trouble.NODE_GONE, Trouble.ROOM_TAKEN)
+
+
+class Troubled(msgspec.Struct, frozen=True):
+    """Why a seat cannot be relied on now."""
+
+    trouble: Trouble
+    message: str
+
+
+def troubles(snapshot: Snapshot, node: str) -> dict[SeatName, Troubled]:
+    """The open seats on a node that are in trouble."""
+    row = snapshot.rows.find(node)
+    if row is None:
+        return {}
+    if not snapshot.nodes.present[row]:
+        gone = Troubled(Trouble.NODE_GONE, f"node {node} is gone")
+        return dict.fromkeys((name for name, _ in _open_seats(snapshot, node)), gone)
+    found: dict[SeatName, Troubled] = {}
+    seats = [*_open_seats(snapshot, node)]
+    for name, seat in seats:
+        why = _unfit(snapshot, row, seat)
+        if why:
+            found[name] = Troubled(Trouble.NODE_UNFIT, f"node {node} {why}")
+    return found | (_crowded_out(snapshot, row, seats) if (snapshot.room.free[:, row] < 0).any() else {})
+
+
+def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> dict[SeatName, Troubled]:
+    """The open seats of a reservation that a filter keeps their pods from, asked as for pods that come now.
+
+    That says more than `troubles` (host ports and volumes of pods that are leaving, company that is not wanted), and
+    costs more: it is for reservations that wait.
+    """
+    meta, found = reservation.metadata, dict[SeatName, Troubled]()
+    seats = [seat for seat in snapshot.reservations.seats(meta.namespace or "", meta.name) if seat.consumer is None]
+    taken = [one for one in reservation.status.placements or () if one.pod_ref is not None]
+    mark = snapshot.mark()
+    try:
+        snapshot.forget_placements(reservation)
+        without = replace(reservation.status, placements=taken)
+        snapshot.apply_reservation(replace(reservation, metadata=replace(meta, resource_version=""), status=without))
+        for seat in seats:
+            with snapshot.overlooking(migrating_pod(reservation) or ""):
+                why = engine.why_not(Cycle(seat.stand_in, snapshot, now), seat.node)
+            if why:
+                message = f"terminating pods have not left node {seat.node} yet: {why}"
+                found[seat.name] = Troubled(Trouble.ROOM_BEING_LEFT, message)
+            else:
+                snapshot.assume(seat.stand_in, seat.node, at=now)
+    finally:
+        snapshot.undo_to(mark)
+    return found
+
+
+def seats_on(snapshot: Snapshot, node: str) -> list[SeatName]:
+    """The seats on a node that nobody has taken and that take room there."""
+    return [name for name, _ in _open_seats(snapshot, node)]
+
+
+def _open_seats(snapshot: Snapshot, node: str) -> Iterator[tuple[SeatName, Occupant]]:
+    for one in snapshot.occupants(node):
+        name = SeatName.parse(one.key) if one.book == "reserved" else None
+        seat = snapshot.reservations.seat(name) if name is not None else None
+        if seat is not None and seat.consumer is None:
+            yield seat.name, one
+
+
+# --- the node ---------------------------------------------------------------------------------------------------------
+
+
+def _unfit(snapshot: Snapshot, row: int, seat: Occupant) -> str:
+    """What keeps the pod of a seat away from its node; nothing if that suits it."""
+    if snapshot.masks.eligible(seat.shape)[row]:
+        return ""
+    tolerations = seat.shape.facts.tolerations
+    if snapshot.nodes.unschedulable[row] and untolerated([UNSCHEDULABLE], tolerations):
+        return "is cordoned"
+    taints = untolerated(snapshot.nodes.taint_sets[snapshot.nodes.taints[row]], tolerations)
+    if taints:
+        return f"has the taint {_written(taints[0])}, which the task does not tolerate"
+    return "no longer matches the node selector or affinity of the task"
+
+
+def _written(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+# --- the room ---------------------------------------------------------------------------------------------------------
+
+
+def _crowded_out(snapshot: Snapshot, row: int, seats: Iterable[tuple[SeatName, Occupant]]) -> dict[SeatName, Troubled]:
+    """The seats for which there is no room, and those for which there is none yet; whole reservations, last first."""
+    room = snapshot.room
+    free = [int(cell) for cell in room.free[:, row]]
+    later = [cell + int(left) for cell, left in zip(free, room.releasing.cells[:, row], strict=True)]
+    node = snapshot.rows.name(row) or ""
+    found: dict[SeatName, Troubled] = {}
+    for group in _last_first(snapshot, seats):
+        lost = _short(room.resources.names, later, group)
+        waits = lost or _short(room.resources.names, free, group)
+        if not waits:
+            continue
+        for name, seat in group:
+            for column, amount in seat.shape.amounts:
+                free[column] += amount
+                if lost:
+                    later[column] += amount
+            if lost:
+                found[name] = Troubled(Trouble.ROOM_TAKEN, f"node {node} has {lost} less than is on it")
+            else:
+                found[name] = Troubled(
+                    Trouble.ROOM_BEING_LEFT, f"terminating pods have not left node {node} yet: {waits} is missing"
+                )
+    return found
+
+
+def _short(names: list[str], left: list[int], group: Iterable[tuple[SeatName, Occupant]]) -> str:
+    """What is missing of the resources that these seats use, in words; nothing if nothing is."""
+    used = {column for _, seat in group for column, amount in seat.shape.amounts if amount > 0}
+    short = sorted((names[column], -left[column]) for column in used if left[column] < 0)
+    return ", ".join(f"{quantity_of(name, amount)} {name}" for name, amount in short)
+
+
+def _last_first(
+    snapshot: Snapshot, seats: Iterable[tuple[SeatName, Occupant]]
+) -> Iterator[list[tuple[SeatName, Occupant]]]:
+    """The seats by reservation: changed ones, then the newest; names decide between equals."""
+    groups: dict[tuple[str, str], list[tuple[SeatName, Occupant]]] = {}
+    for name, seat in seats:
+        groups.setdefault((name.namespace, name.reservation), []).append((name, seat))
+    book = snapshot.reservations
+    known = [(reservation, group) for key, group in groups.items() if (reservation := book.get(*key)) is not None]
+    for _, group in sorted(known, key=lambda pair: _standing(pair[0]), reverse=True):
+        yield group
+
+
+def _standing(reservation: Reservation) -> tuple[bool, str, str, str]:
+    meta = reservation.metadata
+    return is_changed(reservation), meta.creation_timestamp or "", meta.namespace or "", meta.name
+
+
+def is_changed(reservation: Reservation) -> bool:
+    """Whether somebody changed its spec after it was last decided about."""
+    observed = reservation.status.observed_generation
+    return observed is not None and observed != reservation.metadata.generation

@@ -1,0 +1,109 @@
+"""What a reservation asks for, and whether it asks for something that can be.
+
+Goes in: a Reservation as somebody wrote it. Comes out: how many seats of each task it wants, how many of them it cannot
+do without, and every problem of its spec with the path of the field. The API server checks the same where it knows how
+to; it knows nothing of quantities inside templates, of names that occur twice, or of sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
+
+from restow.model.names import dns_label_problems
+from restow.model.objects import MatchPolicy, PodSpec, Reservation, ReservationSpec, TaskSpec
+from restow.model.problems import Problem, find_problems, join
+from restow.model.quantity import Quantity, QuantityError
+from restow.model.selectors import SelectorError, label_selector
+from restow.model.times import TimeError, parse_duration
+
+MOST_SEATS = 5000
+"""More placements than this make an object that no API server stores."""
+
+
+def replicas(task: TaskSpec) -> int:
+    """How many seats a task has; one where it does not say."""
+    return 1 if task.replicas is None else max(task.replicas, 0)
+
+
+def wanted(reservation: Reservation) -> dict[str, int]:
+    """How many seats each task has."""
+    return {task.name: replicas(task) for task in reservation.spec.tasks or ()}
+
+
+def least(reservation: Reservation) -> int:
+    """How many seats must be held at once: minAvailable, which is all of them where it does not say."""
+    return reservation.spec.min_available or sum(wanted(reservation).values())
+
+
+def problems(reservation: Reservation) -> list[Problem]:
+    """Everything that is wrong with the spec, by path."""
+    spec = reservation.spec
+    found = find_problems(ReservationSpec, msgspec.to_builtins(spec), marks=True)
+    found += [*_of_tasks(spec), *_of_sums(spec), *_of_owners(spec), *_of_terms(spec)]
+    return sorted(Problem(f"spec.{one.path}", one.message) for one in found)
+
+
+def _of_tasks(spec: ReservationSpec) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for number, task in enumerate(spec.tasks or ()):
+        path = f"tasks[{number}]"
+        if task.name in first:
+            yield Problem(f"{path}.name", f"{task.name!r} is the name of tasks[{first[task.name]}], too")
+        first.setdefault(task.name, number)
+        yield from (Problem(f"{path}.name", problem) for problem in dns_label_problems(task.name))
+        if (task.replicas or 0) < 0:
+            yield Problem(f"{path}.replicas", f"{task.replicas} is negative")
+        yield from _of_template(task.template.spec, f"{path}.template.spec")
+
+
+def _of_template(spec: PodSpec, path: str) -> Iterator[Problem]:
+    """Requests below zero: whoever held such a seat would give away more room than there is."""
+    lists = [(f"{path}.overhead", spec.overhead)]
+    if spec.resources is not None:
+        lists.append((f"{path}.resources.requests", spec.resources.requests))
+    for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
+        for number, one in enumerate(containers or ()):
+            lists.append((f"{path}.{kind}[{number}].resources.requests", one.resources.requests))
+    for where, quantities in lists:
+        for name, text in (quantities or {}).items():
+            with suppress(QuantityError):  # said already
+                if Quantity.parse(text).nano < 0:
+                    yield Problem(join(where, name), f"{text} is negative")
+
+
+def _of_sums(spec: ReservationSpec) -> Iterator[Problem]:
+    seats = sum(replicas(task) for task in spec.tasks or ())
+    if not seats:
+        yield Problem("tasks", "there is no seat to hold")
+    if seats > MOST_SEATS:
+        yield Problem("tasks", f"{seats} seats are more than {MOST_SEATS}")
+    asked = spec.min_available or 0
+    if asked < 0:
+        yield Problem("minAvailable", f"{asked} is negative")
+    if asked > seats:
+        yield Problem("minAvailable", f"{asked} is more than the {seats} seats there are")
+
+
+def _of_owners(spec: ReservationSpec) -> Iterator[Problem]:
+    for number, owner in enumerate(spec.owners or ()):
+        try:
+            label_selector(owner.label_selector)
+        except SelectorError as error:
+            yield Problem(f"owners[{number}].labelSelector", str(error))
+
+
+def _of_terms(spec: ReservationSpec) -> Iterator[Problem]:
+    if spec.match_policy is not None and spec.match_policy not in set(MatchPolicy):
+        yield Problem("matchPolicy", f"{spec.match_policy!r} is neither {' nor '.join(MatchPolicy)}")
+    if spec.ttl and _seconds(spec.ttl) < 0:
+        yield Problem("ttl", f"{spec.ttl} is negative")
+
+
+def _seconds(ttl: str) -> float:
+    try:
+        return parse_duration(ttl)
+    except TimeError:  # said already
+        return 0.0

@@ -1,0 +1,314 @@
+"""The life of a reservation, sentence by sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from restow.model.objects import ObjectReference, Placement, Reservation, ReservationStatus
+from restow.model.times import format_time, parse_time
+from restow.scheduling.reservations.lifecycle import Facts, Found, next_status
+from restow.scheduling.reservations.standing import Trouble, Troubled
+from restow.scheduling.reservations.validity import problems
+
+CREATED = "2026-01-01T00:00:00Z"
+NOW = parse_time(CREATED) + 60
+UNFIT = Troubled(Trouble.NODE_UNFIT, "node n1 is cordoned")
+LEAVING = Troubled(Trouble.ROOM_BEING_LEFT, "terminating pods have not left node n1 yet: 1 cpu is missing")
+TAKEN = Troubled(Trouble.ROOM_TAKEN, "node n1 has 500m cpu less than is on it")
+GONE = Troubled(Trouble.NODE_GONE, "node n1 is gone")
+
+
+def reservation(phase: str = "", replicas: int = 2, status: dict[str, Any] | None = None, **spec: Any) -> Reservation:
+    container = {"name": "main", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
+    task = {"name": "web", "replicas": replicas, "template": {"spec": {"containers": [container]}}}
+    state = {"phase": phase, "reason": "Before", "message": "as it was", "lastTransitionTime": CREATED} if phase else {}
+    document = {
+        "metadata": {"name": "r", "namespace": "default", "creationTimestamp": CREATED, "generation": 1},
+        "spec": {"tasks": [task], **spec},
+        "status": {"state": state, **(status or {})},
+    }
+    return msgspec.convert(document, Reservation)
+
+
+def seat(index: int, pod: str = "", troubled: Troubled | None = None, task: str = "web") -> Found:
+    taken = ObjectReference(kind="Pod", name=pod, uid=f"uid-{pod}") if pod else None
+    owner = ObjectReference(kind="Job", name="etl") if pod else None
+    return Found(Placement(task=task, index=index, node_name="n1", pod_ref=taken), troubled, owner)
+
+
+def after(one: Reservation, *seats: Found, refusal: str | None = None, at: float = NOW) -> ReservationStatus:
+    """The status it has then, whether that is a new one or not."""
+    facts = Facts(seats=seats, problems=problems(one), refusal=refusal)
+    return next_status(one, facts, at) or one.status
+
+
+def told(status: ReservationStatus) -> tuple[str | None, str | None, str | None]:
+    return status.state.phase, status.state.reason, status.state.message
+
+
+# --- phases -----------------------------------------------------------------------------------------------------------
+
+HELD = (seat(0), seat(1))
+
+
+@pytest.mark.parametrize(
+    ("before", "seats", "refusal", "expected"),
+    [
+        pytest.param(
+            reservation(),
+            (),
+            "0/2 nodes are available: 2 Insufficient cpu.",
+            ("Pending", "Unschedulable", "0/2 nodes are available: 2 Insufficient cpu."),
+            id="no room: Pending, and why",
+        ),
+        pytest.param(
+            reservation(), HELD, None, ("Available", "Reserved", "2 of 2 seats are held or taken"), id="placed"
+        ),
+        pytest.param(
+            reservation("Pending"), HELD, None, ("Available", "Reserved", "2 of 2 seats are held or taken"), id="later"
+        ),
+        pytest.param(
+            reservation(minAvailable=1),
+            (seat(0),),
+            None,
+            ("Available", "Reserved", "1 of 2 seats are held or taken"),
+            id="minAvailable of it placed: Available",
+        ),
+        pytest.param(
+            reservation(minAvailable=1),
+            (seat(0),),
+            "no more room",
+            ("Available", "Reserved", "1 of 2 seats are held or taken; no more room"),
+            id="Available, and why there is not more",
+        ),
+        pytest.param(
+            reservation(),
+            (seat(0), seat(1, troubled=LEAVING)),
+            None,
+            (
+                "Waiting",
+                "RoomBeingLeft",
+                "terminating pods have not left node n1 yet: 1 cpu is missing (1 seat)",
+            ),
+            id="placed onto room that is still being left: Waiting",
+        ),
+        pytest.param(
+            reservation("Waiting"), HELD, None, ("Available", "Reserved", "2 of 2 seats are held or taken"), id="left"
+        ),
+        pytest.param(
+            reservation("Available"),
+            (seat(0, troubled=UNFIT), seat(1, troubled=UNFIT)),
+            None,
+            ("Waiting", "NodeUnfit", "node n1 is cordoned (2 seats)"),
+            id="a node that is unfit for now: not to be relied on, yet held",
+        ),
+        pytest.param(
+            reservation("Available", minAvailable=1),
+            (seat(0), seat(1, troubled=UNFIT)),
+            None,
+            ("Available", "Reserved", "2 of 2 seats are held or taken; node n1 is cordoned (1 seat)"),
+            id="enough of it on fit nodes: Available",
+        ),
+        pytest.param(
+            reservation("Available"),
+            (seat(0, "a"), seat(1)),
+            None,
+            ("Available", "Reserved", "2 of 2 seats are held or taken"),
+            id="one taken: still Available",
+        ),
+        pytest.param(
+            reservation("Available"),
+            (seat(0, "a"), seat(1, "b")),
+            None,
+            ("Succeeded", "Consumed", "all 2 seats were taken"),
+            id="all taken: Succeeded",
+        ),
+        pytest.param(
+            reservation("Waiting"),
+            (seat(0, "a", UNFIT), seat(1, "b", UNFIT)),
+            None,
+            ("Succeeded", "Consumed", "all 2 seats were taken"),
+            id="what was taken stays taken, whatever its node does",
+        ),
+        pytest.param(
+            reservation("Available"),
+            (seat(0), seat(1, troubled=TAKEN)),
+            None,
+            ("Failed", "RoomTaken", "node n1 has 500m cpu less than is on it (1 seat); 0 of 2 seats were taken"),
+            id="others took its room",
+        ),
+        pytest.param(
+            reservation("Waiting"),
+            (seat(0, "a"), seat(1, troubled=GONE)),
+            None,
+            ("Failed", "NodeGone", "node n1 is gone (1 seat); 1 of 2 seats were taken"),
+            id="its node is gone",
+        ),
+        pytest.param(
+            reservation("Available", minAvailable=1),
+            (seat(0), seat(1, troubled=GONE)),
+            None,
+            ("Available", "Reserved", "1 of 2 seats are held or taken"),
+            id="a seat is lost and enough are left: it goes on",
+        ),
+        pytest.param(
+            reservation("Available", replicas=3),
+            HELD,
+            None,
+            ("Pending", "SeatsMissing", "2 seats are held, 3 are needed"),
+            id="it was given more replicas: Pending until they are placed, too",
+        ),
+        pytest.param(
+            reservation("Pending"), (), None, ("Pending", "Before", "as it was"), id="nothing new about one that waits"
+        ),
+        pytest.param(reservation(), (), None, (None, None, None), id="nothing is said before something is decided"),
+    ],
+)
+def test_phases(before: Reservation, seats: tuple[Found, ...], refusal: str | None, expected: tuple[str, ...]) -> None:
+    assert told(after(before, *seats, refusal=refusal)) == expected
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Waiting", "Available"])
+def test_an_invalid_spec_fails_with_every_path(phase: str) -> None:
+    broken = reservation(phase, ttl="soon", minAvailable=9)
+    assert told(after(broken, *HELD))[:2] == ("Failed", "Invalid")
+    assert [part.split(":")[0] for part in (after(broken).state.message or "").split("; ")] == [
+        "spec.minAvailable",
+        "spec.ttl",
+    ]
+
+
+# --- its time ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("terms", "end"),
+    [
+        pytest.param({}, None, id="neither: never"),
+        pytest.param({"ttl": "600s"}, 600, id="ttl counts from creation"),
+        pytest.param({"expires": "2026-01-01T00:05:00Z"}, 300, id="expires"),
+        pytest.param({"ttl": "600s", "expires": "2026-01-01T00:05:00Z"}, 300, id="the earlier is expires"),
+        pytest.param({"ttl": "60s", "expires": "2026-01-01T00:05:00Z"}, 60, id="the earlier is ttl"),
+        pytest.param({"ttl": "0s"}, None, id="ttl 0: never"),
+        pytest.param({"ttl": "0s", "expires": "2026-01-01T00:05:00Z"}, None, id="ttl 0: never, whatever expires says"),
+    ],
+)
+@pytest.mark.parametrize("phase", ["", "Pending", "Waiting", "Available"])
+def test_when_it_expires(terms: dict[str, str], end: int | None, phase: str) -> None:
+    one, begun = reservation(phase, **terms), parse_time(CREATED)
+    seats = HELD if phase == "Available" else ()
+    if end is None:
+        assert after(one, *seats, at=begun + 10**9).state.phase != "Failed"
+        return
+    assert after(one, *seats, at=begun + end - 0.1).state.phase != "Failed"
+    status = after(one, *seats, at=begun + end)
+    assert told(status)[:2] == ("Failed", "Expired")
+    assert status.state.message == f"it expired at {format_time(begun + end)}; 0 of 2 seats were taken"
+
+
+def test_what_was_taken_stays_taken_when_it_expires() -> None:
+    status = after(reservation("Available", ttl="30s"), seat(0, "a"), seat(1))
+    assert told(status) == ("Failed", "Expired", "it expired at 2026-01-01T00:00:30Z; 1 of 2 seats were taken")
+    assert (status.succeeded, status.failed, status.available, status.pending) == (1, 1, 0, 0)
+    assert status.allocated == status.allocatable == {"cpu": "500m", "memory": "1Gi"}
+    assert [one.pod_ref and one.pod_ref.name for one in status.placements or ()] == ["a", None]
+
+
+def test_the_last_seat_taken_in_time_counts_even_if_it_is_seen_late() -> None:
+    assert told(after(reservation("Available", ttl="30s"), seat(0, "a"), seat(1, "b")))[0] == "Succeeded"
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_an_end_is_final_but_who_came_just_before_is_written_down(phase: str) -> None:
+    one = reservation(phase, ttl="30s", status={"placements": [{"task": "web", "index": 0, "nodeName": "n1"}]})
+    status = after(one, seat(0, "a"))
+    assert told(status) == (phase, "Before", "as it was")
+    assert status.succeeded == 1
+    assert [one.pod_ref and one.pod_ref.name for one in status.placements or ()] == ["a"]
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def test_fewer_replicas_release_seats_and_keep_what_was_taken() -> None:
+    one = reservation("Available", replicas=1)
+    status = after(one, seat(0), seat(1), seat(2, "a"), seat(0, task="gone"), seat(1, "b", task="gone"))
+    assert [(each.task, each.index) for each in status.placements or ()] == [("gone", 1), ("web", 0), ("web", 2)]
+    assert (status.state.phase, status.available, status.succeeded) == ("Available", 1, 0)
+
+
+def test_it_goes_on_without_a_seat_that_was_lost() -> None:
+    status = after(reservation("Available", minAvailable=1), seat(0, troubled=TAKEN), seat(1))
+    assert [one.index for one in status.placements or ()] == [1]
+    assert (status.available, status.pending, status.failed) == (1, 1, 0)
+
+
+# --- how it is written ------------------------------------------------------------------------------------------------
+
+
+def test_counts_amounts_and_owners() -> None:
+    status = after(reservation(replicas=4, minAvailable=2), seat(0, "a"), seat(1), seat(2, troubled=UNFIT))
+    assert status.min_available == 2
+    assert (status.pending, status.available, status.succeeded, status.failed) == (2, 1, 1, 0)
+    phases = {"Pending": 1, "Waiting": 1, "Available": 1, "Succeeded": 1}
+    assert {task: count.phase for task, count in (status.task_status_count or {}).items()} == {"web": phases}
+    assert status.allocatable == {"cpu": "1500m", "memory": "3Gi"}
+    assert status.allocated == {"cpu": "500m", "memory": "1Gi"}
+    assert status.current_owner == ObjectReference(kind="Job", name="etl")
+    assert status.current_owners == [status.current_owner]
+    assert status.observed_generation == 1
+
+
+def test_one_condition_per_phase_updated_in_place() -> None:
+    one = reservation()
+    for refusal, seats, at in (("no cpu", (), 0), ("no memory", (), 5), (None, HELD, 9), (None, HELD[:1], 20)):
+        one = replace(one, status=after(one, *seats, refusal=refusal, at=NOW + at))
+    conditions = one.status.conditions or []
+    assert [(each.status, each.reason, each.last_transition_time) for each in conditions] == [
+        ("Pending", "SeatsMissing", format_time(NOW + 20)),
+        ("Available", "Reserved", format_time(NOW + 9)),
+    ]
+    assert (one.status.state.last_transition_time, one.status.state.message) == (
+        format_time(NOW + 20),
+        "1 seats are held, 2 are needed",
+    )
+
+
+def test_another_reason_for_the_same_phase_is_no_transition() -> None:
+    one = reservation()
+    for refusal, at in (("no cpu", 0), ("no memory", 5)):
+        one = replace(one, status=after(one, refusal=refusal, at=NOW + at))
+    state = one.status.state
+    assert (state.message, state.last_transition_time) == ("no memory", format_time(NOW))
+
+
+troubles = st.sampled_from([None, UNFIT, LEAVING, TAKEN, GONE])
+found = st.lists(
+    st.builds(seat, st.integers(0, 5), st.sampled_from(["", "a"]), troubles),
+    unique_by=lambda one: one.placement.index,
+    max_size=5,
+)
+phases = st.sampled_from(["", "Pending", "Waiting", "Available", "Succeeded", "Failed"])
+
+
+@given(phases, found, st.integers(0, 4), st.integers(1, 4), st.none() | st.just("no room"), st.integers(0, 120))
+def test_it_is_at_rest_after_one_step(
+    phase: str, seats: list[Found], replicas: int, needed: int, refusal: str | None, at: int
+) -> None:
+    """What is left after a step, found again, changes nothing; nobody taken is ever dropped; the sums add up."""
+    one = reservation(phase, replicas=replicas, minAvailable=needed, ttl="60s")
+    begun = parse_time(CREATED) + at
+    once = after(one, *seats, refusal=refusal, at=begun)
+    kept = {(each.task, each.index) for each in once.placements or ()}
+    again = [each for each in seats if (each.placement.task, each.placement.index) in kept]
+    facts = Facts(seats=again, problems=problems(one), refusal=refusal)
+    if once is not one.status:
+        assert next_status(replace(one, status=once), facts, begun + 0.5) is None
+        assert {each.placement.index for each in seats if each.is_taken} <= {index for _, index in kept}
+        assert (once.pending or 0) + (once.available or 0) + (once.succeeded or 0) + (once.failed or 0) == replicas

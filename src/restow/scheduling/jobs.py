@@ -1,8 +1,9 @@
 """Jobs: what is started as a whole, and who belongs to it.
 
-A pod that names a PodGroup is a member of that gang; every other pod is a job of its own. `Roster` is fed with what the
+A pod that names a PodGroup is a member of that gang; every other pod is a job of its own. A reservation is a gang, too,
+of pods that stand in for those to come: they are placed, and never started. `Roster` is fed with what the
 API shows, as the snapshot is, and knows the members of every gang, the queues and what each of them uses. `Job` is one
-gang, or one pod, as a session sees it.
+gang, one pod or one reservation, as a session sees it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from restow.model.cluster import Snapshot
+from restow.model.cluster import SeatName, Snapshot
 from restow.model.cluster.owners import group_name
-from restow.model.objects import ObjectMeta, Pod, PodGroup, PodGroupPhase, PriorityClass, Queue
+from restow.model.cluster.seat import is_ended, stand_in
+from restow.model.objects import (
+    ObjectMeta,
+    Pod,
+    PodGroup,
+    PodGroupPhase,
+    PodSpec,
+    PriorityClass,
+    Queue,
+    Reservation,
+)
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract
+from restow.scheduling.reservations.validity import least, replicas
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 ROLE_ANNOTATION = "volcano.sh/task-spec"
@@ -32,6 +44,8 @@ class Roster:
         self._members: dict[Key, dict[str, Pod]] = {}
         self._gang_of: dict[str, Key] = {}
         self._priorities: dict[str, int] = {}
+        self.default_class = ""
+        """The priority class of pods that name none, if there is one."""
         self._placed: dict[str, Pod] = {}
         self._usage: dict[str, dict[str, int]] | None = None
 
@@ -77,9 +91,13 @@ class Roster:
 
     def apply_priority_class(self, priority: PriorityClass) -> None:
         self._priorities[priority.metadata.name] = priority.value or 0
+        if priority.global_default:
+            self.default_class = priority.metadata.name
 
     def remove_priority_class(self, priority: PriorityClass) -> None:
         self._priorities.pop(priority.metadata.name, None)
+        if self.default_class == priority.metadata.name:
+            self.default_class = ""
 
     # --- what the scheduler decides, ahead of the API -----------------------------------------------------------------
 
@@ -135,6 +153,22 @@ class Roster:
         named = self._priorities.get(group.spec.priority_class_name or "") if group else None
         return named if named is not None else max((pod.spec.priority or 0 for pod in pods), default=0)
 
+    def missing_class(self, reservation: Reservation) -> str | None:
+        """A priority class that a reservation names and nobody knows: no pod could come to take its seat."""
+        specs = [task.template.spec for task in reservation.spec.tasks or () if task.template.spec.priority is None]
+        named = [spec.priority_class_name for spec in specs if spec.priority_class_name]
+        return next((name for name in named if name not in self._priorities), None)
+
+    def priority_of(self, reservation: Reservation) -> int:
+        """That of the most important pod it is for, as the API server will set it."""
+        specs = [task.template.spec for task in reservation.spec.tasks or ()]
+        return max((self._future_priority(spec) for spec in specs), default=0)
+
+    def _future_priority(self, spec: PodSpec) -> int:
+        if spec.priority is not None:
+            return spec.priority
+        return self._priorities.get(spec.priority_class_name or self.default_class, 0)
+
     def _displace(self, uid: str) -> None:
         pod = self._placed.pop(uid, None)
         if pod is not None and self._usage is not None:
@@ -172,6 +206,7 @@ class Job:
         "pods",
         "priority",
         "queue",
+        "reservation",
         "roles",
     )
 
@@ -181,6 +216,8 @@ class Job:
         self.name = name
         self.is_gang = is_gang
         """Whether its pods name a PodGroup, even one that does not exist."""
+        self.reservation: Reservation | None = None
+        """The reservation it is: its pods stand in for those to come."""
         self.admitted = group is None or (group.status.phase or PodGroupPhase.PENDING) != PodGroupPhase.PENDING
         """Whether it was let into its queue."""
         self.queue = queue
@@ -199,6 +236,8 @@ class Job:
     @property
     def least(self) -> int:
         """How many must be placed together."""
+        if self.reservation is not None:
+            return least(self.reservation)
         return 1 if self.group is None else max(self.group.spec.min_member or 1, 1)
 
     @property
@@ -217,6 +256,11 @@ class Job:
         self.placed += len(pods)
         self.roles.update(map(role_of, pods))
         self.no_longer_tries(pods)
+
+    def preferred(self, pod: Pod) -> Sequence[str]:
+        """The nodes that the task of a stand-in names, in order."""
+        tasks, name = (self.reservation.spec.tasks if self.reservation else None) or (), seat_of(pod).task
+        return next((task.reservation_node_names or () for task in tasks if task.name == name), ())
 
     def no_longer_tries(self, pods: Sequence[Pod]) -> None:
         gone = {pod.metadata.uid for pod in pods}
@@ -254,6 +298,38 @@ def jobs_of(pods: Sequence[Pod], roster: Roster, snapshot: Snapshot) -> list[Job
             gangs.setdefault(key, []).append(pod)
     jobs += [_gang(key, members, roster, snapshot) for key, members in gangs.items()]
     return sorted(jobs, key=lambda job: job.order)
+
+
+def reservation_jobs(reservations: Iterable[Reservation], roster: Roster, snapshot: Snapshot) -> list[Job]:
+    """The jobs of placing what these reservations have left to place."""
+    jobs = [_reservation(one, roster, snapshot) for one in reservations if not is_ended(one)]
+    return [job for job in jobs if job.pods]
+
+
+def _reservation(reservation: Reservation, roster: Roster, snapshot: Snapshot) -> Job:
+    metadata, spec = reservation.metadata, reservation.spec
+    namespace = metadata.namespace or ""
+    queue, created = spec.queue or DEFAULT_QUEUE, metadata.creation_timestamp or ""
+    name = f"reservation {namespace}/{metadata.name}"
+    job = Job(name, queue, None, roster.priority_of(reservation), created, is_gang=False)
+    job.reservation = reservation
+    placed = {seat.name for seat in snapshot.reservations.seats(namespace, metadata.name)}
+    for task in spec.tasks or ():
+        for index in range(replicas(task)):
+            seat = SeatName(namespace, metadata.name, task.name, index)
+            job.known += 1
+            if seat in placed:
+                job.placed += 1
+            else:
+                job.pods.append(stand_in(seat, task, spec.scheduler_name))
+    return job
+
+
+def seat_of(stand_in: Pod) -> SeatName:
+    """The seat that a pod stands in for."""
+    name = SeatName.parse(stand_in.metadata.uid)
+    assert name is not None, "stand-ins are named after their seats"
+    return name
 
 
 def _single(pod: Pod) -> Job:

@@ -15,7 +15,7 @@ from restow.model.cluster import Snapshot
 from restow.model.objects import Queue, QueueState
 from restow.model.quantity import quantity_of
 from restow.model.resources import Vector, add, amounts, subtract
-from restow.scheduling.jobs import Roster
+from restow.scheduling.jobs import DEFAULT_QUEUE, Roster
 
 
 class Shares:
@@ -25,7 +25,7 @@ class Shares:
         self._queues = roster.queues
         self.counts = roster.counts
         self._offered = offered(snapshot) if self.counts else {}
-        self._used: dict[str, Vector] = dict(roster.usage()) if self.counts else {}
+        self._used: dict[str, Vector] = _usage(roster, snapshot) if self.counts else {}
 
     def order(self, name: str) -> tuple[int, float, str]:
         """The smaller, the sooner."""
@@ -71,6 +71,30 @@ class Shares:
             if request.get(name, 0) > 0 and used.get(name, 0) + request[name] > limit
         ]
         return f"queue {queue.metadata.name} would exceed its capability: {', '.join(over)}" if over else None
+
+
+def over_share(snapshot: Snapshot, namespace: str, request: Vector, percent: int) -> str | None:
+    """Why a namespace may not hold this much more by reservations; None if it may. They are not subject to quota, so
+    that this is all that keeps one namespace from holding the cluster."""
+    held, limits = snapshot.reservations.holdings.of_namespace(namespace), offered(snapshot)
+    over = [
+        f"{name} (limit {quantity_of(name, limit)}, held {quantity_of(name, held.get(name, 0))}, "
+        f"requested {quantity_of(name, amount)})"
+        for name, amount in sorted(request.items())
+        if amount > 0 and held.get(name, 0) + amount > (limit := limits.get(name, 0) * percent // 100)
+    ]
+    if not over:
+        return None
+    return f"namespace {namespace} may hold {percent}% of the cluster by reservations: {', '.join(over)}"
+
+
+def _usage(roster: Roster, snapshot: Snapshot) -> dict[str, Vector]:
+    """What each queue uses: its pods on nodes, and the seats that its reservations hold."""
+    usage = dict(roster.usage())
+    for queue, held in snapshot.reservations.holdings.by_queue().items():
+        name = queue or DEFAULT_QUEUE
+        usage[name] = add(usage.get(name, {}), held)
+    return usage
 
 
 def offered(snapshot: Snapshot) -> dict[str, int]:

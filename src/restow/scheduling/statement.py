@@ -7,6 +7,7 @@ Goes in: what to try, step by step; each step is seen by everything that reads t
     allocate    assumed, then Reserve and Permit                  unallocate: every Unreserve in reverse, forgotten
     pipeline    assumed, on room that others are still leaving    unallocate
     evict       leaving                                           (discard)
+    occupy      a seat let go and the pod allocated in its place  unallocate: the seat is held again
     reserve     seats of a reservation held                       release
     release     seats of a reservation let go                     (discard)
 
@@ -22,7 +23,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from restow.model.cluster import Occupant, SeatName, Snapshot
+from restow.model.cluster import Occupant, Seat, SeatName, Snapshot
 from restow.model.objects import (
     Placement,
     Pod,
@@ -33,7 +34,7 @@ from restow.model.objects import (
 from restow.model.times import format_time
 from restow.scheduling.decisions import Assign, Decision, Evict, Hold, Nominate, Release
 from restow.scheduling.engine import Engine, Granted
-from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
+from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict, unschedulable
 
 
 class Statement:
@@ -73,6 +74,24 @@ class Statement:
         self._steps.append(assigned)
         return SUCCESS
 
+    def occupy(self, cycle: Cycle, seat: Seat) -> Verdict:
+        """Put a pod in a seat: every filter is asked about the node as it is without what the seat holds. On anything
+        but SUCCESS nothing has changed."""
+        book = self._snapshot.reservations
+        book.vacate(seat.name)
+        try:
+            verdict = self._fits(cycle, seat.node) or self.allocate(cycle, seat.node, seat.name)
+        except BaseException:
+            book.hold_again(seat.name)
+            raise
+        if verdict.code is not Code.SUCCESS:
+            book.hold_again(seat.name)
+        return verdict
+
+    def _fits(self, cycle: Cycle, node: str) -> Verdict | None:
+        """What refuses a pod one node; None if nothing does."""
+        return None if self._engine.fits(cycle, node) else unschedulable(self._engine.why_not(cycle, node))
+
     def pipeline(self, cycle: Cycle, node: str) -> None:
         """Keep room for a pod on a node where others are leaving; nothing is reserved yet."""
         self._snapshot.assume(cycle.pod, node, at=self._now, shape=cycle.pod_class.shape)
@@ -95,11 +114,14 @@ class Statement:
         self._snapshot.apply_pod(replace(pod, metadata=leaving))
         self._steps.append(Evict(pod, reason))
 
-    def reserve(self, reservation: Reservation, placements: Iterable[Placement]) -> None:
-        """Hold seats of a reservation."""
+    def reserve(self, reservation: Reservation, placements: Iterable[Placement], *, waiting: bool = False) -> None:
+        """Hold seats of a reservation; `waiting` if others are still leaving the room."""
         placed = tuple(placements)
         self._snapshot.assume_placements(reservation, placed, at=self._now)
-        self._steps.append(Hold(reservation, placed))
+        held = [step for step in self._steps if isinstance(step, Hold) and step.reservation is reservation]
+        self._steps = [step for step in self._steps if step not in held]
+        before = tuple(one for step in held for one in step.placements)
+        self._steps.append(Hold(reservation, before + placed, waiting or any(step.waiting for step in held)))
 
     def release(self, reservation: Reservation) -> None:
         """Let the seats of a reservation go: its own of this statement, or those it has held before."""

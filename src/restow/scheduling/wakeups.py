@@ -107,6 +107,11 @@ def _gang(item: Any) -> str | None:
     return item.metadata.name if isinstance(item, PodGroup) else group_name(item)
 
 
+def _is_of_same_namespace(pod: Pod, news: News) -> bool:
+    other = news.new or news.old
+    return other is None or other.metadata.namespace == pod.metadata.namespace
+
+
 def _room_freed(*more: Rule) -> tuple[Rule, ...]:
     return (Rule(Thing.POD, Deed.DELETED | Deed.UPDATED), *_NODES, *more)
 
@@ -119,7 +124,8 @@ _STORAGE = tuple(
 _PODS_MOVED = (Rule(Thing.POD), Rule(Thing.NODE, Deed.ANY, _is_more_than_heartbeat), Rule(Thing.NAMESPACE))
 _GANGS = tuple(Rule(thing, Deed.ANY, _is_of_same_gang) for thing in (Thing.POD, Thing.PENDING_POD, Thing.POD_GROUP))
 
-GANG, QUEUE = "Gang", "Queue"
+GANG, QUEUE, RESERVATION = "Gang", "Queue", "Reservation"
+"""Who refuses beside the plugins."""
 
 BUILT_IN: Mapping[str, tuple[Rule, ...]] = {
     "SchedulingGates": (),  # only the pod itself can change it
@@ -137,6 +143,12 @@ BUILT_IN: Mapping[str, tuple[Rule, ...]] = {
     "InterPodAffinity": _PODS_MOVED,
     GANG: _room_freed(*_GANGS),
     QUEUE: _room_freed(Rule(Thing.QUEUE), Rule(Thing.POD_GROUP)),
+    RESERVATION: (
+        Rule(Thing.RESERVATION, Deed.ANY, _is_of_same_namespace),
+        Rule(Thing.POD, Deed.DELETED | Deed.UPDATED, _is_of_same_namespace),
+        Rule(Thing.POD_GROUP, Deed.ANY, _is_of_same_gang),
+        *_NODES,
+    ),
 }
 
 

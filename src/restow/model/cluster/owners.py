@@ -13,10 +13,13 @@ A reservation without owners may be consumed by nobody.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Self
+
+import msgspec
 
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import ObjectMeta, ObjectReference, OwnerReference, Pod, PodGroup, ReservationOwner
-from restow.model.selectors import SelectorError, label_selector
+from restow.model.selectors import NOTHING, LabelSelector, SelectorError, label_selector
 
 GROUP_NAME_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 
@@ -77,17 +80,68 @@ def group_name(pod: Pod) -> str | None:
     )
 
 
-def may_consume(owners: Iterable[ReservationOwner], pod: Pod, kinship: Kinship) -> bool:
-    """Whether one of a reservation's owners speaks of this pod, which must be of the same namespace."""
-    return any(_matches(owner, pod, kinship) for owner in owners)
+class _Owner(msgspec.Struct, frozen=True):
+    object: ObjectReference | None
+    controller: ObjectReference | None
+    selector: LabelSelector
+
+    def matches(self, pod: Pod, kinship: Kinship) -> bool:
+        return (
+            (self.object is not None and _is_object(self.object, pod, kinship))
+            or (self.controller is not None and _is_owner(self.controller, pod, kinship))
+            or _is_selected(self.selector, pod, kinship)
+        )
 
 
-def _matches(owner: ReservationOwner, pod: Pod, kinship: Kinship) -> bool:
-    return (
-        (owner.object is not None and _is_object(owner.object, pod, kinship))
-        or (owner.controller is not None and _is_owner(owner.controller, pod, kinship))
-        or _is_selected(owner, pod, kinship)
-    )
+Trait = tuple[str, ...]
+"""Something a pod has, or a reservation asks of its owners: ("label", key, value), ("uid", ...) or ("name", ...)."""
+
+ANYBODY: Trait = ("anybody",)
+
+
+class Owners(msgspec.Struct, frozen=True):
+    """The owners of a reservation, read once."""
+
+    entries: tuple[_Owner, ...] = ()
+
+    @classmethod
+    def of(cls, written: Iterable[ReservationOwner]) -> Self:
+        return cls(tuple(_Owner(one.object, one.controller, _selector(one)) for one in written))
+
+    def match(self, pod: Pod, kinship: Kinship) -> bool:
+        """Whether one of them speaks of this pod, which must be of the reservation's namespace."""
+        return any(owner.matches(pod, kinship) for owner in self.entries)
+
+    def traits(self) -> Iterator[Trait]:
+        """Every pod that matches has one of these."""
+        for owner in self.entries:
+            for reference in (owner.object, owner.controller):
+                if reference is not None and (reference.uid or reference.name):
+                    yield ("uid", reference.uid) if reference.uid else ("name", reference.name or "")
+            if not owner.selector.nothing:
+                equal = [one for one in owner.selector.requirements if one.operator == "In" and len(one.values) == 1]
+                yield ("label", equal[0].key, equal[0].values[0]) if equal else ANYBODY
+
+
+def traits_of(pod: Pod, kinship: Kinship) -> Iterator[Trait]:
+    """What a pod has that an owner may ask for."""
+    yield ANYBODY
+    metadata, group = pod.metadata, kinship.group_of(pod) if pod.metadata.annotations else None
+    for key, value in (metadata.labels or {}).items():
+        yield "label", key, value
+    yield "uid", metadata.uid
+    yield "name", metadata.name
+    if metadata.owner_references:
+        for owner in kinship.chain(pod):
+            yield "uid", owner.uid
+            yield "name", owner.name
+    named = group_name(pod)
+    if named is not None:
+        yield "name", named
+    if group is not None:
+        yield "uid", group.metadata.uid
+        for key, value in (group.metadata.labels or {}).items():
+            yield "label", key, value
 
 
 def _is_object(reference: ObjectReference, pod: Pod, kinship: Kinship) -> bool:
@@ -116,10 +170,18 @@ def _same(reference: ObjectReference, name: str, uid: str) -> bool:
     return reference.name in (None, "", name) and reference.uid in (None, "", uid)
 
 
-def _is_selected(owner: ReservationOwner, pod: Pod, kinship: Kinship) -> bool:
+def _selector(owner: ReservationOwner) -> LabelSelector:
+    """A selector that cannot be read selects nothing."""
     try:
-        selector = label_selector(owner.label_selector)
+        return label_selector(owner.label_selector)
     except SelectorError:
+        return NOTHING
+
+
+def _is_selected(selector: LabelSelector, pod: Pod, kinship: Kinship) -> bool:
+    if selector.nothing:
         return False
-    group = kinship.group_of(pod)
-    return selector.matches(pod.metadata.labels) or (group is not None and selector.matches(group.metadata.labels))
+    if selector.matches(pod.metadata.labels):
+        return True
+    group = kinship.group_of(pod) if pod.metadata.annotations else None
+    return group is not None and selector.matches(group.metadata.labels)

@@ -15,20 +15,23 @@ Placements may be assumed before the reservation's status shows them, as pods ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from restow.model.cluster.holdings import Holdings
 from restow.model.cluster.occupancy import Occupancy, Occupant
-from restow.model.cluster.owners import Kinship, may_consume
+from restow.model.cluster.owners import Kinship, traits_of
 from restow.model.cluster.pods import Pods
+from restow.model.cluster.room import Amounts, negated
 from restow.model.cluster.seat import Seat, SeatName, is_ended, seats_of
 from restow.model.cluster.shapes import Shapes
 from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.vacancies import Vacancies, turn_of
 from restow.model.cluster.versions import Versions, version_number
-from restow.model.objects import Placement, Reservation
+from restow.model.objects import Placement, Pod, Reservation, ReservationPhase
 from restow.model.quantity import QuantityError
 
 Key = tuple[str, str]
@@ -61,6 +64,9 @@ class Reservations:
         self._claims: dict[SeatName, frozenset[str]] = {}
         self._consumed: dict[str, frozenset[SeatName]] = {}
         self._unseen: dict[SeatName, None] = {}
+        self._accounted: dict[SeatName, tuple[str, Amounts]] = {}
+        self.vacancies = Vacancies(log)
+        self.holdings = Holdings(log, shapes.resources)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -86,6 +92,30 @@ class Reservations:
         """Every seat that takes room now, sorted."""
         return sorted(self._held)
 
+    def candidates(self, pod: Pod) -> Iterator[Reservation]:
+        """Available reservations with a vacant seat that may be a pod's, in the order in which it tries them."""
+        namespace = pod.metadata.namespace or ""
+        if self.vacancies.any_in(namespace):
+            for name in self.vacancies.candidates(namespace, traits_of(pod, self._kinship)):
+                yield self._known[namespace, name]
+
+    def vacant(self, namespace: str, name: str) -> list[Seat]:
+        """The seats of a reservation that a pod may take now, by task and index."""
+        return [self._seats[seat] for seat in self.vacancies.seats(namespace, name)]
+
+    def taker(self, name: SeatName) -> Occupant | None:
+        """The pod that is believed to sit in a seat that is not marked as consumed yet."""
+        seat = self._seats.get(name)
+        if seat is None or not seat.open:
+            return None
+        takers = (self._pods.known[uid] for uid in sorted(self._claims.get(name, ())))
+        return next((pod for pod in takers if self._may_take(seat, pod)), None)
+
+    def is_mover_gone(self, seat: Seat, uid: str) -> bool:
+        """Whether the pod that a seat's reservation was made to move is leaving, or gone for certain."""
+        mover = self._pods.known.get(uid)
+        return mover.leaving if mover is not None else self._pods.was_seen(uid, seat.version)
+
     def assumed(self, now: float) -> Iterator[tuple[Reservation, float]]:
         """Reservations whose assumed placements the API has not shown yet, and for how long, oldest first."""
         for key, assumed in sorted(self._assumed.items(), key=lambda item: (item[1].at, item[0])):
@@ -98,12 +128,13 @@ class Reservations:
         if not self._is_news(reservation, gone=False):
             return
         key = _key(reservation)
+        old = self._known.get(key)
         self._log.put(self._known, key, reservation)
         assumed = self._assumed.get(key)
         if assumed is not None:
             left = () if is_ended(reservation) else _not_shown(reservation, assumed.placements)
             self._set_assumed(key, AssumedPlacements(left, assumed.at))
-        self._reseat(key)
+        self._reseat(key, like=old if old is not None and _asks_the_same(old, reservation) else None)
 
     def remove(self, reservation: Reservation) -> None:
         """An event says a reservation was deleted."""
@@ -129,6 +160,16 @@ class Reservations:
         self._log.drop(self._assumed, (namespace, name))
         self._reseat((namespace, name))
         return True
+
+    def vacate(self, name: SeatName) -> None:
+        """Let go what a seat holds, for the pod that is to take it; the inverse is `hold_again`."""
+        held = self._held.get(name)
+        if held is not None:
+            self._release(name, held)
+
+    def hold_again(self, name: SeatName) -> None:
+        """Hold a seat that was vacated, unless somebody took it."""
+        self._settle((name,))
 
     # --- what happens around them -------------------------------------------------------------------------------------
 
@@ -156,19 +197,23 @@ class Reservations:
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
-    def _reseat(self, key: Key) -> None:
-        """Replace the seats of a reservation by what its status shows and what we assumed beyond it."""
-        old = self._seats_of.get(key, ())
-        seats = {seat.name: self._carried_over(seat) for seat in self._placed(key)}
-        for name in old:
-            self._set_seat(name, seats.get(name))
-        for name in seats.keys() - set(old):
-            self._set_seat(name, seats[name])
-        if seats:
+    def _reseat(self, key: Key, like: Reservation | None = None) -> None:
+        """Replace the seats of a reservation by what its status shows and what we assumed beyond it. `like` is an
+        earlier view of it that asked for the same: what was read then is kept, and seats that stay are passed over."""
+        old = {name: self._seats[name] for name in self._seats_of.get(key, ())}
+        seats = {seat.name: self._carried_over(seat) for seat in self._placed(key, old if like is not None else {})}
+        if like is None:
+            for name in old:
+                self.vacancies.close(name)
+        for name in {**old, **seats}:
+            if seats.get(name) is not old.get(name):
+                self._set_seat(name, seats.get(name))
+        if tuple(seats) != tuple(old):
             self._log.put(self._seats_of, key, tuple(sorted(seats)))
-        else:
+        if not seats:
             self._log.drop(self._seats_of, key)
-        self._settle({*old, *seats})
+        alike = like is not None and like.status.state.phase == self._known[key].status.state.phase
+        self._settle(name for name in {**old, **seats} if not alike or seats.get(name) is not old.get(name))
 
     def _set_assumed(self, key: Key, assumed: AssumedPlacements) -> None:
         if assumed.placements:
@@ -176,11 +221,13 @@ class Reservations:
         else:
             self._log.drop(self._assumed, key)
 
-    def _placed(self, key: Key) -> Iterator[Seat]:
+    def _placed(self, key: Key, known: Mapping[SeatName, Seat]) -> Iterator[Seat]:
         reservation, assumed = self._known.get(key), self._assumed.get(key)
         if reservation is not None:
             placements = (*(reservation.status.placements or ()), *(assumed.placements if assumed else ()))
-            yield from filter(self._is_readable, seats_of(reservation, placements))
+            for seat in seats_of(reservation, placements, known):
+                if seat.name in known or self._is_readable(seat):
+                    yield seat
 
     def _is_readable(self, seat: Seat) -> bool:
         """The API server does not check quantities inside a template; what nobody can place holds nothing."""
@@ -191,10 +238,13 @@ class Reservations:
         return True
 
     def _carried_over(self, seat: Seat) -> Seat:
-        """Later versions of the reservation say nothing new about when a consumer was named."""
+        """Later versions of the reservation say nothing new about when a consumer was named. A seat of which nothing
+        else is new, either, stays the very same."""
         old = self._seats.get(seat.name)
-        named_before = old is not None and old.consumer == seat.consumer
-        return replace(seat, version=old.version) if old and named_before else seat
+        if old is None or old.consumer != seat.consumer:
+            return seat
+        same = old.stand_in is seat.stand_in and old.node == seat.node and old.open == seat.open
+        return old if same else replace(seat, version=old.version)
 
     def _set_seat(self, name: SeatName, seat: Seat | None) -> None:
         old = self._seats.get(name)
@@ -212,34 +262,62 @@ class Reservations:
         for name in sorted(names):
             seat = self._seats.get(name)
             old = self._held.get(name)
-            new = self._stand_in(seat) if seat and self._should_hold(seat) else None
+            new = self._stand_in(seat, old) if seat and self._should_hold(seat) else None
             if new and seat and seat.consumer is not None:
                 self._log.put(self._unseen, name, None)
             else:
                 self._log.drop(self._unseen, name)
-            if old and new:
-                self._occupancy.replace(old, new)
-            elif old:
-                self._occupancy.remove(old)
-            elif new:
+            if old is not None and new is not None:
+                if new is not old:
+                    self._occupancy.replace(old, new)
+                    self._log.put(self._held, name, new)
+            elif old is not None:
+                self._release(name, old)
+            elif new is not None:
                 self._occupancy.add(new)
-            if new:
                 self._log.put(self._held, name, new)
-            else:
-                self._log.drop(self._held, name)
+            self._account(name, seat, new)
+            self._advertise(name, seat if new else None)
+
+    def _release(self, name: SeatName, held: Occupant) -> None:
+        self._occupancy.remove(held)
+        self._log.drop(self._held, name)
 
     def _should_hold(self, seat: Seat) -> bool:
         if seat.consumer is not None:
             return not self._pods.was_seen(seat.consumer, seat.version)
-        takers = (self._pods.known[uid] for uid in self._claims.get(seat.name, ()))
-        return seat.open and not any(self._may_take(seat, pod) for pod in takers)
+        return seat.open and self.taker(seat.name) is None
 
     def _may_take(self, seat: Seat, occupant: Occupant) -> bool:
         if occupant.node != seat.node or occupant.pod.metadata.namespace != seat.name.namespace:
             return False
-        return occupant.assumed_at is not None or may_consume(seat.owners, occupant.pod, self._kinship)
+        return occupant.assumed_at is not None or seat.owners.match(occupant.pod, self._kinship)
 
-    def _stand_in(self, seat: Seat) -> Occupant:
+    def _account(self, name: SeatName, seat: Seat | None, held: Occupant | None) -> None:
+        """Count what a seat holds for its namespace and queue."""
+        old = self._accounted.get(name)
+        new = (seat.queue, held.shape.amounts) if seat is not None and held is not None else None
+        if old == new:
+            return
+        if old is not None:
+            self.holdings.add(name.namespace, old[0], negated(old[1]))
+            self._log.drop(self._accounted, name)
+        if new is not None:
+            self.holdings.add(name.namespace, *new)
+            self._log.put(self._accounted, name, new)
+
+    def _advertise(self, name: SeatName, held: Seat | None) -> None:
+        """List a seat as vacant, or not: it is held, open, and its reservation available."""
+        reservation = self._known.get((name.namespace, name.reservation))
+        available = reservation is not None and reservation.status.state.phase == ReservationPhase.AVAILABLE
+        if reservation is not None and held is not None and held.open and available:
+            self.vacancies.open(name, reservation, held.owners)
+        else:
+            self.vacancies.close(name)
+
+    def _stand_in(self, seat: Seat, held: Occupant | None) -> Occupant:
+        if held is not None and held.pod is seat.stand_in and held.node == seat.node:
+            return held
         shape = self._shapes.of(seat.stand_in)
         return Occupant(key=str(seat.name), pod=seat.stand_in, node=seat.node, shape=shape, book="reserved")
 
@@ -256,6 +334,11 @@ class Reservations:
 
 def _key(reservation: Reservation) -> Key:
     return reservation.metadata.namespace or "", reservation.metadata.name
+
+
+def _asks_the_same(old: Reservation, new: Reservation) -> bool:
+    """Whether nothing but the status changed, of all that is read here."""
+    return old.spec == new.spec and turn_of(old) == turn_of(new)
 
 
 def _not_shown(reservation: Reservation, assumed: Iterable[Placement]) -> tuple[Placement, ...]:

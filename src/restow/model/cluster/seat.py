@@ -6,12 +6,13 @@ template, which counts in every filter as the pod the seat is kept for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Self
 
 import msgspec
 from msgspec.structs import replace
 
+from restow.model.cluster.owners import Owners
 from restow.model.cluster.shapes import keys_of
 from restow.model.cluster.versions import version_number
 from restow.model.objects import (
@@ -22,7 +23,6 @@ from restow.model.objects import (
     PodAffinityTerm,
     PodSpec,
     Reservation,
-    ReservationOwner,
     ReservationPhase,
     SelectorRequirement,
     SelectorSpec,
@@ -73,7 +73,9 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
     """The UID (lacking that, the name) of the pod that took it, according to the reservation's status."""
     version: int
     """The version of the reservation that first named this consumer."""
-    owners: tuple[ReservationOwner, ...]
+    owners: Owners
+    queue: str
+    """The queue it is charged to, as written."""
 
 
 def is_ended(reservation: Reservation) -> bool:
@@ -96,6 +98,12 @@ def expires_at(reservation: Reservation) -> float | None:
     return min(ends, default=None)
 
 
+def is_expired(reservation: Reservation, now: float) -> bool:
+    """Whether its time is over. Raises TimeError."""
+    end = expires_at(reservation)
+    return end is not None and now >= end
+
+
 def migrating_pod(reservation: Reservation) -> str | None:
     """The UID of the pod that a reservation was made to move."""
     return (reservation.metadata.annotations or {}).get(MIGRATING_ANNOTATION) or None
@@ -107,25 +115,30 @@ def claimed_seat(pod: Pod) -> SeatName | None:
     return SeatName.parse(written) if written else None
 
 
-def seats_of(reservation: Reservation, placements: Iterable[Placement]) -> Iterator[Seat]:
-    """The seats of a reservation; a placement of a task that the spec does not have holds nothing."""
+def seats_of(
+    reservation: Reservation, placements: Iterable[Placement], known: Mapping[SeatName, Seat] | None = None
+) -> Iterator[Seat]:
+    """The seats of a reservation; a placement of a task that the spec does not have holds nothing. What `known` seats
+    of the same spec say is not read again."""
     metadata, spec = reservation.metadata, reservation.spec
     tasks = {task.name: task for task in spec.tasks or ()}
-    ended = is_ended(reservation)
+    ended, owners = is_ended(reservation), Owners.of(spec.owners or ())
     for placement in placements:
         task = tasks.get(placement.task)
         if task is None:
             continue
         name = SeatName(metadata.namespace or "", metadata.name, placement.task, placement.index)
         consumer = (placement.pod_ref.uid or placement.pod_ref.name or "") if placement.pod_ref else None
+        old = known.get(name) if known else None
         yield Seat(
             name=name,
             node=placement.node_name,
-            stand_in=stand_in(name, task, spec.scheduler_name),
+            stand_in=old.stand_in if old is not None else stand_in(name, task, spec.scheduler_name),
             open=not ended and consumer is None,
             consumer=consumer,
             version=version_number(metadata.resource_version) or _UNKNOWN_VERSION,
-            owners=tuple(spec.owners or ()),
+            owners=old.owners if old is not None else owners,
+            queue=spec.queue or "",
         )
 
 

@@ -106,10 +106,10 @@ class Shape:
 class Shapes:
     """Interned shapes, behind a quick look-up by the relevant bytes of a pod as written."""
 
-    __slots__ = ("_as_written", "_canonical", "_made", "_resources")
+    __slots__ = ("_as_written", "_canonical", "_made", "resources")
 
     def __init__(self, resources: Resources) -> None:
-        self._resources = resources
+        self.resources = resources
         self._as_written: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
         self._canonical: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
         self._made = 0
@@ -135,7 +135,7 @@ class Shapes:
         shape = self._canonical.get(key)
         if shape is None:
             base = self._intern(replace(facts, volumes=(), pod_name=None)) if facts.volumes else None
-            shape = self._canonical[key] = Shape(self._made, facts, self._resources, base)
+            shape = self._canonical[key] = Shape(self._made, facts, self.resources, base)
             self._made += 1
         return shape
 

@@ -1,0 +1,113 @@
+"""Vacancies: which reservations have a seat that a pod could take, without looking at all of them.
+
+Goes in: seats as they become vacant and stop being so. Comes out: for a pod, the reservations of its namespace whose
+owners may speak of it, those made for a migration first, then the oldest first, by name among equals.
+
+Reservations are listed under the traits that their owners ask for (a label, a UID, a name), and a pod is looked up
+under the traits it has, so that a pod of nobody's costs a few look-ups however many reservations there are. Whether the
+owners really match is for the caller to ask.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+
+from restow.model.cluster.owners import Owners, Trait
+from restow.model.cluster.seat import SeatName, migrating_pod
+from restow.model.cluster.undo import UndoLog
+from restow.model.objects import Reservation
+
+Key = tuple[str, str]
+Turn = tuple[bool, str, str]
+"""Not for a migration, when it was made, its name: the smaller, the sooner."""
+
+
+class Vacancies:
+    __slots__ = ("_entries", "_listed", "_log", "_seats")
+
+    def __init__(self, log: UndoLog) -> None:
+        self._log = log
+        self._seats: dict[Key, tuple[SeatName, ...]] = {}
+        self._entries: dict[Key, tuple[Turn, tuple[Trait, ...]]] = {}
+        self._listed: dict[str, dict[Trait, list[Turn]]] = {}
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def any_in(self, namespace: str) -> bool:
+        """Whether any seat of a namespace is vacant."""
+        return namespace in self._listed
+
+    def seats(self, namespace: str, name: str) -> tuple[SeatName, ...]:
+        """The vacant seats of a reservation, by task and index."""
+        return self._seats.get((namespace, name), ())
+
+    def candidates(self, namespace: str, traits: Iterable[Trait]) -> Iterator[str]:
+        """The names of reservations that ask for one of these traits, in turn. Seats may be taken meanwhile."""
+        listed = self._listed.get(namespace)
+        if listed is None:
+            return
+        lists = [turns for trait in dict.fromkeys(traits) if (turns := listed.get(trait))]
+        turn: Turn | None = None
+        while True:
+            following = [one for turns in lists if (one := _after(turns, turn)) is not None]
+            if not following:
+                return
+            turn = min(following)
+            yield turn[2]
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def open(self, seat: SeatName, reservation: Reservation, owners: Owners) -> None:
+        """A seat is vacant now."""
+        key = (seat.namespace, seat.reservation)
+        seats = self._seats.get(key, ())
+        if seat in seats:
+            return
+        if not seats:
+            self._list(key, turn_of(reservation), tuple(dict.fromkeys(owners.traits())))
+        self._log.put(self._seats, key, tuple(sorted((*seats, seat))))
+
+    def close(self, seat: SeatName) -> None:
+        """A seat is not vacant any more; harmless for one that was not."""
+        key = (seat.namespace, seat.reservation)
+        seats = self._seats.get(key, ())
+        if seat not in seats:
+            return
+        left = tuple(one for one in seats if one != seat)
+        if left:
+            self._log.put(self._seats, key, left)
+        else:
+            self._log.drop(self._seats, key)
+            self._strike(key)
+
+    def _list(self, key: Key, turn: Turn, traits: tuple[Trait, ...]) -> None:
+        self._entries[key] = (turn, traits)
+        listed = self._listed.setdefault(key[0], {})
+        for trait in traits:
+            insort(listed.setdefault(trait, []), turn)
+        self._log.record(self._strike, key)
+
+    def _strike(self, key: Key) -> None:
+        """The inverse of `_list`."""
+        turn, traits = self._entries.pop(key)
+        listed = self._listed[key[0]]
+        for trait in traits:
+            turns = listed[trait]
+            del turns[bisect_left(turns, turn)]
+            if not turns:
+                del listed[trait]
+        if not listed:
+            del self._listed[key[0]]
+        self._log.record(self._list, key, turn, traits)
+
+
+def turn_of(reservation: Reservation) -> Turn:
+    metadata = reservation.metadata
+    return migrating_pod(reservation) is None, metadata.creation_timestamp or "", metadata.name
+
+
+def _after(turns: list[Turn], last: Turn | None) -> Turn | None:
+    """The first turn that comes after another."""
+    place = bisect_right(turns, last) if last is not None else 0
+    return turns[place] if place < len(turns) else None

@@ -1,0 +1,130 @@
+"""Is this pod what the seat was reserved for? The comparison of policy `Template`.
+
+Goes in: a pod and the stand-in of a seat. Comes out: the fields in which they differ, of those that the comparison is
+about: scheduler, node selector, affinity, tolerations, priority class, and of every container its image, requests and
+limits. Both are compared as the API server would have completed them, and as they are meant: "1" and "1000m" of cpu are
+equal, and where Kubernetes makes nothing of an order, neither is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.model.cluster.seat import fold_label_keys
+from restow.model.objects import Affinity, Container, Pod, PodSpec, Quantities, Toleration
+from restow.model.quantity import Quantity, QuantityError
+
+FIELDS: Final = (
+    "schedulerName",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "priorityClassName",
+    "containers",
+    "initContainers",
+)
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
+_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+_decode_spec: Final = msgspec.msgpack.Decoder(PodSpec).decode
+_ADDED_TOLERATIONS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_ADDED_SECONDS: Final = 300
+_MEANS_ALL: Final = ("labelSelector", "namespaceSelector")
+"""Where an empty object does not mean the same as none."""
+
+Canonical = tuple[bytes, ...]
+"""One part per field of FIELDS."""
+
+
+def differences(pod: Pod, stand_in: Pod, default_class: str = "") -> tuple[str, ...]:
+    """The fields in which a pod is not what the seat is for; `default_class` is the priority class of pods that name
+    none."""
+    mine, reserved = canonical(pod, default_class), canonical(stand_in, default_class)
+    if mine == reserved:
+        return ()
+    return tuple(field for field, one, other in zip(FIELDS, mine, reserved, strict=True) if one != other)
+
+
+def canonical(pod: Pod, default_class: str = "") -> Canonical:
+    """What a pod is to the comparison; pods that are meant alike have the same."""
+    spec = pod.spec
+    if spec.affinity is not None:
+        spec = fold_label_keys(spec, pod.metadata.labels or {})
+    compared = PodSpec(
+        scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER,
+        node_selector=spec.node_selector,
+        affinity=spec.affinity,
+        tolerations=spec.tolerations,
+        priority_class_name=spec.priority_class_name or default_class,
+        containers=spec.containers,
+        init_containers=spec.init_containers,
+    )
+    return _canonical(_encode(compared))
+
+
+@lru_cache(maxsize=4096)
+def _canonical(written: bytes) -> Canonical:
+    """The pods of a workload are written alike, so one of them is read for all."""
+    spec = _decode_spec(written)
+    return (
+        _encode(spec.scheduler_name),
+        _encode(spec.node_selector or {}),
+        _encode(_affinity(spec.affinity)),
+        _encode(_tolerations(spec.tolerations or ())),
+        _encode(spec.priority_class_name or ""),
+        _encode(_containers(spec.containers or ())),
+        _encode(_containers(spec.init_containers or ())),
+    )
+
+
+def _affinity(affinity: Affinity | None) -> Any:
+    return _unordered(msgspec.to_builtins(affinity)) if affinity is not None else {}
+
+
+def _unordered(value: Any) -> Any:
+    """Terms are ORed, expressions ANDed, values alternatives, preferences added up: no order means anything."""
+    if isinstance(value, dict):
+        parts = {key: _unordered(part) for key, part in value.items()}
+        return {key: part for key, part in parts.items() if part not in ({}, []) or key in _MEANS_ALL}
+    if isinstance(value, list):
+        return sorted((_unordered(item) for item in value), key=_encode)
+    return value
+
+
+def _tolerations(written: Iterable[Toleration]) -> list[Toleration]:
+    """With those that the API server adds to pods that say nothing about nodes that are not ready."""
+    full = [replace(one, operator=one.operator or "Equal") for one in written]
+    for key in _ADDED_TOLERATIONS:
+        if not any(one.key in (None, "", key) and one.effect in (None, "", "NoExecute") for one in full):
+            full.append(Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=_ADDED_SECONDS))
+    return sorted(full, key=_encode)
+
+
+def _containers(containers: Iterable[Container]) -> list[tuple[str, str, Any, Any]]:
+    """By name. What is limited and not requested is requested, as the API server has it."""
+    return sorted(
+        (
+            one.name,
+            one.image or "",
+            _amounts({**(one.resources.limits or {}), **(one.resources.requests or {})}),
+            _amounts(one.resources.limits),
+        )
+        for one in containers
+    )
+
+
+def _amounts(quantities: Quantities | None) -> list[tuple[str, str]]:
+    return sorted((name, _amount(text)) for name, text in (quantities or {}).items())
+
+
+def _amount(text: str | int | float) -> str:
+    """The exact amount; what is none is only equal to itself."""
+    try:
+        return str(Quantity.parse(text).nano)
+    except QuantityError:
+        return repr(text)

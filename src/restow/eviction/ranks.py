@@ -48,7 +48,7 @@ def qos(pod: Pod) -> Qos:
     label = (pod.metadata.labels or {}).get(QOS_LABEL, "")
     if label in Qos.__members__:
         return Qos[label]
-    return Qos.BE if _kubernetes_qos(pod) == "BestEffort" else Qos.LS
+    return Qos.BE if kubernetes_qos(pod) == "BestEffort" else Qos.LS
 
 
 def priority(pod: Pod) -> int:
@@ -72,7 +72,8 @@ def priority_class(pod: Pod) -> PriorityClass:
     return PriorityClass.PROD if label in Qos.__members__ else PriorityClass.NONE
 
 
-def _kubernetes_qos(pod: Pod) -> str:
+def kubernetes_qos(pod: Pod) -> str:
+    """BestEffort, Burstable or Guaranteed."""
     if pod.status.qos_class:
         return pod.status.qos_class
     try:

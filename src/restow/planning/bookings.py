@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from restow.model.cluster import Mark, Occupant, RowIndex, Snapshot, filters
 from restow.model.objects import Pod
 from restow.model.resources import Shortage
-from restow.scheduling.engine import Engine
+from restow.scheduling.engine import Engine, Survey
 from restow.scheduling.framework import Cycle
 
 
@@ -62,6 +62,11 @@ class Bookings:
             if self._engine.fits(cycle, node):
                 return ""
             return self._short(occupant, node) or self._engine.why_not(cycle, node)
+
+    def survey(self, uid: str) -> Survey:
+        """What every node says to a pod that is to move."""
+        with self._looking(uid) as (cycle, _):
+            return self._engine.survey(cycle)
 
     def has_room(self, uid: str, node: str) -> bool:
         """Whether a node has the room alone: much cheaper than asking every filter, and mostly the reason."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.eviction.protections import MIRROR
-from restow.model.cluster import Mask, Occupant, Snapshot
+from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.cluster.room import Amounts
 from restow.model.objects import Pod
 from restow.model.pods import controller_of
@@ -119,6 +119,16 @@ def is_ready(snapshot: Snapshot) -> Mask:
         conditions = (node.status.conditions if node else None) or ()
         ready[row] = all(one.status == "True" for one in conditions if one.type == "Ready")
     return ready
+
+
+def name_order(snapshot: Snapshot) -> RowIndex:
+    """The place of each row's name among all names, for breaking ties."""
+    order = np.zeros(snapshot.rows.size, np.intp)
+    for place, name in enumerate(snapshot.rows.names()):
+        row = snapshot.rows.find(name)
+        if row is not None:
+            order[row] = place
+    return order
 
 
 def overview(snapshot: Snapshot, resources: Collection[str]) -> Measures:

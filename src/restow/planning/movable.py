@@ -7,7 +7,7 @@ others. Pods of other schedulers are counted in one refusal, because nobody woul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -112,8 +112,10 @@ def about_all(reason: str) -> Refusal:
     return Refusal(namespace="", pod="", reason=reason)
 
 
-def foreign_refusal(number: int) -> Iterable[Refusal]:
-    """One refusal for all pods of other schedulers."""
+def foreign_refusal(snapshot: Snapshot, mobility: Mobility) -> Iterator[Refusal]:
+    """One refusal for all pods of other schedulers, those that belong to their node apart."""
+    known = snapshot.pods.known.values()
+    number = sum(not mobility.is_ours(one.pod) and not stays_with_node(one.pod) for one in known)
     if number:
         advice = "list its name under scheduler.schedulerNames in --config to include them"
         yield about_all(f"{number} pods belong to other schedulers: {advice}")

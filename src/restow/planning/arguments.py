@@ -1,0 +1,181 @@
+"""The arguments of the strategies, as written in `pluginConfig`: read, filled with defaults, checked.
+
+Goes in: a map. Comes out: settings, or every mistake at once with its path (WireError).
+
+    Defragmentation:      {resourceType: cpu, lowThresholds: {cpu: 30}, defragmentThresholds: {cpu: 70},
+                           protectionThresholds: {cpu: 95}, numberOfNodes: 0, coolDownTime: 600, onlyIfEmptied: false,
+                           evictableNamespaces: {exclude: [kube-system]}, labelSelector: {matchLabels: {tier: batch}}}
+    NodeResourceBalance:  {resources: [cpu, memory], maxThreshold: 0.15, coolDownTime: 600, evictableNamespaces: …,
+                           labelSelector: …}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from restow.model.objects import Pod, SelectorSpec
+from restow.model.problems import Problem, join
+from restow.model.resources import CPU, MEMORY
+from restow.model.selectors import EVERYTHING, LabelSelector, SelectorError, label_selector
+from restow.model.wire import WireError, convert
+
+DEFRAGMENTATION: Final = "Defragmentation"
+BALANCE: Final = "NodeResourceBalance"
+_ALSO_READ: Final = {"ResourceType": "resourceType", "fragmentThresholds": "defragmentThresholds"}
+_LOW, _DEFRAGMENT, _PROTECTION = 30.0, 70.0, 95.0
+
+Percents = Mapping[str, float]
+
+
+class Namespaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    include: list[str] = []
+    exclude: list[str] = []
+
+
+class _Written(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    api_version: str | None = None
+    kind: str | None = None
+    evictable_namespaces: Namespaces | None = None
+    label_selector: SelectorSpec | None = None
+    cool_down_time: int = 0
+
+
+class DefragmentationArgs(_Written, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    resource_type: str = CPU
+    protection_thresholds: dict[str, float] = {}
+    defragment_thresholds: dict[str, float] = {}
+    low_thresholds: dict[str, float] = {}
+    number_of_nodes: int = 0
+    only_if_emptied: bool = False
+
+
+class BalanceArgs(_Written, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    resources: list[str] = [CPU, MEMORY]
+    max_threshold: float | None = None
+
+
+class PodFilter(msgspec.Struct, frozen=True):
+    """Which pods a strategy may move, besides the rules of eviction. All pods count as usage."""
+
+    include: frozenset[str] = frozenset()
+    exclude: frozenset[str] = frozenset()
+    selector: LabelSelector = EVERYTHING
+
+    def why_not(self, pod: Pod) -> str:
+        namespace = pod.metadata.namespace or "default"
+        if (self.include and namespace not in self.include) or namespace in self.exclude:
+            return f"evictableNamespaces leaves out namespace {namespace}"
+        return "" if self.selector.matches(pod.metadata.labels) else f"its labels do not match {self.selector}"
+
+
+class Defragmentation(msgspec.Struct, frozen=True, kw_only=True):
+    """Percents by resource; each map has the resource type."""
+
+    resource: str = CPU
+    low: Percents = {CPU: _LOW}
+    defragment: Percents = {CPU: _DEFRAGMENT}
+    protection: Percents = {CPU: _PROTECTION}
+    number_of_nodes: int = 0
+    cool_down: float = 0.0
+    only_if_emptied: bool = False
+    pods: PodFilter = PodFilter()
+
+
+class Balance(msgspec.Struct, frozen=True, kw_only=True):
+    resources: tuple[str, ...] = (CPU, MEMORY)
+    max_threshold: float | None = None
+    """As the rates: 0.15 is 15 percentage points."""
+    cool_down: float = 0.0
+    pods: PodFilter = PodFilter()
+
+
+def read_defragmentation(arguments: Mapping[str, Any]) -> Defragmentation:
+    """Raises WireError."""
+    names = [_ALSO_READ.get(key, key) for key in arguments]
+    twice = [
+        Problem(key, f"is there twice, also as {_ALSO_READ[key]}")
+        for key in arguments
+        if _ALSO_READ.get(key, "") in arguments
+    ]
+    if twice:
+        raise WireError(DEFRAGMENTATION, twice)
+    written = convert(DefragmentationArgs, dict(zip(names, arguments.values(), strict=True)), DEFRAGMENTATION)
+    resource = written.resource_type
+    low = {resource: _LOW, **written.low_thresholds}
+    defragment = {resource: _DEFRAGMENT, **written.defragment_thresholds}
+    protection = {resource: _PROTECTION, **written.protection_thresholds}
+    problems = [*_threshold_problems(low, defragment, protection), *_shared_problems(written)]
+    if not resource:
+        problems.append(Problem("resourceType", "must name a resource"))
+    if written.number_of_nodes < 0:
+        problems.append(Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}"))
+    pods = _pod_filter(written, problems)
+    if problems:
+        raise WireError(DEFRAGMENTATION, problems)
+    return Defragmentation(
+        resource=resource,
+        low=low,
+        defragment=defragment,
+        protection=protection,
+        number_of_nodes=written.number_of_nodes,
+        cool_down=float(written.cool_down_time),
+        only_if_emptied=written.only_if_emptied,
+        pods=pods,
+    )
+
+
+def read_balance(arguments: Mapping[str, Any]) -> Balance:
+    """Raises WireError."""
+    written = convert(BalanceArgs, arguments, BALANCE)
+    problems = list(_shared_problems(written))
+    if len(set(written.resources)) < 2 or len(set(written.resources)) < len(written.resources):
+        listed = ", ".join(written.resources) or "nothing"
+        problems.append(Problem("resources", f"at least two different resources can be in balance, listed: {listed}"))
+    limit = written.max_threshold
+    if limit is not None and not 0 <= limit <= 1:
+        problems.append(Problem("maxThreshold", f"must be from 0 to 1, is {limit:g}"))
+    pods = _pod_filter(written, problems)
+    if problems:
+        raise WireError(BALANCE, problems)
+    return Balance(
+        resources=tuple(written.resources), max_threshold=limit, cool_down=float(written.cool_down_time), pods=pods
+    )
+
+
+def _threshold_problems(low: Percents, defragment: Percents, protection: Percents) -> Iterator[Problem]:
+    maps = {"lowThresholds": low, "defragmentThresholds": defragment, "protectionThresholds": protection}
+    for name, percents in maps.items():
+        for resource, percent in percents.items():
+            if not 0 <= percent <= 100:
+                yield Problem(join(name, resource), f"must be from 0 to 100 percent, is {percent:g}")
+    for smaller, larger in (
+        ("lowThresholds", "defragmentThresholds"),
+        ("defragmentThresholds", "protectionThresholds"),
+    ):
+        for resource in sorted(maps[smaller].keys() & maps[larger].keys()):
+            least, most = maps[smaller][resource], maps[larger][resource]
+            if least > most:
+                yield Problem(
+                    join(smaller, resource), f"is {least:g}, above {join(larger, resource)}, which is {most:g}"
+                )
+
+
+def _shared_problems(written: _Written) -> Iterator[Problem]:
+    if written.cool_down_time < 0:
+        yield Problem("coolDownTime", f"must not be negative, is {written.cool_down_time}")
+    namespaces = written.evictable_namespaces
+    if namespaces and namespaces.include and namespaces.exclude:
+        yield Problem("evictableNamespaces", "include and exclude cannot both be set")
+
+
+def _pod_filter(written: _Written, problems: list[Problem]) -> PodFilter:
+    namespaces = written.evictable_namespaces or Namespaces()
+    try:
+        selector = EVERYTHING if written.label_selector is None else label_selector(written.label_selector)
+    except SelectorError as mistake:
+        problems.append(Problem("labelSelector", str(mistake)))
+        selector = EVERYTHING
+    return PodFilter(frozenset(namespaces.include), frozenset(namespaces.exclude), selector)

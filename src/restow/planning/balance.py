@@ -1,0 +1,199 @@
+"""Balance: nodes that are full of one resource and empty of another give pods to nodes that are the other way round.
+
+    rate        of a node: the population standard deviation of used per offered over the resources
+    threshold   min(mean + deviation of the rates of Ready nodes, maxThreshold), fixed for a run
+    sources     nodes strictly above it, worst first, until they are not
+    pods        of a source, those that may move and whose leaving does not raise its rate; cheapest first: class of
+                priority, priority, Kubernetes' quality of service, Koordinator's, deletion cost, eviction cost, the
+                rate without it, then the newest
+    targets     where the pod lowers the rate, too: the one that gains most. So the sum of all rates falls with every
+                move, and no sequence of runs comes back to where it was
+
+A pod is not sent back to where it came from within the cool-down, and nodes that rest give nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from restow.eviction.costs import deletion_cost, eviction_cost
+from restow.eviction.ranks import kubernetes_qos, priority, priority_class, qos
+from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
+from restow.model.times import TimeError, parse_time
+from restow.planning.arguments import Balance, read_balance
+from restow.planning.bookings import Bookings
+from restow.planning.cooldown import moved_from, resting
+from restow.planning.effect import after, versions
+from restow.planning.measures import Rates, imbalance, is_ready, mean_and_deviation, name_order, utilisation
+from restow.planning.movable import about_all, foreign_refusal, guests_of, refused
+from restow.planning.plan import Measures, Plan, Refusal
+from restow.planning.request import Request
+from restow.planning.sequence import Wanted, sequence
+from restow.planning.use import Use
+
+LEAST = 1e-9
+"""Rates that differ by less are the same: it is how exact they are computed."""
+
+QOS = ("BestEffort", "Burstable", "Guaranteed")
+
+
+def balance(snapshot: Snapshot, request: Request) -> Plan:
+    """Plan by the rules above. Raises WireError for wrong arguments."""
+    settings = read_balance(request.arguments)
+    with Bookings(snapshot, request.engine, request.now) as bookings:
+        run = _Run(bookings, request, settings)
+        refusals = run.run()
+
+    def measure(cluster: Snapshot) -> Measures:
+        return _figures(cluster, settings.resources, run.threshold)
+
+    ordered = sequence(snapshot, request, run.wanted, most=request.max_moves)
+    return Plan(
+        strategy="balance",
+        moves=ordered.moves,
+        before=measure(snapshot),
+        after=after(snapshot, request, ordered.moves, measure),
+        refusals=(*refusals, *ordered.dropped, *foreign_refusal(snapshot, request.mobility)),
+        versions=versions(snapshot, ordered.moves),
+    )
+
+
+def rates_of(snapshot: Snapshot, resources: Sequence[str]) -> Rates:
+    """How unevenly the resources of each node are used; 0 where fewer than two are offered."""
+    return imbalance([utilisation(snapshot, name) / 100.0 for name in resources])
+
+
+def threshold_of(rates: Rates, ready: Mask, limit: float | None) -> float:
+    """Above which a node is out of balance."""
+    mean, deviation = mean_and_deviation(rates[ready])
+    return min(mean + deviation, mean + deviation if limit is None else limit)
+
+
+def _figures(snapshot: Snapshot, resources: Sequence[str], threshold: float) -> Measures:
+    ready = is_ready(snapshot)
+    rates = rates_of(snapshot, resources)[ready]
+    mean, deviation = mean_and_deviation(rates)
+    return {
+        "nodes": len(rates),
+        "nodesAbove": int(np.count_nonzero(rates > threshold + LEAST)),
+        "threshold": round(threshold, 6),
+        "imbalance.mean": round(mean, 6),
+        "imbalance.deviation": round(deviation, 6),
+        "imbalance.largest": round(float(rates.max(initial=0.0)), 6),
+    }
+
+
+class _Run:
+    def __init__(self, bookings: Bookings, request: Request, settings: Balance) -> None:
+        self.wanted: list[Wanted] = []
+        self._bookings = bookings
+        self._snapshot = snapshot = bookings.snapshot
+        self._request = request
+        self._settings = settings
+        self._use = Use(snapshot, settings.resources)
+        self._by_name = name_order(snapshot)
+        self._ready = is_ready(snapshot)
+        self._rates = rates_of(snapshot, settings.resources)
+        self.threshold = threshold_of(self._rates, self._ready, settings.max_threshold)
+
+    def run(self) -> list[Refusal]:
+        """Book moves until nothing is left to do; what stays, and why."""
+        rest = resting(self._snapshot, self._request.migrated, self._request.now, self._settings.cool_down)
+        refusals: list[Refusal] = []
+        over = np.flatnonzero(self._ready & (self._rates > self.threshold + LEAST))
+        for row in over[np.lexsort((self._by_name[over], -self._rates[over]))].tolist():
+            node = self._snapshot.rows.name(row) or ""
+            if len(self.wanted) >= self._request.max_moves:
+                refusals.append(
+                    about_all(
+                        f"{node} and others stay out of balance after {len(self.wanted)} moves, the most asked for"
+                    )
+                )
+                break
+            if node in rest:
+                refusals.append(
+                    about_all(f"{node} rests: a pod came or left less than {self._settings.cool_down:g}s ago")
+                )
+            else:
+                refusals += self._relieve(node, row)
+        return refusals
+
+    def _relieve(self, node: str, row: int) -> list[Refusal]:
+        """Move pods of a node until it is not above the threshold; those that may not move, and why."""
+        guests = guests_of(self._snapshot, node, self._request.mobility)
+        refusals = list(guests.refusals)
+        candidates: list[tuple[float, Occupant]] = []
+        for one in guests.movable:
+            rate = self._rate_with(one, row, -1)
+            why = self._settings.pods.why_not(one.pod)
+            if not why and rate > self._rates[row] + LEAST:
+                why = f"without it the imbalance of {node} would rise from {self._rates[row]:.3f} to {rate:.3f}"
+            if why:
+                refusals.append(refused(one.pod, why))
+            else:
+                candidates.append((rate, one))
+        for _, one in sorted(candidates, key=lambda pair: _cheapest_first(*pair)):
+            if self._rates[row] <= self.threshold + LEAST or len(self.wanted) >= self._request.max_moves:
+                break
+            why = self._move(one, row)
+            if why:
+                refusals.append(refused(one.pod, why))
+        if self._rates[row] > self.threshold + LEAST:
+            above = f"{node} stays out of balance: {self._rates[row]:.3f}, the threshold is {self.threshold:.3f}"
+            refusals.append(about_all(above))
+        return refusals
+
+    def _move(self, pod: Occupant, row: int) -> str:
+        """Hold the target that gains most by the pod; why not, if there is none."""
+        left = self._rate_with(pod, row, -1)
+        if left >= self._rates[row] - LEAST:
+            return "with the pods before it gone, its leaving would no longer lower the imbalance of its node"
+        rows = self._bookings.choices(pod.key)
+        rows = rows[self._ready[rows]]
+        taking = len(rows)
+        back = moved_from(pod.pod, self._request.now, self._settings.cool_down)
+        rows = rows[rows != self._snapshot.rows.find(back)] if back is not None else rows
+        gains = self._rates[rows] - self._rates_with(pod, rows)
+        better = gains > LEAST
+        rows, gains = rows[better], gains[better]
+        if not len(rows):
+            return f"{taking} other nodes have room for it, and it would lower the imbalance of none of them"
+        target = int(rows[np.lexsort((self._by_name[rows], -gains))[0]])
+        self._bookings.hold(pod.key, self._snapshot.rows.name(target) or "")
+        self._bookings.end_wave()
+        self.wanted.append(Wanted(pod.key, self._snapshot.rows.name(target) or ""))
+        for changed, sign in ((row, -1), (target, 1)):
+            self._use.add(pod, changed, sign)
+            self._rates[changed] = self._use.spread(np.array([changed]))[0]
+        return ""
+
+    def _rate_with(self, pod: Occupant, row: int, sign: int) -> float:
+        return float(self._use.spread(np.array([row]), pod, sign)[0])
+
+    def _rates_with(self, pod: Occupant, rows: RowIndex) -> Rates:
+        return self._use.spread(rows, pod)
+
+
+def _cheapest_first(rate: float, one: Occupant) -> tuple[object, ...]:
+    pod = one.pod
+    return (
+        priority_class(pod),
+        priority(pod),
+        QOS.index(kubernetes_qos(pod)),
+        qos(pod),
+        deletion_cost(pod),
+        eviction_cost(pod),
+        round(rate, 9),
+        -_created(one),
+        pod.metadata.namespace or "default",
+        pod.metadata.name,
+    )
+
+
+def _created(one: Occupant) -> float:
+    try:
+        return parse_time(one.pod.metadata.creation_timestamp or "")
+    except TimeError:
+        return 0.0

@@ -1,0 +1,71 @@
+"""Use: how much of some resources nodes offer and use, kept up to date while moves are planned.
+
+Goes in: a snapshot, resources, and pods that come to rows or leave them. Comes out: rows by how their use compares with
+percentages. Comparisons multiply instead of dividing, so that a node at a threshold is exactly there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
+from restow.planning.measures import Rates, imbalance, offered, used
+
+Percents = Mapping[str, float]
+
+
+class Use:
+    def __init__(self, snapshot: Snapshot, resources: Collection[str]) -> None:
+        names = sorted(resources)
+        self._columns = {name: snapshot.room.resources.column(name) for name in names}
+        self.offered = {name: offered(snapshot, name) for name in names}
+        self.used = {name: used(snapshot, name) for name in names}
+        self.offering: Mask = np.logical_and.reduce([amount > 0 for amount in self.offered.values()])
+
+    def below(self, percents: Percents) -> Mask:
+        """Rows strictly below every threshold."""
+        mask = self.offering.copy()
+        for name, percent in percents.items():
+            mask &= 100.0 * self.used[name] < percent * self.offered[name]
+        return mask
+
+    def above(self, percents: Percents) -> Mask:
+        """Rows strictly above every threshold."""
+        mask = self.offering.copy()
+        for name, percent in percents.items():
+            mask &= 100.0 * self.used[name] > percent * self.offered[name]
+        return mask
+
+    def within(self, percents: Percents, pod: Occupant, rows: RowIndex) -> Mask:
+        """Which of these rows are not above any threshold once the pod is there."""
+        asked = dict(pod.shape.amounts)
+        mask: Mask = np.ones(len(rows), np.bool_)
+        for name, percent in percents.items():
+            total = self.used[name][rows] + asked.get(self._columns[name], 0)
+            mask &= 100.0 * total <= percent * self.offered[name][rows]
+        return mask
+
+    def rate(self, name: str, rows: RowIndex) -> Rates:
+        """Used per offered; the rows offer it."""
+        rates: Rates = self.used[name][rows] / self.offered[name][rows]
+        return rates
+
+    def request(self, name: str, pod: Occupant) -> int:
+        return dict(pod.shape.amounts).get(self._columns[name], 0)
+
+    def add(self, pod: Occupant, row: int, sign: int = 1) -> None:
+        asked = dict(pod.shape.amounts)
+        for name, column in self._columns.items():
+            self.used[name][row] += sign * asked.get(column, 0)
+
+    def spread(self, rows: RowIndex, pod: Occupant | None = None, sign: int = 1) -> Rates:
+        """The population standard deviation of use over the resources, with a pod more (or less) on each row."""
+        asked = dict(pod.shape.amounts) if pod is not None else {}
+        taken = []
+        for name, column in self._columns.items():
+            total = self.used[name][rows] + sign * asked.get(column, 0)
+            offered = self.offered[name][rows]
+            taken.append(np.divide(total, offered, out=np.full(len(rows), np.nan), where=offered > 0))
+        return imbalance(taken)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.eviction.workloads import Workloads, expected_replicas
+from restow.model.objects import Deployment, Job, ObjectMeta
+from restow.model.wire import convert
+from tests.eviction.objects import deployment, pod, replica_set
+
+
+def job(**fields: Any) -> Job:
+    status = {"succeeded": fields.pop("succeeded", 0)}
+    return convert(Job, {"metadata": {"name": "train", "uid": "train"}, "spec": fields, "status": status})
+
+
+def rolled_out() -> Workloads:
+    """A Deployment in the middle of a rolling update: two ReplicaSets, two pods each."""
+    workloads = Workloads()
+    for number in (1, 2, 3, 4):
+        workloads.put_pod(pod(f"web-{number}", owner="ReplicaSet old" if number < 3 else "ReplicaSet new"))
+    workloads.put_owner(replica_set("old"))
+    workloads.put_owner(replica_set("new"))
+    workloads.put_owner(deployment(replicas=3))
+    return workloads
+
+
+def test_the_pods_of_all_replica_sets_are_replicas_of_the_deployment() -> None:
+    workloads = rolled_out()
+    workload = workloads.of(pod("web-1", owner="ReplicaSet old"))
+    assert workload is not None
+    assert (str(workload), workload.replicas) == ("Deployment shop/web", 3)
+    assert sorted(one.metadata.name for one in workloads.pods("web")) == ["web-1", "web-2", "web-3", "web-4"]
+
+
+def test_the_chain_goes_all_the_way_up() -> None:
+    assert [one.kind for one in rolled_out().chain(pod(owner="ReplicaSet old"))] == ["ReplicaSet", "Deployment"]
+
+
+def test_an_unknown_owner_wants_the_pods_it_has() -> None:
+    workloads = Workloads()
+    for number in (1, 2):
+        workloads.put_pod(pod(f"x-{number}", owner="CloneSet x"))
+    workload = workloads.of(pod("x-1", owner="CloneSet x"))
+    assert workload is not None and workload.replicas == 2
+
+
+def test_a_scale_told_for_an_unknown_kind_counts() -> None:
+    workloads = Workloads()
+    workloads.put_scale("CloneSet", ObjectMeta(name="x", uid="x"), 7)
+    workload = workloads.of(pod("x-1", owner="CloneSet x"))
+    assert workload is not None and workload.replicas == 7
+
+
+def test_a_bare_pod_is_of_no_workload() -> None:
+    assert Workloads().of(pod(owner="")) is None
+
+
+def test_pods_that_are_over_gone_or_adopted_elsewhere_are_no_replicas() -> None:
+    workloads = rolled_out()
+    workloads.put_pod(pod("web-1", owner="ReplicaSet old", phase="Failed"))
+    workloads.drop_pod("web-2")
+    workloads.put_pod(pod("web-3", owner="StatefulSet db"))
+    workloads.drop_pod("never-seen")
+    assert [one.metadata.name for one in workloads.pods("web")] == ["web-4"]
+
+
+def test_a_replica_set_that_leaves_its_deployment_is_a_workload_of_its_own() -> None:
+    workloads = rolled_out()
+    workloads.put_owner(replica_set("old", of=None))
+    workload = workloads.of(pod(owner="ReplicaSet old"))
+    assert workload is not None and str(workload) == "ReplicaSet shop/old"
+    assert len(list(workloads.pods("web"))) == 2
+
+
+REPLICAS = {
+    "what it says": (deployment(replicas=5), 5),
+    "one where it says nothing": (Deployment(), 1),
+    "as many as run at once": (job(parallelism=4, completions=10), 4),
+    "no more than are left to do": (job(parallelism=4, completions=10, succeeded=8), 2),
+    "a job for one pod": (job(), 1),
+}
+
+
+@pytest.mark.parametrize("case", REPLICAS.values(), ids=REPLICAS)
+def test_expected_replicas(case: tuple[Deployment | Job, int]) -> None:
+    owner, expected = case
+    assert expected_replicas(owner) == expected

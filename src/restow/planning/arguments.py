@@ -21,13 +21,12 @@ from restow.model.problems import Problem, join
 from restow.model.resources import CPU, MEMORY
 from restow.model.selectors import EVERYTHING, LabelSelector, SelectorError, label_selector
 from restow.model.wire import WireError, convert
+from restow.planning.use import Percents
 
 DEFRAGMENTATION: Final = "Defragmentation"
 BALANCE: Final = "NodeResourceBalance"
 _ALSO_READ: Final = {"ResourceType": "resourceType", "fragmentThresholds": "defragmentThresholds"}
 _LOW, _DEFRAGMENT, _PROTECTION = 30.0, 70.0, 95.0
-
-Percents = Mapping[str, float]
 
 
 class Namespaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +52,7 @@ class DefragmentationArgs(_Written, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BalanceArgs(_Written, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    resources: list[str] = [CPU, MEMORY]
+    resources: list[str] = msgspec.field(default_factory=lambda: [CPU, MEMORY])
     max_threshold: float | None = None
 
 
@@ -74,22 +73,22 @@ class PodFilter(msgspec.Struct, frozen=True):
 class Defragmentation(msgspec.Struct, frozen=True, kw_only=True):
     """Percents by resource; each map has the resource type."""
 
-    resource: str = CPU
-    low: Percents = {CPU: _LOW}
-    defragment: Percents = {CPU: _DEFRAGMENT}
-    protection: Percents = {CPU: _PROTECTION}
-    number_of_nodes: int = 0
-    cool_down: float = 0.0
-    only_if_emptied: bool = False
-    pods: PodFilter = PodFilter()
+    resource: str
+    low: Percents
+    defragment: Percents
+    protection: Percents
+    number_of_nodes: int
+    cool_down: float
+    only_if_emptied: bool
+    pods: PodFilter
 
 
 class Balance(msgspec.Struct, frozen=True, kw_only=True):
-    resources: tuple[str, ...] = (CPU, MEMORY)
-    max_threshold: float | None = None
+    resources: tuple[str, ...]
+    max_threshold: float | None
     """As the rates: 0.15 is 15 percentage points."""
-    cool_down: float = 0.0
-    pods: PodFilter = PodFilter()
+    cool_down: float
+    pods: PodFilter
 
 
 def read_defragmentation(arguments: Mapping[str, Any]) -> Defragmentation:

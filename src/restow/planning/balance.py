@@ -106,19 +106,23 @@ class _Run:
         for row in over[np.lexsort((self._by_name[over], -self._rates[over]))].tolist():
             node = self._snapshot.rows.name(row) or ""
             if len(self.wanted) >= self._request.max_moves:
-                refusals.append(
-                    about_all(
-                        f"{node} and others stay out of balance after {len(self.wanted)} moves, the most asked for"
-                    )
-                )
+                refusals.append(about_all(f"planning ends after {len(self.wanted)} moves, the most asked for"))
                 break
             if node in rest:
-                refusals.append(
-                    about_all(f"{node} rests: a pod came or left less than {self._settings.cool_down:g}s ago")
-                )
-            else:
+                why = f"a pod came or left less than {self._settings.cool_down:g}s ago"
+                refusals.append(about_all(f"{node} rests: {why}"))
+            elif self._is_over(row):
                 refusals += self._relieve(node, row)
-        return refusals
+        return refusals + self._still_over(over)
+
+    def _is_over(self, row: int) -> bool:
+        return self._rates.item(row) > self.threshold + LEAST
+
+    def _still_over(self, rows: RowIndex) -> list[Refusal]:
+        still = rows[self._rates[rows] > self.threshold + LEAST]
+        numbers = {self._snapshot.rows.name(row) or "": self._rates.item(row) for row in still.tolist()}
+        bound = f"the threshold is {self.threshold:.3f}"
+        return [about_all(f"{name} stays out of balance: {numbers[name]:.3f}, {bound}") for name in sorted(numbers)]
 
     def _relieve(self, node: str, row: int) -> list[Refusal]:
         """Move pods of a node until it is not above the threshold; those that may not move, and why."""
@@ -135,14 +139,11 @@ class _Run:
             else:
                 candidates.append((rate, one))
         for _, one in sorted(candidates, key=lambda pair: _cheapest_first(*pair)):
-            if self._rates[row] <= self.threshold + LEAST or len(self.wanted) >= self._request.max_moves:
+            if not self._is_over(row) or len(self.wanted) >= self._request.max_moves:
                 break
             why = self._move(one, row)
             if why:
                 refusals.append(refused(one.pod, why))
-        if self._rates[row] > self.threshold + LEAST:
-            above = f"{node} stays out of balance: {self._rates[row]:.3f}, the threshold is {self.threshold:.3f}"
-            refusals.append(about_all(above))
         return refusals
 
     def _move(self, pod: Occupant, row: int) -> str:

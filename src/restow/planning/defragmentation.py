@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from restow.model.cluster import Mask, Occupant, PodClass, Snapshot
-from restow.planning.arguments import Defragmentation, Percents, read_defragmentation
+from restow.planning.arguments import Defragmentation, read_defragmentation
 from restow.planning.bookings import Bookings
 from restow.planning.cooldown import resting
 from restow.planning.effect import after, versions
@@ -25,7 +25,7 @@ from restow.planning.movable import about_all, foreign_refusal, guests_of, refus
 from restow.planning.plan import Measures, Plan, Refusal
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
-from restow.planning.use import Use
+from restow.planning.use import Percents, Use
 from restow.scheduling.explain import histogram
 
 CRITICAL_LABEL = "critical"
@@ -101,7 +101,7 @@ class _Run:
         reasons = [(one, self._settings.pods.why_not(one.pod)) for one in guests.movable]
         refusals = [*guests.refusals, *(refused(one.pod, why) for one, why in reasons if why)]
         pods = [one for one, why in reasons if not why]
-        stay = len(refusals) + guests.foreign
+        stay = guests.staying + len(guests.movable) - len(pods)
         left = self._request.max_moves - len(self.wanted)
         if self._settings.only_if_emptied and (stay or len(pods) > left):
             why = f"{stay} of {stay + len(pods)} pods stay there" if stay else f"only {left} more moves are asked for"

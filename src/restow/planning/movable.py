@@ -78,29 +78,33 @@ class Guests(msgspec.Struct, frozen=True):
     refusals: tuple[Refusal, ...]
     foreign: int
     """How many belong to schedulers that are not ours."""
+    coming: int
+    """How many are not there yet: assumed by the scheduler, or held by moves already planned."""
 
     @property
-    def all_movable(self) -> bool:
-        return not self.refusals and not self.foreign
+    def staying(self) -> int:
+        return len(self.refusals) + self.foreign + self.coming
 
 
 def guests_of(snapshot: Snapshot, node: str, mobility: Mobility) -> Guests:
     """The pods on a node that do not belong to it; seats that reservations hold there are refusals, too."""
     movable: list[Occupant] = []
     refusals: list[Refusal] = []
-    foreign = 0
+    foreign = coming = 0
     for one in snapshot.occupants(node):
         if stays_with_node(one.pod):
             continue
         if one.book == "reserved":
             refusals.append(refused(one.pod, "it is the seat of a reservation"))
+        elif one.assumed_at is not None:
+            coming += 1
         elif not mobility.is_ours(one.pod):
             foreign += 1
         elif reason := mobility.why_not(one.pod):
             refusals.append(refused(one.pod, reason))
         else:
             movable.append(one)
-    return Guests(tuple(movable), tuple(refusals), foreign)
+    return Guests(tuple(movable), tuple(refusals), foreign, coming)
 
 
 def refused(pod: Pod, reason: str) -> Refusal:

@@ -39,12 +39,23 @@ class Sequenced(msgspec.Struct, frozen=True):
 def sequence(snapshot: Snapshot, request: Request, wanted: Iterable[Wanted], *, most: int | None = None) -> Sequenced:
     """Order moves, those named first preferably first. `most` limits how many there may be, stops included."""
     wanted = tuple(wanted)
+    spare = len(wanted) if most is None else most - len(wanted)
+    eager = _settled(snapshot, request, wanted, spare, in_order=False)
+    if not eager.dropped:
+        return eager
+    patient = _settled(snapshot, request, wanted, spare, in_order=True)
+    return patient if len(patient.dropped) < len(eager.dropped) else eager
+
+
+def _settled(
+    snapshot: Snapshot, request: Request, wanted: Sequence[Wanted], spare: int, *, in_order: bool
+) -> Sequenced:
+    """The first attempt in which every stop led somewhere."""
     stranded: set[str] = set()
-    while True:  # a stop that leads nowhere is not made: once more without it
-        spare = len(wanted) if most is None else most - len(wanted)
+    while True:
         attempt = _Attempt(snapshot, request, wanted, stranded, spare)
         with attempt.bookings:
-            result = attempt.run()
+            result = attempt.run(in_order=in_order)
         if not attempt.stranded:
             return result
         stranded |= attempt.stranded
@@ -65,10 +76,11 @@ class _Attempt:
         self._moves: list[Move] = []
         self._wave = 1
 
-    def run(self) -> Sequenced:
+    def run(self, *, in_order: bool) -> Sequenced:
+        """With `in_order` no move starts before one that was named earlier and lacks a seat."""
         dropped: tuple[Refusal, ...] = ()
         while self._left:
-            if not self._fill_wave() and not self._make_stop():
+            if not self._fill_wave(in_order) and not self._make_stop():
                 dropped = tuple(self._why_dropped(one) for one in self._left)
                 self.stranded = {one.uid for one in self._left} & self._stopped
                 break
@@ -76,16 +88,20 @@ class _Attempt:
             self._wave += 1
         return Sequenced(tuple(self._moves), dropped)
 
-    def _fill_wave(self) -> bool:
+    def _fill_wave(self, in_order: bool) -> bool:
         """Start every move that can start now; False if none can."""
         under_way: Counter[str] = Counter()
         waiting: list[Wanted] = []
-        for one in self._left:
+        for number, one in enumerate(self._left):
             allowances = self._allowances(one.uid)
-            free = all(under_way[each.name] < each.most for each in allowances)
-            if free and self.bookings.has_room(one.uid, one.target) and not self._why_not(one):
+            if any(under_way[each.name] >= each.most for each in allowances):
+                waiting.append(one)
+            elif self.bookings.has_room(one.uid, one.target) and not self._why_not(one):
                 self._book(one.uid, one.target)
                 under_way.update(each.name for each in allowances)
+            elif in_order:
+                waiting += self._left[number:]
+                break
             else:
                 waiting.append(one)
         started = len(waiting) < len(self._left)

@@ -1,0 +1,69 @@
+"""Jobs and the cluster around them, in as few words as a test needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from restow.eviction.budgets import Budgets
+from restow.eviction.workloads import Owner, Workloads
+from restow.migration.scene import Scene
+from restow.model.objects import Pod, PodDisruptionBudget, PodMigrationJob
+from restow.model.times import format_time
+from restow.model.wire import convert
+
+NOW = 1_800_000_000.0
+
+
+def job(
+    name: str = "move",
+    *,
+    pod: str = "web-1",
+    phase: str = "",
+    admitted: bool = True,
+    plan: str = "",
+    wave: int | None = None,
+    evicted: float | None = None,
+    annotations: dict[str, str] | None = None,
+    **spec: Any,
+) -> PodMigrationJob:
+    """A job for a pod of the namespace shop; Running means admitted, unless that is forged; `evicted` is when."""
+    notes = dict(annotations or {})
+    if plan:
+        notes["restow.sh/plan"] = plan
+    if wave is not None:
+        notes["restow.sh/wave"] = str(wave)
+    conditions = []
+    if phase == "Running" and admitted:
+        conditions.append({"type": "Admitted", "status": "True", "reason": "Running"})
+    if evicted is not None:
+        moment = format_time(evicted)
+        conditions.append({"type": "Eviction", "status": "True", "lastTransitionTime": moment})
+    return convert(
+        PodMigrationJob,
+        {
+            "metadata": {
+                "name": name,
+                "uid": name,
+                "annotations": notes,
+                "creationTimestamp": spec.pop("created", format_time(NOW)),
+            },
+            "spec": {"podRef": {"namespace": spec.pop("namespace", "shop"), "name": pod, "uid": pod}, **spec},
+            "status": {"phase": phase, "conditions": conditions},
+        },
+    )
+
+
+def scene(
+    pods: Iterable[Pod], owners: Iterable[Owner] = (), budgets: Iterable[PodDisruptionBudget] = (), **more: Any
+) -> Scene:
+    workloads, known = Workloads(), Budgets()
+    for owner in owners:
+        workloads.put_owner(owner)
+    for budget in budgets:
+        known.put(budget)
+    found = list(pods)
+    for pod in found:
+        workloads.put_pod(pod)
+    named = {(pod.metadata.namespace or "", pod.metadata.name): pod for pod in found}
+    return Scene(now=more.pop("now", NOW), pods=named, workloads=workloads, budgets=known, **more)

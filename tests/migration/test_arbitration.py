@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from restow.migration.arbitration import Admitted, Refused, Verdict, Waiting, arbitrate
+from restow.migration.arguments import Arguments
+from restow.migration.limits import Limits, Window, most_missing
+from restow.migration.scene import Scene
+from restow.model.objects import PodMigrationJob
+from tests.eviction.objects import deployment, pdb, pod, replica_set
+from tests.migration.jobs import NOW, job, scene
+
+QOS = "koordinator.sh/qosClass"
+COST = "scheduling.koordinator.sh/eviction-cost"
+SHRINK = "controller.kubernetes.io/pod-deletion-cost"
+
+
+def judged(jobs: list[PodMigrationJob], around: Scene, **limits: Any) -> dict[str, Verdict]:
+    found = arbitrate(jobs, around, Arguments(limits=Limits(**{"per_node": None, **limits})))
+    return {one.job.metadata.name: one for one in found}
+
+
+def told(jobs: list[PodMigrationJob], around: Scene, **limits: Any) -> dict[str, str]:
+    """What each job is told: nothing if it is admitted."""
+    found = judged(jobs, around, **limits)
+    return {name: "" if isinstance(one, Admitted) else one.message for name, one in found.items()}
+
+
+def web(count: int, replicas: int | None = None, **more: Any) -> Scene:
+    """A Deployment with so many ready pods web-1, web-2, …, each on a node of its own."""
+    pods = [pod(f"web-{number}", nodeName=f"n{number}") for number in range(1, count + 1)]
+    return scene(pods, [deployment(replicas=replicas or count), replica_set()], **more)
+
+
+def moves(count: int) -> list[PodMigrationJob]:
+    return [job(f"move-{number}", pod=f"web-{number}") for number in range(1, count + 1)]
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+NO_LADDER = {"check_migrating": False, "check_unavailable": False}
+
+
+def test_globally() -> None:
+    assert told(moves(3), web(3), globally=2, **NO_LADDER) == {
+        "move-1": "",
+        "move-2": "",
+        "move-3": "waits for maxMigratingGlobally: 2 pods are migrating, 2 may",
+    }
+
+
+def test_per_node() -> None:
+    pods = [pod("web-1"), pod("web-2"), pod("web-3", nodeName="n2")]
+    assert told(moves(3), scene(pods), per_node=1, **NO_LADDER) == {
+        "move-1": "",
+        "move-2": "waits for maxMigratingPerNode: 1 pods on node n1 are migrating, 1 may",
+        "move-3": "",
+    }
+
+
+def test_a_pod_that_has_left_its_node_is_not_counted_there() -> None:
+    under_way = job("old", pod="gone", phase="Running", evicted=NOW - 5)
+    assert told([under_way, *moves(1)], scene([pod("web-1")]), per_node=1, **NO_LADDER) == {"move-1": ""}
+
+
+def test_per_namespace() -> None:
+    other = pod("web-2", namespace="elsewhere")
+    jobs = [job("a"), job("b", pod="web-3"), job("c", pod="web-2", namespace="elsewhere")]
+    assert told(jobs, scene([pod("web-1"), pod("web-3"), other]), per_namespace=1, **NO_LADDER) == {
+        "a": "",
+        "b": "waits for maxMigratingPerNamespace: 1 pods of namespace shop are migrating, 1 may",
+        "c": "",
+    }
+
+
+def test_a_limit_of_zero_is_none() -> None:
+    assert set(told(moves(3), web(3), globally=0, per_namespace=0, **NO_LADDER).values()) == {""}
+
+
+def test_the_ladder_limits_a_workload_without_budget() -> None:
+    assert told(moves(5), web(5)) == {
+        "move-1": "",
+        "move-2": "",
+        **dict.fromkeys(
+            ("move-3", "move-4", "move-5"),
+            "waits for maxMigratingPerWorkload: 2 of 5 pods of Deployment shop/web are migrating, 2 may",
+        ),
+    }
+
+
+def test_a_single_replica_may_move() -> None:
+    assert told(moves(1), web(1)) == {"move-1": ""}
+
+
+def test_jobs_under_way_count() -> None:
+    jobs = [job("old", pod="web-2", phase="Running"), *moves(1)]
+    assert "1 of 3 pods of Deployment shop/web are migrating, 1 may" in told(jobs, web(3))["move-1"]
+
+
+def test_a_job_that_wrote_itself_running_is_judged_like_any_other() -> None:
+    forged = job("forged", pod="web-2", phase="Running", admitted=False)
+    assert set(told([forged, *moves(1)], web(3))) == {"forged", "move-1"}
+
+
+def test_unready_missing_and_leaving_pods_are_unavailable() -> None:
+    pods = [
+        pod("web-1"),
+        pod("web-2", ready=False),
+        pod("web-3", deletionTimestamp="2027-01-01T00:00:00Z"),
+        pod("web-4", phase="Pending", ready=False),
+    ]
+    around = scene(pods, [deployment(replicas=5), replica_set()])
+    assert told(moves(1), around, unavailable=4) == {
+        "move-1": "waits for maxUnavailablePerWorkload: 4 of 5 pods of Deployment shop/web are unavailable, 4 may be"
+    }
+    assert told(moves(1), around, unavailable=5) == {"move-1": ""}
+
+
+def test_a_broken_pod_does_not_block_its_own_move() -> None:
+    pods = [pod("web-1", ready=False), pod("web-2"), pod("web-3")]
+    assert told(moves(2), scene(pods, [deployment(), replica_set()]), migrating=2) == {
+        "move-1": "",
+        "move-2": "waits for maxUnavailablePerWorkload: 1 of 3 pods of Deployment shop/web are unavailable, 1 may be",
+    }
+
+
+def test_more_pods_than_replicas_are_spare() -> None:
+    assert set(told(moves(2), web(4, replicas=2), migrating=9, unavailable=0).values()) == {""}
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_admitted_is_taken_from_the_budget_though_nothing_is_evicted_yet() -> None:
+    assert told(moves(3), web(3, budgets=[pdb(allowed=2)])) == {
+        "move-1": "",
+        "move-2": "",
+        "move-3": "waits for its budget: PodDisruptionBudget shop/web: 3 of 2 desired pods are healthy, "
+        "2 may be disrupted, 2 are about to be",
+    }
+
+
+def test_evictions_that_the_budget_knows_of_are_not_taken_twice() -> None:
+    budget = pdb(allowed=1, disruptedPods={"web-1": "2027-01-01T00:00:00Z"})
+    jobs = [job("old", pod="web-1", phase="Running", evicted=NOW), *moves(2)[1:]]
+    assert told(jobs, web(3, budgets=[budget])) == {"move-2": ""}
+
+
+def test_where_there_is_a_budget_the_ladder_does_not_apply() -> None:
+    assert set(told(moves(5), web(5, budgets=[pdb(allowed=5)])).values()) == {""}
+
+
+def test_explicit_limits_apply_beside_a_budget() -> None:
+    found = told(moves(2), web(5, budgets=[pdb(allowed=5)]), migrating=1)
+    assert found["move-2"].startswith("waits for maxMigratingPerWorkload: 1 of 5")
+
+
+def test_two_budgets_make_a_pod_unmovable() -> None:
+    found = judged(moves(1), web(3, budgets=[pdb("a"), pdb("b")]))["move-1"]
+    assert isinstance(found, Refused)
+    assert found.message.startswith("pod shop/web-1 cannot be moved: 2 PodDisruptionBudgets cover it (a, b)")
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+FIVE_MINUTES = Window(300.0, 2)
+
+
+def past(*ago: float) -> list[PodMigrationJob]:
+    notes = {"restow.sh/workload": "web"}
+    return [
+        job(f"past-{number}", pod=f"old-{number}", phase="Succeed", evicted=NOW - one, annotations=notes)
+        for number, one in enumerate(ago)
+    ]
+
+
+def test_evictions_within_a_window_count_and_say_when_they_no_longer_do() -> None:
+    found = judged([*past(10, 200, 301), *moves(1)], web(5), workload_window=FIVE_MINUTES)["move-1"]
+    assert isinstance(found, Waiting)
+    assert (found.limit, found.again) == ("objectLimiters.workload", NOW + 100)
+    assert found.message == (
+        "waits for objectLimiters.workload: 2 pods were evicted within 5m0s and 0 are about to be "
+        "of Deployment shop/web, 2 may"
+    )
+
+
+def test_admitted_jobs_are_evictions_to_come() -> None:
+    found = told([*past(10), *moves(2)], web(5), workload_window=FIVE_MINUTES)
+    assert [bool(message) for message in found.values()] == [False, True]
+
+
+def test_a_window_for_a_namespace() -> None:
+    found = judged([*past(10), *moves(1)], web(5), namespace_window=Window(300.0, 1))["move-1"]
+    assert isinstance(found, Waiting) and found.limit == "objectLimiters.namespace"
+
+
+# --- waves and others -------------------------------------------------------------------------------------------------
+
+
+def test_later_waves_wait_and_are_told_which_moves_failed() -> None:
+    jobs = [job("a", pod="web-1", plan="p", wave=1), job("b", pod="web-2", plan="p", wave=2)]
+    assert told(jobs, web(3)) == {
+        "a": "",
+        "b": "waits for its wave: wave 1 of plan p comes first, and 1 of its jobs have not ended",
+    }
+    failed = job("a", pod="web-1", plan="p", wave=1, phase="Failed")
+    found = judged([failed, jobs[1]], web(3))["b"]
+    assert isinstance(found, Admitted) and found.failed_before == ("a",)
+    assert found.message == "every limit allows it; 1 earlier moves of its plan failed, so it is validated anew"
+
+
+def test_one_of_two_jobs_for_a_pod_waits_for_the_other() -> None:
+    assert told([job("a"), job("b")], web(3))["b"] == "waits for the other job of its pod: job a moves it already"
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [job(paused=True), job(pod="nobody"), job(phase="Succeed"), job(phase="Aborted"), job(phase="Running")],
+    ids=["paused", "without a pod", "over", "aborted", "under way"],
+)
+def test_jobs_that_do_not_wait_are_not_judged(left_out: PodMigrationJob) -> None:
+    assert judged([left_out], web(3)) == {}
+
+
+def test_a_protected_pod_is_refused_with_the_reason() -> None:
+    around = scene([pod("web-1", owner="DaemonSet agent")])
+    found = judged(moves(1), around)["move-1"]
+    assert isinstance(found, Refused)
+    assert found.message == "pod shop/web-1 cannot be moved: DaemonSet agent would put it back on the same node"
+
+
+def test_node_fit_needs_a_seat() -> None:
+    direct = job(mode="EvictDirectly")
+    [found] = arbitrate([direct], web(3), Arguments(only_with_seat=True))
+    assert isinstance(found, Refused) and "nodeFit is set" in found.message
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def lone(name: str, **more: Any) -> Any:
+    """A pod that is its workload's only one."""
+    return pod(name, owner=f"CloneSet {name}", **more)
+
+
+ORDERS: dict[str, list[Any]] = {
+    "higher quality of service": [lone("z", labels={QOS: level}) for level in ("LSE", "LSR", "LS", "BE")],
+    "higher priority": [lone("z", priority=10), lone("z", priority=5), lone("z")],
+    "quality before priority": [lone("z", labels={QOS: "LS"}), lone("z", labels={QOS: "BE"}, priority=10)],
+    "lower cost": [lone("z", annotations={COST: "-1"}), lone("z"), lone("z", annotations={COST: "7"})],
+    "priority before cost": [lone("z", priority=1, annotations={COST: "7"}), lone("z")],
+    "lower deletion cost": [lone("z", annotations={SHRINK: "-1"}), lone("z")],
+}
+
+
+@pytest.mark.parametrize("wanted", ORDERS.values(), ids=ORDERS)
+def test_what_of_a_pod_comes_first(wanted: list[Any]) -> None:
+    pods = {f"p{9 - number}": one for number, one in enumerate(wanted)}
+    named = [_renamed(one, name) for name, one in pods.items()]
+    jobs = [job(f"of-{name}", pod=name) for name in sorted(pods)]
+    assert [one.job.spec.pod_ref.name for one in arbitrate(jobs, scene(named), Arguments())] == list(pods)
+
+
+def _renamed(one: Any, name: str) -> Any:
+    return pod(
+        name,
+        owner=f"CloneSet {name}",
+        priority=one.spec.priority,
+        labels=one.metadata.labels,
+        annotations=one.metadata.annotations,
+        nodeName=name,
+    )
+
+
+def test_higher_migration_priority_then_fewer_failures_then_fewer_moves_come_first() -> None:
+    pods = [_renamed(lone("x"), name) for name in "abcde"]
+    jobs = [
+        job("a", pod="a", created="2026-01-01T00:00:00Z"),
+        job("b", pod="b", annotations={"restow.sh/migration-priority": "5"}),
+        job("c", pod="c"),
+        job("d", pod="d"),
+        job("e", pod="e"),
+        job("failed", pod="c", phase="Failed"),
+        job("moved", pod="gone", phase="Succeed", annotations={"restow.sh/workload": "d"}),
+    ]
+    order = [one.job.metadata.name for one in arbitrate(jobs, scene(pods), Arguments())]
+    assert order == ["b", "a", "e", "d", "c"]
+
+
+def test_workloads_take_turns_and_those_with_less_under_way_come_first() -> None:
+    pods = [pod(f"{app}-{n}", owner=f"CloneSet {app}", nodeName=f"{app}{n}") for app in "ab" for n in range(4)]
+    jobs = [job(f"{app}-{n}", pod=f"{app}-{n}") for app in "ab" for n in range(3)]
+    under_way = job("old", pod="a-3", phase="Running")
+    order = [one.job.metadata.name for one in arbitrate([*jobs, under_way], scene(pods), Arguments())]
+    assert order == ["b-0", "a-0", "b-1", "a-1", "b-2", "a-2"]
+
+
+# --- promises ---------------------------------------------------------------------------------------------------------
+
+CLUSTERS = st.lists(st.tuples(st.integers(1, 6), st.booleans(), st.integers(0, 3)), min_size=1, max_size=4)
+LIMITS = st.fixed_dictionaries(
+    {
+        "globally": st.none() | st.integers(0, 4),
+        "per_node": st.none() | st.integers(0, 2),
+        "per_namespace": st.none() | st.integers(0, 3),
+        "migrating": st.none() | st.integers(0, 3) | st.sampled_from(["10%", "50%"]),
+        "unavailable": st.none() | st.integers(0, 3) | st.sampled_from(["10%", "50%"]),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(CLUSTERS, LIMITS, st.randoms(use_true_random=False))
+def test_no_limit_is_exceeded_by_admitting_and_the_order_of_jobs_does_not_matter(
+    cluster: list[tuple[int, bool, int]], written: dict[str, Any], rng: Any
+) -> None:
+    limits = Limits(**written)
+    pods, jobs, budgets, nodes = [], [], [], itertools.cycle(["n1", "n2", "n3"])
+    for number, (size, budgeted, allowed) in enumerate(cluster):
+        labels = {"app": f"w{number}"}
+        for place in range(size):
+            name = f"w{number}-{place}"
+            pods.append(pod(name, owner=f"CloneSet w{number}", nodeName=next(nodes), labels=labels))
+            jobs.append(job(name, pod=name, phase="Running" if rng.random() < 0.1 else ""))
+        if budgeted:
+            budgets.append(pdb(f"w{number}", app=f"w{number}", allowed=allowed))
+    around, arguments = scene(pods, budgets=budgets), Arguments(limits=limits)
+    verdicts = arbitrate(jobs, around, arguments)
+    shuffled = list(jobs)
+    rng.shuffle(shuffled)
+    assert arbitrate(shuffled, around, arguments) == verdicts
+
+    before = [one for one in jobs if one.status.phase == "Running"]
+    new = [one.job for one in verdicts if isinstance(one, Admitted)]
+    moving = [around.pods.get(("shop", one.spec.pod_ref.name or "")) for one in (*before, *new)]
+    fresh = [around.pods.get(("shop", one.spec.pod_ref.name or "")) for one in new]
+    for number, (size, budgeted, allowed) in enumerate(cluster):
+        mine = [one for one in moving if one and one.metadata.name.startswith(f"w{number}-")]
+        if not any(one and one.metadata.name.startswith(f"w{number}-") for one in fresh):
+            continue
+        if budgeted:
+            assert len(mine) <= allowed
+        for configured in (limits.migrating, limits.unavailable):
+            if configured is not None or not budgeted:
+                assert len(mine) <= most_missing(size, configured)
+    if fresh and limits.globally:
+        assert len(moving) <= limits.globally
+    if fresh and limits.per_namespace:
+        assert len(moving) <= limits.per_namespace
+    for node in {one.spec.node_name for one in fresh if one}:
+        if limits.per_node:
+            assert sum(one is not None and one.spec.node_name == node for one in moving) <= limits.per_node
+
+
+def test_what_waits_is_admitted_once_there_is_room_and_everything_ends() -> None:
+    """Carrying out what is admitted, round by round, moves everybody."""
+    left, rounds = moves(10), 0
+    while left:
+        found = judged(left, web(10))
+        done = {name for name, one in found.items() if isinstance(one, Admitted)}
+        assert done
+        left = [one for one in left if one.metadata.name not in done]
+        rounds += 1
+    assert rounds == 5
+
+
+def test_five_thousand_jobs_take_well_under_a_second() -> None:
+    pods = [
+        pod(f"w{number % 500}-{number}", owner=f"CloneSet w{number % 500}", labels={"app": f"w{number % 500}"})
+        for number in range(5000)
+    ]
+    budgets = [pdb(f"w{number}", app=f"w{number}", allowed=3) for number in range(0, 500, 2)]
+    jobs = [job(one.metadata.name, pod=one.metadata.name) for one in pods]
+    around = scene(pods, budgets=budgets)
+    start = time.perf_counter()
+    found = arbitrate(jobs, around, Arguments(limits=Limits(per_node=None, workload_window=FIVE_MINUTES)))
+    seconds = time.perf_counter() - start
+    assert len(found) == 5000
+    assert seconds < 2.0, "about 0.2 s when nothing else runs"

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from restow.migration.waves import Waves
+from tests.migration.jobs import job
+
+ENDED = job("a", phase="Succeed", plan="p", wave=1)
+FAILED = job("b", phase="Failed", plan="p", wave=1)
+ABORTED = job("c", phase="Aborted", plan="p", wave=1)
+OPEN = job("d", phase="Running", plan="p", wave=1)
+LATER = job("e", plan="p", wave=2)
+
+
+def test_a_wave_waits_for_the_one_before_it() -> None:
+    assert (
+        Waves([ENDED, OPEN, LATER]).blocker(LATER) == "wave 1 of plan p comes first, and 1 of its jobs have not ended"
+    )
+
+
+def test_a_wave_begins_when_those_before_it_have_ended_however() -> None:
+    assert Waves([ENDED, FAILED, ABORTED, LATER]).blocker(LATER) is None
+
+
+def test_jobs_of_one_wave_go_together() -> None:
+    assert Waves([OPEN, job("d2", plan="p", wave=1)]).blocker(OPEN) is None
+
+
+def test_plans_do_not_wait_for_each_other_and_lone_jobs_for_nobody() -> None:
+    waves = Waves([OPEN, LATER, other := job("x", plan="q", wave=2), lone := job("y")])
+    assert waves.blocker(other) is None
+    assert waves.blocker(lone) is None
+
+
+def test_failures_of_earlier_waves_put_later_ones_in_doubt() -> None:
+    waves = Waves([ENDED, FAILED, ABORTED, LATER, job("f", phase="Failed", plan="p", wave=2)])
+    assert waves.failed_before(LATER) == ["b", "c"]
+    assert waves.failed_before(OPEN) == []
+
+
+def test_a_wave_that_is_no_number_is_the_first() -> None:
+    odd = job("z", plan="p", annotations={"restow.sh/wave": "second"})
+    assert Waves([odd, LATER]).blocker(LATER) is not None

@@ -1,0 +1,112 @@
+"""Admission: arbitration as a loop. Jobs that have nothing else in their way stand in line; verdicts are written down.
+
+Goes in: the names of jobs that next_step left waiting for admission. Comes out: admitted ones Running, refused ones
+Failed, the others told which limit they wait for. Every verdict holds only for the version of the job it was given on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from restow.control.migrations.effects import Effects
+from restow.control.migrations.feed import Feed
+from restow.control.migrations.settings import Settings
+from restow.migration.arbitration import Admitted, Refused, Verdict, Waiting, arbitrate
+from restow.migration.arguments import Arguments
+from restow.migration.conditions import admitted, ended, refused
+from restow.model.objects import JobPhase, JobReason, PodMigrationJob, PodMigrationJobStatus
+from restow.model.wire import WireError
+from restow.ports import ApiError, Clock
+
+log = logging.getLogger(__name__)
+
+Told = Callable[[PodMigrationJob, PodMigrationJob], None]
+
+
+class Admission:
+    """`told` hears of every job whose status was written, as it was and as it is."""
+
+    def __init__(
+        self, feed: Feed, effects: Effects, clock: Clock, settings: Settings, arguments: Callable[[], Arguments]
+    ) -> None:
+        self.told: Told = lambda before, after: None
+        self._feed = feed
+        self._effects = effects
+        self._clock = clock
+        self._arguments = arguments
+        self._line: set[str] = set()
+        self._news = asyncio.Event()
+        self._writers = asyncio.Semaphore(settings.writers)
+
+    def stand(self, name: str) -> None:
+        """A job waits for nothing but admission."""
+        self._line.add(name)
+        self._news.set()
+
+    def leave(self, name: str) -> None:
+        self._line.discard(name)
+
+    def tell(self) -> None:
+        """Something changed that verdicts may depend on."""
+        if self._line:
+            self._news.set()
+
+    async def run(self) -> None:
+        """Judge whoever stands in line, whenever something changed, but not more often than configured."""
+        again: float | None = None
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if again is None else max(again - self._clock.now(), 0.0)):
+                    await self._news.wait()
+            self._news.clear()
+            again = await self._judge() if self._line else None
+            await asyncio.sleep(self._arguments().interval)
+
+    async def _judge(self) -> float | None:
+        """One arbitration; when the next is due by itself."""
+        arguments = self._arguments()
+        if not arguments.enabled:
+            return None
+        stopped = self._feed.stopped()
+        jobs = list(self._feed.jobs())
+        if stopped is not None:
+            standing = [job for job in jobs if job.metadata.name in self._line]
+            await self._write(
+                [(job, refused(job.status, JobReason.STOPPED, stopped, now=self._clock.now())) for job in standing]
+            )
+            return None
+        verdicts = [
+            one for one in arbitrate(jobs, self._feed.scene(), arguments) if one.job.metadata.name in self._line
+        ]
+        await self._write([(one.job, self._status(one)) for one in verdicts])
+        due = [one.again for one in verdicts if isinstance(one, Waiting) and one.again is not None]
+        return min(due, default=None)
+
+    def _status(self, verdict: Verdict) -> PodMigrationJobStatus:
+        status, now = verdict.job.status, self._clock.now()
+        match verdict:
+            case Admitted():
+                return admitted(status, verdict.message, now=now)
+            case Waiting():
+                limit = verdict.limit[:1].upper() + verdict.limit[1:]
+                return refused(status, limit, verdict.message, now=now)
+            case Refused():
+                return ended(status, JobPhase.FAILED, verdict.reason, verdict.message, now=now)
+
+    async def _write(self, statuses: list[tuple[PodMigrationJob, PodMigrationJobStatus]]) -> None:
+        await asyncio.gather(*(self._record(job, status) for job, status in statuses if status != job.status))
+
+    async def _record(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> None:
+        async with self._writers:
+            try:
+                written = await self._effects.record(job, status)
+            except (ApiError, WireError) as error:  # it moved on, or will be judged again
+                log.info("verdict not written", extra={"job": job.metadata.name, "err": str(error)})
+                self._news.set()
+                return
+        if status.phase != JobPhase.PENDING:
+            self.leave(job.metadata.name)
+        self.told(job, written)

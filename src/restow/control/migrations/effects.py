@@ -1,0 +1,140 @@
+"""Effects: what a step writes. At most one write besides the job's status, each safe to repeat after a crash.
+
+Pin, Refer, Extend    a patch that holds only for the version it was decided on
+Reserve               a create under a name that no other job has
+Evict                 the status first, so that nobody overlooks it; then the pod, by UID
+Release               a delete by UID and version
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.client.verbs import Client
+from restow.control.migrations.feed import Feed
+from restow.control.migrations.metrics import EVICTED, REFUSED, UNKNOWN, Metrics
+from restow.control.migrations.reading import refusal, take_away
+from restow.migration.facts import Answer, Facts
+from restow.migration.history import WORKLOAD_ANNOTATION
+from restow.migration.instructions import Act, Evict, Extend, Pin, Refer, Release, Reserve
+from restow.model.kinds import POD_MIGRATION_JOB, RESERVATION
+from restow.model.objects import Document, PodMigrationJob, PodMigrationJobStatus
+from restow.model.times import format_duration, format_time, parse_time
+from restow.ports import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
+
+log = logging.getLogger(__name__)
+
+_STATUS = ("phase", "status", "reason", "message", "conditions", "nodeName", "podRef")
+
+
+class Effects:
+    """Each returns what the API server answered, if that asks for another decision."""
+
+    def __init__(self, client: Client, feed: Feed, metrics: Metrics | None) -> None:
+        self._client = client
+        self._feed = feed
+        self._metrics = metrics
+
+    async def carry_out(self, facts: Facts, step: Act) -> tuple[Facts, Answer | None]:
+        """Do what a step says and record its status; the facts are those of the job as it is then."""
+        job = facts.job
+        match step:
+            case Pin():
+                job = await self._pin(job, step)
+            case Refer():
+                job = await self._refer(job, step)
+            case Reserve():
+                answer = await self._reserve(step)
+                if answer is not None:
+                    return facts, answer
+            case Extend():
+                await self._extend(step)
+            case Release():
+                await self._release(step)
+        job = await self.record(job, step.status)
+        answer = await self._evict(facts, step) if isinstance(step, Evict) else None
+        return replace(facts, job=job), answer
+
+    async def record(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> PodMigrationJob:
+        """Write a job's status, if it is another; a Conflict if the job has moved on."""
+        if status == job.status:
+            return job
+        changes = {"status": dict.fromkeys(_STATUS) | msgspec.to_builtins(status)}
+        return await self._patch(job, changes, subresource="status")
+
+    async def _patch(self, job: PodMigrationJob, changes: Document, **options: Any) -> PodMigrationJob:
+        meta = job.metadata
+        written = await self._client.patch(
+            POD_MIGRATION_JOB, meta.name, changes, resource_version=meta.resource_version, **options
+        )
+        self._feed.note(written)
+        return written
+
+    async def _pin(self, job: PodMigrationJob, step: Pin) -> PodMigrationJob:
+        notes = {"annotations": {WORKLOAD_ANNOTATION: step.workload}} if step.workload is not None else {}
+        return await self._patch(job, {"metadata": notes, "spec": {"podRef": {"uid": step.uid}}})
+
+    async def _refer(self, job: PodMigrationJob, step: Refer) -> PodMigrationJob:
+        reference = msgspec.to_builtins(step.reference)
+        return await self._patch(job, {"spec": {"reservationOptions": {"reservationRef": reference}}})
+
+    async def _reserve(self, step: Reserve) -> Answer | None:
+        try:
+            await self._client.create(RESERVATION, msgspec.to_builtins(step.reservation))
+        except AlreadyExists:
+            return None
+        except (Invalid, NotFound) as error:  # never accepted as it is: a bad template, a namespace on its way out
+            return Answer(False, str(error), final=True)
+        except Forbidden as error:
+            return Answer(False, str(error))
+        return None
+
+    async def _extend(self, step: Extend) -> None:
+        meta, spec = step.reservation.metadata, step.reservation.spec
+        made = parse_time(meta.creation_timestamp) if meta.creation_timestamp else step.until
+        changes: Document = {"ttl": format_duration(max(step.until - made, 1.0))}
+        if spec.expires is not None:
+            changes["expires"] = format_time(step.until)
+        await self._client.patch(
+            RESERVATION, meta.name, {"spec": changes}, meta.namespace, resource_version=meta.resource_version
+        )
+
+    async def _release(self, step: Release) -> None:
+        meta = step.reservation.metadata
+        try:
+            await self._client.delete(
+                RESERVATION, meta.name, meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+            )
+        except NotFound:
+            return
+
+    async def _evict(self, facts: Facts, step: Evict) -> Answer | None:
+        """Send the eviction. An answer that leaves open what happened is an error: look before trying again."""
+        meta = step.pod.metadata
+        about = {
+            "job": facts.job.metadata.name,
+            "pod": f"{meta.namespace}/{meta.name}",
+            "node": step.pod.spec.node_name,
+        }
+        try:
+            await take_away(self._client, meta.namespace or "", meta.name, meta.uid, facts.terms)
+        except NotFound:
+            return None  # gone already
+        except ApiError as error:
+            answer = refusal(error)
+            self._count(REFUSED if answer else UNKNOWN)
+            if answer is None:
+                raise
+            log.info("eviction refused", extra=about | {"err": str(error)})
+            return answer
+        self._count(EVICTED)
+        log.info("evicted", extra=about)
+        return None
+
+    def _count(self, result: str) -> None:
+        if self._metrics is not None:
+            self._metrics.eviction(result)

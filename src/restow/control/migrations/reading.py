@@ -1,0 +1,131 @@
+"""Reading: the facts about one job as the API server has them now, for decisions that something depends on.
+
+The node is read after the reservation that names it, and the stop switch last. An eviction that is only tried comes
+before all of them, so that nothing read is older than its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from restow.client.verbs import Client
+from restow.control.migrations.feed import Feed, heirs_of, reservation_key
+from restow.migration.arguments import Arguments
+from restow.migration.facts import Answer, Facts
+from restow.migration.stop import STOP_NAME, stopped
+from restow.migration.terms import Terms, terms_of
+from restow.model.kinds import CONFIG_MAP, NODE, POD, POD_MIGRATION_JOB, RESERVATION, Kind
+from restow.model.objects import Node, ObjectReference, Pod, PodMigrationJob, Reservation
+from restow.ports import ApiError, Clock, Forbidden, Invalid, NotFound, TooManyRequests
+
+T = TypeVar("T")
+
+FORBIDDEN_FOR = 30.0
+"""Seconds after which something is tried again that was not allowed."""
+_BUDGET = "DisruptionBudget"
+
+
+class Reading:
+    def __init__(self, client: Client, clock: Clock, feed: Feed, namespace: str) -> None:
+        self._client = client
+        self._clock = clock
+        self._feed = feed
+        self._namespace = namespace
+
+    async def facts(self, job: PodMigrationJob, arguments: Arguments, *, trial: bool) -> Facts | None:
+        """Everything about this very job; None if it is gone."""
+        tried = await self._try(job, arguments) if trial else None
+        found = await self._get(POD_MIGRATION_JOB, job.metadata.name)
+        if found is None or found.metadata.uid != job.metadata.uid:
+            return None
+        where, reference = reservation_key(found), found.spec.pod_ref
+        pod = await self._get(POD, reference.name or "", reference.namespace)
+        reservation = await self._get(RESERVATION, where[1], where[0])
+        node = await self._node(reservation, pod)
+        consumers = await self._all(heirs_of(found, reservation))
+        switch = await self._get(CONFIG_MAP, STOP_NAME, self._namespace)
+        return self._feed.around(
+            Facts(
+                job=found,
+                terms=terms_of(found, arguments),
+                now=self._clock.now(),
+                pod=pod,
+                reservation=reservation,
+                node=node,
+                consumers=consumers,
+                stopped=stopped(switch),
+                trial=tried,
+                fresh=True,
+            )
+        )
+
+    async def _try(self, job: PodMigrationJob, arguments: Arguments) -> Answer | None:
+        """What the API server says to evicting the pod; None if it is not there to be evicted."""
+        reference = job.spec.pod_ref
+        try:
+            await take_away(
+                self._client,
+                reference.namespace or "",
+                reference.name or "",
+                reference.uid or "",
+                terms_of(job, arguments),
+                dry_run=True,
+            )
+        except NotFound:
+            return None
+        except ApiError as error:
+            answer = refusal(error)
+            if answer is None:
+                raise
+            return answer
+        return Answer(True)
+
+    async def _node(self, reservation: Reservation | None, pod: Pod | None) -> Node | None:
+        """The node of the seat that would be taken."""
+        source = pod.spec.node_name if pod is not None else None
+        placements = (reservation.status.placements if reservation else None) or ()
+        free = (one.node_name for one in placements if one.pod_ref is None and one.node_name != source)
+        return await self._get(NODE, next(free, ""))
+
+    async def _all(self, references: Iterable[ObjectReference]) -> tuple[Pod, ...]:
+        """The pods that are there, whichever life of them is meant."""
+        found: list[Pod] = []
+        for one in references:
+            pod = await self._get(POD, one.name or "", one.namespace)
+            found += [pod] if pod is not None else []
+        return tuple(found)
+
+    async def _get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T | None:
+        if not name or (kind.namespaced and not namespace):
+            return None
+        try:
+            return await self._client.get(kind, name, namespace)
+        except NotFound:
+            return None
+
+
+async def take_away(
+    client: Client, namespace: str, name: str, uid: str, terms: Terms, *, dry_run: bool = False
+) -> None:
+    """Evict or delete this very pod, as configured; or only try."""
+    if terms.policy == "Delete":
+        propagation: Any = terms.propagation
+        await client.delete(
+            POD, name, namespace, uid=uid, grace_seconds=terms.grace, propagation=propagation, dry_run=dry_run
+        )
+    else:
+        await client.evict(namespace, name, uid=uid, grace_seconds=terms.grace, dry_run=dry_run)
+
+
+def refusal(error: ApiError) -> Answer | None:
+    """The certain no in an error: a budget, or a lack of permission. None if the error says nothing of the kind."""
+    if isinstance(error, TooManyRequests):
+        details = error.status.details
+        causes = [one.message or "" for one in (details.causes if details else None) or () if one.reason == _BUDGET]
+        if not causes:
+            return None  # the server is busy, which says nothing about the pod
+        return Answer(False, f"{error}: {'; '.join(causes)}" if any(causes) else str(error), error.retry_after or 0.0)
+    if isinstance(error, Forbidden | Invalid):
+        return Answer(False, str(error), FORBIDDEN_FOR)
+    return None

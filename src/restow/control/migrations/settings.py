@@ -1,0 +1,19 @@
+"""How the migration controller spends its time and its API calls. What people configure is `migration.arguments`."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in seconds."""
+
+    namespace: str = "restow-system"
+    """Where the stop switch is."""
+    writers: int = 16
+    """Verdicts of one arbitration that are written at once."""
+    event_writers: int = 2
+    sweep: float = 60.0
+    """Between two looks for what nobody needs any more."""
+    telling: float = 5.0
+    """A turn to evict that is further away is told."""

@@ -1,0 +1,101 @@
+"""Sweeping: what nobody needs any more. Reservations whose job was deleted, and jobs that ended long ago.
+
+A reservation without a job is deleted only while the pod that was to move is where it was: once it leaves, its seat is
+its successor's. It must have been without a job for a whole period, in which whatever was sent before has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from restow.client.verbs import Client
+from restow.control.migrations.feed import Feed
+from restow.control.migrations.metrics import Metrics
+from restow.migration.arguments import Arguments
+from restow.migration.conditions import ended_at
+from restow.migration.reservation import job_uid
+from restow.model.cluster.seat import is_ended, migrating_pod
+from restow.model.kinds import POD, POD_MIGRATION_JOB, RESERVATION
+from restow.model.objects import Reservation
+from restow.model.pods import is_terminating
+from restow.model.wire import WireError
+from restow.ports import ApiError, Clock, Conflict, NotFound
+
+log = logging.getLogger(__name__)
+
+
+class Sweeping:
+    def __init__(
+        self, client: Client, clock: Clock, feed: Feed, arguments: Callable[[], Arguments], metrics: Metrics | None
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._feed = feed
+        self._arguments = arguments
+        self._metrics = metrics
+        self._suspects: set[str] = set()
+        """UIDs of reservations that had no job the last time."""
+
+    async def run(self, period: float) -> None:
+        while True:
+            await asyncio.sleep(period)
+            if self._arguments().enabled:
+                try:
+                    await self._orphans()
+                    await self._history()
+                except (ApiError, WireError) as error:
+                    log.info("sweep interrupted", extra={"err": str(error)})
+
+    async def _orphans(self) -> None:
+        orphans = [one for one in self._feed.reservations() if self._is_orphan(one)]
+        old = [one for one in orphans if one.metadata.uid in self._suspects]
+        self._suspects = {one.metadata.uid for one in orphans}
+        if not old:
+            return
+        jobs = {job.metadata.uid for job in (await self._client.list(POD_MIGRATION_JOB)).items}
+        for reservation in old:
+            if job_uid(reservation) not in jobs and await self._stays(migrating_pod(reservation)):
+                await self._delete(reservation)
+
+    def _is_orphan(self, reservation: Reservation) -> bool:
+        uid = job_uid(reservation)
+        return uid is not None and not is_ended(reservation) and not self._feed.has_job(uid)
+
+    async def _stays(self, uid: str | None) -> bool:
+        """Whether a pod is there and not leaving, by the API server's word."""
+        known = self._feed.pod_by_uid(uid) if uid else None
+        if known is None:
+            return False
+        try:
+            pod = await self._client.get(POD, known.metadata.name, known.metadata.namespace)
+        except NotFound:
+            return False
+        return pod.metadata.uid == uid and not is_terminating(pod)
+
+    async def _delete(self, reservation: Reservation) -> None:
+        meta = reservation.metadata
+        try:
+            await self._client.delete(
+                RESERVATION, meta.name, meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+            )
+        except (NotFound, Conflict):
+            return
+        log.info("reservation without a job deleted", extra={"reservation": f"{meta.namespace}/{meta.name}"})
+        if self._metrics is not None:
+            self._metrics.swept()
+
+    async def _history(self) -> None:
+        """Ended jobs are kept as long as somebody may ask what happened."""
+        before = self._clock.now() - self._arguments().finished_ttl
+        for job in list(self._feed.jobs()):
+            end = ended_at(job)
+            if end is not None and end < before:
+                meta = job.metadata
+                try:
+                    await self._client.delete(
+                        POD_MIGRATION_JOB, meta.name, uid=meta.uid, resource_version=meta.resource_version
+                    )
+                except (NotFound, Conflict):
+                    continue

@@ -18,8 +18,9 @@ from typing import Any
 from restow.client.cache import Change
 from restow.client.informer import Informer
 from restow.client.verbs import Client
+from restow.control.scheduler.tickets import Tickets
 from restow.model import kinds
-from restow.model.cluster import Occupant, SeatName, Snapshot
+from restow.model.cluster import Occupant, Snapshot
 from restow.model.cluster.owners import group_name
 from restow.model.kinds import Kind
 from restow.model.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Queue, Reservation
@@ -57,11 +58,16 @@ class Feed:
         self.snapshot = Snapshot()
         self.roster = Roster()
         self.queue = queue
+        self.tickets = Tickets(self.snapshot, self.roster, queue, clock, names)
         self.nominated: dict[str, Pod] = {}
         """Pending pods of ours that have a node in prospect, by UID."""
         self.changed = asyncio.Event()
         self.on_member: Callable[[Pod], None] = lambda pod: None
         """Told of every change to a pod of ours that belongs to a gang."""
+        self.on_pod: Callable[[Pod, bool], None] = lambda pod, gone: None
+        """Told of every pod that is shown, or gone."""
+        self.on_node: Callable[[str], None] = lambda node: None
+        """Told of every node that offers something else now, or nothing."""
         self._clock = clock
         self._names = names
         self._waiting: list[asyncio.Future[None]] = []
@@ -139,6 +145,7 @@ class Feed:
         else:
             self.queue.delete(uid)
             self.nominated.pop(uid, None)
+        self.on_pod(pod, False)
 
     def hide(self, pod: Pod) -> None:
         """A pod is gone."""
@@ -149,6 +156,7 @@ class Feed:
         self.nominated.pop(pod.metadata.uid, None)
         if took_room:
             self._tell(Thing.POD, Deed.DELETED, pod)
+        self.on_pod(pod, True)
 
     def _queue_up(self, pod: Pod) -> None:
         """Queue a pending pod; not one that we have bound already, of which the watch only does not know yet."""
@@ -181,13 +189,25 @@ class Feed:
 
     # --- everything else ----------------------------------------------------------------------------------------------
 
+    def show_node(self, node: Node) -> None:
+        """A node as it is, from an event or from a read of our own."""
+        self.snapshot.apply_node(node)
+        self.on_node(node.metadata.name)
+
+    def hide_node(self, node: Node) -> None:
+        """A node is gone."""
+        self.snapshot.remove_node(node)
+        self.on_node(node.metadata.name)
+
     def _node(self, change: Change[Node]) -> None:
-        if change.type == "DELETED":
-            self.snapshot.remove_node(change.object)
-        else:
+        if change.type == "MODIFIED" and change.old is not None and _same_offer(change.old, change.object):
             self.snapshot.apply_node(change.object)
-        if change.type != "MODIFIED" or change.old is None or not _same_offer(change.old, change.object):
-            self._tell_change(Thing.NODE, change)
+            return
+        if change.type == "DELETED":
+            self.hide_node(change.object)
+        else:
+            self.show_node(change.object)
+        self._tell_change(Thing.NODE, change)
 
     def _namespace(self, change: Change[Namespace]) -> None:
         if change.type == "DELETED":
@@ -229,21 +249,11 @@ class Feed:
             self.roster.apply_priority_class(change.object)
 
     def _reservation(self, change: Change[Reservation]) -> None:
-        before = self._held(change.object)
         if change.type == "DELETED":
-            self.snapshot.remove_reservation(change.object)
+            self.tickets.hide(change.object)
         else:
-            self.snapshot.apply_reservation(change.object)
+            self.tickets.show(change.object)
         self._tell_change(Thing.RESERVATION, change)
-        after = self._held(change.object)
-        for seat in sorted(before.keys() - after.keys()):  # to those who wait for room, a pod has left
-            self._tell(Thing.POD, Deed.DELETED, before[seat])
-
-    def _held(self, reservation: Reservation) -> dict[SeatName, Pod]:
-        """The seats of a reservation that hold room, each with the pod it stands for."""
-        book, meta = self.snapshot.reservations, reservation.metadata
-        seats = book.seats(meta.namespace or "", meta.name)
-        return {seat.name: seat.stand_in for seat in seats if book.holds(seat.name)}
 
     def _owner(self, change: Change[Any]) -> None:
         if change.type == "DELETED":

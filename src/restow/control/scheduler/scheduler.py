@@ -30,14 +30,15 @@ from restow.client.events import EventRecorder
 from restow.client.verbs import Client
 from restow.control.scheduler.binding import Binding, Bound, Failed, Lost, Outcome, Rejected
 from restow.control.scheduler.feed import Feed
+from restow.control.scheduler.holding import Holding
 from restow.control.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, Metrics
 from restow.control.scheduler.settings import Settings
 from restow.control.scheduler.telling import SCHEDULER_ERROR, Telling
 from restow.model.kinds import POD
-from restow.model.objects import Pod
+from restow.model.objects import Pod, Reservation
 from restow.model.wire import WireError
 from restow.ports import Api, ApiError, Clock, NotFound
-from restow.scheduling.decisions import Assign, Decision, Nominate, Refuse, SetGroup
+from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import Code, PostBindPlugin
 from restow.scheduling.jobs import Key
@@ -83,6 +84,7 @@ class Scheduler:
         )
         self._telling = Telling(client, clock, self._recorder, self._feed)
         self._binding = Binding(client, clock, profile.engine, self._snapshot, self._feed.news, self._settings)
+        self._holding = Holding(client, clock, self._recorder, self._feed, profile.engine, self._settings)
         self._post_binds = [plugin for plugin in profile.engine.plugins if isinstance(plugin, PostBindPlugin)]
         self._feed.on_member = self._telling.member
         self._binding.permitted = self._queue.decided
@@ -104,6 +106,7 @@ class Scheduler:
                 tasks.create_task(self._telling.run(), name=f"scheduler status {number}")
             await self._feed.synced()
             self._broken = self._half_placed()
+            self._holding.start(tasks)
             self._ready.set()
             tasks.create_task(self._check_leaks(), name="scheduler leak check")
             await self._schedule(tasks)
@@ -169,6 +172,7 @@ class Scheduler:
 
     def _decide(self, pods: list[Pod]) -> list[Decision]:
         """One session. If it breaks, what it decided before stands, and the others are told."""
+        pods, reservations = self._told_apart(pods)
         self._feed.catch_up()
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -180,14 +184,31 @@ class Scheduler:
                 self._roster,
                 now=self._clock.now(),
                 pods=pods,
+                reservations=reservations,
                 nominated=self._feed.nominated.values(),
+                namespace_share=self._settings.namespace_share,
             )
             decisions = session.run(self._profile.actions)
         except Exception as error:
             log.exception("session failed", extra={"pods": len(pods)})
-            decisions = _completed(session.decided if session else (), pods, error)
+            decisions = _completed(session.decided if session else (), pods, reservations, error)
+        self._return_tickets(reservations, decisions)
         self._measure(decisions, pods, loop.time() - began)
         return decisions
+
+    def _told_apart(self, taken: list[Pod]) -> tuple[list[Pod], list[Reservation]]:
+        """Pods, and the reservations that tickets stand for."""
+        tickets = self._feed.tickets
+        reservations = [tickets.reservation(one) for one in taken if tickets.is_ticket(one)]
+        return [one for one in taken if not tickets.is_ticket(one)], [one for one in reservations if one is not None]
+
+    def _return_tickets(self, reservations: list[Reservation], decisions: Iterable[Decision]) -> None:
+        """Those of reservations that nobody decided about stand where they stood; those that got all are done with."""
+        declined = {one.reservation.metadata.uid for one in decisions if isinstance(one, Decline)}
+        held = {one.reservation.metadata.uid for one in decisions if isinstance(one, Hold)}
+        for uid in (reservation.metadata.uid for reservation in reservations):
+            if uid not in declined:
+                (self._queue.done if uid in held else self._queue.postponed)(uid)
 
     def _measure(self, decisions: Iterable[Decision], pods: list[Pod], seconds: float) -> None:
         assigned = sum(isinstance(decision, Assign) for decision in decisions)
@@ -218,6 +239,12 @@ class Scheduler:
                 nominations[decision.pod.metadata.uid] = decision.node
             elif isinstance(decision, SetGroup):
                 self._telling.group(decision.group, decision.status)
+            elif isinstance(decision, Hold):
+                self._holding.held(decision)
+            elif isinstance(decision, Decline):
+                self._decline(decision)
+            elif isinstance(decision, Tell):
+                self._telling.tell(decision.pod, decision.reason, decision.message)
             else:
                 raise TypeError(f"nobody here carries out a {type(decision).__name__}")
         self._broken = {gang for gang in self._broken if self._is_half_placed(gang)}
@@ -235,6 +262,14 @@ class Scheduler:
             self._queue.refused(uid, refuse.plugins, now)
             self._telling.refused(pod, refuse.message, nominated=nominated)
 
+    def _decline(self, decline: Decline) -> None:
+        uid, now = decline.reservation.metadata.uid, self._clock.now()
+        if decline.code is Code.ERROR:
+            self._queue.failed(uid, now)
+        else:
+            self._queue.refused(uid, decline.plugins, now)
+        self._holding.declined(decline)
+
     async def _bind(self, assign: Assign) -> None:
         try:
             outcome = await self._binding.run(assign)
@@ -251,6 +286,7 @@ class Scheduler:
         if isinstance(outcome, Bound):
             self._queue.done(uid)
             self._telling.scheduled(pod, assign.node)
+            self._holding.bound(assign)
             self._post_bind(assign)
             return
         self._give_back(assign, outcome)
@@ -341,10 +377,15 @@ class Scheduler:
         self._feed.changed.set()
 
 
-def _completed(decided: Iterable[Decision], pods: list[Pod], error: Exception) -> list[Decision]:
-    """The decisions, with one for every pod that has none."""
+def _completed(
+    decided: Iterable[Decision], pods: list[Pod], reservations: list[Reservation], error: Exception
+) -> list[Decision]:
+    """The decisions, with one for every pod and every reservation that has none."""
     decisions = list(decided)
     known = {one.pod.metadata.uid for one in decisions if isinstance(one, Assign | Refuse)}
     message = f"{type(error).__name__}: {error}"
     left = [pod for pod in pods if pod.metadata.uid not in known]
-    return decisions + [Refuse(pod, Code.ERROR, message) for pod in left]
+    decisions += [Refuse(pod, Code.ERROR, message) for pod in left]
+    settled = {one.reservation.metadata.uid for one in decisions if isinstance(one, Hold | Decline)}
+    waiting = [one for one in reservations if one.metadata.uid not in settled]
+    return decisions + [Decline(one, message, code=Code.ERROR) for one in waiting]

@@ -18,5 +18,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Between two looks at assumptions that the API has not confirmed."""
     leak_age: float = 30.0
     """How old such an assumption is before the API is asked about it."""
+    expiry_check: float = 1.0
+    """Between two looks at reservations whose time may be over."""
+    namespace_share: int = 50
+    """How much of what the cluster offers one namespace may hold by reservations, in percent of every resource."""
     settle_limit: float = 900.0
     """How long a PreBind plugin that sets no limit of its own may wait for its writes to take effect."""

@@ -80,12 +80,16 @@ class Telling:
         meta = pod.metadata
         self._pods.pop(meta.uid, None)
         message = f"Successfully assigned {meta.namespace}/{meta.name} to {node}"
-        self._recorder.record(_about(POD, meta), "Scheduled", message)
+        self._recorder.record(about(POD, meta), "Scheduled", message)
 
     def refused(self, pod: Pod, message: str, *, nominated: str = "", reason: str = UNSCHEDULABLE) -> None:
         """The pod has no node now. Who reads conditions reads the same as who reads Events."""
-        self._recorder.record(_about(POD, pod.metadata), "FailedScheduling", message, type="Warning")
+        self._recorder.record(about(POD, pod.metadata), "FailedScheduling", message, type="Warning")
         self._want(_Wish(pod, nominated, reason, message))
+
+    def tell(self, pod: Pod, reason: str, message: str) -> None:
+        """Something else that people should know of a pod."""
+        self._recorder.record(about(POD, pod.metadata), reason, message, type="Warning")
 
     def expects(self, pod: Pod, node: str) -> None:
         """The pod will be on this node, but it takes a while."""
@@ -114,7 +118,7 @@ class Telling:
     def broken(self, group: PodGroup, pod: Pod, why: str) -> None:
         """A pod of a gang could not be bound although others were."""
         message = f"pod {pod.metadata.name} was not bound: {why}; the gang is completed before anything else"
-        self._recorder.record(_about(POD_GROUP, group.metadata), "Completing", message, type="Warning")
+        self._recorder.record(about(POD_GROUP, group.metadata), "Completing", message, type="Warning")
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -227,7 +231,8 @@ def _counted(group: PodGroup, status: PodGroupStatus, members: list[Pod]) -> Pod
     return replace(status, phase=phase, running=running or None, succeeded=succeeded or None, failed=failed or None)
 
 
-def _about(kind: Kind[Any], meta: ObjectMeta) -> ObjectReference:
+def about(kind: Kind[Any], meta: ObjectMeta) -> ObjectReference:
+    """The object that an Event is about."""
     return ObjectReference(
         api_version=kind.api_version,
         kind=kind.kind,

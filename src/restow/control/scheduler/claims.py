@@ -1,0 +1,75 @@
+"""Claims: which pods were bound into which seats, for as long as their reservations do not say so.
+
+Goes in: pods as the API shows them, running or over, and what this scheduler bound itself. Comes out: who took a seat.
+The snapshot forgets pods that are over; a seat that such a pod took must be marked all the same, or somebody else would
+take it once more.
+
+A pod is believed when it is bound to the seat's node, its annotation names the seat and the reservation's owners match
+it. What this scheduler has bound is believed even if the pod is gone before anything shows it there.
+"""
+
+from __future__ import annotations
+
+from restow.model.cluster import Seat, SeatName
+from restow.model.cluster.owners import Kinship
+from restow.model.cluster.seat import claimed_seat
+from restow.model.objects import Pod
+
+
+class Claims:
+    def __init__(self, kinship: Kinship) -> None:
+        self._kinship = kinship
+        self._pods: dict[SeatName, dict[str, Pod]] = {}
+        self._unseen: dict[str, tuple[SeatName, Pod]] = {}
+        """Bound by us and not shown since, by UID."""
+        self._gone: dict[SeatName, Pod] = {}
+        """Bound by us, and gone before anything showed them."""
+
+    def bound(self, pod: Pod, seat: SeatName) -> None:
+        """This scheduler bound a pod into a seat."""
+        if pod.metadata.uid not in self._pods.get(seat, {}):
+            self._unseen[pod.metadata.uid] = (seat, pod)
+
+    def show(self, pod: Pod) -> SeatName | None:
+        """A pod as it is; returns the seat it claims."""
+        seat = claimed_seat(pod) if pod.spec.node_name else None
+        if pod.spec.node_name:
+            self._unseen.pop(pod.metadata.uid, None)
+        if seat is not None:
+            self._pods.setdefault(seat, {})[pod.metadata.uid] = pod
+        return seat
+
+    def hide(self, pod: Pod) -> SeatName | None:
+        """A pod is gone; returns the seat it claimed."""
+        uid = pod.metadata.uid
+        unseen = self._unseen.pop(uid, None)
+        if unseen is not None:
+            seat, bound = unseen
+            self._gone[seat] = bound
+            return seat
+        claimed = claimed_seat(pod)
+        if claimed is not None and claimed in self._pods:
+            self._pods[claimed].pop(uid, None)
+            if not self._pods[claimed]:
+                del self._pods[claimed]
+        return claimed
+
+    def taker(self, seat: Seat) -> Pod | None:
+        """The pod that took a seat; of several that could have, the one that was made first."""
+        gone = self._gone.get(seat.name)
+        if gone is not None:
+            return gone
+        claims = self._pods.get(seat.name, {}).values()
+        pods = sorted(claims, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.uid))
+        return next((pod for pod in pods if self._is_believed(pod, seat)), None)
+
+    def settle(self, seat: SeatName) -> None:
+        """The reservation says who took the seat: nobody has to remember it."""
+        self._gone.pop(seat, None)
+
+    def _is_believed(self, pod: Pod, seat: Seat) -> bool:
+        return (
+            pod.spec.node_name == seat.node
+            and pod.metadata.namespace == seat.name.namespace
+            and seat.owners.match(pod, self._kinship)
+        )

@@ -1,0 +1,360 @@
+"""Holding: the status of our reservations, kept true.
+
+Goes in: decisions to hold seats or not, pods that were bound into them, everything that happens to reservations, nodes
+and pods, and time. Comes out: patches of reservations/status, each guarded by the version it was worked out from, and
+Events.
+
+Nothing is remembered that the API could not tell: a pass looks at a reservation, its seats in the snapshot and the pods
+that claim them, works the status out anew (`scheduling/reservations/lifecycle`) and writes it if it differs. Seats that
+were decided are assumed meanwhile, and stay so until it is known what became of the write; placements and the phase are
+one write, so nothing is Available before it says where. Before a reservation fails because of its node, the node and
+the pods on it are read afresh: no cache that is behind ends anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+import msgspec
+
+from restow.client.events import EventRecorder
+from restow.client.verbs import Client
+from restow.client.workqueue import WorkQueue
+from restow.control.scheduler.claims import Claims
+from restow.control.scheduler.feed import Feed
+from restow.control.scheduler.settings import Settings
+from restow.control.scheduler.telling import about
+from restow.control.scheduler.tickets import key_of
+from restow.model.cluster import SeatName
+from restow.model.cluster.owners import group_name
+from restow.model.cluster.seat import is_ended, is_expired
+from restow.model.kinds import NODE, POD, POD_GROUP, RESERVATION
+from restow.model.objects import (
+    ObjectReference,
+    Placement,
+    Pod,
+    Reservation,
+    ReservationPhase,
+    ReservationStatus,
+)
+from restow.model.problems import Problem
+from restow.model.times import TimeError
+from restow.model.wire import WireError
+from restow.ports import JSON_PATCH, ApiError, Clock, Forbidden, Invalid, NotFound
+from restow.scheduling.decisions import Assign, Decline, Hold
+from restow.scheduling.engine import Engine
+from restow.scheduling.jobs import Key
+from restow.scheduling.reservations.lifecycle import Facts, Found, next_status
+from restow.scheduling.reservations.standing import Troubled, blocked, seats_on, troubles
+from restow.scheduling.reservations.validity import problems
+
+log = logging.getLogger(__name__)
+
+_WARNINGS = (ReservationPhase.PENDING, ReservationPhase.FAILED)
+_MARK_DELAY = 0.1
+"""Seconds to wait for more pods of a reservation before their seats are marked: they come in swarms."""
+
+
+class Holding:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        recorder: EventRecorder,
+        feed: Feed,
+        engine: Engine,
+        settings: Settings,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._recorder = recorder
+        self._feed = feed
+        self._tickets = feed.tickets
+        self._snapshot = feed.snapshot
+        self._book = feed.snapshot.reservations
+        self._engine = engine
+        self._settings = settings
+        self._claims = Claims(feed.snapshot.kinship)
+        self._queue: WorkQueue[Key] = WorkQueue(base=0.1, cap=10.0)
+        self._live: set[Key] = set()
+        """Ours, and not ended."""
+        self._refusals: dict[Key, str] = {}
+        self._hoping: set[Key] = set()
+        """Given seats that others are still leaving, which their status does not say yet."""
+        self._watched: dict[str, set[Key]] = {}
+        """Nodes on which something has to happen before these reservations can be relied on."""
+        self._checked: dict[Key, tuple[tuple[str, int | None], list[Problem]]] = {}
+        feed.on_node = self._node_changed
+        feed.on_pod = self._pod_changed
+        feed.tickets.on_change = self._reservation_changed
+        feed.tickets.is_valid = lambda reservation: not self._problems(reservation)
+
+    # --- what was decided ---------------------------------------------------------------------------------------------
+
+    def held(self, hold: Hold) -> None:
+        """Seats were found; they are assumed."""
+        key = key_of(hold.reservation)
+        self._refusals.pop(key, None)
+        if hold.waiting:
+            self._hoping.add(key)
+        self._queue.add(key)
+
+    def declined(self, decline: Decline) -> None:
+        """There is no room for what is missing."""
+        self._refusals[key_of(decline.reservation)] = decline.message
+        self._queue.add(key_of(decline.reservation))
+
+    def bound(self, assign: Assign) -> None:
+        """A pod was bound."""
+        if assign.seat is not None:
+            self._claims.bound(assign.pod, assign.seat)
+            self._queue.add_after((assign.seat.namespace, assign.seat.reservation), _MARK_DELAY)
+
+    # --- what happened ------------------------------------------------------------------------------------------------
+
+    def _reservation_changed(self, reservation: Reservation, gone: bool) -> None:
+        key = key_of(reservation)
+        if gone or is_ended(reservation):
+            self._live.discard(key)
+            self._hoping.discard(key)
+            self._refusals.pop(key, None)
+            self._watch(key, ())
+        else:
+            self._live.add(key)
+        if gone:
+            self._checked.pop(key, None)
+        self._queue.add(key)
+
+    def _node_changed(self, node: str) -> None:
+        for key in {(seat.namespace, seat.reservation) for seat in seats_on(self._snapshot, node)}:
+            self._queue.add(key)
+        for key in self._watched.get(node, ()):
+            self._queue.add(key)
+
+    def _pod_changed(self, pod: Pod, gone: bool) -> None:
+        seat = self._claims.hide(pod) if gone else self._claims.show(pod)
+        if seat is not None:
+            self._queue.add_after((seat.namespace, seat.reservation), _MARK_DELAY)
+        node = pod.spec.node_name
+        if node and self._live and (node in self._watched or self._is_crowded(node)):
+            self._node_changed(node)
+
+    def _is_crowded(self, node: str) -> bool:
+        row = self._snapshot.rows.find(node)
+        return row is not None and bool((self._snapshot.room.free[:, row] < 0).any())
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin; only once everything that exists was seen, because what was not seen looks as if it were gone."""
+        for number in range(self._settings.status_writers):
+            tasks.create_task(self._run(), name=f"scheduler reservations {number}")
+        tasks.create_task(self._look_round(), name="scheduler expiry check")
+
+    async def _run(self) -> None:
+        while True:
+            async with self._queue.next() as key:
+                try:
+                    await self._pass(key)
+                except (ApiError, WireError) as error:
+                    log.info("reservation not settled", extra={"reservation": "/".join(key), "err": str(error)})
+                    self._queue.retry(key)
+                except Exception:  # one reservation's trouble must not stop the others
+                    log.exception("reservation not settled", extra={"reservation": "/".join(key)})
+                    self._queue.retry(key)
+                else:
+                    self._queue.forget(key)
+
+    async def _look_round(self) -> None:
+        """What happens by itself: time passes. And what nobody is told of: filters that depend on the whole cluster."""
+        while True:
+            await asyncio.sleep(self._settings.expiry_check)
+            now = self._clock.now()
+            for key in sorted(self._live):
+                reservation = self._book.get(*key)
+                waits = reservation is not None and reservation.status.state.phase == ReservationPhase.WAITING
+                if reservation is not None and (waits or _is_due(reservation, now)):
+                    self._queue.add(key)
+            for reservation, age in list(self._book.assumed(now)):
+                if age >= self._settings.leak_age:
+                    self._queue.add(key_of(reservation))
+
+    # --- a pass -------------------------------------------------------------------------------------------------------
+
+    async def _pass(self, key: Key) -> None:
+        """Look at one reservation, and write its status if it is to be another."""
+        reservation = self._book.get(*key)
+        if reservation is None or not self._tickets.is_ours(reservation):
+            return
+        facts = self._look(reservation)
+        lost = sorted({one.placement.node_name for one in facts.seats if one.is_lost})
+        if lost:
+            await self._read_afresh(lost)
+            reservation = self._book.get(*key)
+            if reservation is None:
+                return
+            facts = self._look(reservation)
+        facts = self._without_lost_hopes(reservation, facts)
+        status = next_status(reservation, facts, self._clock.now())
+        self._watch(key, {one.placement.node_name for one in facts.seats if not one.is_ready})
+        if status is not None:
+            await self._write(reservation, status)
+        self._hoping.discard(key)
+        for one in facts.seats:
+            if one.is_taken:
+                self._claims.settle(_name(reservation, one.placement))
+
+    def _look(self, reservation: Reservation) -> Facts:
+        found = {name: one for node in self._nodes(reservation) for name, one in troubles(self._snapshot, node).items()}
+        if reservation.status.state.phase == ReservationPhase.WAITING or key_of(reservation) in self._hoping:
+            found = blocked(self._snapshot, self._engine, reservation, self._clock.now()) | found
+        seats = [self._found(reservation, placement, found) for placement in self._placements(reservation)]
+        return Facts(seats=seats, problems=self._problems(reservation), refusal=self._refusals.get(key_of(reservation)))
+
+    def _found(self, reservation: Reservation, placement: Placement, found: dict[SeatName, Troubled]) -> Found:
+        name = _name(reservation, placement)
+        seat = self._book.seat(name)
+        pod = self._claims.taker(seat) if placement.pod_ref is None and seat is not None else None
+        if pod is None:
+            return Found(placement, found.get(name))
+        taken = msgspec.structs.replace(placement, pod_ref=_reference(pod))
+        return Found(taken, owner=_owner(pod))
+
+    def _placements(self, reservation: Reservation) -> list[Placement]:
+        """Those the status shows, and those that are assumed beyond it."""
+        shown = list(reservation.status.placements or ())
+        known = {(one.task, one.index) for one in shown}
+        seats = self._book.seats(*key_of(reservation))
+        assumed = [seat for seat in seats if (seat.name.task, seat.name.index) not in known]
+        return shown + [Placement(task=one.name.task, index=one.name.index, node_name=one.node) for one in assumed]
+
+    def _nodes(self, reservation: Reservation) -> list[str]:
+        return sorted({one.node_name for one in self._placements(reservation) if one.pod_ref is None})
+
+    def _without_lost_hopes(self, reservation: Reservation, facts: Facts) -> Facts:
+        """Seats that were decided and lost before they were written: they are given back and looked for anew."""
+        shown = {(one.task, one.index) for one in reservation.status.placements or ()}
+        fresh = [one for one in facts.seats if (one.placement.task, one.placement.index) not in shown]
+        if not any(one.is_lost for one in fresh):
+            return facts
+        self._tickets.give_back(reservation)
+        return msgspec.structs.replace(facts, seats=[one for one in facts.seats if one not in fresh])
+
+    def _problems(self, reservation: Reservation) -> list[Problem]:
+        key, version = key_of(reservation), (reservation.metadata.uid, reservation.metadata.generation)
+        known = self._checked.get(key)
+        if known is None or known[0] != version or version[1] is None:
+            known = self._checked[key] = (version, problems(reservation))
+        return known[1]
+
+    def _watch(self, key: Key, nodes: Iterable[str]) -> None:
+        wanted = set(nodes)
+        for node in [node for node, keys in self._watched.items() if key in keys and node not in wanted]:
+            self._watched[node].discard(key)
+            if not self._watched[node]:
+                del self._watched[node]
+        for node in wanted:
+            self._watched.setdefault(node, set()).add(key)
+
+    # --- reading and writing ------------------------------------------------------------------------------------------
+
+    async def _read_afresh(self, nodes: Iterable[str]) -> None:
+        """The nodes and everybody on them, as they are now."""
+        for name in nodes:
+            known = self._snapshot.node(name)
+            try:
+                self._feed.show_node(await self._client.get(NODE, name))
+            except NotFound:
+                if known is not None:
+                    self._feed.hide_node(known)
+            pods = (await self._client.list(POD, fields={"spec.nodeName": name})).items
+            there = {pod.metadata.uid for pod in pods}
+            for pod in pods:
+                self._feed.show(pod)
+            for one in self._snapshot.occupants(name):
+                if one.book == "requested" and one.assumed_at is None and one.key not in there:
+                    self._feed.hide(one.pod)
+
+    async def _write(self, reservation: Reservation, status: ReservationStatus) -> None:
+        meta = reservation.metadata
+        try:
+            written = await self._client.patch(
+                RESERVATION,
+                meta.name,
+                [{"op": "add", "path": "/status", "value": msgspec.to_builtins(status)}],
+                meta.namespace,
+                type=JSON_PATCH,
+                subresource="status",
+                resource_version=meta.resource_version,
+            )
+        except NotFound:
+            self._tickets.hide(reservation)
+            return
+        except (Invalid, Forbidden) as error:  # nothing that comes of itself will change it: hold nothing meanwhile
+            log.error("reservation not written", extra={"reservation": meta.name, "err": str(error)})
+            self._tickets.give_back(reservation)
+            raise
+        except ApiError:  # it may have moved on, or be written although it seemed to fail: read it, and look again
+            await self._read_again(reservation)
+            raise
+        self._tickets.show(written)
+        self._tell(reservation, status)
+
+    async def _read_again(self, reservation: Reservation) -> None:
+        meta = reservation.metadata
+        try:
+            now = await self._client.get(RESERVATION, meta.name, meta.namespace)
+        except NotFound:
+            self._tickets.hide(reservation)
+            return
+        self._tickets.show(now)
+        if now.metadata.generation != meta.generation:  # what was decided was decided for another spec
+            self._tickets.give_back(now)
+
+    def _tell(self, reservation: Reservation, status: ReservationStatus) -> None:
+        """An Event where the phase or its reason is new; of one that waits for room also where the message is."""
+        old, new = reservation.status.state, status.state
+        if (old.phase, old.reason) == (new.phase, new.reason) and not (
+            new.phase == ReservationPhase.PENDING and old.message != new.message
+        ):
+            return
+        log.info("reservation", extra={"reservation": reservation.metadata.name, "phase": new.phase})
+        self._recorder.record(
+            about(RESERVATION, reservation.metadata),
+            new.reason or new.phase or "",
+            new.message or "",
+            type="Warning" if new.phase in _WARNINGS else "Normal",
+        )
+
+
+def _name(reservation: Reservation, placement: Placement) -> SeatName:
+    return SeatName(*key_of(reservation), placement.task, placement.index)
+
+
+def _is_due(reservation: Reservation, now: float) -> bool:
+    try:
+        return is_expired(reservation, now)
+    except TimeError:  # the pass says so
+        return True
+
+
+def _reference(pod: Pod) -> ObjectReference:
+    meta = pod.metadata
+    return ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid)
+
+
+def _owner(pod: Pod) -> ObjectReference:
+    """For whom a pod works: its gang, its controller, or itself."""
+    meta, gang = pod.metadata, group_name(pod)
+    if gang is not None:
+        return ObjectReference(
+            api_version=POD_GROUP.api_version, kind=POD_GROUP.kind, namespace=meta.namespace, name=gang
+        )
+    for one in meta.owner_references or ():
+        if one.controller:
+            return ObjectReference(
+                api_version=one.api_version, kind=one.kind, namespace=meta.namespace, name=one.name, uid=one.uid
+            )
+    return _reference(pod)

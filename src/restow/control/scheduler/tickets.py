@@ -1,0 +1,136 @@
+"""Tickets: reservations in the snapshot, and in the queue among the pods.
+
+Goes in: reservations as the API shows them. Comes out: seats in the snapshot, and for every reservation of ours that
+has something left to place a ticket in the scheduling queue: it is tried, refused, woken and tried again as a pod is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from restow.model.cluster import SeatName, Snapshot
+from restow.model.cluster.seat import is_ended
+from restow.model.objects import ObjectMeta, Pod, PodSpec, Reservation
+from restow.ports import Clock
+from restow.scheduling.jobs import DEFAULT_QUEUE, QUEUE_ANNOTATION, Key, Roster
+from restow.scheduling.queue import SchedulingQueue
+from restow.scheduling.reservations.validity import wanted
+from restow.scheduling.wakeups import Deed, News, Thing
+
+
+class Tickets:
+    def __init__(
+        self, snapshot: Snapshot, roster: Roster, queue: SchedulingQueue, clock: Clock, names: frozenset[str]
+    ) -> None:
+        self.on_change: Callable[[Reservation, bool], None] = lambda reservation, gone: None
+        """Told of every reservation of ours that is shown, or gone."""
+        self.is_valid: Callable[[Reservation], bool] = lambda reservation: True
+        """Whether a reservation asks for something that can be placed."""
+        self._snapshot = snapshot
+        self._roster = roster
+        self._queue = queue
+        self._clock = clock
+        self._names = names
+        self._issued: dict[str, Key] = {}
+
+    def show(self, reservation: Reservation) -> None:
+        """A reservation as it is, from an event or from an answer to a write."""
+        book = self._snapshot.reservations
+        with self._watching(reservation):
+            known = book.get(*key_of(reservation))
+            if known is not None and known.metadata.uid != reservation.metadata.uid:  # it only has the same name
+                self._snapshot.forget_placements(known)
+                self._withdraw(known)
+            self._snapshot.apply_reservation(reservation)
+        self._update(key_of(reservation))
+        if self.is_ours(reservation):
+            self.on_change(reservation, False)
+
+    def hide(self, reservation: Reservation) -> None:
+        """A reservation is gone."""
+        with self._watching(reservation):
+            self._snapshot.remove_reservation(reservation)
+        self._withdraw(reservation)
+        if self.is_ours(reservation):
+            self.on_change(reservation, True)
+
+    def give_back(self, reservation: Reservation) -> None:
+        """Seats that were decided are not to be; they are looked for anew."""
+        with self._watching(reservation):
+            self._snapshot.forget_placements(reservation)
+        self._update(key_of(reservation))
+
+    def is_ours(self, reservation: Reservation) -> bool:
+        """One that names no scheduler anywhere is ours: nobody else knows the kind."""
+        spec = reservation.spec
+        named = [task.template.spec.scheduler_name for task in spec.tasks or ()]
+        return all(name in self._names for name in (spec.scheduler_name, *named) if name)
+
+    def reservation(self, ticket: Pod) -> Reservation | None:
+        """What a ticket from the queue stands for; None for a pod that stands for itself."""
+        key = self._issued.get(ticket.metadata.uid)
+        return self._snapshot.reservations.get(*key) if key is not None else None
+
+    def is_ticket(self, pod: Pod) -> bool:
+        return pod.metadata.uid in self._issued
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _update(self, key: Key) -> None:
+        """A ticket if there is something left to place, none otherwise."""
+        reservation = self._snapshot.reservations.get(*key)
+        if reservation is None:
+            return
+        if self._has_more_to_place(reservation):
+            self._issued[reservation.metadata.uid] = key
+            self._queue.add(_ticket(reservation, self._roster.priority_of(reservation)), self._clock.now())
+        else:
+            self._withdraw(reservation)
+
+    def _withdraw(self, reservation: Reservation) -> None:
+        self._queue.delete(reservation.metadata.uid)
+        self._issued.pop(reservation.metadata.uid, None)
+
+    def _has_more_to_place(self, reservation: Reservation) -> bool:
+        if is_ended(reservation) or not self.is_ours(reservation) or not self.is_valid(reservation):
+            return False
+        placed = {(seat.name.task, seat.name.index) for seat in self._snapshot.reservations.seats(*key_of(reservation))}
+        wants = wanted(reservation)
+        return any((task, index) not in placed for task, count in wants.items() for index in range(count))
+
+    @contextmanager
+    def _watching(self, reservation: Reservation) -> Iterator[None]:
+        """Whoever waits for room is told of the seats that hold none any more."""
+        before = self._held(reservation)
+        yield
+        after = self._held(reservation)
+        for seat in sorted(before.keys() - after.keys()):  # to those who wait, a pod has left
+            self._queue.tell(News(Thing.POD, Deed.DELETED, old=before[seat]), self._clock.now())
+
+    def _held(self, reservation: Reservation) -> dict[SeatName, Pod]:
+        """The seats of a reservation that hold room, each with the pod it stands for."""
+        book = self._snapshot.reservations
+        return {seat.name: seat.stand_in for seat in book.seats(*key_of(reservation)) if book.holds(seat.name)}
+
+
+def key_of(reservation: Reservation) -> Key:
+    return reservation.metadata.namespace or "", reservation.metadata.name
+
+
+def _ticket(reservation: Reservation, priority: int) -> Pod:
+    meta = reservation.metadata
+    annotations = {
+        QUEUE_ANNOTATION: reservation.spec.queue or DEFAULT_QUEUE,
+        "generation": str(meta.generation),  # one that was changed is worth another try
+    }
+    return Pod(
+        metadata=ObjectMeta(
+            name=meta.name,
+            namespace=meta.namespace,
+            uid=meta.uid,
+            creation_timestamp=meta.creation_timestamp,
+            annotations=annotations,
+        ),
+        spec=PodSpec(priority=priority),
+    )

@@ -20,9 +20,10 @@ import msgspec
 
 from restow.client.verbs import Client
 from restow.control.scheduler.settings import Settings
-from restow.model.cluster import RESERVATION_ANNOTATION, Snapshot
+from restow.model.cluster import MOVED_AT_ANNOTATION, MOVED_FROM_ANNOTATION, RESERVATION_ANNOTATION, Snapshot
 from restow.model.kinds import POD
 from restow.model.objects import Pod
+from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.ports import ApiError, Clock, Conflict, NotFound, OutcomeUnknown, TooManyRequests
 from restow.scheduling.decisions import Assign
@@ -231,9 +232,16 @@ class Binding:
         return await self._look(assign) or Failed(f"binding to node {assign.node}: {failure}", at_once=True)
 
     def _annotations(self, pod: Pod) -> dict[str, str] | None:
-        """The seat it takes, if it takes one: naming it and taking it are the same write."""
+        """The seat it takes, if it takes one: naming it and taking it are the same write. Of a seat that was made for a
+        move also whence, and when."""
         occupant = self._snapshot.pods.known.get(pod.metadata.uid)
-        return {RESERVATION_ANNOTATION: str(occupant.seat)} if occupant and occupant.seat else None
+        seat = occupant.seat if occupant else None
+        if seat is None:
+            return None
+        reservation = self._snapshot.reservations.get(seat.namespace, seat.reservation)
+        source = (reservation.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION) if reservation else None
+        moved = {MOVED_FROM_ANNOTATION: source, MOVED_AT_ANNOTATION: format_time(self._clock.now())} if source else {}
+        return {RESERVATION_ANNOTATION: str(seat), **moved}
 
     async def _look(self, assign: Assign) -> Outcome | None:
         """What the API server knows of the pod; None if it still waits to be bound."""

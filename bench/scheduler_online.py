@@ -1,9 +1,11 @@
 """Binding pods through a real API server with 5,000 nodes: our scheduler, kube-scheduler, and bare writes.
 
 The bare rate is that of the same writes without a scheduler: bindings, and Events beside them; the better of one run
-before and one after all others. Pods wait before a scheduler starts; its time runs from the first pod that is bound to
-the last one, and so does its CPU time. Neither has a client limit below what the API server takes. Everything shares
-the same cores, so only ratios within a run count.
+before and one after all others. A scheduler is running and knows the nodes; it is stopped while the pods are made, and
+goes on when all are there. Its rate runs from the first pod that is bound to the last one, its CPU time from when it
+goes on. Then pods come at a steady pace: the latency of each is from asking for the pod to seeing it bound. All have
+the same client limit, above what the API server takes. Everything shares the same cores, so only ratios within a run
+count.
 
     python -m bench.scheduler_online KUBECONFIG restow        our scheduler, until it is ended
     python -m bench.scheduler_online KUBECONFIG bare          the writes alone
@@ -20,15 +22,17 @@ from pathlib import Path
 
 import click
 import msgspec
+import numpy as np
 
 from bench.report import Claim, Report, Row
 from bench.workloads import KINDS, node_document, pod_document
 from e2e.build import BuildError
 from e2e.cluster import eventually, following, namespace_document, together
-from e2e.controlplane import ControlPlane
+from e2e.controlplane import CLIENT_QPS, ControlPlane
 from e2e.process import Process, ProcessDied
 from restow.adapters.clock import SystemClock
-from restow.adapters.kubernetes import KubernetesApi, load_kubeconfig
+from restow.adapters.kubernetes import KubernetesApi, Limits, load_kubeconfig
+from restow.client.cache import Change
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.control.scheduler import Scheduler, Settings
@@ -37,19 +41,51 @@ from restow.model.objects import Document, Pod
 from restow.scheduling.registry import read_profile
 
 NODES = 5_000
-PODS = 1_000
+PODS = 2_000
+PACED, PACE = 150, 25.0  # pods, and pods per second, of which latency is measured: what any of the schedulers can do
 CLASSES = 20
 NAMESPACE_NAME = "bench"
 WAIT_SECONDS = 600.0
 OURS, THEIRS, BARE = "restow", "default-scheduler", "bare"
+LIMITS = Limits(rate=CLIENT_QPS, burst=CLIENT_QPS)
 LEAST_OF_BARE, MOST_PLAIN_CPU, MOST_CONSTRAINED_CPU = 0.7, 0.25, 0.1
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """Pods bound per second, and CPU seconds of the scheduler per pod."""
+    """Pods bound per second, CPU seconds of the scheduler per pod, and seconds from wanted to bound (p50, p99)."""
 
     pods: float
     cpu: float
+    latency: tuple[float, float] = (0.0, 0.0)
+
+
+class Watch:
+    """Which pods are there, and when each was seen bound."""
+
+    def __init__(self, pods: Informer[Pod]) -> None:
+        self.pods = pods
+        self.bound: dict[str, float] = {}
+        pods.subscribe(self._see)
+
+    def _see(self, change: Change[Pod]) -> None:
+        name = change.object.metadata.name
+        if change.type == "DELETED":
+            self.bound.pop(name, None)
+        elif change.object.spec.node_name:
+            self.bound.setdefault(name, time.perf_counter())
+
+    async def until(self, wanted: int, process: Process) -> None:
+        """So many pods are bound."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while len(self.bound) < wanted:
+                process.check()
+                await asyncio.sleep(0.02)
+
+    @property
+    def rate(self) -> float:
+        """Pods per second, from the first that was bound to the last."""
+        times = self.bound.values()
+        return (len(times) - 1) / (max(times) - min(times))
 
 
 def run() -> Report:
@@ -63,17 +99,18 @@ def run() -> Report:
 async def _measure(plane: ControlPlane) -> Report:
     ours, bare = (_process(plane, who) for who in (OURS, BARE))
     theirs = plane.processes["kube-scheduler"]
-    async with KubernetesApi(load_kubeconfig(plane.kubeconfig), clock=SystemClock()) as api:
+    async with KubernetesApi(load_kubeconfig(plane.kubeconfig), clock=SystemClock(), limits=LIMITS) as api:
         client = Client(api)
         await _prepare(client)
         async with following(Informer(client, POD, rng=random.Random(1), namespace=NAMESPACE_NAME)) as pods:
-            writes = [await _scheduled(client, pods, "plain", BARE, bare)]
+            stage = _Stage(client, Watch(pods))
+            writes = [await stage.bare(bare)]
             rates = {}
             for kind in KINDS:
-                rates[kind, OURS] = await _scheduled(client, pods, kind, OURS, ours)
-                rates[kind, THEIRS] = await _scheduled(client, pods, kind, THEIRS, theirs)
-            writes.append(await _scheduled(client, pods, "plain", BARE, bare))
-    return _report(max(rate.pods for rate in writes), rates)
+                rates[kind, OURS] = await stage.scheduled(kind, OURS, ours)
+                rates[kind, THEIRS] = await stage.scheduled(kind, THEIRS, theirs)
+            writes.append(await stage.bare(bare))
+    return _report(max(writes, key=lambda rate: rate.pods), rates)
 
 
 def _process(plane: ControlPlane, who: str) -> Process:
@@ -93,38 +130,69 @@ async def _prepare(client: Client) -> None:
     await together(add(number) for number in range(NODES))
 
 
-async def _scheduled(client: Client, pods: Informer[Pod], kind: str, scheduler: str, process: Process) -> Rate:
-    await _create(client, pods, kind, scheduler)
-    process.start()
-    first = await _bound(pods, 1, process)
-    began, cpu = time.perf_counter(), process.cpu_seconds()
-    last = await _bound(pods, PODS, process)
-    rate = Rate((last - first) / (time.perf_counter() - began), (process.cpu_seconds() - cpu) / (last - first))
-    process.signal(signal.SIGTERM)
-    process.wait(5)
-    await _clear(client, pods)
-    return rate
+class _Stage:
+    """The cluster, in which one after the other shows what it can."""
 
+    def __init__(self, client: Client, watch: Watch) -> None:
+        self._client = client
+        self._watch = watch
 
-async def _create(client: Client, pods: Informer[Pod], kind: str, scheduler: str) -> list[Pod]:
-    documents = [pod_document(kind, number, CLASSES, scheduler=scheduler) for number in range(PODS)]
-    await together(client.create(POD, document) for document in documents)
-    await eventually(lambda: len(pods) == PODS, "all pods are there", WAIT_SECONDS)
-    return list(pods)
+    async def bare(self, process: Process) -> Rate:
+        await self._create("plain", BARE, PODS)
+        process.start()
+        await self._watch.until(1, process)
+        cpu = process.cpu_seconds()
+        await self._watch.until(PODS, process)
+        rate = Rate(self._watch.rate, (process.cpu_seconds() - cpu) / PODS)
+        await self._end(process)
+        return rate
 
+    async def scheduled(self, kind: str, scheduler: str, process: Process) -> Rate:
+        process.start()
+        await self._create(kind, scheduler, CLASSES)  # one of each class: who binds them knows the cluster
+        await self._watch.until(CLASSES, process)
+        latency = await self._paced(kind, scheduler, process)
+        await self._clear()
+        process.signal(signal.SIGSTOP)
+        await self._create(kind, scheduler, PODS)
+        cpu = process.cpu_seconds()
+        process.signal(signal.SIGCONT)
+        await self._watch.until(PODS, process)
+        rate = Rate(self._watch.rate, (process.cpu_seconds() - cpu) / PODS, latency)
+        await self._end(process)
+        return rate
 
-async def _clear(client: Client, pods: Informer[Pod]) -> None:
-    await together(client.delete(POD, pod.metadata.name, NAMESPACE_NAME, grace_seconds=0) for pod in list(pods))
-    await eventually(lambda: len(pods) == 0, "all pods are gone", WAIT_SECONDS)
+    async def _paced(self, kind: str, scheduler: str, process: Process) -> tuple[float, float]:
+        """The latency of pods that come one by one."""
+        wanted: dict[str, float] = {}
 
+        async def create(number: int) -> None:
+            document = pod_document(kind, CLASSES + number, CLASSES, scheduler=scheduler)
+            wanted[document["metadata"]["name"]] = time.perf_counter()
+            await self._client.create(POD, document)
 
-async def _bound(pods: Informer[Pod], wanted: int, process: Process) -> int:
-    """Wait until so many pods are bound, at the least; how many are."""
-    async with asyncio.timeout(WAIT_SECONDS):
-        while (count := sum(pod.spec.node_name is not None for pod in pods)) < wanted:
-            process.check()
-            await asyncio.sleep(0.02)
-    return count
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(PACED):
+                tasks.create_task(create(number))
+                await asyncio.sleep(1 / PACE)
+        await self._watch.until(CLASSES + PACED, process)
+        p50, p99 = np.percentile([self._watch.bound[name] - at for name, at in wanted.items()], (50, 99)).tolist()
+        return p50, p99
+
+    async def _create(self, kind: str, scheduler: str, count: int) -> None:
+        documents = [pod_document(kind, number, CLASSES, scheduler=scheduler) for number in range(count)]
+        await together(self._client.create(POD, document) for document in documents)
+        await eventually(lambda: len(self._watch.pods) == count, "all pods are there", WAIT_SECONDS)
+
+    async def _end(self, process: Process) -> None:
+        process.signal(signal.SIGTERM)
+        process.wait(5)
+        await self._clear()
+
+    async def _clear(self) -> None:
+        names = [pod.metadata.name for pod in self._watch.pods]
+        await together(self._client.delete(POD, name, NAMESPACE_NAME, grace_seconds=0) for name in names)
+        await eventually(lambda: len(self._watch.pods) == 0, "all pods are gone", WAIT_SECONDS)
 
 
 def _event(pod: Pod) -> Document:
@@ -140,15 +208,22 @@ def _event(pod: Pod) -> Document:
     }
 
 
-def _report(bare: float, rates: dict[tuple[str, str], Rate]) -> Report:
-    rows = [Row(what="bare writes", figures={"pods_per_s": bare}, ratio=1.0)]
+def _report(bare: Rate, rates: dict[tuple[str, str], Rate]) -> Report:
+    rows = [Row(what="bare writes", figures={"pods_per_s": bare.pods, "cpu_ms_per_pod": bare.cpu * 1e3}, ratio=1.0)]
     claims = []
     for kind, what in KINDS.items():
         ours, theirs = rates[kind, OURS], rates[kind, THEIRS]
         for name, rate in (("restow", ours), ("kube-scheduler", theirs)):
-            figures = {"pods_per_s": rate.pods, "cpu_ms_per_pod": rate.cpu * 1e3}
-            rows.append(Row(what=f"{name}: {what}", figures=figures, ratio=rate.pods / bare))
-        claims.append(Claim(what=f"{what}: share of bare writes", wanted=LEAST_OF_BARE, measured=ours.pods / bare))
+            p50, p99 = rate.latency
+            figures = {
+                "pods_per_s": rate.pods,
+                "cpu_ms_per_pod": rate.cpu * 1e3,
+                "p50_ms": p50 * 1e3,
+                "p99_ms": p99 * 1e3,
+            }
+            rows.append(Row(what=f"{name}: {what}", figures=figures, ratio=rate.pods / bare.pods))
+        share = ours.pods / bare.pods
+        claims.append(Claim(what=f"{what}: share of bare writes", wanted=LEAST_OF_BARE, measured=share))
         most = MOST_PLAIN_CPU if kind == "plain" else MOST_CONSTRAINED_CPU
         told = f"{what}: CPU per pod, of kube-scheduler's"
         claims.append(Claim(what=told, wanted=most, measured=ours.cpu / theirs.cpu, at_least=False))
@@ -156,7 +231,7 @@ def _report(bare: float, rates: dict[tuple[str, str], Rate]) -> Report:
 
 
 async def _serve(kubeconfig: Path, who: str) -> None:
-    async with KubernetesApi(load_kubeconfig(kubeconfig), clock=SystemClock()) as api:
+    async with KubernetesApi(load_kubeconfig(kubeconfig), clock=SystemClock(), limits=LIMITS) as api:
         if who == BARE:
             await _write(Client(api))
         profile = read_profile({"schedulerNames": [OURS]})

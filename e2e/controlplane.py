@@ -33,6 +33,7 @@ READY_SECONDS = 60.0
 POLL_SECONDS = 0.1
 STAGES = Path(__file__).parent / "stages.yaml"
 FAKE_NODE = {"kwok.x-k8s.io/node": "fake"}
+CLIENT_QPS = 5000  # the API server is the limit, not its clients
 COMPONENTS = ("kube-controller-manager", "kube-scheduler", "kwok")
 
 
@@ -131,8 +132,8 @@ class ControlPlane:
             f"--authentication-kubeconfig={self.kubeconfig}",
             f"--authorization-kubeconfig={self.kubeconfig}",
             "--leader-elect=false",
-            "--kube-api-qps=5000",  # the API server is the limit, not its clients
-            "--kube-api-burst=5000",
+            f"--kube-api-qps={CLIENT_QPS}",
+            f"--kube-api-burst={CLIENT_QPS}",
         ]
         return [
             [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -16,7 +16,9 @@ from restow.scheduling.framework import (
     FilterPlugin,
     PermitPlugin,
     PostBindPlugin,
+    PostFilterPlugin,
     PreBindPlugin,
+    Refusal,
     ReservePlugin,
     Verdict,
     error,
@@ -182,7 +184,7 @@ async def test_somebody_else_binds_the_pod_first() -> None:
 @virtual
 async def test_a_foreign_pod_takes_the_room_before_binding() -> None:
     keeper = Keeper()
-    keeper.settles = [wait("a moment")]
+    keeper.settles = [wait("a moment")] * 2  # the second one when the pod shows where it is expected
     async with stage(keeper, nodes=1) as it:
         await it.create(kinds.POD, pod("ours", "3"))
         await pass_time(1)
@@ -204,7 +206,7 @@ async def test_a_foreign_pod_takes_the_room_before_binding() -> None:
 @virtual
 async def test_the_node_is_deleted_before_binding() -> None:
     keeper = Keeper()
-    keeper.settles = [wait("a moment")]
+    keeper.settles = [wait("a moment")] * 2  # the second one when the pod shows where it is expected
     async with stage(keeper, nodes=1) as it:
         await it.create(kinds.POD, pod("a"))
         await pass_time(1)
@@ -310,6 +312,39 @@ async def test_pods_that_wait_for_others_hold_up_nobody() -> None:
         assert (await condition(it, "slow0"))[2] == "Slow: not settled within 60 seconds, patience"
 
 
+class Preempting(PostFilterPlugin):
+    """Says that room will come free where less important pods are; others see to that."""
+
+    name: ClassVar[str] = "Preempting"
+
+    def post_filter(self, cycle: Cycle, refused: Mapping[str, Sequence[Refusal]]) -> tuple[Verdict, str]:
+        pods = cycle.snapshot.pods.known.values()
+        less = [one.node for one in pods if (one.pod.spec.priority or 0) < (cycle.pod.spec.priority or 0)]
+        return (SUCCESS, less[0]) if less else (unschedulable("nobody is less important"), "")
+
+
+@virtual
+async def test_what_postfilter_nominates_is_told_and_its_room_is_kept() -> None:
+    async with stage(Preempting(), nodes=2) as it:
+        await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
+        for number in (1, 2):
+            await it.create(kinds.POD, pod(f"low{number}", "4"))
+        await pass_time(5)
+        await it.create(kinds.POD, pod("vip", "4", priorityClassName="high"))
+        await it.create(kinds.POD, pod("rival", "4"))
+        await pass_time(5)
+        vip = await it.document(kinds.POD, "vip")
+        assert (await condition(it, "vip"))[1] == "Unschedulable"
+        assert "nobody is less important" in ((await condition(it, "rival"))[2] or "")
+        on = {where: name for name, where in (await places(it)).items()}
+        nominated = vip["status"]["nominatedNodeName"]
+        await it.delete(kinds.POD, on[nominated])
+        await pass_time(15)
+        assert (await places(it))["vip"] == nominated
+        assert (await places(it))["rival"] is None
+        assert "nominatedNodeName" not in (await it.document(kinds.POD, "vip"))["status"]
+
+
 # --- gangs ------------------------------------------------------------------------------------------------------------
 
 
@@ -331,6 +366,64 @@ async def test_a_gang_that_is_bound_half_way_is_completed_first_and_says_so() ->
         [(name, message)] = await events(it, "Completing")
         assert name == "train"
         assert message.endswith("the gang is completed before anything else")
+
+
+class Forbidding:
+    """An Api that never binds one pod, and counts how often it is asked to."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self.asked = 0
+        self.watch = api.watch
+        self._api = api
+        self._name = name
+
+    async def call(self, request: Request) -> Response:
+        if request.subresource == "binding" and request.name == self._name:
+            self.asked += 1
+            raise FORBIDDEN
+        return await self._api.call(request)
+
+
+@virtual
+async def test_a_gang_that_cannot_be_completed_backs_off_whoever_else_comes() -> None:
+    made: list[Forbidding] = []
+
+    def around(api: Api) -> Api:
+        made.append(Forbidding(api, "w2"))
+        return made[0]
+
+    async with stage(around=around, cpu="64") as it:
+        await it.create(kinds.POD_GROUP, group("train", 2))
+        for name in ("w1", "w2"):
+            await it.create(kinds.POD, member(name, "train"))
+        for number in range(60):
+            await it.create(kinds.POD, pod(f"other{number}", "100m"))
+            await pass_time(0.1)
+        assert made[0].asked == 3  # at once, after one second and after two more
+        assert None not in [where for name, where in (await places(it)).items() if name != "w2"]
+
+
+@virtual
+async def test_room_that_becomes_free_goes_to_a_broken_gang_whatever_back_off_is_left() -> None:
+    made, around = interfered()
+    async with stage(around=around, nodes=1) as it:
+
+        async def crowd() -> None:
+            made[0].before = [FORBIDDEN]
+            await it.create(kinds.POD, pod("thief", "2", schedulerName="other", nodeName="n1"))
+
+        made[0].first = crowd
+        await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
+        await it.create(kinds.POD_GROUP, group("train", 2))
+        for name in ("w1", "w2"):
+            await it.create(kinds.POD, member(name, "train", "2"))
+        await pass_time(4)
+        for number in range(8):
+            await it.create(kinds.POD, pod(f"rival{number}", "1", priorityClassName="high"))
+            await pass_time(0.1)
+        await it.delete(kinds.POD, "thief", grace_seconds=0)
+        await pass_time(3)
+        assert (await places(it))["w2"] == "n1"
 
 
 # --- bugs and leaks ---------------------------------------------------------------------------------------------------

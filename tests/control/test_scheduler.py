@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable
+from typing import Any, ClassVar
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +17,19 @@ from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.enqueue import admit
 from restow.scheduling.session import Session
 from tests.control.stage import check_room, condition, events, group, member, places, stage, world
-from tests.sim.stage import Document, node, pass_time, pod, profile, ready, running, template, virtual, workload
+from tests.sim.stage import (
+    Document,
+    node,
+    pass_time,
+    pod,
+    profile,
+    ready,
+    running,
+    scheduler,
+    template,
+    virtual,
+    workload,
+)
 
 
 @virtual
@@ -191,6 +205,34 @@ async def test_a_queue_over_its_limit_is_named() -> None:
         assert sorted(map(str, (await places(it)).values()))[0] == "None"
         [(_, message)] = await events(it, "FailedScheduling")
         assert message == "queue small would exceed its capability: cpu (limit 1, used 1, requested 1)"
+
+
+class _Noting(Session):
+    """A session that notes how many pods it gets."""
+
+    sizes: ClassVar[list[int]] = []
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.sizes.append(len(options["pods"]))
+
+
+@virtual
+async def test_sessions_of_competing_queues_are_bounded_and_share_fairly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("restow.control.scheduler.scheduler.Session", _Noting)
+    _Noting.sizes.clear()
+    async with world(nodes=1, cpu="16") as it:
+        for name, weight in (("a", 3), ("b", 1)):
+            await it.create(kinds.QUEUE, {"metadata": {"name": name}, "spec": {"weight": weight}})
+        for number in range(20):
+            for name in ("a", "b"):
+                queue = {"scheduling.volcano.sh/queue-name": name}
+                await it.create(kinds.POD, pod(f"{name}{number:02}", "1", annotations=queue))
+        async with scheduler(it.api, it.clock, settings=Settings(ahead=4)):
+            await pass_time(5)
+        placed = Counter(name[0] for name, where in (await places(it)).items() if where)
+        assert placed == {"a": 12, "b": 4}
+        assert max(_Noting.sizes) <= 4
 
 
 @virtual

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from restow.model import kinds
+from restow.ports import Api, Conflict, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.stage import condition, places, stage, world
@@ -119,6 +121,89 @@ async def test_a_node_gets_no_more_volumes_than_its_driver_attaches() -> None:
             await pass_time(10)
         assert await places(it) == {"uses-c1": "n1", "uses-c2": None}
         assert (await condition(it, "uses-c2"))[2] == "0/1 nodes are available: 1 node(s) exceed max volume count."
+
+
+class Withholding:
+    """An Api whose watch of claims runs late."""
+
+    def __init__(self, api: Api, late: float) -> None:
+        self.conflicts = 0
+        self._api = api
+        self._late = late
+
+    async def call(self, request: Request) -> Response:
+        try:
+            return await self._api.call(request)
+        except Conflict:
+            self.conflicts += 1
+            raise
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for event in self._api.watch(request):
+            if request.resource.plural == "persistentvolumeclaims" and b"selected-node" in event:
+                await asyncio.sleep(self._late)
+            yield event
+
+
+@virtual
+async def test_what_was_written_before_binding_is_known_before_the_watch_shows_it() -> None:
+    made: list[Withholding] = []
+
+    def around(api: Api) -> Api:
+        made.append(Withholding(api, late=10.0))
+        return made[0]
+
+    async with stage(around=around, provision=30.0) as it:
+        await it.create(kinds.STORAGE_CLASS, MADE)
+        await it.create(kinds.PERSISTENT_VOLUME_CLAIM, claim("c", "made"))
+        await it.create(kinds.POD, using("first", "c"))
+        await pass_time(3)
+        await it.create(kinds.POD, using("second", "c"))
+        await pass_time(3)
+        nominated = [
+            (await it.document(kinds.POD, name))["status"]["nominatedNodeName"] for name in ("first", "second")
+        ]
+        assert nominated[0] == nominated[1]
+        await pass_time(60)
+        assert made[0].conflicts == 0
+        assert all(map(ready, await it.pods()))
+
+
+class Garbling:
+    """An Api whose watch of volumes shows a size that nobody can read."""
+
+    def __init__(self, api: Api) -> None:
+        self.call = api.call
+        self.size = b'"storage":"unspeakable"'
+        self._api = api
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for event in self._api.watch(request):
+            yield event.replace(b'"storage":"13Gi"', self.size)
+
+
+@virtual
+async def test_a_volume_of_unreadable_size_is_nobodys_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    made: list[Garbling] = []
+
+    def around(api: Api) -> Api:
+        made.append(Garbling(api))
+        return made[0]
+
+    async with stage(around=around) as it:
+        await setting(it, disk("odd", "n1", "13Gi"), claims=1)
+        for number in range(3):
+            await it.patch(kinds.PERSISTENT_VOLUME, "odd", {"metadata": {"labels": {"again": str(number)}}})
+        await it.create(kinds.POD, using("p", "c1"))
+        await pass_time(5)
+        why = "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."
+        assert (await condition(it, "p"))[2] == why
+        told = [one for one in caplog.records if one.message == "object cannot be counted"]
+        assert [one.__dict__["object"] for one in told] == ["odd"]
+        made[0].size = b'"storage":"13Gi"'
+        await it.patch(kinds.PERSISTENT_VOLUME, "odd", {"metadata": {"labels": {"again": "readably"}}})
+        await pass_time(15)
+        assert await places(it) == {"p": "n1"}
 
 
 async def _two_lives(crash_after: int) -> None:

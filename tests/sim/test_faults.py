@@ -112,6 +112,17 @@ async def test_stale_reads_show_the_past() -> None:
 
 
 @virtual
+async def test_only_so_much_of_the_past_is_remembered() -> None:
+    api = server()
+    _, client = faulty(api, stale=ALWAYS)
+    for name in ("c", *(f"other{number}" for number in range(1100))):
+        with pytest.raises(NotFound):
+            await client.get(kinds.CONFIG_MAP, name, "default", resource_version="0")
+    await Client(api).create(kinds.CONFIG_MAP, config_map())
+    assert (await client.get(kinds.CONFIG_MAP, "c", "default", resource_version="0")).metadata.name == "c"
+
+
+@virtual
 async def test_repeated_and_late_events_keep_their_order() -> None:
     api = server()
     _, client = faulty(api, repeated=0.5, late=0.5, delay=3)

@@ -38,6 +38,7 @@ from restow.scheduling.framework import (
     ReservePlugin,
     ScorePlugin,
     Verdict,
+    error,
 )
 from restow.scheduling.ranking import BLOCK, REFUSED, TIE_BITS, NameOrder, Ranking, Weighted
 
@@ -66,6 +67,8 @@ class Unplaced(msgspec.Struct, frozen=True):
     """By plugin, in order; masks over all rows. Each node is refused by one plugin, the first that does."""
     tried: str = ""
     """What PostFilter has to say."""
+    nominated: str = ""
+    """The node on which PostFilter wants room kept for the pod."""
 
     @property
     def message(self) -> str:
@@ -352,11 +355,15 @@ class Engine:
             return unplaced
         said: list[str] = []
         for plugin in self._post_filters:
-            verdict = plugin.post_filter(cycle, unplaced.refusals)
+            verdict, node = plugin.post_filter(cycle, unplaced.refusals)
+            if node and cycle.snapshot.node(node) is None:
+                verdict = error(f"nominated to node {node}, which does not exist")
             if verdict.code is Code.ERROR:
                 return Unplaced(_signed(verdict, plugin), unplaced.nodes)
             said += verdict.reasons
-            if verdict.code in (Code.SUCCESS, Code.UNRESOLVABLE):
+            if verdict.code is Code.SUCCESS:
+                return msgspec.structs.replace(unplaced, tried=joined(said), nominated=node)
+            if verdict.code is Code.UNRESOLVABLE:
                 break
         return msgspec.structs.replace(unplaced, tried=joined(said)) if said else unplaced
 

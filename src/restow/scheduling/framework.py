@@ -177,8 +177,10 @@ class FilterPlugin(Plugin):
 
 class PostFilterPlugin(Plugin):
     @abstractmethod
-    def post_filter(self, cycle: Cycle, refused: Mapping[str, Sequence[Refusal]]) -> Verdict:
-        """No node passed. SUCCESS means that something was done and the pod should be tried again."""
+    def post_filter(self, cycle: Cycle, refused: Mapping[str, Sequence[Refusal]]) -> tuple[Verdict, str]:
+        """No node passed. SUCCESS and a node: room will come free there and is kept for the pod, which is nominated to
+        it and tried again on news, as always. SUCCESS and "": something else was done. UNSCHEDULABLE leaves it to the
+        next plugin, UNRESOLVABLE says that nobody can help."""
         ...
 
 

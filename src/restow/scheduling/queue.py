@@ -34,6 +34,8 @@ LONGEST_STAY = 300.0
 
 Order = Callable[[Pod, float], Any]
 """QueueSort: the smaller, the sooner; from the pod and when it was queued."""
+Lane = str
+"""Pods that are ready to be tried stand in lanes, one per queue that competes for the cluster."""
 
 
 class Where(enum.Enum):
@@ -64,6 +66,7 @@ class _Entry:
         "updated",
         "waits_for",
         "where",
+        "woken",
     )
 
     def __init__(self, pod: Pod, now: float) -> None:
@@ -79,6 +82,7 @@ class _Entry:
         self.updated = False
         self.ticket = 0
         self.waits_for: frozenset[str] | None = None
+        self.woken = False
 
     @property
     def backoff(self) -> float:
@@ -101,11 +105,12 @@ class SchedulingQueue:
         gates: Sequence[PreEnqueuePlugin] = (),
         order: Order = by_priority,
     ) -> None:
+        self.lane_of: Callable[[Pod], Lane] = lambda pod: ""
         self._wakeups = wakeups or Wakeups()
         self._gates = tuple(gates)
         self._order = order
         self._entries: dict[str, _Entry] = {}
-        self._active: list[tuple[Any, int, str]] = []
+        self._active: dict[Lane, list[tuple[Any, int, str]]] = {}
         self._backoff: list[tuple[float, Any, int, str]] = []
         self._unschedulable: dict[str, None] = {}
         self._waiting: dict[frozenset[str], dict[str, None]] = {}  # unschedulable and gated, by who refused them
@@ -164,15 +169,20 @@ class SchedulingQueue:
 
     # --- attempts -----------------------------------------------------------------------------------------------------
 
-    def pop(self, now: float) -> Pod | None:
-        """The next pod to try; it is in flight until `done` or one of the failures."""
+    def lanes(self, now: float) -> list[Lane]:
+        """The lanes in which somebody stands, by name."""
         self._advance(now)
-        while self._active:
-            _, ticket, uid = heapq.heappop(self._active)
-            entry = self._entries.get(uid)
-            if entry is not None and entry.where is Where.ACTIVE and entry.ticket == ticket:
-                return self._fly(entry)
-        return None
+        return [lane for lane in sorted(self._active) if self._line_up(lane)]
+
+    def pop(self, now: float, lane: Lane | None = None) -> Pod | None:
+        """The next pod to try, of one lane or of all; it is in flight until `done` or one of the failures."""
+        self._advance(now)
+        waiting = [one for one in (list(self._active) if lane is None else [lane]) if self._line_up(one)]
+        if not waiting:
+            return None
+        first = waiting[0] if len(waiting) == 1 else min(waiting, key=lambda one: self._active[one][0])
+        _, _, uid = heapq.heappop(self._active[first])
+        return self._fly(self._entries[uid])
 
     def take(self, uid: str) -> Pod | None:
         """Take one pod out of turn, unless it is in flight or gated: the rest of a gang whose first one was popped."""
@@ -180,6 +190,11 @@ class SchedulingQueue:
         if entry is None or entry.where in (Where.IN_FLIGHT, Where.GATED):
             return None
         return self._fly(entry)
+
+    def is_called(self, uid: str) -> bool:
+        """Whether a pod is ready to be tried, or would be but for its back-off, because news woke it."""
+        entry = self._entries.get(uid)
+        return entry is not None and (entry.where is Where.ACTIVE or (entry.where is Where.BACKOFF and entry.woken))
 
     def decided(self, uid: str) -> None:
         """An attempt found a node. What may still fail is the binding, and that waits for time, not for news: none is
@@ -190,6 +205,13 @@ class SchedulingQueue:
     def done(self, uid: str) -> None:
         """An attempt succeeded, the pod is bound."""
         self.delete(uid)
+
+    def postponed(self, uid: str) -> None:
+        """Nobody came to try it: it stands where it stood."""
+        entry = self._land(uid)
+        if entry is not None:
+            self._trim()
+            self._put_active(entry)
 
     def refused(self, uid: str, plugins: Iterable[str], now: float) -> None:
         """An attempt ended without a node. The pod waits for news that these plugins care about."""
@@ -204,6 +226,7 @@ class SchedulingQueue:
         missed = self._news[entry.news_seen - self._news_dropped :]
         woken = entry.updated or any(self._wakeups.wakes(entry.pod, entry.plugins, news) for news in missed)
         self._trim()
+        entry.woken = woken
         if woken or not entry.plugins:
             self._admit(entry, now)
         else:
@@ -233,6 +256,7 @@ class SchedulingQueue:
         found = [self._entries[uid] for uids in concerned for uid in uids if self._is_woken(uid, news)]
         woken = [entry.pod.metadata.uid for entry in found if entry.where is Where.UNSCHEDULABLE]
         for entry in found:
+            entry.woken = True
             self._admit(entry, now)
         return woken
 
@@ -257,7 +281,7 @@ class SchedulingQueue:
     def next_at(self, now: float) -> float | None:
         """When something will become due by itself: `now` if there is a pod to try, None if nothing will."""
         self._advance(now)
-        if any(self._is_current(uid, ticket, Where.ACTIVE) for _, ticket, uid in self._active):
+        if any(self._line_up(lane) for lane in list(self._active)):
             return now
         due = [at for at, *_ in self._backoff[:1]]
         due += [self._entries[uid].queued + LONGEST_STAY for uid in islice(self._unschedulable, 1)]
@@ -293,7 +317,20 @@ class SchedulingQueue:
         entry.where = Where.ACTIVE
         entry.ticket = self._ticket()
         key = self._order(entry.pod, entry.queued)
-        heapq.heappush(self._active, (key, entry.ticket, entry.pod.metadata.uid))
+        line = self._active.setdefault(self.lane_of(entry.pod), [])
+        heapq.heappush(line, (key, entry.ticket, entry.pod.metadata.uid))
+
+    def _line_up(self, lane: Lane) -> bool:
+        """Drop who has left a lane from its head; whether somebody stands there now."""
+        line = self._active.get(lane)
+        while line:
+            _, ticket, uid = line[0]
+            if self._is_current(uid, ticket, Where.ACTIVE):
+                return True
+            heapq.heappop(line)
+        if line is not None:
+            del self._active[lane]
+        return False
 
     def _advance(self, now: float) -> None:
         while self._backoff:
@@ -308,7 +345,7 @@ class SchedulingQueue:
     def _fly(self, entry: _Entry) -> Pod:
         self._leave(entry)
         entry.where = Where.IN_FLIGHT
-        entry.updated = False
+        entry.updated = entry.woken = False
         entry.news_seen = self._news_dropped + len(self._news)
         self._in_flight[entry.pod.metadata.uid] = None
         return entry.pod

@@ -1,13 +1,13 @@
 """A session: one snapshot, the jobs that have something to place, and the actions that decide about them in turn.
 
 Goes in: the snapshot as it is now (it is changed: what is decided is assumed), the engine, the roster, the pods to
-place and those that wait with a nominated node. Comes out: decisions in order, at least one for every pod. What was
-only kept for somebody during the session is given back when it closes.
+place and those that wait with a nominated node. Comes out: decisions in order, at least one for every pod that is not
+`postponed`. What was only kept for somebody during the session is given back when it closes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -38,6 +38,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 Action = Callable[["Session"], None]
+NOBODY: Mapping[str, str] = {}
 
 
 class Session:
@@ -52,6 +53,7 @@ class Session:
         reservations: Sequence[Reservation] = (),
         nominated: Iterable[Pod] = (),
         namespace_share: int = NAMESPACE_SHARE,
+        cut: Collection[str] = (),
     ) -> None:
         """`reservations` are those that have something left to place. `namespace_share` is how much of what the cluster
         offers one namespace may hold by reservations, in percent of every resource."""
@@ -64,6 +66,10 @@ class Session:
         self.reservations = tuple(reservations)
         self.namespace_share = namespace_share
         self.shares = Shares(roster, snapshot)
+        self.cut = cut
+        """Queues of which more is waiting, behind what is here."""
+        self.postponed: list[Pod] = []
+        """Pods nobody decided about, because something that is not here comes before them."""
         self.held_up: set[str] = set()
         """Queues whose first waiting job has room kept for it: what is behind it is left to backfill."""
         self._decisions: list[Decision] = []
@@ -102,7 +108,7 @@ class Session:
         if known is not None and known[0] == self._state():
             return known[1]
         found = self.engine.place(cycle)
-        if isinstance(found, Unplaced):
+        if isinstance(found, Unplaced) and not found.nominated:  # of those, each has room of its own in prospect
             self._refused[cycle.pod_class] = (self._state(), found)
         return found
 
@@ -167,22 +173,43 @@ class Session:
                 message = f"waiting for room that others are leaving on node {step.node}{when}"
                 self._decisions.append(Refuse(step.pod, Code.UNSCHEDULABLE, message, frozenset(plugins)))
 
-    def refuse(self, job: Job, message: str, plugins: Iterable[str], code: Code = Code.UNSCHEDULABLE) -> None:
-        """Everything left of a job has to wait."""
+    def refuse(
+        self,
+        job: Job,
+        message: str,
+        plugins: Iterable[str],
+        code: Code = Code.UNSCHEDULABLE,
+        nominated: Mapping[str, str] = NOBODY,
+    ) -> None:
+        """Everything left of a job has to wait; room is kept for pods that are nominated to a node, by UID."""
         self._said[job.name] = message
+        for pod in job.pods if nominated else ():
+            node = nominated.get(pod.metadata.uid)
+            if node:
+                self._decisions.append(Nominate(pod, node))
+                self._keep_nominated(pod, node)
         self._decisions += [Refuse(pod, code, message, frozenset(plugins)) for pod in job.pods]
         job.pods = []
+
+    def postpone(self) -> None:
+        """Decide nothing about what is left: it takes its turn in another session."""
+        left = {job.name for job in self.jobs}
+        self.postponed = [pod for job in self.jobs for pod in job.pods]
+        self._tried = [job for job in self._tried if job.name not in left]
+        self.jobs = []
 
     def keep_for_nominated(self, priority: int) -> None:
         """Keep the room of pods nominated earlier that are at least this important."""
         while self._nominated and (self._nominated[0].spec.priority or 0) >= priority:
             pod = self._nominated.pop(0)
-            node = pod.status.nominated_node_name or ""
-            if self.snapshot.node(node) is not None and pod.metadata.uid not in self.snapshot.pods.known:
-                self.snapshot.assume(pod, node, at=self.now)
-                self._kept.append(Kept(pod, node, None))
+            self._keep_nominated(pod, pod.status.nominated_node_name or "")
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _keep_nominated(self, pod: Pod, node: str) -> None:
+        if self.snapshot.node(node) is not None and pod.metadata.uid not in self.snapshot.pods.known:
+            self.snapshot.assume(pod, node, at=self.now)
+            self._kept.append(Kept(pod, node, None))
 
     def _state(self) -> tuple[int, int]:
         """What a refusal is good for: changes with everything that changes on nodes."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
@@ -52,6 +52,7 @@ T = TypeVar("T")
 
 _INITIAL_EVENTS_END = INITIAL_EVENTS_END.encode()
 _MEMORY = 8  # earlier answers kept per request: what a stale read may return
+_QUESTIONS = 1024  # requests of which answers are kept: those asked latest
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +86,7 @@ class FaultyApi:
         self.crashed = asyncio.Event()
         self._api = api
         self._rng = rng
-        self._earlier: dict[tuple[object, ...], deque[Response | NotFound]] = {}
+        self._earlier: OrderedDict[tuple[object, ...], deque[Response | NotFound]] = OrderedDict()
 
     async def call(self, request: Request) -> Response:
         self._check_alive()
@@ -118,11 +119,18 @@ class FaultyApi:
         except NotFound as absent:
             answer = absent
         if "continue" not in request.query:
-            self._earlier.setdefault(_key(request), deque(maxlen=_MEMORY)).append(answer)
+            self._remember(request, answer)
         answer = stale or answer
         if isinstance(answer, NotFound):
             raise answer
         return answer
+
+    def _remember(self, request: Request, answer: Response | NotFound) -> None:
+        key = _key(request)
+        self._earlier.setdefault(key, deque(maxlen=_MEMORY)).append(answer)
+        self._earlier.move_to_end(key)
+        if len(self._earlier) > _QUESTIONS:
+            self._earlier.popitem(last=False)
 
     def _stale_answer(self, request: Request) -> Response | NotFound | None:
         allowed = request.query.get("resourceVersion") == "0"

@@ -156,14 +156,14 @@ class Keeps(ReservePlugin, PermitPlugin):
 class Tries(PostFilterPlugin):
     name: ClassVar[str] = "Tries"
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: Verdict, node: str = "") -> None:
         super().__init__()
-        self.verdict = verdict
+        self.answer = verdict, node
         self.seen: Mapping[str, Sequence[Refusal]] = {}
 
-    def post_filter(self, cycle: Cycle, refused: Mapping[str, Sequence[Refusal]]) -> Verdict:
+    def post_filter(self, cycle: Cycle, refused: Mapping[str, Sequence[Refusal]]) -> tuple[Verdict, str]:
         self.seen = refused
-        return self.verdict
+        return self.answer
 
 
 def cluster(*nodes: Node, pods: Iterable[Pod] = ()) -> Snapshot:

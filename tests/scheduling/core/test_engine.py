@@ -6,7 +6,7 @@ import pytest
 
 from restow.model.objects import PodStatus, Taint
 from restow.scheduling.engine import Engine, Granted, Placed, Unplaced
-from restow.scheduling.framework import SKIP, SUCCESS, Code, error, unresolvable, unschedulable, wait
+from restow.scheduling.framework import SKIP, SUCCESS, Code, Verdict, error, unresolvable, unschedulable, wait
 from restow.scheduling.ranking import ScoreOutOfRange
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import (
@@ -157,9 +157,22 @@ def test_postfilter_hears_every_refusal_and_has_the_last_word():
     assert result.message == "0/1 nodes are available: 1 Says said no. preemption would not help"
 
 
-def test_an_error_of_postfilter_is_the_result():
-    result = place(Engine([Says(refuses=["n0"]), Tries(error("broke"))]), cluster(*nodes(1)))
-    assert (result.verdict.code, result.message, result.plugins) == (Code.ERROR, "broke", {"Tries"})
+@pytest.mark.parametrize(
+    ("tries", "message"),
+    [
+        pytest.param(Tries(error("broke")), "broke", id="it broke"),
+        pytest.param(Tries(SUCCESS, "n7"), "nominated to node n7, which does not exist", id="to a node of its dreams"),
+    ],
+)
+def test_an_error_of_postfilter_is_the_result(tries, message):
+    result = place(Engine([Says(refuses=["n0"]), tries]), cluster(*nodes(1)))
+    assert (result.verdict.code, result.message, result.plugins) == (Code.ERROR, message, {"Tries"})
+
+
+def test_the_first_postfilter_that_succeeds_nominates():
+    tries = Tries(unschedulable("not me")), Tries(Verdict(Code.SUCCESS, ("made room",)), "n0"), Tries(SUCCESS, "n1")
+    result = place(Engine([Says(refuses=["n0", "n1"]), *tries]), cluster(*nodes(2)))
+    assert (result.nominated, result.tried) == ("n0", "not me, made room")
 
 
 @pytest.mark.parametrize(("resolvable", "code"), [(Fit, Code.UNSCHEDULABLE), (Eligible, Code.UNRESOLVABLE)])

@@ -46,6 +46,53 @@ def test_priority_then_age_then_name():
     assert popped(queue, 3.0) == ["vip", "a", "b", "late"]
 
 
+def in_lanes(**lanes):
+    """A queue whose pods, in this order, stand in the lanes that the first letter of their names says."""
+    queue = SchedulingQueue()
+    queue.lane_of = lambda one: one.metadata.name[0]
+    for name, priority in lanes.items():
+        queue.add(pod(name, priority=priority), 0.0)
+    return queue
+
+
+def test_lanes_are_popped_each_in_order_and_all_together_in_order():
+    queue = in_lanes(a1=1, a2=3, b1=2)
+    assert queue.lanes(0.0) == ["a", "b"]
+    assert [queue.pop(0.0, "a").metadata.name, *popped(queue)] == ["a2", "b1", "a1"]
+    assert queue.lanes(0.0) == []
+    assert queue.pop(0.0, "a") is None
+
+
+def test_a_postponed_pod_stands_where_it_stood():
+    queue = in_lanes(a1=0, a2=0, a3=0)
+    first, _ = queue.pop(0.0), queue.pop(0.0)
+    queue.postponed(first.metadata.uid)
+    queue.delete("uid-a2")
+    queue.postponed("uid-a2")
+    assert popped(queue) == ["a1", "a3"]
+
+
+@pytest.mark.parametrize(
+    ("end", "called"),
+    [
+        pytest.param(lambda queue: queue.postponed("uid-p"), True, id="ready"),
+        pytest.param(lambda queue: queue.failed("uid-p", 0.0), False, id="an error is waited out"),
+        pytest.param(lambda queue: queue.refused("uid-p", ["NodeResourcesFit"], 0.0), False, id="refused, no news"),
+        pytest.param(lambda queue: queue.refused("uid-p", [], 0.0), False, id="refused for no particular reason"),
+        pytest.param(lambda queue: queue.delete("uid-p"), False, id="gone"),
+    ],
+)
+def test_news_call_a_pod_whatever_back_off_is_left(end, called):
+    queue = SchedulingQueue()
+    queue.add(pod("p"), 0.0)
+    queue.pop(0.0)
+    end(queue)
+    assert queue.is_called("uid-p") is called
+    waits = queue.where("uid-p") is Where.UNSCHEDULABLE
+    queue.tell(POD_LEFT, 0.0)
+    assert queue.is_called("uid-p") is (called or waits)
+
+
 @pytest.mark.parametrize(("tries", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (40, 10)])
 def test_back_off_doubles_up_to_ten_seconds(tries, seconds):
     queue = refused_at(100.0, times=tries)

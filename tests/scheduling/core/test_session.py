@@ -25,12 +25,12 @@ from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit, enqueue
 from restow.scheduling.decisions import Assign, Nominate, Refuse, SetGroup
 from restow.scheduling.engine import Engine
-from restow.scheduling.framework import Code, error, unschedulable
+from restow.scheduling.framework import SUCCESS, Code, error, unschedulable
 from restow.scheduling.jobs import Roster
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, pod
 from tests.model.cluster.reading import everything, ledgers
-from tests.scheduling.core.doubles import Apart, Eligible, Fit, Keeps, cluster, nodes
+from tests.scheduling.core.doubles import Apart, Eligible, Fit, Keeps, Tries, cluster, nodes
 
 ALL = (enqueue, allocate, backfill)
 
@@ -76,11 +76,12 @@ class Story:
             self.roster.apply_queue(one)
         self.engine = Engine([Eligible(), Fit(), *plugins])
 
-    def run(self, *pods, actions=ALL, nominated=()):
+    def run(self, *pods, actions=ALL, nominated=(), cut=()):
         for one in pods:
             self.roster.apply_pod(one)
-        session = Session(self.snapshot, self.engine, self.roster, now=0.0, pods=pods, nominated=nominated)
+        session = Session(self.snapshot, self.engine, self.roster, now=0.0, pods=pods, nominated=nominated, cut=cut)
         self.decisions = session.run(actions)
+        self.postponed = [one.metadata.name for one in session.postponed]
         return self
 
     @property
@@ -137,6 +138,16 @@ def test_a_plugin_that_breaks_stops_nobody_else(group):
     story.run(task("a", group))
     (refusal,) = [one for one in story.decisions if isinstance(one, Refuse)]
     assert (refusal.code, refusal.message) == (Code.ERROR, "ValueError: a bug")
+    assert everything(story.snapshot) == before
+
+
+def test_room_is_kept_for_a_pod_that_postfilter_nominates():
+    running = [task("r", requests={"cpu": "3"}, on="n0")]
+    story = Story(*nodes(1), running=running, plugins=[Tries(SUCCESS, "n0")])
+    before = everything(story.snapshot)
+    story.run(task("vip", requests={"cpu": "2"}, priority=9), task("small"))
+    assert story.nominated == {"vip": "n0", "small": "n0"}
+    assert set(story.refused) == {"vip", "small"}
     assert everything(story.snapshot) == before
 
 
@@ -255,6 +266,41 @@ def test_queues_share_by_weight():
     story = Story(*nodes(1, offers={"cpu": "4", "pods": "99"}), queues=[queue("a", weight=3), queue("b", weight=1)])
     pods = [task(f"{name}{n}", queue=name) for name in "ab" for n in range(4)]
     assert Counter(name[0] for name in story.run(*pods).placed) == {"a": 3, "b": 1}
+
+
+def test_what_is_behind_a_job_that_is_not_here_is_postponed():
+    story = Story(*nodes(1, offers={"cpu": "9", "pods": "99"}), queues=[queue("a"), queue("b")])
+    story.run(task("a0", queue="a"), *(task(f"b{n}", queue="b") for n in range(3)), cut=["a"])
+    assert (set(story.placed), story.postponed, story.refused) == ({"a0", "b0"}, ["b1", "b2"], {})
+
+
+def _in_batches(story, pods, size):
+    """Where the pods go when a session gets only the first of each queue."""
+    placed, left = {}, {name: [one for one in pods if story.roster.queue_of(one) == name] for name in "abc"}
+    while any(left.values()):
+        batch = [one for line in left.values() for one in line[:size]]
+        story.run(*batch, cut=[name for name, line in left.items() if len(line) > size])
+        placed |= story.placed
+        back = set(story.postponed)
+        assert len(back) < len(batch)
+        left = {
+            name: [one for one in line[:size] if one.metadata.name in back] + line[size:] for name, line in left.items()
+        }
+    return placed
+
+
+sizes = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["500m", "1", "2", "3"])), max_size=14)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes, st.integers(1, 4), st.tuples(*[st.integers(1, 3)] * 3))
+def test_queues_share_alike_in_one_session_and_in_batches(sizes, size, weights):
+    def story():
+        queues = [queue(name, weight=weight) for name, weight in zip("abc", weights, strict=True)]
+        return Story(*nodes(2, offers={"cpu": "5", "pods": "99"}), queues=queues)
+
+    pods = [task(f"{name}{n:02}", queue=name, requests={"cpu": cpu}) for n, (name, cpu) in enumerate(sizes)]
+    assert _in_batches(story(), pods, size) == story().run(*pods).placed
 
 
 def test_what_a_queue_uses_already_counts():

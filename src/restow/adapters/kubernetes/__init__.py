@@ -3,6 +3,6 @@
 from restow.adapters.kubernetes.config import ClusterConfig, ConfigError
 from restow.adapters.kubernetes.in_cluster import in_cluster
 from restow.adapters.kubernetes.kubeconfig import find_config, load_kubeconfig
-from restow.adapters.kubernetes.transport import KubernetesApi
+from restow.adapters.kubernetes.transport import KubernetesApi, Limits
 
-__all__ = ["ClusterConfig", "ConfigError", "KubernetesApi", "find_config", "in_cluster", "load_kubeconfig"]
+__all__ = ["ClusterConfig", "ConfigError", "KubernetesApi", "Limits", "find_config", "in_cluster", "load_kubeconfig"]

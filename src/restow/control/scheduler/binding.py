@@ -15,14 +15,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 
 from restow.client.verbs import Client
 from restow.control.scheduler.settings import Settings
 from restow.model.cluster import MOVED_AT_ANNOTATION, MOVED_FROM_ANNOTATION, RESERVATION_ANNOTATION, Snapshot
+from restow.model.cluster.storage import StorageObject
 from restow.model.kinds import POD
 from restow.model.objects import Pod
+from restow.model.quantity import QuantityError
 from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.ports import ApiError, Clock, Conflict, NotFound, OutcomeUnknown, TooManyRequests
@@ -158,12 +161,15 @@ class Binding:
         return None
 
     async def _settled(self, plugin: PreBindPlugin, assign: Assign) -> Verdict:
-        cycle, begun = assign.cycle, self._clock.now()
+        cycle, begun, waits = assign.cycle, self._clock.now(), False
         while True:
             cycle.now = self._clock.now()
             verdict = plugin.settled(cycle, assign.node)
             if verdict.code is not Code.WAIT or self._is_gone(assign.pod):
                 return verdict
+            if not waits:  # for something that was written earlier, perhaps by a predecessor
+                self.expects(assign.pod, assign.node)
+            waits = True
             if cycle.now - begun >= self._settle_limit:
                 return Verdict(Code.ERROR, (f"not settled within {self._settle_limit:g} seconds", *verdict.reasons))
             await self._pause(_POLL)
@@ -171,7 +177,7 @@ class Binding:
     async def _write(self, write: Write) -> None:
         assert isinstance(write, Patch), "binding is not for plugins to do before the pod is bound"
         async with self._slots:
-            await self._client.patch(
+            reply = await self._client.patch(
                 write.kind,
                 write.name,
                 write.changes,
@@ -179,6 +185,9 @@ class Binding:
                 subresource=write.subresource,
                 resource_version=write.resource_version,
             )
+        if isinstance(reply, StorageObject):  # the next pod must not be decided on what it was before
+            with suppress(QuantityError):  # of which the watch brings news, too
+                self._snapshot.apply_storage(reply)
 
     # --- 3: a last look -----------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from restow.model import kinds
 from restow.model.cluster import Occupant, Snapshot
 from restow.model.cluster.owners import group_name
 from restow.model.kinds import Kind
-from restow.model.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Queue, Reservation
+from restow.model.objects import Namespace, Node, ObjectMeta, Pod, PodGroup, PriorityClass, Queue, Reservation
 from restow.model.quantity import QuantityError
 from restow.model.resources import amounts
 from restow.ports import Clock, NotFound
@@ -71,6 +71,7 @@ class Feed:
         self._clock = clock
         self._names = names
         self._waiting: list[asyncio.Future[None]] = []
+        self._uncounted: set[str] = set()
         handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
             kinds.NAMESPACE: self._namespace,
             kinds.NODE: self._node,
@@ -131,8 +132,8 @@ class Feed:
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
-    def show(self, pod: Pod) -> None:
-        """A pod as it is, from an event or from a read of our own."""
+    def show(self, pod: Pod, old: Pod | None = None) -> None:
+        """A pod as it is, from an event, which also says how it was, or from a read of our own."""
         uid, known = pod.metadata.uid, self.snapshot.pods.known
         before = known.get(uid)
         self.snapshot.apply_pod(pod)
@@ -141,7 +142,7 @@ class Feed:
         if before is not None and after is None:
             self._tell(Thing.POD, Deed.DELETED, pod)
         if self._is_ours(pod) and _is_pending(pod):
-            self._queue_up(pod)
+            self._queue_up(pod, old)
         else:
             self.queue.delete(uid)
             self.nominated.pop(uid, None)
@@ -158,12 +159,12 @@ class Feed:
             self._tell(Thing.POD, Deed.DELETED, pod)
         self.on_pod(pod, True)
 
-    def _queue_up(self, pod: Pod) -> None:
+    def _queue_up(self, pod: Pod, old: Pod | None) -> None:
         """Queue a pending pod; not one that we have bound already, of which the watch only does not know yet."""
         uid = pod.metadata.uid
         if pod.status.nominated_node_name:
             self.nominated[uid] = pod
-        else:
+        elif old is None or old.status.nominated_node_name:  # else ours may be on its way to be written
             self.nominated.pop(uid, None)
         if self.queue.where(uid) is None and uid in self.snapshot.pods.known:
             return
@@ -177,7 +178,7 @@ class Feed:
             self.hide(pod)
         else:
             before = known.get(pod.metadata.uid)
-            self.show(pod)
+            self.show(pod, old)
             after = known.get(pod.metadata.uid)
             if after is not None and pod.spec.node_name:
                 if old is None or not old.spec.node_name:
@@ -220,7 +221,11 @@ class Feed:
         if change.type == "DELETED":
             self.snapshot.remove_storage(change.object)
         else:
-            self.snapshot.apply_storage(change.object)
+            try:
+                self.snapshot.apply_storage(change.object)
+            except QuantityError:  # what nobody knows the size of, nobody can have
+                self.snapshot.remove_storage(change.object)
+                raise
         self._tell_change(thing, change)
 
     def _group(self, change: Change[PodGroup]) -> None:
@@ -264,17 +269,24 @@ class Feed:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _learn(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
+        uid = change.object.metadata.uid
         try:
             handler(change)
+            self._uncounted.discard(uid)
         except QuantityError as error:  # one object that cannot be counted must not stop the news of all others
-            meta = change.object.metadata
-            facts = {"namespace": meta.namespace, "object": meta.name, "err": str(error)}
-            log.error("object cannot be counted", extra=facts)
+            self._complain(change.object.metadata, error)
         self.changed.set()
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _complain(self, meta: ObjectMeta, error: QuantityError) -> None:
+        """Once about each object, however often it changes, until it can be counted again."""
+        if meta.uid not in self._uncounted:
+            self._uncounted.add(meta.uid)
+            facts = {"namespace": meta.namespace, "object": meta.name, "err": str(error)}
+            log.error("object cannot be counted", extra=facts)
 
     def _tell_change(self, thing: Thing, change: Change[Any]) -> None:
         self._tell(thing, _DEEDS[change.type], change.object, change.old)

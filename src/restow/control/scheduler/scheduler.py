@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
 
+import msgspec
 from msgspec.structs import replace
 
 from restow.client.events import EventRecorder
@@ -50,12 +51,21 @@ from restow.scheduling.wakeups import Deed, News, Thing
 log = logging.getLogger(__name__)
 
 _SHORTEST_SLEEP = 0.01
+HIGHEST_PRIORITY = 2**31 - 1
 _PENDING = {
     "active": Where.ACTIVE,
     "backoff": Where.BACKOFF,
     "unschedulable": Where.UNSCHEDULABLE,
     "gated": Where.GATED,
 }
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    """What a session decides about."""
+
+    pods: list[Pod]
+    cut: frozenset[str]
+    """Queues of which more is waiting behind these."""
 
 
 class Scheduler:
@@ -82,6 +92,7 @@ class Scheduler:
         self._recorder = EventRecorder(
             client, component="restow", instance="restow-scheduler", clock=clock, rng=Random(rng.getrandbits(64))
         )
+        self._queue.lane_of = self._roster.queue_of
         self._telling = Telling(client, clock, self._recorder, self._feed)
         self._binding = Binding(client, clock, profile.engine, self._snapshot, self._feed.news, self._settings)
         self._holding = Holding(client, clock, self._recorder, self._feed, profile.engine, self._settings)
@@ -122,9 +133,9 @@ class Scheduler:
             self._feed.changed.clear()
             now = self._clock.now()
             self._queue.flush(now)
-            pods = self._take(now)
-            if pods:
-                self._carry_out(self._decide(pods), tasks)
+            batch = self._take(now)
+            if batch.pods:
+                self._carry_out(self._decide(batch), tasks)
                 await asyncio.sleep(0)
             else:
                 await self._sleep(now)
@@ -138,20 +149,29 @@ class Scheduler:
             async with asyncio.timeout(delay):
                 await self._feed.changed.wait()
 
-    def _take(self, now: float) -> list[Pod]:
-        """The pods for a session: the most important first, gangs whole; all of them where queues compete."""
+    def _take(self, now: float) -> _Batch:
+        """The pods for a session: the most important first, gangs whole; where queues compete, the first of each."""
         pods: dict[str, Pod] = {}
+        for gang in sorted(self._broken):
+            if any(self._queue.is_called(pod.metadata.uid) for pod in self._roster.members(gang)):
+                pods |= self._rest_of(gang)
         limit = self._settings.ahead + self._binding.waiting - len(self._under_way)
-        while (self._roster.counts or len(pods) < limit) and (pod := self._queue.pop(now)) is not None:
+        lanes: Sequence[str | None] = self._queue.lanes(now) if self._roster.counts else [None]
+        for lane in lanes if limit > 0 else ():
+            pods |= self._first(now, lane, -(-limit // len(lanes)))
+        cut = self._queue.lanes(now) if self._roster.counts else ()
+        return _Batch(list(pods.values()), frozenset(cut))
+
+    def _first(self, now: float, lane: str | None, limit: int) -> dict[str, Pod]:
+        """So many pods of a queue, or of all of them, and what belongs to their gangs."""
+        pods: dict[str, Pod] = {}
+        while len(pods) < limit and (pod := self._queue.pop(now, lane)) is not None:
             if self._is_free(pod):
                 pods[pod.metadata.uid] = pod
                 gang = self._roster.gang_of(pod)
                 if gang is not None:
                     pods |= self._rest_of(gang)
-        if pods:
-            for gang in sorted(self._broken):
-                pods |= self._rest_of(gang)
-        return list(pods.values())
+        return pods
 
     def _rest_of(self, gang: Key) -> dict[str, Pod]:
         """The members of a gang that wait in the queue, wherever there."""
@@ -170,9 +190,9 @@ class Scheduler:
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
-    def _decide(self, pods: list[Pod]) -> list[Decision]:
+    def _decide(self, batch: _Batch) -> list[Decision]:
         """One session. If it breaks, what it decided before stands, and the others are told."""
-        pods, reservations = self._told_apart(pods)
+        pods, reservations = self._told_apart(batch.pods)
         self._feed.catch_up()
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -187,8 +207,11 @@ class Scheduler:
                 reservations=reservations,
                 nominated=self._feed.nominated.values(),
                 namespace_share=self._settings.namespace_share,
+                cut=batch.cut,
             )
             decisions = session.run(self._profile.actions)
+            for pod in session.postponed:
+                self._queue.postponed(pod.metadata.uid)
         except Exception as error:
             log.exception("session failed", extra={"pods": len(pods)})
             decisions = _completed(session.decided if session else (), pods, reservations, error)
@@ -299,7 +322,7 @@ class Scheduler:
         else:
             self._queue.failed(uid, now)
             self._telling.refused(pod, outcome.message, reason=SCHEDULER_ERROR)
-            self._complete_gang(pod, outcome)
+            self._complete_gang(assign, outcome)
 
     def _give_back(self, assign: Assign, outcome: Outcome) -> None:
         """Every Unreserve in reverse, then the assumption; others may have been waiting for that room."""
@@ -325,8 +348,9 @@ class Scheduler:
 
     # --- gangs that were bound half-way -------------------------------------------------------------------------------
 
-    def _complete_gang(self, pod: Pod, failed: Failed) -> None:
+    def _complete_gang(self, assign: Assign, failed: Failed) -> None:
         """Bindings cannot be undone: what is missing of a gang is placed before anything else, and that is said."""
+        pod = assign.pod
         gang = self._roster.gang_of(pod)
         group = self._roster.group(gang) if gang is not None else None
         if gang is None or group is None or not self._is_half_placed(gang):
@@ -335,6 +359,8 @@ class Scheduler:
         self._telling.broken(group, pod, failed.message)
         if failed.at_once:
             self._queue.activate([pod.metadata.uid], self._clock.now())
+        else:  # the room stays its own while it waits
+            self._feed.nominated[pod.metadata.uid] = _before_all_others(pod, assign.node)
 
     def _half_placed(self) -> set[Key]:
         groups = [(group.metadata.namespace or "", group.metadata.name) for group in self._roster.groups()]
@@ -375,6 +401,12 @@ class Scheduler:
                 self._withdraw(pod)
             self._feed.show(found)
         self._feed.changed.set()
+
+
+def _before_all_others(pod: Pod, node: str) -> Pod:
+    """The pod as one that is nominated to a node, and whose room nobody may take."""
+    status = replace(pod.status, nominated_node_name=node)
+    return replace(pod, status=status, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))
 
 
 def _completed(

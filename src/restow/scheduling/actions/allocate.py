@@ -2,7 +2,8 @@
 
 A job that fits starts; what it has beyond its minimum takes its turn again. One that fits only on room that others are
 leaving (terminating pods; for a gang, pods whose end is known) keeps that room and holds up its queue: what is behind
-it is left to `backfill`. One that does not fit waits with its reasons, and holds up nobody.
+it is left to `backfill`. One that does not fit waits with its reasons, and holds up nobody. Where only the first jobs
+of a queue are in the session and it would be that queue's turn after them, the rest is postponed.
 """
 
 from __future__ import annotations
@@ -29,29 +30,41 @@ def allocate(session: Session) -> None:
             if keep_room(session, job, result.plugins):
                 session.held_up.add(job.queue)
                 continue
-        session.refuse(job, result.message, result.plugins, result.code)
+        session.refuse(job, result.message, result.plugins, result.code, result.nominated)
     session.jobs = [job for job in session.jobs if job.pods]
+    if line.is_cut:
+        session.postpone()
 
 
 class _Line:
     """The jobs of every queue in order; the queue with the smallest share is next."""
 
     def __init__(self, session: Session) -> None:
+        self.is_cut = False
+        """Whether it ended because the next job is not here."""
         self._session = session
         self._jobs: dict[str, list[Job]] = {}
         for job in reversed(session.jobs):
             if job.admitted:
                 self._jobs.setdefault(job.queue, []).append(job)
+        self._cut = [name for name in sorted(session.cut) if name in self._jobs]
 
     def next(self) -> Job | None:
         """Broken gangs first, whatever their queue."""
         ready = [name for name, jobs in self._jobs.items() if jobs and name not in self._session.held_up]
         if not ready:
             return None
-        if len(ready) == 1:
+        if len(ready) == 1 and not self._cut:
             return self._jobs[ready[0]].pop()
         best = min(ready, key=lambda name: (not self._jobs[name][-1].is_broken, self._session.shares.order(name)))
-        return self._jobs[best].pop()
+        self.is_cut = not self._jobs[best][-1].is_broken and self._is_behind(best)
+        return None if self.is_cut else self._jobs[best].pop()
+
+    def _is_behind(self, queue: str) -> bool:
+        """Whether it is the turn of another queue, of which nothing is left here."""
+        shares, held_up = self._session.shares, self._session.held_up
+        missing = [name for name in self._cut if not self._jobs[name] and name not in held_up]
+        return any(shares.order(name) < shares.order(queue) for name in missing)
 
     def again(self, job: Job) -> None:
         """A started job that has more pods takes its turn again."""

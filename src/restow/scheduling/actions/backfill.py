@@ -17,5 +17,5 @@ def backfill(session: Session) -> None:
             session.keep_for_nominated(job.priority)
             result = start(session, job)
             if not isinstance(result, Started):
-                session.refuse(job, result.message, result.plugins, result.code)
+                session.refuse(job, result.message, result.plugins, result.code, result.nominated)
     session.jobs = []

@@ -7,7 +7,7 @@ are gone, and keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -33,6 +33,8 @@ class Failure(msgspec.Struct, frozen=True):
     code: Code = Code.UNSCHEDULABLE
     may_wait: bool = False
     """Whether room that others are leaving could help."""
+    nominated: Mapping[str, str] = {}
+    """Pods for which PostFilter wants room kept, by UID, and the node."""
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -187,10 +189,13 @@ def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdi
     plugins = _plugins(found for _, found in failed)
     codes = {found.verdict.code if isinstance(found, Unplaced) else found.code for _, found in failed}
     code = next((one for one in (Code.ERROR, Code.UNSCHEDULABLE) if one in codes), Code.UNRESOLVABLE)
-    if job.group is None:
-        return Failure(said, plugins, code, may_wait=code is Code.UNSCHEDULABLE)
-    fitting = f"{job.placed + placed} of the {job.least} pods that pod group {job.name} needs fit"
-    return Failure(f"{fitting}; {said}", plugins | {GANG}, code, may_wait=code is Code.UNSCHEDULABLE)
+    if job.group is not None:
+        said = f"{job.placed + placed} of the {job.least} pods that pod group {job.name} needs fit; {said}"
+        plugins |= {GANG}
+    nominated = {
+        pod.metadata.uid: found.nominated for pod, found in failed if isinstance(found, Unplaced) and found.nominated
+    }
+    return Failure(said, plugins, code, may_wait=code is Code.UNSCHEDULABLE, nominated=nominated)
 
 
 def _plugins(found: Iterable[Unplaced | Verdict]) -> frozenset[str]:

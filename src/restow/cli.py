@@ -13,13 +13,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from restow import __version__
 
 if TYPE_CHECKING:
+    from restow.configuration import Configuration
     from restow.model.inventory import Inventory
     from restow.model.objects import Pod
     from restow.offline import Cluster
@@ -101,7 +102,10 @@ SNAPSHOT = click.option(
 CONFIG = click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Configuration file; the section `scheduler` is read.",
+    help="Configuration file; the sections that matter here are read.",
+)
+PLAN_OUTPUT = click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
 )
 OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
@@ -115,8 +119,8 @@ def schedule(snapshot: Path, config: Path | None, output: str) -> None:
     from restow import offline, printing
 
     with _user_mistakes():
-        result = offline.schedule(offline.Cluster(_inventory(snapshot)), _profile(config), time.time())
-    printing.show(result, printing.schedule_table, as_json=output == "json")
+        result = offline.schedule(offline.Cluster(_inventory(snapshot)), _profile(_sections(config)), time.time())
+    printing.show(result, printing.schedule_table, output)
 
 
 @restow.command()
@@ -131,8 +135,121 @@ def explain(snapshot: Path, config: Path | None, output: str, kind: str, name: s
 
     with _user_mistakes():
         cluster = offline.Cluster(_inventory(snapshot))
-        result = offline.explain(cluster, _profile(config), _find_pod(cluster, name), time.time())
-    printing.show(result, printing.explanation_text, as_json=output == "json")
+        result = offline.explain(cluster, _profile(_sections(config)), _find_pod(cluster, name), time.time())
+    printing.show(result, printing.explanation_text, output)
+
+
+@restow.command()
+@SNAPSHOT
+@CONFIG
+@click.option(
+    "--strategy",
+    type=click.Choice(["optimal", "defragmentation", "balance", "load-aware"]),
+    help="By what rules; optimal by default, defragmentation where there is no such strategy.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["free-nodes", "slots", "pending"]),
+    default="free-nodes",
+    show_default=True,
+    help="What `optimal` is after.",
+)
+@click.option("--shape", default="", metavar="cpu=16,memory=64Gi", help="The pod that `slots` makes room for.")
+@click.option("--max-moves", type=click.IntRange(0), default=50, show_default=True, help="How many pods move at most.")
+@click.option("--time-limit", default="5s", show_default=True, help="How long `optimal` may look for a better plan.")
+@click.option("--work-limit", type=click.IntRange(1), help="The same in steps, which are as many on every machine.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same plan.")
+@PLAN_OUTPUT
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Also save it for replay and apply.")
+def plan(
+    snapshot: Path,
+    config: Path | None,
+    strategy: str | None,
+    shape: str,
+    time_limit: str,
+    output: str,
+    save: Path | None,
+    **asked: Any,
+) -> None:
+    """Which pods should move where, in which order, and what that brings."""
+    from restow import offline, printing
+    from restow.planning.plan import saved
+
+    with _user_mistakes():
+        wanted = offline.Asked(
+            strategy=_strategy(strategy),
+            shape=_shape(shape, asked["objective"]),
+            time_limit=_seconds(time_limit),
+            **asked,
+        )
+        sections = _sections(config)
+        cluster = offline.Cluster(_inventory(snapshot))
+        result = offline.plan(cluster, _profile(sections), sections, wanted, time.time)
+    if save:
+        save.write_bytes(saved(result))
+    printing.show(result, printing.plan_table, output)
+
+
+@restow.command()
+@SNAPSHOT
+@CONFIG
+@click.option(
+    "--plan",
+    "written",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A plan that was saved, or printed as JSON or YAML.",
+)
+@PLAN_OUTPUT
+def replay(snapshot: Path, config: Path | None, written: Path, output: str) -> None:
+    """Whether a plan is valid, step by step. Exits with 1 if it is not."""
+    from restow import offline, printing
+    from restow.planning.plan import read_plan
+
+    with _user_mistakes():
+        plan = read_plan(written.read_bytes(), str(written))
+        sections = _sections(config)
+        cluster = offline.Cluster(_inventory(snapshot))
+        result = offline.replay(cluster, _profile(sections), sections, plan, time.time())
+    printing.show(result, printing.replay_table, output)
+    if not result.valid:
+        sys.exit(1)
+
+
+def _strategy(name: str | None) -> str:
+    from restow.planning.strategies import DEFAULT, STRATEGIES
+
+    if name is not None and name not in STRATEGIES:
+        known = ", ".join(sorted(STRATEGIES))
+        raise click.BadParameter(
+            f"{name} cannot be asked about a snapshot; there are {known}", param_hint="'--strategy'"
+        )
+    return name or DEFAULT
+
+
+def _shape(text: str, objective: str) -> dict[str, int]:
+    """The amounts of cpu=16,memory=64Gi."""
+    from restow.model.quantity import QuantityError, amount
+
+    shape: dict[str, int] = {}
+    for part in filter(None, text.split(",")):
+        name, _, quantity = part.partition("=")
+        try:
+            shape[name.strip()] = amount(name.strip(), quantity.strip())
+        except QuantityError as problem:
+            raise click.BadParameter(f"{part}: {problem}", param_hint="'--shape'") from problem
+    if any(not name or number <= 0 for name, number in shape.items()) or (objective == "slots" and not shape):
+        raise click.BadParameter("name what a pod asks for, such as cpu=16,memory=64Gi", param_hint="'--shape'")
+    return shape
+
+
+def _seconds(text: str) -> float:
+    from restow.model.times import TimeError, parse_duration
+
+    try:
+        return parse_duration(text)
+    except TimeError as problem:
+        raise click.BadParameter(str(problem), param_hint="'--time-limit'") from problem
 
 
 def _find_pod(cluster: Cluster, name: str) -> Pod:
@@ -159,12 +276,16 @@ def _inventory(path: Path) -> Inventory:
     return inventory
 
 
-def _profile(path: Path | None) -> Profile:
-    """The scheduler that the configuration describes; the default one without it."""
+def _sections(path: Path | None) -> Configuration:
     from restow.configuration import Configuration, read_configuration
+
+    return read_configuration(path.read_bytes(), str(path)) if path else Configuration()
+
+
+def _profile(sections: Configuration) -> Profile:
+    """The scheduler that the configuration describes; the default one without it."""
     from restow.scheduling.registry import installed, read_profile
 
-    sections = read_configuration(path.read_bytes(), str(path)) if path else Configuration()
     return read_profile(sections.scheduler, installed())
 
 

@@ -17,6 +17,8 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The sections as written."""
 
     scheduler: dict[str, Any] = {}
+    descheduler: dict[str, Any] = {}
+    migration: dict[str, Any] = {}
 
 
 def read_configuration(data: bytes, name: str) -> Configuration:

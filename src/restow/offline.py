@@ -1,16 +1,22 @@
-"""Answers from a snapshot file, without a cluster: where pending pods would go, and why one pod is where it is.
+"""Answers from a snapshot file, without a cluster: where pending pods would go, why one pod is where it is, which pods
+should move and whether a plan for that is valid.
 
-Goes in: an `Inventory`, a scheduler's profile and the time. Comes out: values that print as a table or as JSON. The
-scheduler is the very one that runs against a cluster; only nothing is written.
+Goes in: an `Inventory`, a scheduler's profile, the configuration and the time. Comes out: values that print as a table
+or as JSON. The scheduler is the very one that runs against a cluster; only nothing is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
+from restow.eviction.budgets import Budgets
+from restow.eviction.protections import DEFAULT_SCHEDULER
+from restow.eviction.workloads import Workloads
+from restow.migration.arguments import read_arguments
+from restow.migration.limits import Limits, most_missing
 from restow.model.cluster import Snapshot
 from restow.model.inventory import Inventory
 from restow.model.kinds import (
@@ -25,7 +31,9 @@ from restow.model.kinds import (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    POD_DISRUPTION_BUDGET,
     POD_GROUP,
+    POD_UNAVAILABLE_BUDGET,
     PRIORITY_CLASS,
     QUEUE,
     REPLICA_SET,
@@ -35,7 +43,15 @@ from restow.model.kinds import (
     VOLUME_ATTACHMENT,
     Kind,
 )
-from restow.model.objects import Pod
+from restow.model.objects import PersistentVolumeClaim, Pod
+from restow.model.resources import Vector
+from restow.model.wire import convert
+from restow.planning.movable import Movability, WorkloadLimit
+from restow.planning.plan import Plan, fingerprint
+from restow.planning.replay import Replay
+from restow.planning.replay import replay as replay_plan
+from restow.planning.request import Request
+from restow.planning.strategies import PLUGINS, make_plan
 from restow.scheduling.decisions import Assign, Refuse
 from restow.scheduling.engine import Survey
 from restow.scheduling.framework import Code, Cycle
@@ -44,6 +60,7 @@ from restow.scheduling.registry import Profile
 from restow.scheduling.session import Session
 
 OWNERS: Sequence[Kind[Any]] = (REPLICA_SET, DEPLOYMENT, STATEFUL_SET, DAEMON_SET, JOB)
+SCALED: Sequence[Kind[Any]] = (REPLICA_SET, DEPLOYMENT, STATEFUL_SET, JOB)
 STORAGE: Sequence[Kind[Any]] = (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -53,7 +70,6 @@ STORAGE: Sequence[Kind[Any]] = (
     CSI_STORAGE_CAPACITY,
     VOLUME_ATTACHMENT,
 )
-DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class Seated(msgspec.Struct, frozen=True):
@@ -98,6 +114,7 @@ class Cluster:
     """The snapshot of an inventory, and what scheduling keeps beside it."""
 
     def __init__(self, inventory: Inventory) -> None:
+        self.inventory = inventory
         self.pods = [_identified(pod) for pod in inventory.of(POD)]
         self.snapshot = snapshot = Snapshot()
         self.roster = roster = Roster()
@@ -135,10 +152,127 @@ class Cluster:
         ]
 
 
+class Sections(Protocol):
+    """What planning reads of the configuration."""
+
+    @property
+    def descheduler(self) -> Mapping[str, Any]: ...
+
+    @property
+    def migration(self) -> Mapping[str, Any]: ...
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan is asked for with, on the command line."""
+
+    strategy: str
+    objective: str = "free-nodes"
+    shape: Vector = {}
+    max_moves: int = 50
+    time_limit: float = 5.0
+    work_limit: int | None = None
+    seed: int = 0
+
+
+class _PluginConfig(msgspec.Struct, frozen=True):
+    name: str
+    args: dict[str, Any] = {}
+
+
+class _DeschedulerProfile(msgspec.Struct, frozen=True, rename="camel"):
+    plugin_config: list[_PluginConfig] = []
+
+
+class _DeschedulerSection(msgspec.Struct, frozen=True):
+    """What planning reads of the section: the arguments of plugins."""
+
+    profiles: list[_DeschedulerProfile] = []
+
+
+def plan(cluster: Cluster, profile: Profile, sections: Sections, asked: Asked, clock: Callable[[], float]) -> Plan:
+    """Which pods should move where. Raises WireError for a wrong configuration."""
+    request = _request(cluster, profile, sections, asked, clock)
+    found = make_plan(asked.strategy, cluster.snapshot, request)
+    return msgspec.structs.replace(found, configuration=fingerprint(sections))
+
+
+def replay(cluster: Cluster, profile: Profile, sections: Sections, written: Plan, now: float) -> Replay:
+    """Whether a plan is valid, step by step. Raises WireError for a wrong configuration."""
+    request = _request(cluster, profile, sections, Asked(strategy=written.strategy), lambda: now)
+    return replay_plan(cluster.snapshot, written, request)
+
+
+def _request(
+    cluster: Cluster, profile: Profile, sections: Sections, asked: Asked, clock: Callable[[], float]
+) -> Request:
+    now = clock()
+    return Request(
+        engine=profile.engine,
+        mobility=_mobility(cluster, profile, sections, now),
+        now=now,
+        pending=tuple(_ours(cluster.pending(), profile)),
+        arguments=_strategy_arguments(sections.descheduler, asked.strategy),
+        max_moves=asked.max_moves,
+        objective=asked.objective,
+        shape=asked.shape,
+        seed=asked.seed,
+        time_limit=asked.time_limit,
+        work_limit=asked.work_limit,
+        clock=clock,
+    )
+
+
+def _strategy_arguments(section: Mapping[str, Any], strategy: str) -> Mapping[str, Any]:
+    """The arguments of a strategy's plugin, in the first profile that has some."""
+    written = convert(_DeschedulerSection, section, "descheduler")
+    named = (one for profile in written.profiles for one in profile.plugin_config)
+    return next((one.args for one in named if one.name == PLUGINS.get(strategy)), {})
+
+
+def _mobility(cluster: Cluster, profile: Profile, sections: Sections, now: float) -> Movability:
+    inventory = cluster.inventory
+    arguments = read_arguments(sections.migration, profile.scheduler_names)
+    budgets, workloads = Budgets(), Workloads()
+    for disruption in inventory.of(POD_DISRUPTION_BUDGET):
+        budgets.put(disruption)
+    for unavailable in inventory.of(POD_UNAVAILABLE_BUDGET):
+        budgets.put(unavailable)
+    for kind in SCALED:
+        for owner in inventory.of(kind):
+            workloads.put_owner(owner)
+    for pod in cluster.pods:
+        workloads.put_pod(pod)
+    claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
+    for claim in inventory.of(PERSISTENT_VOLUME_CLAIM):
+        claims.setdefault(claim.metadata.namespace or "", {})[claim.metadata.name] = claim
+    return Movability(
+        snapshot=cluster.snapshot,
+        now=now,
+        protections=arguments.protections,
+        budgets=budgets,
+        workloads=workloads,
+        claims=claims,
+        priority_classes={one.metadata.name: one.value for one in inventory.of(PRIORITY_CLASS)},
+        workload_limit=_workload_limit(arguments.limits),
+    )
+
+
+def _workload_limit(limits: Limits) -> WorkloadLimit:
+    """The limits that migrations of one workload will meet; the default ladder only where there is no budget."""
+    checked = [limits.migrating] if limits.check_migrating else []
+    checked += [limits.unavailable] if limits.check_unavailable else []
+
+    def most(replicas: int, has_budget: bool) -> int | None:
+        told = [most_missing(replicas, one) for one in checked if one is not None or not has_budget]
+        return min(told, default=None)
+
+    return most
+
+
 def schedule(cluster: Cluster, profile: Profile, now: float) -> Schedule:
     """One session over all pending pods."""
     pending = cluster.pending()
-    ours = [pod for pod in pending if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in profile.scheduler_names]
+    ours = _ours(pending, profile)
     gated = {pod.metadata.uid: reason for pod in ours if (reason := _gate(pod, profile))}
     refused = [Refused(*_name(pod), gated[pod.metadata.uid]) for pod in ours if pod.metadata.uid in gated]
     placements: list[Seated] = []
@@ -200,6 +334,10 @@ def _foreign(count: int, profile: Profile) -> list[Refused]:
     names = ", ".join(sorted(profile.scheduler_names))
     advice = "list its name under scheduler.schedulerNames in --config to include them"
     return [Refused("", "", f"{count} pending pods belong to schedulers other than {names}: {advice}")]
+
+
+def _ours(pods: Sequence[Pod], profile: Profile) -> list[Pod]:
+    return [pod for pod in pods if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in profile.scheduler_names]
 
 
 def _name(pod: Pod) -> tuple[str, str]:

@@ -1,27 +1,74 @@
-"""Results on stdout: the same value as JSON for programs or as text for people."""
+"""Results on stdout: the same value as JSON or YAML for programs or as text for people."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import msgspec
+import yaml
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from restow.offline import Explanation, Schedule
+from restow.planning.plan import Plan, Refusal, printed
+from restow.planning.replay import Replay
 
 R = TypeVar("R", bound=msgspec.Struct)
 EXAMPLES = 3
 
 
-def show(result: R, text: Callable[[R], RenderableType], *, as_json: bool) -> None:
-    if as_json:
-        sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+def show(result: R, text: Callable[[R], RenderableType], output: str) -> None:
+    """Print a result as `output` says: table, json or yaml."""
+    document: Any = printed(result) if isinstance(result, Plan) else result
+    if output == "json":
+        sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+    elif output == "yaml":
+        sys.stdout.write(yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False, allow_unicode=True))
     else:
         Console(highlight=False).print(text(result))
+
+
+def plan_table(result: Plan) -> RenderableType:
+    waves = len({move.wave for move in result.moves})
+    counted = f"{len(result.moves)} moves in {waves} waves" if result.moves else "nothing to move"
+    parts: list[RenderableType] = [Text(f"{result.strategy}: {counted}", style="bold")]
+    moves = _table("order", "wave", "namespace", "pod", "from", "to")
+    for move in result.moves:
+        moves.add_row(str(move.order), str(move.wave), move.namespace, move.pod, move.source, move.target)
+    places = _table("namespace", "pending pod", "node")
+    for place in result.places:
+        places.add_row(place.namespace, place.pod, place.node)
+    effect = _table("measure", "before", "after")
+    for name, value in result.before.items():
+        effect.add_row(name, f"{value:g}", f"{result.after.get(name, value):g}")
+    if result.bound is not None:
+        effect.add_row("bound", "", f"{result.bound:g}")
+    parts += [table for table in (moves, places, effect, _refusal_table(result.refusals)) if table.row_count]
+    return Group(*parts)
+
+
+def _refusal_table(refusals: Iterable[Refusal]) -> Table:
+    """Pods that stay, by reason, most first."""
+    pods: dict[str, list[str]] = {}
+    for one in refusals:
+        pods.setdefault(one.reason, []).extend([f"{one.namespace}/{one.pod}"] if one.pod else [])
+    table = _table("pods", "why not", "for example")
+    for reason, names in sorted(pods.items(), key=lambda item: (-len(item[1]), item[0])):
+        table.add_row(str(len(names) or ""), reason, _some(names))
+    return table
+
+
+def replay_table(result: Replay) -> RenderableType:
+    size = f"{result.moves} moves in {result.waves} waves, {result.places} places"
+    verdict = "valid" if result.valid else f"not valid, {len(result.defects)} defects"
+    parts: list[RenderableType] = [Text(f"{verdict}: {size}", style="bold")]
+    defects = _table("order", "wave", "namespace", "pod", "what is wrong")
+    for one in result.defects:
+        defects.add_row(str(one.order or ""), str(one.wave or ""), one.namespace, one.pod, one.reason)
+    return Group(*parts, *([defects] if result.defects else []))
 
 
 def schedule_table(result: Schedule) -> RenderableType:

@@ -36,6 +36,7 @@ _EXPECTED: tuple[tuple[type[inspect.Type], str], ...] = (
     (inspect.StructType, "a map"),
     (inspect.DictType, "a map"),
     (inspect.ListType, "a list"),
+    (inspect.VarTupleType, "a list"),
     (inspect.StrType, "a string"),
     (inspect.BoolType, "a boolean"),
     (inspect.IntType, "an integer"),
@@ -81,7 +82,7 @@ class _Walk:
             yield Problem(path, f"expected {_expected(options)}, got {describe(value)}")
         elif isinstance(accepting, inspect.StructType):
             yield from self.struct(accepting, value, path)
-        elif isinstance(accepting, inspect.ListType):
+        elif isinstance(accepting, inspect.ListType | inspect.VarTupleType):
             for index, item in enumerate(value):
                 yield from self.walk(accepting.item_type, item, f"{path}[{index}]")
         elif isinstance(accepting, inspect.DictType):
@@ -150,7 +151,7 @@ def _accepts(option: inspect.Type, value: Any) -> bool:
             return value is None
         case inspect.StructType() | inspect.DictType():
             return isinstance(value, dict)
-        case inspect.ListType():
+        case inspect.ListType() | inspect.VarTupleType():
             return isinstance(value, list)
         case inspect.BoolType():
             return isinstance(value, bool)

@@ -72,8 +72,8 @@ class _Run:
         settings = self._settings
         low, targets = int(self._low.sum()), int(self._targets.sum())
         if low <= settings.number_of_nodes:
-            bound = f"{low} nodes are below lowThresholds ({_told(settings.low)})"
-            return [about_all(f"{bound}; with numberOfNodes {settings.number_of_nodes}, more are needed")]
+            needed = f"; numberOfNodes {settings.number_of_nodes} asks for more" if settings.number_of_nodes else ""
+            return [about_all(f"{low} nodes are below lowThresholds ({_told(settings.low)}){needed}")]
         if not targets:
             above, below = _told(settings.defragment), _told(settings.protection)
             return [about_all(f"no node is between defragmentThresholds ({above}) and protectionThresholds ({below})")]

@@ -7,7 +7,7 @@ they are listed, after the built-in ones. Every mistake is told at once, with it
 
     scheduler:
       schedulerNames: [restow]
-      actions: enqueue, allocate, backfill
+      actions: enqueue, reserve, allocate, backfill
       tiers:
       - plugins:
         - {name: NodeResourcesFit, weight: 1, arguments: {scoringStrategy: {type: MostAllocated}}}
@@ -27,6 +27,7 @@ from restow.model.wire import WireError, convert
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit, enqueue
+from restow.scheduling.actions.reserve import reserve
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import ArgumentError, Plugin, PreEnqueuePlugin
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
@@ -79,7 +80,12 @@ DEFAULT: Final[Mapping[type[Plugin], int]] = {
 ON_DEMAND: Final[tuple[type[Plugin], ...]] = (BinPacking,)
 """Built-in plugins that run only when they are listed."""
 
-_ACTIONS: Final[Mapping[str, Action]] = {"enqueue": enqueue, "allocate": allocate, "backfill": backfill}
+_ACTIONS: Final[Mapping[str, Action]] = {
+    "enqueue": enqueue,
+    "reserve": reserve,
+    "allocate": allocate,
+    "backfill": backfill,
+}
 _HEAVIEST: Final = 1000
 
 
@@ -98,7 +104,7 @@ class SchedulerSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """The section as written. Tiers only group: plugins run in the order listed, tier after tier."""
 
     scheduler_names: list[str] = msgspec.field(default_factory=lambda: ["restow"])
-    actions: str | list[str] = "enqueue, allocate, backfill"
+    actions: str | list[str] = "enqueue, reserve, allocate, backfill"
     tiers: list[Tier] = []
 
 

@@ -12,15 +12,17 @@ from contextlib import contextmanager
 
 import msgspec
 
-from restow.model.cluster import Occupant, PodClass, Snapshot
+from restow.model.cluster import Occupant, PodClass, SeatName, Snapshot
+from restow.model.cluster.seat import migrating_pod
 from restow.model.objects import Pod, Reservation
+from restow.model.resources import Vector
 from restow.model.times import format_time
 from restow.scheduling.conditions import group_status
-from restow.scheduling.decisions import Assign, Decision, Nominate, Refuse, SetGroup
+from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
 from restow.scheduling.endings import Ending, endings, latest_end, leaving
 from restow.scheduling.engine import Engine, Placed, Unplaced
 from restow.scheduling.framework import Code, Cycle
-from restow.scheduling.jobs import Job, Roster, jobs_of, requests_of
+from restow.scheduling.jobs import DEFAULT_QUEUE, Job, Roster, jobs_of, requests_of, reservation_jobs, seat_of
 from restow.scheduling.shares import Shares
 from restow.scheduling.statement import Statement
 
@@ -63,16 +65,19 @@ class Session:
         self.now = now
         self.jobs = jobs_of(pods, roster, snapshot)
         """In order, as long as they have something to place and nobody decided about them."""
-        self.reservations = tuple(reservations)
+        if reservations:
+            self.jobs += reservation_jobs(reservations, roster, snapshot)
+            self.jobs.sort(key=lambda job: job.order)
         self.namespace_share = namespace_share
         self.shares = Shares(roster, snapshot)
         self.cut = cut
         """Queues of which more is waiting, behind what is here."""
-        self.postponed: list[Pod] = []
-        """Pods nobody decided about, because something that is not here comes before them."""
+        self.postponed: list[Pod | Reservation] = []
+        """What nobody decided about, because something that is not here comes before it."""
         self.held_up: set[str] = set()
         """Queues whose first waiting job has room kept for it: what is behind it is left to backfill."""
         self._decisions: list[Decision] = []
+        self._holds: dict[Job, int] = {}
         self._kept: list[Kept] = []
         self._endings: list[Ending] | None = None
         self._refused: dict[PodClass, tuple[tuple[int, int], Unplaced]] = {}
@@ -90,8 +95,7 @@ class Session:
             for kept in reversed(self._kept):
                 self.snapshot.forget(kept.pod)
         for job in self.jobs:
-            for pod in job.pods:
-                self._decisions.append(Refuse(pod, Code.UNSCHEDULABLE, f"queue {job.queue} waits for an earlier job"))
+            self._refuse(job, Code.UNSCHEDULABLE, f"queue {job.queue} waits for an earlier job", ())
         self._conclude()
         return self._decisions
 
@@ -112,6 +116,17 @@ class Session:
             self._refused[cycle.pod_class] = (self._state(), found)
         return found
 
+    def find(self, job: Job, cycle: Cycle) -> Placed | Unplaced:
+        """`place` for a pod of this job. A stand-in goes to the first of the nodes that its task names and that accepts
+        it; the pod that its reservation is to move is taken for gone, but for the room it takes."""
+        if job.reservation is None:
+            return self.place(cycle)
+        with self.snapshot.overlooking(migrating_pod(job.reservation) or ""):
+            for node in job.preferred(cycle.pod):
+                if self.engine.fits(cycle, node):
+                    return Placed(node, self.snapshot.rows.find(node) or 0, 0)
+            return self.place(cycle)
+
     def statement(self) -> Statement:
         return Statement(self.snapshot, self.engine, self.now)
 
@@ -130,7 +145,7 @@ class Session:
 
     def can_borrow(self, job: Job) -> bool:
         """Whether a job is over before somebody needs the room that is kept for them."""
-        by = latest_end(job.pods, self.now)
+        by = latest_end(job.pods, self.now) if job.reservation is None else None
         return by is not None and any(kept.until is not None and kept.until >= by for kept in self._kept)
 
     @contextmanager
@@ -149,16 +164,21 @@ class Session:
     def accept(self, job: Job, statement: Statement) -> None:
         """A job, or a part of it that may start, starts."""
         steps = statement.commit()
-        job.has_placed([step.pod for step in steps if isinstance(step, Assign)])
         for step in steps:
             self.decide(job, step)
+        job.has_placed([pod for step in steps for pod in _placed(job, step)])
 
     def decide(self, job: Job, step: Decision) -> None:
         """A step for a job stands."""
+        if isinstance(step, Hold):
+            self._hold(job, step)
+            return
         self._decisions.append(step)
         if isinstance(step, Assign):
             self.roster.assume(step.pod)
             self._charge(job, step.pod)
+            if step.seat is not None and self.shares.counts:
+                self.shares.discharge(*self._held_by(step.seat))
 
     def keep(self, job: Job, statement: Statement, plugins: Iterable[str], until: float | None) -> None:
         """Room is kept for a job that these plugins refuse now."""
@@ -188,13 +208,17 @@ class Session:
             if node:
                 self._decisions.append(Nominate(pod, node))
                 self._keep_nominated(pod, node)
-        self._decisions += [Refuse(pod, code, message, frozenset(plugins)) for pod in job.pods]
+        self._refuse(job, code, message, plugins)
         job.pods = []
+
+    def tell(self, pod: Pod, reason: str, message: str) -> None:
+        """Something about a pod that is no decision, and worth an event."""
+        self._decisions.append(Tell(pod, reason, message))
 
     def postpone(self) -> None:
         """Decide nothing about what is left: it takes its turn in another session."""
         left = {job.name for job in self.jobs}
-        self.postponed = [pod for job in self.jobs for pod in job.pods]
+        self.postponed = [one for job in self.jobs for one in ([job.reservation] if job.reservation else job.pods)]
         self._tried = [job for job in self._tried if job.name not in left]
         self.jobs = []
 
@@ -205,6 +229,31 @@ class Session:
             self._keep_nominated(pod, pod.status.nominated_node_name or "")
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _refuse(self, job: Job, code: Code, message: str, plugins: Iterable[str]) -> None:
+        whose = frozenset(plugins)
+        if job.reservation is not None:
+            self._decisions.append(Decline(job.reservation, message, whose, code))
+        else:
+            self._decisions += [Refuse(pod, code, message, whose) for pod in job.pods]
+
+    def _hold(self, job: Job, step: Hold) -> None:
+        """One Hold for all that a reservation gets in this session."""
+        place = self._holds.setdefault(job, len(self._decisions))
+        if place == len(self._decisions):
+            self._decisions.append(step)
+        else:
+            before = self._decisions[place]
+            assert isinstance(before, Hold)
+            placements = (*before.placements, *step.placements)
+            self._decisions[place] = Hold(step.reservation, placements, before.waiting or step.waiting)
+        for pod in _placed(job, step):
+            self._charge(job, pod)
+
+    def _held_by(self, name: SeatName) -> tuple[str, Vector]:
+        """The queue that a seat was charged to, and how much."""
+        seat = self.snapshot.reservations.seat(name)
+        return (seat.queue or DEFAULT_QUEUE, requests_of(seat.stand_in)) if seat is not None else (DEFAULT_QUEUE, {})
 
     def _keep_nominated(self, pod: Pod, node: str) -> None:
         if self.snapshot.node(node) is not None and pod.metadata.uid not in self.snapshot.pods.known:
@@ -226,6 +275,17 @@ class Session:
                 status = group_status(job, self._said.get(job.name), self.now)
                 if status is not None:
                     self._decisions.append(SetGroup(job.group, status))
+
+
+def _placed(job: Job, step: Decision) -> list[Pod]:
+    """The pods of a job that a step puts somewhere."""
+    if isinstance(step, Assign):
+        return [step.pod]
+    if not isinstance(step, Hold):
+        return []
+    held = {(one.task, one.index) for one in step.placements}
+    seats = [(pod, seat_of(pod)) for pod in job.pods]
+    return [pod for pod, seat in seats if (seat.task, seat.index) in held]
 
 
 def _by_priority(nominated: Iterable[Pod], pods: Sequence[Pod]) -> list[Pod]:

@@ -14,7 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from restow.model.cluster.owners import group_name
-from restow.model.objects import Pod, PodGroup
+from restow.model.objects import Pod, PodGroup, Reservation, ReservationOwner, ReservationPhase
+from restow.model.selectors import SelectorError, label_selector
 
 
 class Thing(enum.Enum):
@@ -112,6 +113,34 @@ def _is_of_same_namespace(pod: Pod, news: News) -> bool:
     return other is None or other.metadata.namespace == pod.metadata.namespace
 
 
+def _opens(news: News) -> bool:
+    """Whether a reservation has become available: whatever refused its owner's pods, a seat may be had there."""
+    if news.thing is not Thing.RESERVATION or not isinstance(news.new, Reservation):
+        return False
+    was = news.old.status.state.phase if isinstance(news.old, Reservation) else None
+    return news.new.status.state.phase == ReservationPhase.AVAILABLE != was
+
+
+def _may_be_its(reservation: Reservation, pod: Pod) -> bool:
+    """Whether a pod may turn out to be one of a reservation's owner; of whom it belongs to, only what it says itself is
+    known here."""
+    if reservation.metadata.namespace != pod.metadata.namespace:
+        return False
+    if pod.metadata.owner_references or group_name(pod) is not None:
+        return True
+    return any(
+        owner.object is not None or _selects(owner, pod.metadata.labels or {})
+        for owner in reservation.spec.owners or ()
+    )
+
+
+def _selects(owner: ReservationOwner, labels: dict[str, str]) -> bool:
+    try:
+        return label_selector(owner.label_selector).matches(labels)
+    except SelectorError:
+        return False
+
+
 def _room_freed(*more: Rule) -> tuple[Rule, ...]:
     return (Rule(Thing.POD, Deed.DELETED | Deed.UPDATED), *_NODES, *more)
 
@@ -161,6 +190,8 @@ class Wakeups:
 
     def concerns(self, plugins: frozenset[str], news: News) -> bool:
         """Whether news of this kind can help any pod that these plugins refused; hints are not asked."""
+        if _opens(news):
+            return True
         key = (plugins, news.thing, news.deed)
         known = self._concerned.get(key)
         if known is None:
@@ -172,7 +203,7 @@ class Wakeups:
 
     def wakes(self, pod: Pod, plugins: Iterable[str], news: News) -> bool:
         """Whether news may help a pod that these plugins refused."""
-        if news.thing is Thing.ANYTHING:
+        if news.thing is Thing.ANYTHING or (_opens(news) and _may_be_its(news.new, pod)):
             return True
         refused = False
         for name in plugins:

@@ -11,6 +11,7 @@ from restow.model.wire import WireError
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit, enqueue
+from restow.scheduling.actions.reserve import reserve
 from restow.scheduling.framework import FilterPlugin
 from restow.scheduling.plugins.refusing import refused
 from restow.scheduling.registry import installed, read_profile
@@ -49,7 +50,7 @@ def test_the_default_profile_is_upstreams():
     profile = read_profile({})
     upstream = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit PodTopologySpread"
     assert [name for name in names(profile) if name in upstream.split()] == upstream.split()
-    assert profile.actions == (enqueue, allocate, backfill)
+    assert profile.actions == (enqueue, reserve, allocate, backfill)
     assert profile.scheduler_names == {"restow"}
     assert [gate.name for gate in profile.gates] == ["SchedulingGates"]
 

@@ -28,7 +28,10 @@ def allocate(session: Session) -> None:
         if result.may_wait and tries < _ROOM_KEPT_FOR and (job.is_gang or session.leaving()):
             tries += 1
             if keep_room(session, job, result.plugins):
-                session.held_up.add(job.queue)
+                if job.reservation is None:
+                    session.held_up.add(job.queue)
+                else:
+                    line.again(job)
                 continue
         session.refuse(job, result.message, result.plugins, result.code, result.nominated)
     session.jobs = [job for job in session.jobs if job.pods]

@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from restow.model.cluster import Occupant
-from restow.model.objects import Pod
+from restow.model.objects import Placement, Pod, Reservation
 from restow.model.resources import Vector, add
 from restow.scheduling.engine import Placed, Unplaced
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
-from restow.scheduling.jobs import Job, requests_of
+from restow.scheduling.jobs import Job, requests_of, seat_of
 from restow.scheduling.session import Session
-from restow.scheduling.statement import assign, without
-from restow.scheduling.wakeups import GANG, QUEUE
+from restow.scheduling.shares import over_share
+from restow.scheduling.statement import Statement, assign, without
+from restow.scheduling.wakeups import GANG, QUEUE, RESERVATION
 
 _LOOK_AHEAD = 512
 """How many pods at most are imagined gone to see when a gang fits."""
@@ -57,15 +58,34 @@ def _start(session: Session, job: Job) -> Started | Failure:
     refused = _inadmissible(session, job)
     if refused is not None:
         return refused
-    if not job.is_gang:
+    if not job.is_gang and job.reservation is None:
         return _start_single(session, job)
     with session.statement() as statement:
-        lacking = _place(session, job, lambda cycle, found: statement.allocate(cycle, found.node))
+        lacking = place_together(session, job, _put(statement, job.reservation))
         if lacking is not None:
             return lacking
-        pods = len(statement.steps)
+        pods = len(job.pods)
         session.accept(job, statement)
-    return Started(pods)
+    return Started(pods - len(job.pods))
+
+
+Put = Callable[[Cycle, Placed], Verdict]
+
+
+def _put(statement: Statement, reservation: Reservation | None) -> Put:
+    """How a pod of a job is put on a node: stand-ins are held there."""
+
+    def hold(cycle: Cycle, found: Placed) -> Verdict:
+        assert reservation is not None
+        statement.reserve(reservation, [_placement(cycle.pod, found.node)])
+        return SUCCESS
+
+    return hold if reservation is not None else lambda cycle, found: statement.allocate(cycle, found.node)
+
+
+def _placement(stand_in: Pod, node: str) -> Placement:
+    seat = seat_of(stand_in)
+    return Placement(task=seat.task, index=seat.index, node_name=node)
 
 
 def _start_single(session: Session, job: Job) -> Started | Failure:
@@ -85,7 +105,8 @@ def _start_single(session: Session, job: Job) -> Started | Failure:
 def keep_room(session: Session, job: Job, plugins: frozenset[str]) -> bool:
     """Keep room for a job on what others are leaving; False if that is not enough, or not known.
 
-    For a gang, pods whose end is known count as leaving, as few of the soonest as are needed.
+    For a gang, pods whose end is known count as leaving, as few of the soonest as are needed. A reservation holds the
+    room from now on; nobody else gets it.
     """
     leaving = session.leaving()
     placed = _fitting_without(session, job, leaving) if leaving else None
@@ -95,6 +116,11 @@ def keep_room(session: Session, job: Job, plugins: frozenset[str]) -> bool:
     if placed is None:
         return False
     with session.statement() as statement:
+        if job.reservation is not None:
+            seats = [_placement(cycle.pod, node) for cycle, node in placed]
+            statement.reserve(job.reservation, seats, waiting=True)
+            session.accept(job, statement)
+            return True
         for cycle, node in placed:
             statement.pipeline(cycle, node)
         session.keep(job, statement, plugins, until)
@@ -129,18 +155,22 @@ def _fitting_without(session: Session, job: Job, gone: Sequence[Occupant]) -> Pl
             placed.append((cycle, found.node))
             return SUCCESS
 
-        return placed if _place(session, job, put) is None else None
+        return placed if place_together(session, job, put) is None else None
 
 
-def _place(session: Session, job: Job, put: Callable[[Cycle, Placed], Verdict]) -> Failure | None:
-    """Put the pods of a job on nodes until it is whole. A pod that has no node may have one once others are placed."""
-    placed: list[Pod] = []
-    left = list(job.pods)
+def place_together(session: Session, job: Job, put: Put, seated: Sequence[Pod] = ()) -> Failure | None:
+    """Put the pods of a job on nodes until it is whole, besides those that have a seat already. A pod that has no node
+    may have one once others are placed."""
+    placed = list(seated)
+    if placed and job.is_enough(placed):
+        return None
+    sitting = {pod.metadata.uid for pod in placed}
+    left = [pod for pod in job.pods if pod.metadata.uid not in sitting]
     while left:
         failed: dict[str, tuple[Pod, Unplaced | Verdict]] = {}
         for pod in left:
             cycle = Cycle(pod, session.snapshot, session.now)
-            found: Placed | Unplaced | Verdict = session.place(cycle)
+            found: Placed | Unplaced | Verdict = session.find(job, cycle)
             if isinstance(found, Placed):
                 verdict = put(cycle, found)
                 if verdict.code is Code.SUCCESS:
@@ -161,15 +191,30 @@ def _place(session: Session, job: Job, put: Callable[[Cycle, Placed], Verdict]) 
 
 def _inadmissible(session: Session, job: Job) -> Failure | None:
     """What refuses a job before any node is asked."""
+    refused = _may_not_hold(session, job, job.reservation) if job.reservation is not None else incomplete(job)
+    if refused is None and (session.shares.counts or job.queue not in session.roster.queues):
+        refusal = session.shares.refusal(job.queue, _least_request(job))
+        if refusal is not None:
+            return Failure(refusal, frozenset([QUEUE]))
+    return refused
+
+
+def incomplete(job: Job) -> Failure | None:
+    """What refuses a gang that is not all there."""
     if job.is_gang and job.group is None:
         return Failure(f"pod group {job.name} does not exist", frozenset([GANG]))
     if job.placed + len(job.pods) < job.least:
         return Failure(f"pod group {job.name} needs {job.least} pods, {job.known} exist", frozenset([GANG]))
-    if session.shares.counts or job.queue not in session.roster.queues:
-        refusal = session.shares.refusal(job.queue, _least_request(job))
-        if refusal is not None:
-            return Failure(refusal, frozenset([QUEUE]))
     return None
+
+
+def _may_not_hold(session: Session, job: Job, reservation: Reservation) -> Failure | None:
+    missing = session.roster.missing_class(reservation)
+    if missing is not None:
+        return Failure(f"priority class {missing} does not exist", frozenset())
+    namespace = reservation.metadata.namespace or ""
+    over = over_share(session.snapshot, namespace, _least_request(job), session.namespace_share)
+    return Failure(over, frozenset([QUEUE, RESERVATION])) if over is not None else None
 
 
 def _least_request(job: Job) -> Vector:
@@ -187,6 +232,9 @@ def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdi
     _, first = failed[0]
     said = first.message if isinstance(first, Unplaced) else ", ".join(first.reasons)
     plugins = _plugins(found for _, found in failed)
+    if job.reservation is not None and job.known > 1:
+        needed = max(job.least, job.placed + 1)
+        said = f"{job.placed + placed} of the {needed} seats that {job.name} needs fit; {said}"
     codes = {found.verdict.code if isinstance(found, Unplaced) else found.code for _, found in failed}
     code = next((one for one in (Code.ERROR, Code.UNSCHEDULABLE) if one in codes), Code.UNRESOLVABLE)
     if job.group is not None:

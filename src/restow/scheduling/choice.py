@@ -1,18 +1,21 @@
 """The best of the rows that are left, where filters or scores have to be asked about many rows together.
 
 Goes in: a cycle, the `Ranking` of its class, and the plugins that have a say. Comes out: the best key, or REFUSED.
+Rows that nobody can tell apart form a cell, of which only the row with the best key is looked at; where there are too
+many cells, all rows are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
-from restow.model.cluster import Mask, Which
-from restow.scheduling.cells import Keys
-from restow.scheduling.framework import Cycle, FilterPlugin, ScorePlugin, Scores
+from restow.model.cluster import Mask, RowIndex, Which
+from restow.model.cluster.domains import Domains
+from restow.scheduling.cells import Cells, Keys
+from restow.scheduling.framework import Cycle, FilterPlugin, Reach
 from restow.scheduling.ranking import REFUSED, TIE_BITS, Ranking, Weighted, in_range
 
 
@@ -28,30 +31,29 @@ class Say(msgspec.Struct, frozen=True):
     """Scores that are known only once all feasible rows are."""
 
 
-def best_compared(cycle: Cycle, ranking: Ranking, say: Say) -> int:
-    """The best of all feasible rows by the whole sum."""
-    cells = ranking.cells
-    if cells is not None and not say.cluster_filters and len(cells.raw) == len(say.compared):
-        feasible = np.flatnonzero(cells.maxima != REFUSED)
-        raw = {plugin: scores[feasible] for plugin, scores in cells.raw.items()}
-        return _best_by_sum(cycle, cells.maxima[feasible], [(*pair, raw[pair[0]]) for pair in say.compared])
-    keys = ranking.every()
-    rows = np.flatnonzero(keys != REFUSED)
+def cells_of(cycle: Cycle, ranking: Ranking, say: Say) -> Cells | None:
+    """The sets of rows that are alike to everybody who has to look at all rows, if that can be said and makes few."""
+    parts: dict[Domains, None] = {}
+    for plugin in (*say.cluster_filters, *(one for one, _ in say.compared if one.reach is Reach.CLUSTER)):
+        domains = plugin.domains(cycle)
+        if domains is None:
+            return None
+        parts.update(dict.fromkeys(domains))
+    return ranking.cells(list(parts))
+
+
+def best_compared(cycle: Cycle, ranking: Ranking, say: Say, keys: Keys, rows: RowIndex) -> int:
+    """The best of these rows, each of which may stand for a cell, by the whole sum."""
     if say.cluster_filters:
-        rows = rows[accepts(cycle, say.cluster_filters, rows)]
+        accepted = accepts(cycle, say.cluster_filters, rows)
+        keys, rows = keys[accepted], rows[accepted]
     if len(rows) <= 1:  # with a single one there is nothing to compare
-        return int(keys[rows].max(initial=REFUSED))
-    raw_scores = (
-        (plugin, weight, ranking.raw[plugin][rows] if plugin in ranking.raw else plugin.score(cycle, rows))
-        for plugin, weight in say.compared
-    )
-    return _best_by_sum(cycle, keys[rows], raw_scores)
-
-
-def _best_by_sum(cycle: Cycle, keys: Keys, raw: Iterable[tuple[ScorePlugin, int, Scores]]) -> int:
-    for plugin, weight, scores in raw:
-        keys = keys + ((weight * in_range(plugin, plugin.normalize(cycle, scores))) << TIE_BITS)
-    return int(keys.max())
+        return int(keys.max(initial=REFUSED))
+    total = np.zeros(len(rows), np.int64)
+    for plugin, weight in say.compared:
+        raw = ranking.raw[plugin][rows] if plugin in ranking.raw else plugin.score(cycle, rows)
+        total += weight * in_range(plugin, plugin.normalize(cycle, raw))
+    return int((keys + (total << TIE_BITS)).max())
 
 
 def accepts(cycle: Cycle, filters: Sequence[FilterPlugin], rows: Which) -> Mask:
@@ -59,6 +61,11 @@ def accepts(cycle: Cycle, filters: Sequence[FilterPlugin], rows: Which) -> Mask:
     for plugin in filters[1:]:
         mask = mask & plugin.filter(cycle, rows)
     return mask
+
+
+def accepts_row(cycle: Cycle, filters: Sequence[FilterPlugin], row: int) -> bool:
+    """`accepts` for a single row; nobody to ask accepts it."""
+    return all(plugin.accepts(cycle, row) for plugin in filters)
 
 
 def best_of(cycle: Cycle, ranking: Ranking, filters: Sequence[FilterPlugin], rows: Which) -> int:

@@ -22,10 +22,10 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
-from restow.scheduling.choice import Say, accepts, best_compared, best_of
+from restow.scheduling.asking import Asking, overrides, signed
+from restow.scheduling.choice import Say, accepts, accepts_row, best_compared, best_of, cells_of
 from restow.scheduling.explain import counted, joined, sentence
 from restow.scheduling.framework import (
-    NEVER,
     SUCCESS,
     Code,
     Cycle,
@@ -40,7 +40,7 @@ from restow.scheduling.framework import (
     Verdict,
     error,
 )
-from restow.scheduling.ranking import BLOCK, REFUSED, TIE_BITS, NameOrder, Ranking, Weighted
+from restow.scheduling.ranking import BLOCK, REFUSED, TIE_BITS, NameOrder, Ranking
 
 _KEPT = 512  # rankings, least recently used first to go
 _FEW = 4  # less than one row in so many is worth picking them out
@@ -102,22 +102,6 @@ class Granted(msgspec.Struct, frozen=True):
 GO = Granted()
 
 
-class _ToAsk:
-    """Whose PreFilter and PreScore have to be asked for a class: not those who have none of their own, nor those whose
-    answer holds until a Node changes. Of these it is known, as bits, who has a say."""
-
-    __slots__ = ("filters", "filters_known", "nodes", "scores", "scores_known")
-
-    def __init__(self, nodes: int, filters: Sequence[FilterPlugin], scores: Sequence[Weighted]) -> None:
-        self.nodes = nodes
-        own = [(number, one) for number, one in enumerate(filters) if _overrides(one, FilterPlugin, "pre_filter")]
-        self.filters = own
-        self.filters_known = (1 << len(filters)) - 1 - sum(1 << number for number, _ in own)
-        asked = [(number, one) for number, (one, _) in enumerate(scores) if _overrides(one, ScorePlugin, "pre_score")]
-        self.scores = asked
-        self.scores_known = (1 << len(scores)) - 1 - sum(1 << number for number, _ in asked)
-
-
 class Engine:
     """Runs the plugins. It remembers rankings for the snapshot it saw last, and nothing else."""
 
@@ -128,7 +112,7 @@ class Engine:
         self._post_filters = [one for one in plugins if isinstance(one, PostFilterPlugin)]
         self._reserves = [one for one in plugins if isinstance(one, ReservePlugin)]
         self._permits = [one for one in plugins if isinstance(one, PermitPlugin)]
-        self._asking: dict[PodClass, _ToAsk] = {}
+        self._asking = Asking(self._filters, [one for one, _ in self.scores])
         self._says: dict[tuple[int, int], Say] = {}
         self._snapshot: Snapshot | None = None
         self._order: NameOrder
@@ -147,7 +131,7 @@ class Engine:
             found = self._alone(cycle, preferred, filtering)
             if found is not None:
                 return found
-        scoring, failed = self._pre_score(cycle)
+        scoring, failed = self._asking.pre_score(cycle)
         if failed is not None:
             return self._stopped(cycle, failed)
         key = self._best(cycle, filtering, scoring)
@@ -199,7 +183,7 @@ class Engine:
         for plugin in self._reserves:
             verdict = plugin.reserve(cycle, node)
             if verdict.code is not Code.SUCCESS:
-                return _signed(verdict, plugin)
+                return signed(verdict, plugin)
         return SUCCESS
 
     def unreserve(self, cycle: Cycle, node: str) -> None:
@@ -217,60 +201,14 @@ class Engine:
             if verdict.code is Code.WAIT:
                 waits[plugin.name] = min(seconds, _LONGEST_WAIT)
             elif verdict.code is not Code.SUCCESS:
-                return _signed(verdict, plugin)
+                return signed(verdict, plugin)
         return Granted(waits) if waits else GO
 
     def _begin(self, cycle: Cycle) -> tuple[int, Verdict | None]:
         if cycle.snapshot is not self._snapshot:
             self._look_at(cycle.snapshot)
         self._order.refresh()
-        return self._pre_filter(cycle)
-
-    # --- 1: who has a say ---------------------------------------------------------------------------------------------
-
-    def _pre_filter(self, cycle: Cycle) -> tuple[int, Verdict | None]:
-        """The filters that did not skip, as bits, or the verdict that ends the cycle."""
-        to_ask = self._to_ask(cycle)
-        active, refused = to_ask.filters_known, None
-        for number, plugin in to_ask.filters:
-            verdict = plugin.pre_filter(cycle)
-            code = verdict.code
-            if code is Code.SKIP or code is Code.SUCCESS:
-                bit = (code is Code.SUCCESS) << number
-                active |= bit
-                if verdict is NEVER or plugin.reach is not Reach.CLUSTER:
-                    to_ask.filters = [one for one in to_ask.filters if one[0] != number]
-                    to_ask.filters_known |= bit
-            elif code is Code.UNSCHEDULABLE:
-                refused = refused or _signed(verdict, plugin)
-            else:
-                return 0, _signed(verdict, plugin)
-        return active, refused
-
-    def _pre_score(self, cycle: Cycle) -> tuple[int, Verdict | None]:
-        """The scores that did not skip, as bits, or the error that ends the cycle."""
-        to_ask = self._to_ask(cycle)
-        active = to_ask.scores_known
-        for number, plugin in to_ask.scores:
-            verdict = plugin.pre_score(cycle)
-            code = verdict.code
-            if code is not Code.SKIP and code is not Code.SUCCESS:
-                return 0, Verdict(Code.ERROR, verdict.reasons, plugin.name)
-            bit = (code is Code.SUCCESS) << number
-            active |= bit
-            if verdict is NEVER or plugin.reach is not Reach.CLUSTER:
-                to_ask.scores = [one for one in to_ask.scores if one[0] != number]
-                to_ask.scores_known |= bit
-        return active, None
-
-    def _to_ask(self, cycle: Cycle) -> _ToAsk:
-        nodes = cycle.snapshot.nodes.changes.generation
-        found = self._asking.get(cycle.pod_class)
-        if found is None or found.nodes != nodes:
-            found = self._asking[cycle.pod_class] = _ToAsk(nodes, self._filters, self.scores)
-            if len(self._asking) > _KEPT:
-                del self._asking[next(iter(self._asking))]
-        return found
+        return self._asking.pre_filter(cycle)
 
     # --- 2: one node alone --------------------------------------------------------------------------------------------
 
@@ -278,11 +216,8 @@ class Engine:
         row = cycle.snapshot.rows.find(node)
         if row is None or not cycle.snapshot.nodes.present[row]:
             return None
-        one = np.array([row], np.intp)
-        for number, plugin in enumerate(self._filters):
-            if filtering >> number & 1 and not plugin.filter(cycle, one).item(0):
-                return None
-        return Placed(node, row, 0)
+        asked = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
+        return Placed(node, row, 0) if accepts_row(cycle, asked, row) else None
 
     # --- 3 to 5: the best of all --------------------------------------------------------------------------------------
 
@@ -293,10 +228,15 @@ class Engine:
         best = ranking.best()
         if best == REFUSED:
             return REFUSED
-        if say.compared:
-            return best_compared(cycle, ranking, say)
-        if not say.cluster_filters or accepts(cycle, say.cluster_filters, np.array([self._order.row(best)]))[0]:
+        if not say.compared and accepts_row(cycle, say.cluster_filters, self._order.row(best)):
             return best
+        cells = cells_of(cycle, ranking, say)
+        if cells is not None:
+            keys = cells.maxima[cells.maxima != REFUSED]
+            return best_compared(cycle, ranking, say, keys, self._order.rows(keys))
+        if say.compared:
+            rows = np.flatnonzero(ranking.every() != REFUSED)
+            return best_compared(cycle, ranking, say, ranking.keys[rows], rows)
         return self._best_accepted(cycle, ranking, say.cluster_filters)
 
     def _best_accepted(self, cycle: Cycle, ranking: Ranking, filters: Sequence[FilterPlugin]) -> int:
@@ -359,7 +299,7 @@ class Engine:
             if node and cycle.snapshot.node(node) is None:
                 verdict = error(f"nominated to node {node}, which does not exist")
             if verdict.code is Code.ERROR:
-                return Unplaced(_signed(verdict, plugin), unplaced.nodes)
+                return Unplaced(signed(verdict, plugin), unplaced.nodes)
             said += verdict.reasons
             if verdict.code is Code.SUCCESS:
                 return msgspec.structs.replace(unplaced, tried=joined(said), nominated=node)
@@ -404,14 +344,5 @@ def _every_node(cycle: Cycle) -> RowIndex:
     return np.flatnonzero(cycle.snapshot.nodes.present[: cycle.snapshot.rows.size])
 
 
-def _signed(verdict: Verdict, plugin: Plugin) -> Verdict:
-    return verdict if verdict.plugin else Verdict(verdict.code, verdict.reasons, plugin.name)
-
-
 def _is_compared(plugin: ScorePlugin) -> bool:
-    return plugin.reach is Reach.CLUSTER or _overrides(plugin, ScorePlugin, "normalize")
-
-
-def _overrides(plugin: Plugin, base: type[Plugin], method: str) -> bool:
-    """Whether a plugin has an answer of its own; the default one needs no asking."""
-    return getattr(type(plugin), method) is not getattr(base, method)
+    return plugin.reach is Reach.CLUSTER or overrides(plugin, ScorePlugin, "normalize")

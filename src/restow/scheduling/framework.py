@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, PodClass, Snapshot, Which
+from restow.model.cluster.domains import Domains
 from restow.model.objects import Pod
 from restow.scheduling.writes import Write
 
@@ -72,7 +73,7 @@ class Verdict(msgspec.Struct, frozen=True):
 SUCCESS = Verdict()
 SKIP = Verdict(Code.SKIP)
 NEVER = Verdict(Code.SKIP, ("for every pod of this class",))
-"""SKIP for all pods of the class, until some Node changes."""
+"""SKIP for all pods of the class, until some Node changes, or what pods ask of others does (`Crowd.version`)."""
 
 
 def unschedulable(*reasons: str) -> Verdict:
@@ -129,6 +130,11 @@ class Plugin(ABC):
         """Refuse unknown or wrong arguments with ArgumentError; the base takes none."""
         if arguments:
             raise ArgumentError([f"{key}: {self.name} takes no such argument" for key in sorted(arguments)])
+
+    def domains(self, cycle: Cycle) -> Sequence[Domains] | None:
+        """What a CLUSTER plugin tells rows apart by: rows that share a domain of each of these are accepted alike and
+        score alike, so that asking about one of them is enough. None if that cannot be said."""
+        return None
 
 
 class ArgumentError(ValueError):
@@ -204,7 +210,7 @@ class ScorePlugin(Plugin):
         """From raw scores of all feasible rows to 0..BEST. A plugin without its own scores in 0..BEST at once.
 
         What becomes of a score may depend on it and on the least and greatest of all, not on how often each occurs:
-        for NODE plugins, rows that score alike are given once.
+        rows that are alike to everybody concerned are given once.
         """
         return raw
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, RowIndex, Snapshot, Which
-from restow.scheduling.cells import Cells
+from restow.model.cluster.domains import Domains
+from restow.scheduling.cells import Cells, too_many
 from restow.scheduling.framework import BEST, Cycle, FilterPlugin, Reach, ScorePlugin, Scores
 
 BLOCK = 128
@@ -64,6 +65,10 @@ class NameOrder:
         """The row a key belongs to."""
         return self._row_of[TIE_MASK - (key & TIE_MASK)]
 
+    def rows(self, keys: NDArray[np.int64]) -> RowIndex:
+        """`row` of several keys."""
+        return np.array([self._row_of[place] for place in (TIE_MASK - (keys & TIE_MASK)).tolist()], np.intp)
+
     def _name(self, row: int) -> str | None:
         """The name of the node on a row, None if there is none."""
         rows = self._snapshot.rows
@@ -102,8 +107,8 @@ class Ranking:
         self._row_scores = [(plugin, weight) for plugin, weight in scores if plugin.reach is Reach.ROW]
         self._node_raw = [plugin for plugin in raw if plugin.reach is Reach.NODE]
         self._row_raw = [plugin for plugin in raw if plugin.reach is Reach.ROW]
-        self.cells: Cells | None = None
-        """Of rows that `raw` plugins score alike, where that depends on Nodes alone."""
+        self._cells: Cells | None = None
+        self._cells_of: list[tuple[Domains, int]] | None = None
         self._order_seen = -1
         self._room_seen = -1
         self._nodes_seen = -1
@@ -118,13 +123,13 @@ class Ranking:
                 changed = self._nodes.changes.since(self._nodes_seen)
                 self._ask_nodes(cycle, changed[changed < self._rows.size])
                 self._ask_rows(cycle, changed)
-                self._make_cells()
+                self._cells = self._cells_of = None
             if self._room_seen != room:
-                changed = self._room.since(self._room_seen)
-                if len(changed) == 1:
-                    self._ask_row(cycle, changed)
+                row = self._room.only_since(self._room_seen)
+                if row is not None and row < self._rows.size:
+                    self._ask_row(cycle, row)
                 else:
-                    self._ask_rows(cycle, changed)
+                    self._ask_rows(cycle, self._room.since(self._room_seen))
         self._room_seen, self._nodes_seen = room, nodes
 
     def best(self) -> int:
@@ -134,6 +139,16 @@ class Ranking:
     def every(self) -> NDArray[np.int64]:
         """The keys of all rows."""
         return self.keys[: self._rows.size]
+
+    def cells(self, parts: Sequence[Domains]) -> Cells | None:
+        """Of rows that the `raw` plugins score alike and that share a domain of each of `parts`; None where that makes
+        too many, or rows can change their cell with the pods on them."""
+        for part in parts:
+            part.refresh()
+        wanted = [(part, part.version) for part in parts]
+        if wanted != self._cells_of:
+            self._cells, self._cells_of = self._make_cells(parts), wanted
+        return self._cells
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -149,14 +164,17 @@ class Ranking:
         self._ask_nodes(cycle, self._rows.every)
         self.keys[:size] = self._keys_of(cycle, self._rows.every)
         self._blocks.max(axis=1, out=self.maxima)
-        self._make_cells()
+        self._cells = self._cells_of = None
         self._order_seen = self._order.version
 
-    def _make_cells(self) -> None:
+    def _make_cells(self, parts: Sequence[Domains]) -> Cells | None:
         size = self._rows.size
-        self.cells = Cells.of(self.raw, size) if self._node_raw and not self._row_raw else None
-        if self.cells is not None:
-            self.cells.refresh(self.every())
+        if self._row_raw or any(too_many(part.number, size) for part in parts):
+            return None
+        cells = Cells.of([*self.raw.values(), *(part.of_row for part in parts)], size)
+        if cells is not None:
+            cells.refresh(self.keys)
+        return cells
 
     def _ask_nodes(self, cycle: Cycle, rows: Which) -> None:
         """What the Node objects alone decide."""
@@ -175,8 +193,8 @@ class Ranking:
             self.keys[changed] = REFUSED
         self.keys[used] = self._keys_of(cycle, used)
         self._blocks.max(axis=1, out=self.maxima)
-        if self.cells is not None:
-            self.cells.refresh(self.keys)
+        if self._cells is not None:
+            self._cells.refresh(self.keys)
 
     def _keys_of(self, cycle: Cycle, rows: Which) -> NDArray[np.int64]:
         mask = self._suited[rows].copy()
@@ -188,11 +206,8 @@ class Ranking:
         keys: NDArray[np.int64] = np.where(mask, (total << TIE_BITS) | self._order.ties[rows], REFUSED)
         return keys
 
-    def _ask_row(self, cycle: Cycle, one: RowIndex) -> None:
-        """`_ask_rows` for a single row, the usual case between two pods: refused early and without temporary arrays."""
-        row = int(one[0])
-        if row >= self._rows.size:
-            return self._ask_rows(cycle, one)
+    def _ask_row(self, cycle: Cycle, row: int) -> None:
+        """`_ask_rows` for a single row: refused early and without temporary arrays."""
         old, new = self.keys.item(row), self._key_of(cycle, row)
         self.keys[row] = new
         block = row // BLOCK
@@ -200,9 +215,8 @@ class Ranking:
             self.maxima[block] = new
         elif old == self.maxima.item(block):
             self.maxima[block] = self._blocks[block].max()
-        if self.cells is not None:
-            self.cells.changed(row, old, self.keys)
-        return None
+        if self._cells is not None:
+            self._cells.changed(row, old, self.keys)
 
     def _key_of(self, cycle: Cycle, row: int) -> int:
         if not self._suited.item(row):

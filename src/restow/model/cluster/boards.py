@@ -50,6 +50,11 @@ class Board(ABC, Generic[S]):
         spread: NDArray[S] = values[self.domains.of_row[rows]]
         return spread
 
+    def at(self, row: int) -> bool | int:
+        """`read` for a single row."""
+        value: bool | int = self.values().item(self.domains.of_row.item(row))
+        return value
+
     def values(self) -> NDArray[S]:
         """The value of every domain as of now, not to be written to."""
         if self._nothing_happened():

@@ -41,6 +41,10 @@ class Changes:
             del self._journal[:half]
             self._cut += half
 
+    def only_since(self, generation: int) -> int | None:
+        """The row that changed after `generation`, if there was a single change: the usual case between two pods."""
+        return self._journal[-1] if generation + 1 == self.generation and self._journal else None
+
     def since(self, generation: int) -> RowIndex:
         """The rows that changed after `generation`, each once."""
         if generation < self._cut:

@@ -64,15 +64,16 @@ class Ledger:
 
     def add(self, resource: int, row: int, amount: int) -> int:
         """Change a sum; returns by how much its cell changed."""
-        shown = self.cells.item(resource, row)
+        cells = self.cells
+        shown = cells.item(resource, row)
         exact = self._beyond.pop((resource, row), shown) if self._beyond else shown
         exact += amount
         cell = exact
         if not -LIMIT <= exact <= LIMIT:
             self._beyond[resource, row] = exact
             cell = LIMIT if exact > 0 else -LIMIT
-        self.cells[resource, row] = cell
-        return int(cell - shown)
+        cells[resource, row] = cell
+        return cell - shown
 
     def exact(self, resource: int, row: int) -> int:
         """The sum itself, also beyond the limit."""
@@ -148,15 +149,15 @@ class Room:
 
     def _add(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         self._fit_columns()
-        ledger = self.requested if book == "requested" else self.reserved
+        free, ledger = self.free, self.requested if book == "requested" else self.reserved
         for column, amount in amounts:
-            self.free[column, row] -= ledger.add(column, row, amount)
+            free[column, row] = free.item(column, row) - ledger.add(column, row, amount)
         for column, amount in nonzero:
             self.nonzero.add(column, row, amount)
         self.changes.touch(row)
 
     def _fit_columns(self) -> None:
-        if len(self.resources) > self.free.shape[0]:
+        if len(self.resources.names) > len(self.free):
             self._resize(len(self.resources), self.free.shape[1])
 
     def _resize(self, resources: int, capacity: int) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -175,15 +176,19 @@ _UNREAD: Final[dict[str, Any]] = dict.fromkeys(
 )
 
 
+_read: Final = attrgetter(*(name for name in PodSpec.__struct_fields__ if name not in {"volumes", *_UNREAD}))
+
+
 def _written(pod: Pod) -> bytes:
     """The bytes that decide the shape, cheap to make: `facts_of` must not read anything that is not in them."""
     volumes = _volumes(pod.spec)
-    spec = replace(pod.spec, volumes=volumes or None, **_UNREAD)
-    return _encode((spec, _reported(pod.status), _name_if_read(pod, volumes)))
+    return _encode((_read(pod.spec), volumes, _reported(pod.status), _name_if_read(pod, volumes)))
 
 
 def _reported(status: PodStatus) -> tuple[object, ...]:
-    """What the kubelet says of resources, which counts while a pod is being resized."""
+    """What the kubelet says of resources, which counts while a pod is being resized; a pending pod has no report."""
+    if not (status.container_statuses or status.init_container_statuses or status.conditions):
+        return status.resources, status.allocated_resources
     containers = [
         (report.name, report.resources, report.allocated_resources)
         for reports in (status.container_statuses, status.init_container_statuses)
@@ -218,7 +223,7 @@ def _constrains(volume: Volume) -> bool:
 
 def _name_if_read(pod: Pod, volumes: Iterable[Volume]) -> str | None:
     """Claims of ephemeral volumes and of claim templates are named after the pod."""
-    generated = any(volume.ephemeral for volume in volumes) or bool(pod.spec.resource_claims)
+    generated = bool(pod.spec.resource_claims) or any(volume.ephemeral for volume in volumes)
     return pod.metadata.name if generated else None
 
 

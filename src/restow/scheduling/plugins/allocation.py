@@ -8,13 +8,13 @@ in kube-scheduler, towards zero.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster import Which
+from restow.model.cluster import RowIndex, Which
 from restow.model.cluster.room import Room
 from restow.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Vector, is_scheduled
 from restow.scheduling.framework import BEST, Scores
@@ -71,13 +71,12 @@ def weight_problems(weights: Sequence[ResourceWeight], path: str) -> Iterator[st
 class Strategy:
     """LeastAllocated, the default: the emptier the better."""
 
+    least: ClassVar[int] = 0
+    """A resource that scores less is not part of the mean."""
+
     def of_resource(self, requested: Number, allocatable: Number) -> Number:
         """0..BEST for one resource, of which a node has some."""
         return (allocatable - requested) * BEST // allocatable * (requested <= allocatable)
-
-    def counts(self, score: Number) -> Number:
-        """Whether a resource with this score is part of the mean."""
-        return True
 
     def mean(self, total: Number, weights: Number) -> Number:
         return total // weights
@@ -93,14 +92,13 @@ class MostAllocated(Strategy):
 class RequestedToCapacityRatio(Strategy):
     """As good as a broken line through given points says; what scores nothing is not counted."""
 
+    least: ClassVar[int] = 1
+
     def __init__(self, points: Sequence[tuple[int, int]]) -> None:
         self._line = np.array([_on_line(points, percent) for percent in range(101)], np.int64)
 
     def of_resource(self, requested: Number, allocatable: Number) -> Number:
         return self._line[_capped(requested, allocatable) * 100 // allocatable]
-
-    def counts(self, score: Number) -> Number:
-        return score > 0
 
     def mean(self, total: Number, weights: Number) -> Number:
         return (2 * total + weights) // (2 * weights)  # to the nearest, halves up
@@ -127,9 +125,9 @@ def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked
     """The scores of these rows for a pod that asks for this, on top of what is in the books."""
     asked, few = asked.known_to(room), few_rows(rows)
     if few is None:
-        available = room.allocatable.cells[:, rows][asked.columns]
+        available = lines(room.allocatable.cells, asked.columns, rows)
         if available.max(initial=0) <= _SAFE:
-            requested = asked.amounts + sum(book[:, rows][asked.columns] for book in books)
+            requested = asked.amounts + sum(lines(book, asked.columns, rows) for book in books)
             return _of_rows(strategy, requested, available, asked.weights)
         few = room.rows.numbers(rows)
     return np.array([allocation_score(strategy, room, books, asked, row) for row in few], np.int64)
@@ -137,7 +135,7 @@ def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked
 
 def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked, row: int) -> int:
     """`allocation_scores` of a single row."""
-    allocatable = room.allocatable.cells
+    allocatable, least = room.allocatable.cells, strategy.least
     total = weights = 0
     for column, requested, weight in asked.known_to(room).each:
         available = allocatable.item(column, row)
@@ -145,16 +143,28 @@ def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked,
             for book in books:
                 requested += book.item(column, row)
             score = strategy.of_resource(requested, available)
-            if strategy.counts(score):
+            if score >= least:
                 total += score * weight
                 weights += weight
     return strategy.mean(total, weights) if weights else 0
 
 
+def lines(cells: Cells, columns: RowIndex, rows: Which) -> Cells:
+    """What a ledger says of some resources on some rows, a line per resource."""
+    if isinstance(rows, slice):
+        return cells[columns, rows]
+    found: Cells = cells.take(columns.reshape(-1, 1) * cells.shape[1] + rows)  # a flat index is faster than two
+    return found
+
+
 def _of_rows(strategy: Strategy, requested: Cells, available: Cells, weights: Cells) -> Scores:
     score = strategy.of_resource(requested, np.maximum(available, 1))
-    weights = weights * ((available > 0) & strategy.counts(score))
-    mean: Scores = strategy.mean((score * weights).sum(axis=0), np.maximum(weights.sum(axis=0), 1))
+    counted = (available > 0) & (score >= strategy.least)
+    divisor: Number = max(int(weights.sum()), 1)
+    if not counted.all():
+        weights = weights * counted
+        divisor = np.maximum(weights.sum(axis=0), 1)
+    mean: Scores = strategy.mean((score * weights).sum(axis=0), divisor)
     return mean
 
 

@@ -28,6 +28,7 @@ from restow.scheduling.plugins.allocation import (
     ResourceWeight,
     asked_of,
     default_weights,
+    lines,
     weight_problems,
 )
 from restow.scheduling.plugins.arguments import read_arguments
@@ -83,13 +84,13 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         return HALF + (HALF + balanced - balance(before)) // 2 if self._change else balanced
 
     def _of_rows(self, room: Room, asked: Asked, rows: Which) -> Scores:
-        allocatable = room.allocatable.cells[:, rows][asked.columns]
-        used = allocatable - room.free[:, rows][asked.columns]
-        both = used + np.stack([np.zeros_like(asked.amounts), asked.amounts])
-        shares = np.minimum(both / np.maximum(allocatable, 1), 1.0)
-        before, after = balances(shares, allocatable > 0)
-        scores: Scores = HALF + (HALF + after - before) // 2 if self._change else after
-        return scores
+        allocatable = lines(room.allocatable.cells, asked.columns, rows)
+        used = allocatable - lines(room.free, asked.columns, rows)
+        has, of = allocatable > 0, np.maximum(allocatable, 1).astype(np.float64)
+        after = balances(np.minimum((used + asked.amounts) / of, 1.0), has)
+        if not self._change:
+            return after
+        return HALF + (HALF + after - balances(np.minimum(used / of, 1.0), has)) // 2
 
     def _of(self, cycle: Cycle) -> Asked:
         shape = cycle.pod_class.shape
@@ -116,24 +117,24 @@ def balance(shares: Sequence[float]) -> int:
 
 
 def balances(shares: NDArray[np.float64], has: Mask) -> Scores:
-    """`balance` of many nodes, from shares[..., resource, node] and which node has which resource."""
-    count = has.sum(axis=0)
+    """`balance` of many nodes, from shares[resource, node] and which node has which resource."""
     if len(has) == 2:
-        deviation = np.where(count == 2, np.abs(shares[..., 0, :] - shares[..., 1, :]) / 2, 0.0)
+        deviation = np.abs(shares[0] - shares[1]) / 2 * (has[0] & has[1])
     else:
-        deviation = _deviation(shares, has, count)
-    return ((1 - deviation) * BEST).astype(np.int64)
+        deviation = _deviation(shares, has, has.sum(axis=0))
+    found: Scores = ((1 - deviation) * BEST).astype(np.int64)
+    return found
 
 
 def _deviation(shares: NDArray[np.float64], has: Mask, count: NDArray[np.int64]) -> NDArray[np.float64]:
-    total = squares = np.zeros((*shares.shape[:-2], shares.shape[-1]))
+    total = squares = np.zeros(shares.shape[1])
     divisor = np.maximum(count, 1)
-    for resource, there in enumerate(has):
-        total = total + shares[..., resource, :] * there
+    for share, there in zip(shares, has, strict=True):
+        total = total + share * there
     mean = total / divisor
-    for resource, there in enumerate(has):
-        apart = shares[..., resource, :] - mean
+    for share, there in zip(shares, has, strict=True):
+        apart = share - mean
         squares = squares + apart * apart * there
-    highest = np.where(has, shares, -np.inf).max(axis=-2, initial=0.0)
-    lowest = np.where(has, shares, np.inf).min(axis=-2, initial=1.0)
+    highest = np.where(has, shares, -np.inf).max(axis=0, initial=0.0)
+    lowest = np.where(has, shares, np.inf).min(axis=0, initial=1.0)
     return np.select([count > 2, count == 2], [np.sqrt(squares / divisor), (highest - lowest) / 2], 0.0)

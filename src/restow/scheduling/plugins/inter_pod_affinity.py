@@ -29,6 +29,7 @@ from restow.model.objects import Pod, PodAffinityTerm
 from restow.model.selectors import SelectorError
 from restow.scheduling.framework import (
     BEST,
+    NEVER,
     SKIP,
     SUCCESS,
     Cycle,
@@ -80,11 +81,19 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         state = self._state(cycle)
         if state.problem:
             return unresolvable(f"parsing pod: {state.problem}")
+        if not state.boards:
+            return NEVER
         return SUCCESS if state.may_refuse() else SKIP
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         boards = self._state(cycle).boards
         return all_true(boards, rows) if boards else np.ones_like(cycle.snapshot.nodes.present[rows])
+
+    def accepts(self, cycle: Cycle, row: int) -> bool:
+        return all(board.at(row) for board in self._state(cycle).boards)
+
+    def domains(self, cycle: Cycle) -> Sequence[Domains]:
+        return self._state(cycle).domains
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         state = self._state(cycle)
@@ -100,8 +109,8 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
 
     def pre_score(self, cycle: Cycle) -> Verdict:
         state = self._state(cycle)
-        if self._ignore_others and not state.terms.preferred:
-            return SKIP
+        if not state.likes or (self._ignore_others and not state.terms.preferred):
+            return NEVER
         return SUCCESS if state.may_prefer() else SKIP
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
@@ -146,6 +155,7 @@ class ClassState:
         self.boards: list[Need | Avoid] = []
         """What decides where the pods may go; each topology key at most once per sense."""
         self.likes: list[Like] = []
+        self.domains: list[Domains] = []
         self._hard_weight = hard_weight
         self._crowd = snapshot.crowd
         self._topologies = snapshot.topologies
@@ -176,6 +186,7 @@ class ClassState:
         self.repels = [Avoid(sums) for sums in _by_domains(repelled)]
         self.boards = [*self.needs, *(Avoid(sums) for sums in _by_domains([*avoided, *repelled]))]
         self._look_for_likes(stances)
+        self.domains = list(dict.fromkeys(board.domains for board in (*self.boards, *self.likes)))
 
     def _look_for_needs(self, namespace: str, labels: Mapping[str, str]) -> None:
         needed = [self._headcount(term) for term in self.terms.affinity]

@@ -89,6 +89,12 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         skews = self._state(cycle).skews
         return all_true(skews, rows) if skews else np.ones_like(cycle.snapshot.nodes.present[rows])
 
+    def accepts(self, cycle: Cycle, row: int) -> bool:
+        return all(skew.at(row) for skew in self._state(cycle).skews)
+
+    def domains(self, cycle: Cycle) -> Sequence[Domains]:
+        return self._state(cycle).domains
+
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A node is refused by the first constraint it fails, for the first reason."""
         state = self._state(cycle)
@@ -108,7 +114,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         """Of all feasible rows at once, because the number of domains among them matters."""
         rates = self._state(cycle).rates
-        domains = [rate.domains(rows) for rate in rates]
+        domains = [rate.domains_of(rows) for rate in rates]
         rated = np.logical_and.reduce([each != NOWHERE for each in domains])
         if not rated.all():
             domains = [np.where(rated, each, NOWHERE) for each in domains]
@@ -166,6 +172,7 @@ class ClassState:
         self.problem = problem
         self.skews: list[Skew] = []
         self.rates: list[Rate] = []
+        self.domains: list[Domains] = []
         self._shape = shape
         self._crowd = snapshot.crowd
         self._nodes = snapshot.nodes
@@ -180,6 +187,7 @@ class ClassState:
                 Skew(one, self._topologies.domains(one.key), self._counted(one, self.hard)) for one in self.hard
             ]
             self.rates = [self._rate(one) for one in self.soft]
+            self.domains = [*(skew.domains for skew in self.skews), *(rate.domains for rate in self.rates)]
 
     def _counted(self, one: Constraint, together: Sequence[Constraint]) -> DomainSums:
         headcount = self._crowd.headcount((one.audience,), staying=True)
@@ -259,12 +267,12 @@ class Rate:
 
     def __init__(self, constraint: Constraint, domains: Domains, counted: DomainSums) -> None:
         self._constraint = constraint
-        self._domains = domains
+        self.domains = domains
         self._counted = counted
 
-    def domains(self, rows: Which) -> RowIndex:
-        self._domains.refresh()
-        return self._domains.of_row[rows]
+    def domains_of(self, rows: Which) -> RowIndex:
+        self.domains.refresh()
+        return self.domains.of_row[rows]
 
     def by_domain(self, feasible: RowIndex) -> NDArray[np.float64]:
         """The rate of every domain, when these are the domains of the feasible rows."""
@@ -276,7 +284,7 @@ class Rate:
     def _pods(self) -> Sums:
         self._counted.refresh()
         totals = self._counted.totals
-        beyond = len(self._domains.sizes) - len(totals)  # domains in which no node counts
+        beyond = len(self.domains.sizes) - len(totals)  # domains in which no node counts
         return np.pad(totals, (0, beyond)) if beyond > 0 else totals
 
 

@@ -1,0 +1,125 @@
+"""Who has a say in a cycle: PreFilter and PreScore, asked no more often than their answers can change.
+
+Goes in: the plugins of an engine, and a cycle. Comes out: the filters and the scores that did not skip, as bits (the
+n-th bit is the n-th plugin), or the verdict that ends the cycle. What was answered once and for all pods of a class is
+kept with the class until a Node changes, or what pods ask of each other does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from restow.model.cluster import PodClass
+from restow.scheduling.framework import (
+    NEVER,
+    Code,
+    Cycle,
+    FilterPlugin,
+    Plugin,
+    Reach,
+    ScorePlugin,
+    Verdict,
+)
+
+_KEPT = 512  # classes
+
+Said = tuple[int, Verdict | None]
+"""Who has a say, or why nobody needs to be asked any more."""
+
+
+class Asking:
+    def __init__(self, filters: Sequence[FilterPlugin], scores: Sequence[ScorePlugin]) -> None:
+        self._filters = _to_ask(filters, FilterPlugin, "pre_filter")
+        self._scores = _to_ask(scores, ScorePlugin, "pre_score")
+        self._kept: dict[PodClass, _Kept] = {}
+
+    def clear(self) -> None:
+        """Another snapshot is looked at."""
+        self._kept.clear()
+
+    def pre_filter(self, cycle: Cycle) -> Said:
+        kept = self._of(cycle)
+        active, refused = kept.filters_known, None
+        for number, plugin in kept.filters:
+            verdict = plugin.pre_filter(cycle)
+            code = verdict.code
+            if code is Code.SKIP or code is Code.SUCCESS:
+                bit = (code is Code.SUCCESS) << number
+                active |= bit
+                if _holds(verdict, plugin):
+                    kept.filters = [one for one in kept.filters if one[0] != number]
+                    kept.filters_known |= bit
+            elif code is Code.UNSCHEDULABLE:
+                refused = refused or signed(verdict, plugin)
+            else:
+                return 0, signed(verdict, plugin)
+        return active, refused
+
+    def pre_score(self, cycle: Cycle) -> Said:
+        kept = self._of(cycle)
+        active = kept.scores_known
+        for number, plugin in kept.scores:
+            verdict = plugin.pre_score(cycle)
+            code = verdict.code
+            if code is not Code.SKIP and code is not Code.SUCCESS:
+                return 0, Verdict(Code.ERROR, verdict.reasons, plugin.name)
+            bit = (code is Code.SUCCESS) << number
+            active |= bit
+            if _holds(verdict, plugin):
+                kept.scores = [one for one in kept.scores if one[0] != number]
+                kept.scores_known |= bit
+        return active, None
+
+    def _of(self, cycle: Cycle) -> _Kept:
+        snapshot = cycle.snapshot
+        nodes, crowd = snapshot.nodes.changes.generation, snapshot.crowd.version
+        found = self._kept.get(cycle.pod_class)
+        if found is None or found.nodes != nodes or found.crowd != crowd:
+            found = self._kept[cycle.pod_class] = _Kept(nodes, crowd, *self._filters, *self._scores)
+            if len(self._kept) > _KEPT:
+                del self._kept[next(iter(self._kept))]
+        return found
+
+
+class _Kept:
+    """The plugins that still have to be asked for a class, and as bits what is known of the others."""
+
+    __slots__ = ("crowd", "filters", "filters_known", "nodes", "scores", "scores_known")
+
+    def __init__(
+        self,
+        nodes: int,
+        crowd: int,
+        filters: list[tuple[int, FilterPlugin]],
+        filters_known: int,
+        scores: list[tuple[int, ScorePlugin]],
+        scores_known: int,
+    ) -> None:
+        self.nodes = nodes
+        self.crowd = crowd
+        self.filters = filters
+        self.filters_known = filters_known
+        self.scores = scores
+        self.scores_known = scores_known
+
+
+def _to_ask(plugins: Sequence[Plugin], base: type[Plugin], method: str) -> tuple[list[tuple[int, Any]], int]:
+    """The plugins with an answer of their own, by number; and as bits the others, who always have a say."""
+    own = [(number, one) for number, one in enumerate(plugins) if overrides(one, base, method)]
+    return own, (1 << len(plugins)) - 1 - sum(1 << number for number, _ in own)
+
+
+def _holds(verdict: Verdict, plugin: FilterPlugin | ScorePlugin) -> bool:
+    """Whether an answer is good for all pods of the class."""
+    return verdict is NEVER or plugin.reach is not Reach.CLUSTER
+
+
+def signed(verdict: Verdict, plugin: Plugin) -> Verdict:
+    """The verdict with the name of who gave it."""
+    return verdict if verdict.plugin else Verdict(verdict.code, verdict.reasons, plugin.name)
+
+
+def overrides(plugin: Plugin, base: type[Plugin], method: str) -> bool:
+    """Whether a plugin has an answer of its own; the default one needs no asking."""
+    return getattr(type(plugin), method) is not getattr(base, method)

@@ -1,0 +1,110 @@
+"""What the engine keeps from pod to pod changes no placement: sessions end alike with one that keeps nothing."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import Any
+
+import pytest
+
+from restow.model.objects import (
+    Affinity,
+    NodeAffinity,
+    NodeSelectorTerm,
+    PodAffinity,
+    PodAffinityTerm,
+    PreferredSchedulingTerm,
+    SelectorRequirement,
+    SelectorSpec,
+    Taint,
+    Toleration,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from restow.scheduling.decisions import Assign, Refuse
+from restow.scheduling.engine import Engine
+from restow.scheduling.jobs import Roster
+from restow.scheduling.registry import read_profile
+from restow.scheduling.session import Session
+from tests.model.cluster.builders import node, pod
+from tests.scheduling.core.doubles import cluster
+
+SEEDS = range(int(os.environ.get("RESTOW_SEEDS", "12")))
+NODES, CLASSES, SESSIONS, PODS = 40, 6, 4, 30
+HOST = "kubernetes.io/hostname"
+
+
+class Forgetful(Engine):
+    """Works everything out anew, about all nodes at once, for every pod."""
+
+    def place(self, cycle, **options):
+        return read_profile({}).engine.place(cycle, **options)
+
+
+def nodes_of(random):
+    return [
+        node(
+            f"n{number:02}",
+            {"cpu": str(random.randint(2, 12)), "memory": f"{random.randint(4, 24)}Gi", "pods": "8"},
+            labels={HOST: f"n{number:02}", "zone": random.choice("abc"), "disk": random.choice(["ssd", "hdd"])},
+            taints=[Taint(key="k", effect="PreferNoSchedule")] if random.random() < 0.2 else None,
+            unschedulable=random.random() < 0.1 or None,
+        )
+        for number in range(NODES)
+    ]
+
+
+def constraint_of(random, app) -> dict[str, Any]:
+    alike = SelectorSpec(match_labels={"app": app})
+    term = PodAffinityTerm(topology_key=random.choice([HOST, "zone"]), label_selector=alike)
+    liked = [WeightedPodAffinityTerm(weight=random.randint(1, 100), pod_affinity_term=term)]
+    on_ssd = NodeSelectorTerm(match_expressions=[SelectorRequirement(key="disk", operator="In", values=["ssd"])])
+    preferred = NodeAffinity(preferred=[PreferredSchedulingTerm(weight=random.randint(1, 100), preference=on_ssd)])
+    skew = TopologySpreadConstraint(
+        max_skew=random.randint(1, 2),
+        topology_key=random.choice([HOST, "zone"]),
+        when_unsatisfiable=random.choice(["DoNotSchedule", "ScheduleAnyway"]),
+        label_selector=alike,
+    )
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"node_selector": {"zone": random.choice("abc")}},
+        {"tolerations": [Toleration(key="k", operator="Exists")]},
+        {"topology_spread_constraints": [skew]},
+        {"affinity": Affinity(node_affinity=preferred)},
+        {"affinity": Affinity(pod_affinity=PodAffinity(required=[term]))},
+        {"affinity": Affinity(pod_anti_affinity=PodAffinity(required=[term]))},
+        {"affinity": Affinity(pod_affinity=PodAffinity(preferred=liked))},
+        {"affinity": Affinity(pod_anti_affinity=PodAffinity(preferred=liked))},
+    ]
+    return random.choice(kinds)
+
+
+def outcome(engine: Engine, seed: int) -> list[tuple[str, str]]:
+    """What happens to every pod of several sessions, between which pods end and nodes change."""
+    random, profile, roster = Random(seed), read_profile({}), Roster()
+    snapshot, told = cluster(*nodes_of(random)), []
+    requests = [
+        {"cpu": f"{random.randint(1, 20)}00m", "memory": f"{random.randint(1, 30)}00Mi"} for _ in range(CLASSES)
+    ]
+    shapes = [(asked, constraint_of(random, f"app{own}")) for own, asked in enumerate(requests)]
+    for number in range(SESSIONS):
+        chosen = sorted(random.randrange(CLASSES) for _ in range(PODS))
+        waiting = [
+            pod(f"p{own}-{number}-{index:02}", shapes[own][0], labels={"app": f"app{own}"}, **shapes[own][1])
+            for index, own in enumerate(chosen)
+        ]
+        decisions = Session(snapshot, engine, roster, now=0.0, pods=waiting).run(profile.actions)
+        told += [(one.pod.metadata.name, one.node) for one in decisions if isinstance(one, Assign)]
+        told += [(one.pod.metadata.name, one.message) for one in decisions if isinstance(one, Refuse)]
+        for name, _ in random.sample(told, 5):
+            snapshot.remove_pod(pod(name))
+        snapshot.apply_node(node("n00", {"cpu": str(random.randint(1, 20)), "memory": "9Gi", "pods": "9"}))
+    return told
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_engine_that_remembers_places_like_one_that_does_not(seed: int) -> None:
+    engine = read_profile({}).engine
+    assert outcome(engine, seed) == outcome(Forgetful(engine.plugins), seed)

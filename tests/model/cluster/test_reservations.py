@@ -167,6 +167,7 @@ def test_a_deleted_reservation_holds_nothing(snapshot: Snapshot) -> None:
     "broken",
     [
         pytest.param(reservation("r", {0: "n1"}, requests={"cpu": "2c"}), id="a quantity nobody can read"),
+        pytest.param(reservation("r", {0: "n1"}, requests={"cpu": "-2"}), id="less than nothing"),
         pytest.param(msgspec.structs.replace(reservation("r", {0: "n1"}), spec=ReservationSpec()), id="no such task"),
     ],
 )
@@ -224,3 +225,14 @@ def test_match_label_keys_of_a_template_are_written_into_its_selectors() -> None
     folded = fold_label_keys(written, {"hash": "1", "tenant": "x"}).affinity.pod_anti_affinity.required[0]
     selector = label_selector(folded.label_selector)
     assert str(selector) == "app=web,hash=1,tenant!=x"
+
+
+@pytest.mark.parametrize(("life", "holds"), [("uid-r", False), ("uid-before", True)], ids=["its own", "a namesake's"])
+def test_a_seat_is_not_taken_by_who_took_that_of_an_earlier_reservation_of_the_name(
+    snapshot: Snapshot, life: str, holds: bool
+) -> None:
+    taker = pod("p", on="n1", labels=WEB, seat="default/r/t/0")
+    taker.metadata.annotations["restow.sh/reservation-uid"] = life
+    snapshot.apply_pod(taker)
+    snapshot.apply_reservation(reservation("r", {0: "n1"}))
+    assert held(snapshot) == (1000 if holds else 0)

@@ -21,7 +21,13 @@ import msgspec
 
 from restow.client.verbs import Client
 from restow.control.scheduler.settings import Settings
-from restow.model.cluster import MOVED_AT_ANNOTATION, MOVED_FROM_ANNOTATION, RESERVATION_ANNOTATION, Snapshot
+from restow.model.cluster import (
+    MOVED_AT_ANNOTATION,
+    MOVED_FROM_ANNOTATION,
+    RESERVATION_ANNOTATION,
+    RESERVATION_UID_ANNOTATION,
+    Snapshot,
+)
 from restow.model.cluster.storage import StorageObject
 from restow.model.kinds import POD
 from restow.model.objects import Pod
@@ -245,12 +251,13 @@ class Binding:
         move also whence, and when."""
         occupant = self._snapshot.pods.known.get(pod.metadata.uid)
         seat = occupant.seat if occupant else None
-        if seat is None:
+        reservation = self._snapshot.reservations.get(seat.namespace, seat.reservation) if seat else None
+        if reservation is None:
             return None
-        reservation = self._snapshot.reservations.get(seat.namespace, seat.reservation)
-        source = (reservation.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION) if reservation else None
+        meta = reservation.metadata
+        source = (meta.annotations or {}).get(MOVED_FROM_ANNOTATION)
         moved = {MOVED_FROM_ANNOTATION: source, MOVED_AT_ANNOTATION: format_time(self._clock.now())} if source else {}
-        return {RESERVATION_ANNOTATION: str(seat), **moved}
+        return {RESERVATION_ANNOTATION: str(seat), RESERVATION_UID_ANNOTATION: meta.uid, **moved}
 
     async def _look(self, assign: Assign) -> Outcome | None:
         """What the API server knows of the pod; None if it still waits to be bound."""

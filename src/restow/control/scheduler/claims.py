@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from restow.model.cluster import Seat, SeatName
 from restow.model.cluster.owners import Kinship
-from restow.model.cluster.seat import claimed_seat
+from restow.model.cluster.seat import claimed_seat, is_in_life
 from restow.model.objects import Pod
 
 
@@ -71,5 +71,6 @@ class Claims:
         return (
             pod.spec.node_name == seat.node
             and pod.metadata.namespace == seat.name.namespace
+            and is_in_life(pod, seat)
             and seat.owners.match(pod, self._kinship)
         )

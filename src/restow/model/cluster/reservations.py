@@ -26,7 +26,7 @@ from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.owners import Kinship, traits_of
 from restow.model.cluster.pods import Pods
 from restow.model.cluster.room import Amounts, negated
-from restow.model.cluster.seat import Seat, SeatName, is_ended, seats_of
+from restow.model.cluster.seat import Seat, SeatName, is_ended, is_in_life, seats_of
 from restow.model.cluster.shapes import Shapes
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.vacancies import Vacancies, turn_of
@@ -232,10 +232,9 @@ class Reservations:
     def _is_readable(self, seat: Seat) -> bool:
         """The API server does not check quantities inside a template; what nobody can place holds nothing."""
         try:
-            self._shapes.of(seat.stand_in)
+            return all(amount > 0 for _, amount in self._shapes.of(seat.stand_in).amounts)
         except QuantityError:
             return False
-        return True
 
     def _carried_over(self, seat: Seat) -> Seat:
         """Later versions of the reservation say nothing new about when a consumer was named. A seat of which nothing
@@ -291,7 +290,9 @@ class Reservations:
     def _may_take(self, seat: Seat, occupant: Occupant) -> bool:
         if occupant.node != seat.node or occupant.pod.metadata.namespace != seat.name.namespace:
             return False
-        return occupant.assumed_at is not None or seat.owners.match(occupant.pod, self._kinship)
+        if occupant.assumed_at is not None:
+            return True
+        return is_in_life(occupant.pod, seat) and seat.owners.match(occupant.pod, self._kinship)
 
     def _account(self, name: SeatName, seat: Seat | None, held: Occupant | None) -> None:
         """Count what a seat holds for its namespace and queue."""
@@ -338,7 +339,7 @@ def _key(reservation: Reservation) -> Key:
 
 def _asks_the_same(old: Reservation, new: Reservation) -> bool:
     """Whether nothing but the status changed, of all that is read here."""
-    return old.spec == new.spec and turn_of(old) == turn_of(new)
+    return old.metadata.uid == new.metadata.uid and old.spec == new.spec and turn_of(old) == turn_of(new)
 
 
 def _not_shown(reservation: Reservation, assumed: Iterable[Placement]) -> tuple[Placement, ...]:

@@ -32,6 +32,8 @@ from restow.model.times import parse_duration, parse_time
 
 RESERVATION_ANNOTATION = "restow.sh/reservation"
 """On a pod: the seat it took. Written by the Binding that binds it."""
+RESERVATION_UID_ANNOTATION = "restow.sh/reservation-uid"
+"""On a pod: which reservation of that name it was. A later one of the same name does not have its seat taken."""
 MOVED_FROM_ANNOTATION = "restow.sh/moved-from"
 """On a reservation made for a migration and on the pod that took its seat: the node the pod's predecessor ran on."""
 MOVED_AT_ANNOTATION = "restow.sh/moved-at"
@@ -65,6 +67,8 @@ class SeatName(msgspec.Struct, frozen=True, order=True, gc=False):
 
 class Seat(msgspec.Struct, frozen=True, kw_only=True):
     name: SeatName
+    life: str
+    """The UID of its reservation."""
     node: str
     stand_in: Pod
     open: bool
@@ -115,6 +119,11 @@ def claimed_seat(pod: Pod) -> SeatName | None:
     return SeatName.parse(written) if written else None
 
 
+def is_in_life(pod: Pod, seat: Seat) -> bool:
+    """Whether what a pod says of its seat is about this reservation, and not about an earlier one of the same name."""
+    return (pod.metadata.annotations or {}).get(RESERVATION_UID_ANNOTATION, seat.life) == seat.life
+
+
 def seats_of(
     reservation: Reservation, placements: Iterable[Placement], known: Mapping[SeatName, Seat] | None = None
 ) -> Iterator[Seat]:
@@ -132,6 +141,7 @@ def seats_of(
         old = known.get(name) if known else None
         yield Seat(
             name=name,
+            life=metadata.uid,
             node=placement.node_name,
             stand_in=old.stand_in if old is not None else stand_in(name, task, spec.scheduler_name),
             open=not ended and consumer is None,

@@ -1,0 +1,82 @@
+"""Reservations on a stage: how to write them, what they say, and whether the promises about them hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from restow.client.verbs import Client
+from restow.model import kinds
+from restow.model.cluster.seat import is_ended
+from restow.model.objects import Pod, Reservation
+from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract, template_requests
+from tests.sim.stage import Document, Stage, template
+
+WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
+
+
+def reservation(name: str = "r", replicas: int = 2, cpu: str = "1", **spec: Any) -> Document:
+    task = {"name": "web", "replicas": replicas, "template": template(cpu)}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"tasks": [task], "owners": [WEB], "matchPolicy": "Fits", **spec},
+    }
+
+
+async def read(it: Stage, name: str = "r") -> Reservation:
+    found: Reservation = await it.client.get(kinds.RESERVATION, name, "default")
+    return found
+
+
+async def phase(it: Stage, name: str = "r") -> tuple[str | None, str | None]:
+    """The phase of a reservation and its reason."""
+    state = (await read(it, name)).status.state
+    return state.phase, state.reason
+
+
+async def message(it: Stage, name: str = "r") -> str | None:
+    return (await read(it, name)).status.state.message
+
+
+async def seats(it: Stage, name: str = "r") -> dict[int, tuple[str, str | None]]:
+    """The node of each seat, and the pod that took it."""
+    found = (await read(it, name)).status.placements or ()
+    return {one.index: (one.node_name, one.pod_ref.name if one.pod_ref else None) for one in found}
+
+
+# --- promises ---------------------------------------------------------------------------------------------------------
+
+
+async def over_committed(client: Client) -> list[str]:
+    """Nodes on which pods and live reservations are more than what is offered; a seat and the pod in it count once."""
+    pods = [one for one in (await client.list(kinds.POD)).items if _takes_room(one)]
+    reservations = (await client.list(kinds.RESERVATION)).items
+    free: dict[str, Vector] = {
+        one.metadata.name: amounts(one.status.allocatable) for one in (await client.list(kinds.NODE)).items
+    }
+    for pod in pods:
+        where = pod.spec.node_name or ""
+        if where in free:
+            free[where] = subtract(free[where], add(pod_requests(pod), {PODS: 1}))
+    named = {(pod.metadata.annotations or {}).get("restow.sh/reservation"): pod for pod in pods}
+    for one in reservations:
+        for seat, node, request in _open_seats(one):
+            taker = named.get(seat)
+            if node in free and (taker is None or taker.spec.node_name != node):
+                free[node] = subtract(free[node], add(request, {PODS: 1}))
+    return [node for node, left in sorted(free.items()) if any(amount < 0 for amount in left.values())]
+
+
+def _takes_room(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
+
+
+def _open_seats(one: Reservation) -> list[tuple[str, str, Vector]]:
+    if is_ended(one):
+        return []
+    tasks = {task.name: template_requests(task.template.spec) for task in one.spec.tasks or ()}
+    name = f"{one.metadata.namespace}/{one.metadata.name}"
+    return [
+        (f"{name}/{each.task}/{each.index}", each.node_name, tasks[each.task])
+        for each in one.status.placements or ()
+        if each.pod_ref is None and each.task in tasks
+    ]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from restow.model.kinds import Kind, UnknownKind, kind_of
 from restow.model.problems import Problem
-from restow.model.wire import Located, WireError, convert, locate_documents
+from restow.model.wire import Located, RawItem, WireError, convert, locate_documents, raw_items
 
 T = TypeVar("T")
 
@@ -40,19 +40,19 @@ def read_inventory(data: bytes, name: str) -> Inventory:
     left_out: Counter[str] = Counter()
     problems: list[Problem] = []
     seen: set[tuple[Kind[Any], str, str]] = set()
-    for located in locate_documents(data, name):
+    raw = raw_items(data, name)
+    for one in locate_documents(data, name) if raw is None else raw:
         try:
-            kind = _kind(located)
-            if kind is None:
-                left_out[str(located.document["kind"])] += 1
-                continue
-            item = convert(kind.type, located.document, located.where)
+            kind, item = _quickly(one) or _carefully(one.located() if isinstance(one, RawItem) else one)
+        except _Unread as unread:
+            left_out[unread.kind] += 1
+            continue
         except WireError as error:
             problems += [Problem(error.what, str(problem)) for problem in error.problems]
             continue
         problem = _identity_problem(kind, item, seen)
         if problem:
-            problems.append(Problem(located.where, problem))
+            problems.append(Problem(one.where, problem))
         else:
             objects.setdefault(kind, []).append(item)
     if problems:
@@ -60,15 +60,36 @@ def read_inventory(data: bytes, name: str) -> Inventory:
     return Inventory(objects, left_out)
 
 
-def _kind(located: Located) -> Kind[Any] | None:
-    """What the document says it is; None when Restow reads nothing of that kind. Raises WireError."""
+class _Unread(Exception):
+    """Restow reads nothing of this kind."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+
+def _quickly(one: RawItem | Located) -> tuple[Kind[Any], Any] | None:
+    """An object in which nothing is unusual; None if it needs a closer look. Raises _Unread."""
+    if isinstance(one, Located) or not one.api_version or not one.kind:
+        return None
+    kind = _known_kind(one.api_version, one.kind)
+    item = one.quickly(kind.type)
+    return None if item is None else (kind, item)
+
+
+def _carefully(located: Located) -> tuple[Kind[Any], Any]:
+    """An object, or everything that is wrong with it. Raises WireError, _Unread."""
     api_version, kind = located.document.get("apiVersion"), located.document.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str) or not api_version or not kind:
         raise WireError(located.where, [Problem("", "apiVersion and kind must say what this is")])
+    known = _known_kind(api_version, kind)
+    return known, convert(known.type, located.document, located.where)
+
+
+def _known_kind(api_version: str, kind: str) -> Kind[Any]:
     try:
         return kind_of(api_version, kind)
     except UnknownKind:
-        return None
+        raise _Unread(kind) from None
 
 
 def _identity_problem(kind: Kind[Any], item: Any, seen: set[tuple[Kind[Any], str, str]]) -> str:

@@ -6,8 +6,8 @@ Decoders stop at the first mistake; this runs when one has stopped, or before a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, get_origin
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -26,7 +26,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-_CHECKS: dict[str, Callable[[Any], object]] = {
+CHECKS: Final[Mapping[str | None, Callable[[Any], object]]] = {
     "quantity": Quantity.parse,
     "date-time": parse_time,
     "duration": parse_duration,
@@ -46,13 +46,14 @@ _EXPECTED: tuple[tuple[type[inspect.Type], str], ...] = (
 
 def find_problems(type: type[Any], value: Any, *, marks: bool) -> list[Problem]:
     """All problems of `value` read as `type`; with `marks`, quantities, times and durations are parsed as well."""
-    return list(_Walk(marks).walk(_type_info(type), value, ""))
+    return list(_Walk(marks).walk(type_info(type), value, ""))
 
 
 _TYPE_INFO: dict[Any, inspect.Type] = {}
 
 
-def _type_info(type: type[Any]) -> inspect.Type:
+def type_info(type: type[Any]) -> inspect.Type:
+    """The description of a type, made once."""
     found = _TYPE_INFO.get(type)
     if found is None:
         found = _TYPE_INFO[type] = inspect.type_info(type)
@@ -88,8 +89,8 @@ class _Walk:
         elif isinstance(accepting, inspect.DictType):
             for key, item in value.items():
                 yield from self.walk(accepting.value_type, item, join(path, key))
-        elif self.marks and mark in _CHECKS:
-            yield from _check(_CHECKS[mark], value, path)
+        elif self.marks and mark in CHECKS:
+            yield from _check(CHECKS[mark], value, path)
 
     def struct(self, info: inspect.StructType, value: dict[str, Any], path: str) -> Iterator[Problem]:
         members = _members(info)

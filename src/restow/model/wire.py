@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from restow.model.kinds import Kind, UnknownKind, kind_of
+from restow.model.marks import are_readable
 from restow.model.problems import Problem, describe, find_problems
 from restow.model.yaml_text import YamlError, load_documents
 
@@ -95,6 +96,57 @@ def document_kind(document: Mapping[str, Any], what: str = "object") -> Kind[Any
 def read_documents(data: bytes, name: str) -> list[dict[str, Any]]:
     """The objects in a file: JSON or YAML, one or many documents, Lists unpacked, gzip accepted. Raises WireError."""
     return [located.document for located in locate_documents(data, name)]
+
+
+class RawItem(msgspec.Struct, frozen=True):
+    """One object of a List in JSON, not yet read."""
+
+    where: str
+    raw: msgspec.Raw
+    api_version: str
+    kind: str
+    """These two are its own, or what the List says where it does not."""
+
+    def quickly(self, type: type[T]) -> T | None:
+        """The object, if it has no null members and everything in it reads; None if it needs a closer look."""
+        if b"null" in memoryview(self.raw).tobytes():
+            return None
+        try:
+            value = _decoder(type).decode(self.raw)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return None
+        return value if isinstance(value, msgspec.Struct) and are_readable(value) else None
+
+    def located(self) -> Located:
+        """The same for a closer look."""
+        document = msgspec.json.decode(self.raw)
+        return Located(self.where, {"apiVersion": self.api_version, "kind": self.kind, **document})
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
+class _RawList(_Head, rename="camel"):
+    items: list[msgspec.Raw] = []
+
+
+def raw_items(data: bytes, name: str) -> list[RawItem] | None:
+    """The objects of a file that is one List in JSON, the usual and by far the largest; None for any other file."""
+    try:
+        listed = _decoder(_RawList).decode(_unpacked(data, name))
+        if not listed.kind.endswith("List"):
+            return None
+        heads = [_decoder(_Head).decode(raw) for raw in listed.items]
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    kind = listed.kind.removesuffix("List")
+    version = listed.api_version if kind else ""
+    return [
+        RawItem(f"{name} items[{index}]", raw, head.api_version or version, head.kind or kind)
+        for index, (raw, head) in enumerate(zip(listed.items, heads, strict=True))
+    ]
 
 
 def locate_documents(data: bytes, name: str) -> list[Located]:

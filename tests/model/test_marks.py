@@ -1,0 +1,34 @@
+"""The quick look at quantities, times and durations says the same as the one that names every problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from restow.model.kinds import DEPLOYMENT, NODE, POD, RESERVATION, Kind
+from restow.model.marks import are_readable
+from restow.model.problems import find_problems
+
+CPU = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+MANY = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "many"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "readable"),
+    [
+        pytest.param(POD, {"spec": CPU}, True, id="a quantity deep inside"),
+        pytest.param(POD, {"spec": MANY}, False, id="a word for a quantity"),
+        pytest.param(POD, {"metadata": {"name": "p", "creationTimestamp": "now"}}, False, id="a word for a time"),
+        pytest.param(POD, {"metadata": {"name": "p", "creationTimestamp": "2026-01-31T12:00:00Z"}}, True, id="a time"),
+        pytest.param(NODE, {"status": {"allocatable": {"cpu": "x"}}}, False, id="in a map"),
+        pytest.param(DEPLOYMENT, {"spec": {"template": {"spec": MANY}}}, False, id="in a template"),
+        pytest.param(RESERVATION, {"spec": {"ttl": "soon"}}, False, id="a word for a duration"),
+        pytest.param(NODE, {}, True, id="nothing to look at"),
+    ],
+)
+def test_marks_read_or_not(kind: Kind[Any], document: dict[str, Any], readable: bool) -> None:
+    whole = {"metadata": {"name": "x"}, **document}
+    assert are_readable(msgspec.convert(whole, kind.type)) is readable
+    assert (not find_problems(kind.type, whole, marks=True)) is readable

@@ -6,7 +6,7 @@ import pytest
 
 from restow.client.replies import Unreadable
 from restow.client.verbs import Client, selector_text
-from restow.model.kinds import NODE, POD
+from restow.model.kinds import NODE, POD, POD_MIGRATION_JOB
 from restow.model.wire import WireError
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Gone, NotFound, Resource
 from tests.client.script import ScriptedApi, bookmark, error, event, page, pod
@@ -163,3 +163,9 @@ async def test_refusals_are_raised_as_they_are():
     api = ScriptedApi(NotFound.because(404, "NotFound", "no such pod"))
     with pytest.raises(NotFound, match="no such pod"):
         await Client(api).get(POD, "web", "shop")
+
+
+async def test_bookmarks_need_none_of_what_objects_of_their_kind_must_have():
+    api = ScriptedApi(streams=[[bookmark(7)]])
+    [seen] = [one async for one in Client(api).watch(POD_MIGRATION_JOB)]
+    assert (seen.type, seen.object.metadata.resource_version) == ("BOOKMARK", "7")

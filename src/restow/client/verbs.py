@@ -16,7 +16,7 @@ import msgspec
 
 from restow.client.replies import Unreadable, read_page, read_status, unreadable_of
 from restow.model.kinds import POD, Kind
-from restow.model.objects import Document, ObjectList
+from restow.model.objects import Document, MetadataOnly, ObjectList
 from restow.model.wire import WireError, decode
 from restow.ports import (
     APPLY_PATCH,
@@ -185,8 +185,9 @@ class Client:
                 raw = decode(_RawEvent, line, what)
                 if raw.type == "ERROR":
                     raise ApiError.of(read_status(bytes(raw.object), 500))
+                form = kind.type if raw.type != "BOOKMARK" else cast("type[T]", MetadataOnly)
                 try:
-                    item = decode(kind.type, raw.object, what)
+                    item = decode(form, raw.object, what)
                 except WireError as error:
                     if unreadable is None:
                         raise

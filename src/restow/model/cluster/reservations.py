@@ -26,7 +26,7 @@ from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.owners import Kinship, traits_of
 from restow.model.cluster.pods import Pods
 from restow.model.cluster.room import Amounts, negated
-from restow.model.cluster.seat import Seat, SeatName, is_ended, is_in_life, seats_of
+from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_ended, is_in_life, seats_of
 from restow.model.cluster.shapes import Shapes
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.vacancies import Vacancies, turn_of
@@ -112,9 +112,12 @@ class Reservations:
         return next((pod for pod in takers if self._may_take(seat, pod)), None)
 
     def is_mover_gone(self, seat: Seat, uid: str) -> bool:
-        """Whether the pod that a seat's reservation was made to move is leaving, or gone for certain."""
+        """Whether the pod that a seat's reservation was made to move is leaving, or gone: not merely unknown, because
+        our view of pods may be older than the reservation."""
         mover = self._pods.known.get(uid)
-        return mover.leaving if mover is not None else self._pods.was_seen(uid, seat.version)
+        if mover is not None:
+            return mover.leaving
+        return seat.version == UNKNOWN_VERSION or self._pods.was_seen(uid, seat.version)
 
     def assumed(self, now: float) -> Iterator[tuple[Reservation, float]]:
         """Reservations whose assumed placements the API has not shown yet, and for how long, oldest first."""

@@ -42,7 +42,7 @@ MIGRATING_ANNOTATION = "restow.sh/migrating"
 """On a reservation made for a migration: the UID of the pod that moves. The seat opens once it is leaving, or gone."""
 USE_RESERVATION_ANNOTATION = "restow.sh/use-reservation"
 """On a pod or a PodGroup: the name of the reservation that it insists on."""
-_UNKNOWN_VERSION = 2**63  # newer than any: never taken for seen
+UNKNOWN_VERSION = 2**63  # newer than any: never taken for seen
 
 
 class SeatName(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -146,7 +146,7 @@ def seats_of(
             stand_in=old.stand_in if old is not None else stand_in(name, task, spec.scheduler_name),
             open=not ended and consumer is None,
             consumer=consumer,
-            version=version_number(metadata.resource_version) or _UNKNOWN_VERSION,
+            version=version_number(metadata.resource_version) or UNKNOWN_VERSION,
             owners=old.owners if old is not None else owners,
             queue=spec.queue or "",
         )

@@ -107,7 +107,7 @@ def _with(status: PodMigrationJobStatus, new: PodMigrationJobCondition) -> PodMi
 
 def admitted(status: PodMigrationJobStatus, message: str, *, now: float) -> PodMigrationJobStatus:
     """The status of a job that may begin; pauses before that no longer count."""
-    said = Said(JobConditionType.ADMITTED, True, JobPhase.RUNNING, message)
+    said = Said(JobConditionType.ADMITTED, True, "", message)
     kept = [one for one in status.conditions or () if one.type != JobConditionType.PAUSED]
     return replace(_record(replace(status, conditions=kept), said, now), phase=JobPhase.RUNNING)
 

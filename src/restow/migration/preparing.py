@@ -197,8 +197,8 @@ def _unplaced(facts: Facts) -> Step | None:
         return None
     if state.phase == ReservationPhase.WAITING:
         told = "its seat is on room that terminating pods are still leaving"
-        return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, state.reason or "", told))
-    reason = JobReason.UNSCHEDULABLE if state.message else ""
+        return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.WAITING, told))
+    reason = JobReason.UNSCHEDULABLE if state.message else ReservationPhase.PENDING
     told = state.message or "no seat has been found yet"
     return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, reason, told))
 

@@ -1,0 +1,307 @@
+"""What steps carry, how time is counted, and that there is always an answer that leads somewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from restow.migration.conditions import is_ended
+from restow.migration.facts import Answer, Facts
+from restow.migration.instructions import (
+    AwaitAdmission,
+    Evict,
+    Extend,
+    Fail,
+    Look,
+    Pin,
+    Refer,
+    Release,
+    Reserve,
+    Step,
+    Wait,
+)
+from restow.migration.steps import next_step
+from restow.migration.terms import Terms
+from restow.model.cluster.seat import expires_at
+from restow.model.objects import ObjectReference
+from restow.model.times import format_time
+from tests.migration.moves import (
+    NO,
+    NOW,
+    OURS,
+    OWNERS,
+    YES,
+    before,
+    facts,
+    heir,
+    job,
+    node,
+    pending,
+    pod,
+    reservation,
+    said,
+    seat,
+)
+
+# --- what they carry --------------------------------------------------------------------------------------------------
+
+
+def test_pinning_names_the_life_and_the_workload() -> None:
+    step = next_step(before(pending(pod_ref={"uid": ""}), workload="deploy"))
+    assert isinstance(step, Pin)
+    assert (step.uid, step.workload) == ("old", "deploy")
+
+
+def test_the_reservation_lives_as_long_as_the_job_and_the_farewell() -> None:
+    step = next_step(before(job(ref=None, age=60), trial=YES))
+    assert isinstance(step, Reserve)
+    assert step.reservation.spec.ttl == "6m30s"  # 4 minutes are left, 30 s to leave, 2 minutes to spare
+
+
+def test_the_reservation_of_a_job_without_limit_ends_all_the_same() -> None:
+    step = next_step(before(job(ref=None), trial=YES, terms=Terms(ttl=0.0)))
+    assert isinstance(step, Reserve)
+    assert step.reservation.spec.ttl == "1h2m30s"
+
+
+def test_the_reference_is_whole() -> None:
+    step = next_step(facts(job(ref=None)))
+    assert isinstance(step, Refer)
+    assert step.reference == ObjectReference(
+        api_version="batch.volcano.sh/v1alpha1", kind="Reservation", namespace="shop", name=OURS, uid=OURS
+    )
+
+
+def test_an_extension_lasts_for_the_rest_of_the_move() -> None:
+    step = next_step(facts(reservation=reservation(ttl="3m")))
+    assert isinstance(step, Extend)
+    assert step.until == NOW + 240 + 30 + 120
+
+
+def test_the_eviction_is_of_the_very_pod_and_says_where_to() -> None:
+    step = next_step(facts())
+    assert isinstance(step, Evict)
+    assert (step.pod.metadata.uid, step.status.node_name) == ("old", "n2")
+    assert [(one.type, one.status) for one in step.status.conditions or ()] == [
+        ("Admitted", "True"),
+        ("ReservationScheduled", "True"),
+        ("Eviction", "False"),
+    ]
+
+
+def test_the_jobs_own_grace_period_counts() -> None:
+    assert isinstance(next_step(facts(terms=Terms(grace=600))), Extend)
+
+
+@pytest.mark.parametrize(
+    ("of", "again"),
+    [
+        pytest.param(facts(trial=NO), 10.0, id="a budget is asked again when it says"),
+        pytest.param(facts(trial=Answer(False, "no")), 10.0, id="or after a while"),
+        pytest.param(facts(trial=NO, terms=Terms(ttl=65.0)), 5.0, id="but the end comes first"),
+        pytest.param(facts(stopped="x"), 240.0, id="until the end"),
+        pytest.param(before(), 480.0, id="until it has waited too long"),
+        pytest.param(facts(job(spec={"paused": True})), None, id="a pause has no end"),
+    ],
+)
+def test_when_to_come_back(of: Facts, again: float | None) -> None:
+    step = next_step(of)
+    assert isinstance(step, Wait | AwaitAdmission)
+    assert step.again == (None if again is None else NOW + again)
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def _paused(seconds: float, ago: float, *, now: bool = False) -> dict[str, Any]:
+    """Paused for some seconds in all until some time ago; and since then, too, if it is now."""
+    return said("Paused", str(now), age=ago, lastProbeTime=format_time(NOW - ago - seconds))
+
+
+@pytest.mark.parametrize(
+    ("of", "fails"),
+    [
+        pytest.param(job(age=299), False, id="in time"),
+        pytest.param(job(age=300), True, id="at the end"),
+        pytest.param(job(_paused(200, ago=50), age=400), False, id="paused time does not count"),
+        pytest.param(job(_paused(100, ago=50), age=400), True, id="but the rest does"),
+        pytest.param(job(_paused(0, ago=350, now=True), age=400), False, id="resumed just now"),
+    ],
+)
+def test_time_is_up(of: Any, fails: bool) -> None:
+    assert isinstance(next_step(facts(of)), Fail) is fails
+
+
+def test_pauses_add_up() -> None:
+    first = next_step(facts(job(spec={"paused": True})))
+    assert isinstance(first, Wait)
+    paused = replace(job(spec={"paused": True}), status=first.status)
+    assert next_step(facts(paused, now=NOW + 50)) == first
+    going = replace(paused, spec=replace(paused.spec, paused=False))
+    resumed = next_step(facts(going, now=NOW + 100))
+    assert isinstance(resumed, Evict)
+    again = next_step(facts(replace(paused, status=resumed.status), now=NOW + 150))
+    assert isinstance(again, Wait)
+    later = replace(going, status=again.status)
+    assert isinstance(next_step(facts(later, now=NOW + 379)), Evict)  # 60 s before, 240 s to go, 100 + 229 s paused
+    told = next_step(facts(replace(going, status=resumed.status), now=NOW + 341))
+    assert isinstance(told, Fail)
+
+
+def test_pauses_before_admission_do_not_count_after_it() -> None:
+    waited = _paused(550, ago=10)
+    assert isinstance(next_step(before(pending(waited), now=NOW + 800)), AwaitAdmission)
+
+
+# --- always an answer -------------------------------------------------------------------------------------------------
+
+answers = st.none() | st.builds(Answer, st.booleans(), st.sampled_from(("", "no")), st.floats(0, 60), st.booleans())
+condition = st.builds(
+    said,
+    st.sampled_from(("Admitted", "Paused", "Eviction", "ReservationScheduled", "Complete", "BoundPodReady")),
+    st.sampled_from(("True", "False", "Unknown")),
+    st.sampled_from(("", "Evicting", "FailedEvict", "EvictComplete")),
+    st.just(""),
+    st.floats(0, 700),
+)
+unique = st.lists(condition, max_size=5, unique_by=lambda one: one["type"])
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Any:
+    phase = draw(st.sampled_from(("", "Pending", "Running", "Succeed", "Failed", "Aborted", "Nonsense")))
+    conditions = [one for one in draw(unique) if phase != "Running" or one["type"] != "Admitted"]
+    return job(
+        *conditions,
+        phase=phase,
+        ref=draw(st.sampled_from((None, "", OURS, "spare"))),
+        pod_ref=draw(st.sampled_from(({}, {"uid": ""}, {"uid": "x"}, {"name": ""}, {"kind": "Node"}))),
+        spec={"paused": draw(st.booleans())},
+        annotations=draw(st.sampled_from(({}, {"restow.sh/target-node": "n1"}))),
+        **draw(st.sampled_from(({}, {"podRef": {"name": "web-2", "uid": "new"}}, {"podRef": {}}))),
+    )
+
+
+pods = st.builds(
+    pod,
+    uid=st.sampled_from(("old", "new")),
+    node=st.sampled_from((None, "n1", "n2")),
+    leaving=st.booleans(),
+    phase=st.sampled_from(("Pending", "Running", "Succeeded", "Failed")),
+)
+reservations = st.builds(
+    reservation,
+    *([st.builds(seat, st.sampled_from(("n1", "n2")), st.sampled_from((None, "old", "new", "9")))] * 1),
+    phase=st.sampled_from(("", "Pending", "Waiting", "Available", "Succeeded", "Failed", "Nonsense")),
+    name=st.sampled_from((OURS, "spare")),
+    ttl=st.sampled_from(("0s", "1m", "10m", "nonsense")),
+    reason=st.sampled_from(("", "Expired", "RoomTaken", "NodeGone")),
+)
+terms = st.builds(
+    Terms,
+    mode=st.sampled_from(("ReservationFirst", "EvictDirectly", "Nonsense")),
+    ttl=st.sampled_from((0.0, 30.0, 300.0)),
+    waiting=st.sampled_from((0.0, 30.0)),
+    grace=st.sampled_from((None, 0, 600)),
+    dry_run=st.booleans(),
+    problem=st.sampled_from(("", "", "spec.ttl: no")),
+)
+everything = st.builds(
+    Facts,
+    job=jobs(),
+    terms=terms,
+    now=st.floats(NOW - 100, NOW + 1000),
+    pod=st.none() | pods,
+    owners=st.sampled_from(((), OWNERS)),
+    workload=st.sampled_from((None, "deploy")),
+    reservation=st.none() | reservations,
+    node=st.sampled_from((None, node(), node(unschedulable=True))),
+    consumers=st.sampled_from(((), (heir(),), (heir(conditions=[]),), (heir(leaving=True),))),
+    claimed=st.sampled_from((frozenset(), frozenset({"new"}))),
+    rival=st.sampled_from((None, "other")),
+    stopped=st.sampled_from((None, "stopped")),
+    turn=answers,
+    trial=answers,
+    outcome=answers,
+    fresh=st.booleans(),
+)
+
+
+@st.composite
+def nearly_ready(draw: st.DrawFn) -> Facts:
+    """Ready for the eviction, but for a thing or two."""
+    fields = draw(st.lists(st.sampled_from(Facts.__struct_fields__), max_size=2, unique=True))
+    other = draw(everything)
+    return replace(facts(), **{field: getattr(other, field) for field in fields})
+
+
+anything = everything | nearly_ready()
+
+
+def _settled(of: Facts) -> tuple[Facts, Step]:
+    """What a step is, once every look that it asks for was taken."""
+    step = next_step(of)
+    if isinstance(step, Look):
+        of = replace(of, fresh=True, trial=of.trial or YES)
+        step = next_step(of)
+    return of, step
+
+
+@given(anything)
+@settings(max_examples=100, deadline=None)
+def test_there_is_always_a_step_and_waiting_has_a_reason(of: Facts) -> None:
+    _, step = _settled(of)
+    assert not isinstance(step, Look)
+    if isinstance(step, Wait) and not is_ended(of.job):
+        told = [one for one in step.status.conditions or () if one.status != "True" or one.type == "Paused"]
+        assert told or step.status.message
+
+
+@given(anything)
+@settings(max_examples=100, deadline=None)
+def test_what_is_recorded_once_is_not_recorded_again(of: Facts) -> None:
+    of, step = _settled(of)
+    if isinstance(step, Wait) and of.outcome is None:
+        again = next_step(of.saying(step.status))
+        assert isinstance(again, Wait)
+        assert again.status == step.status
+
+
+@given(nearly_ready())
+@settings(max_examples=200, deadline=None)
+def test_no_pod_leaves_without_its_seat(of: Facts) -> None:
+    _, step = _settled(of)
+    if not isinstance(step, Evict):
+        return
+    assert step.pod.metadata.uid == of.job.spec.pod_ref.uid
+    assert of.stopped is None and not of.job.spec.paused and not of.terms.dry_run
+    if of.terms.mode == "EvictDirectly":
+        return
+    held = of.reservation
+    assert held is not None and held.status.state.phase == "Available"
+    end = expires_at(held) if held.spec.ttl != "nonsense" else None
+    assert end is None or end - of.now >= of.grace + 120
+    assert of.seat is not None and of.seat.node_name != step.pod.spec.node_name
+    assert of.node is not None and not of.node.spec.unschedulable
+
+
+@given(anything)
+@settings(max_examples=100, deadline=None)
+def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(of: Facts) -> None:
+    _, step = _settled(of)
+    if isinstance(step, Release):
+        assert step.reservation.metadata.name == OURS
+        assert not of.is_evicting
+        assert not (of.has_left and of.is_placed)
+        assert is_ended(of.job)
+
+
+@given(anything)
+@settings(max_examples=100, deadline=None)
+def test_nothing_is_done_on_facts_that_may_be_old(of: Facts) -> None:
+    step = next_step(replace(of, fresh=False))
+    assert isinstance(step, Look) or (isinstance(step, Wait | AwaitAdmission) and step.status == of.job.status)

@@ -1,0 +1,61 @@
+"""Under which terms a job is carried out, and what the stop switch says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.migration.arguments import Arguments
+from restow.migration.stop import stopped
+from restow.migration.terms import Terms, terms_of
+from restow.model.objects import ConfigMap
+from tests.migration.moves import job
+
+CONFIGURED = Arguments(
+    default_mode="EvictDirectly", default_ttl=60.0, waiting_ttl=10.0, policy="Delete", grace_seconds=5
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "terms"),
+    [
+        pytest.param({}, {}, id="as configured"),
+        pytest.param({"mode": "ReservationFirst"}, {"mode": "ReservationFirst"}, id="its own mode"),
+        pytest.param({"ttl": "90s"}, {"ttl": 90.0}, id="its own time"),
+        pytest.param({"ttl": "0s"}, {"ttl": 0.0}, id="no limit"),
+        pytest.param({"deleteOptions": {"gracePeriodSeconds": 0}}, {"grace": 0}, id="its own grace period"),
+        pytest.param({"deleteOptions": {"dryRun": ["All"]}}, {"dry_run": True}, id="its own dry run"),
+        pytest.param(
+            {"mode": "x", "ttl": "x", "deleteOptions": {"gracePeriodSeconds": -1}},
+            {
+                "mode": "x",
+                "grace": -1,
+                "problem": "spec.mode: 'x' is not one of ReservationFirst, EvictDirectly; "
+                "spec.ttl: duration 'x': expected numbers with units (ns us ms s m h), such as 600s or 1h30m; "
+                "spec.deleteOptions.gracePeriodSeconds: -1 is negative",
+            },
+            id="everything that cannot be understood",
+        ),
+    ],
+)
+def test_terms(spec: dict[str, Any], terms: dict[str, Any]) -> None:
+    configured = {"mode": "EvictDirectly", "ttl": 60.0, "waiting": 10.0, "policy": "Delete", "grace": 5}
+    assert terms_of(job(spec=spec), CONFIGURED) == Terms(**{**configured, **terms})
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (None, None),
+        ({}, None),
+        ({"paused": "false"}, None),
+        ({"paused": ""}, None),
+        ({"paused": "true"}, "evictions are stopped"),
+        ({"paused": "flase"}, "evictions are stopped"),
+        ({"paused": "true", "reason": "drill"}, "evictions are stopped: drill"),
+    ],
+    ids=str,
+)
+def test_the_stop_switch(data: dict[str, str] | None, told: str | None) -> None:
+    assert stopped(ConfigMap(data=data) if data is not None else None) == told

@@ -92,12 +92,17 @@ def belongs(audiences: Audiences, namespace: str, labels: Labels, namespace_labe
 def _places(audience: Audience) -> Iterator[_Place]:
     if audience.selector.nothing:
         return
-    required = ((one.key, one.values[0]) for one in audience.selector.requirements if _names_one_value(one))
-    label = next(required, None)
+    label = required_label(audience)
     for namespace in sorted(audience.namespaces):
         yield namespace, label
     if not audience.namespace_selector.nothing:
         yield None, label
+
+
+def required_label(audience: Audience) -> tuple[str, str] | None:
+    """A label that every pod of the audience has; None if there is no such label."""
+    required = ((one.key, one.values[0]) for one in audience.selector.requirements if _names_one_value(one))
+    return next(required, None)
 
 
 def _names_one_value(requirement: Requirement) -> bool:

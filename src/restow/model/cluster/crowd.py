@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from restow.model.cluster.audience import Audience, AudienceIndex, Audiences, Labels, belongs, of_term
+from restow.model.cluster.audience import Audience, AudienceIndex, Audiences, Labels, belongs, of_term, required_label
 from restow.model.cluster.namespaces import Namespaces
 from restow.model.cluster.seat import fold_label_keys
 from restow.model.cluster.shapes import Shape
@@ -113,6 +113,8 @@ class Crowd:
         self._namespaces = namespaces
         self._groups: dict[object, Group] = {}
         self._in_namespace: dict[str, dict[Group, None]] = {}
+        self._shelves: dict[tuple[str, str], dict[str, dict[Group, None]]] = {}
+        """By namespace and label key, and then by value; made for the keys that audiences ask for."""
         self._idle: dict[Group, None] = {}
         self._headcounts: dict[tuple[Audiences, bool], Headcount] = {}
         self._counted: AudienceIndex[Headcount] = AudienceIndex()
@@ -176,6 +178,10 @@ class Crowd:
     def _make_group(self, group: Group, shape: Shape) -> Group:
         self._groups[group.key] = group
         self._in_namespace.setdefault(group.namespace, {})[group] = None
+        for key, value in group.labels.items() if self._shelves else ():
+            shelf = self._shelves.get((group.namespace, key))
+            if shelf is not None:
+                shelf.setdefault(value, {})[group] = None
         found = self._counted.find(group.namespace, group.labels, self._namespaces.labels(group.namespace))
         group.headcounts = [one for one in found if not (one.staying and group.leaving)]
         group.stances = [(self._stance(view), amount) for view, amount in views(shape, group.namespace, group.labels)]
@@ -193,6 +199,9 @@ class Crowd:
         del self._idle[group]
         del self._groups[group.key]
         del self._in_namespace[group.namespace][group]
+        for key, value in group.labels.items():
+            if (group.namespace, key) in self._shelves:
+                del self._shelves[group.namespace, key][value][group]
         if not self._in_namespace[group.namespace]:
             del self._in_namespace[group.namespace]
         for stance in dict.fromkeys(stance for stance, _ in group.stances):
@@ -221,9 +230,22 @@ class Crowd:
         return headcount
 
     def _candidates(self, audience: Audience) -> Iterator[Group]:
-        selective = not audience.namespace_selector.nothing
+        selective, label = not audience.namespace_selector.nothing, required_label(audience)
         for namespace in self._in_namespace if selective else audience.namespaces:
-            yield from self._in_namespace.get(namespace, ())
+            if label is None:
+                yield from self._in_namespace.get(namespace, ())
+            else:
+                yield from self._shelf(namespace, label[0]).get(label[1], ())
+
+    def _shelf(self, namespace: str, key: str) -> dict[str, dict[Group, None]]:
+        """The groups of a namespace by the value of a label, so that an audience costs those it may be about."""
+        shelf = self._shelves.get((namespace, key))
+        if shelf is None:
+            shelf = self._shelves[namespace, key] = {}
+            for group in self._in_namespace.get(namespace, ()):
+                if key in group.labels:
+                    shelf.setdefault(group.labels[key], {})[group] = None
+        return shelf
 
     def _review(self, headcount: Headcount, group: Group) -> None:
         """Make a group contribute to a headcount, or not, as its labels and its namespace's now say."""

@@ -130,7 +130,7 @@ class _Run:
         refusals = list(guests.refusals)
         candidates: list[tuple[float, Occupant]] = []
         for one in guests.movable:
-            rate = self._rate_with(one, row, -1)
+            rate = self._use.spread_at(row, without=one)
             why = self._settings.pods.why_not(one.pod)
             if not why and rate > self._rates[row] + LEAST:
                 why = f"without it the imbalance of {node} would rise from {self._rates[row]:.3f} to {rate:.3f}"
@@ -148,7 +148,7 @@ class _Run:
 
     def _move(self, pod: Occupant, row: int) -> str:
         """Hold the target that gains most by the pod; why not, if there is none."""
-        left = self._rate_with(pod, row, -1)
+        left = self._use.spread_at(row, without=pod)
         if left >= self._rates[row] - LEAST:
             return "with the pods before it gone, its leaving would no longer lower the imbalance of its node"
         rows = self._bookings.choices(pod.key)
@@ -156,25 +156,20 @@ class _Run:
         taking = len(rows)
         back = moved_from(pod.pod, self._request.now, self._settings.cool_down)
         rows = rows[rows != self._snapshot.rows.find(back)] if back is not None else rows
-        gains = self._rates[rows] - self._rates_with(pod, rows)
+        gains = self._rates[rows] - self._use.spread_with(pod, rows)
         better = gains > LEAST
         rows, gains = rows[better], gains[better]
         if not len(rows):
             return f"{taking} other nodes have room for it, and it would lower the imbalance of none of them"
-        target = int(rows[np.lexsort((self._by_name[rows], -gains))[0]])
+        best = rows[gains >= gains.max() - LEAST]
+        target = int(best[self._by_name[best].argmin()])
         self._bookings.hold(pod.key, self._snapshot.rows.name(target) or "")
         self._bookings.end_wave()
         self.wanted.append(Wanted(pod.key, self._snapshot.rows.name(target) or ""))
         for changed, sign in ((row, -1), (target, 1)):
             self._use.add(pod, changed, sign)
-            self._rates[changed] = self._use.spread(np.array([changed]))[0]
+            self._rates[changed] = self._use.spread_at(changed)
         return ""
-
-    def _rate_with(self, pod: Occupant, row: int, sign: int) -> float:
-        return float(self._use.spread(np.array([row]), pod, sign)[0])
-
-    def _rates_with(self, pod: Occupant, rows: RowIndex) -> Rates:
-        return self._use.spread(rows, pod)
 
 
 def _cheapest_first(rate: float, one: Occupant) -> tuple[object, ...]:

@@ -63,10 +63,10 @@ class Bookings:
                 return ""
             return self._short(occupant, node) or self._engine.why_not(cycle, node)
 
-    def survey(self, uid: str) -> Survey:
-        """What every node says to a pod that is to move."""
+    def survey(self, uid: str, rows: RowIndex) -> Survey:
+        """What the nodes on these rows say to a pod that is to move."""
         with self._looking(uid) as (cycle, _):
-            return self._engine.survey(cycle)
+            return self._engine.survey(cycle, rows)
 
     def has_room(self, uid: str, node: str) -> bool:
         """Whether a node has the room alone: much cheaper than asking every filter, and mostly the reason."""

@@ -26,7 +26,7 @@ from restow.planning.plan import Measures, Plan, Refusal
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
 from restow.planning.use import Percents, Use
-from restow.scheduling.explain import histogram
+from restow.scheduling.explain import counted, histogram
 
 CRITICAL_LABEL = "critical"
 
@@ -128,8 +128,9 @@ class _Run:
         rows = rows[self._use.within(self._settings.protection, pod, rows)]
         if not len(rows):
             return None
-        order = np.lexsort((self._by_name[rows], -self._use.rate(self._settings.resource, rows)))
-        row = int(rows[order[0]])
+        rates = self._use.rate(self._settings.resource, rows)
+        best = rows[rates == rates.max()]
+        row = int(best[self._by_name[best].argmin()])
         self._bookings.hold(pod.key, self._snapshot.rows.name(row) or "")
         self._use.add(pod, row)
         return row
@@ -151,20 +152,14 @@ class _Run:
         return refusals
 
     def _why_unplaced(self, pod: Occupant) -> str:
-        survey = self._bookings.survey(pod.key)
-        targets = self._targets
-        reasons: dict[str, int] = {}
-        for plugin_refusals in survey.refusals.values():
-            for one in plugin_refusals:
-                number = int(np.count_nonzero(one.rows & targets))
-                if number:
-                    reasons[one.reason] = reasons.get(one.reason, 0) + number
+        targets = np.flatnonzero(self._targets)
+        survey = self._bookings.survey(pod.key, targets)
+        reasons = counted(survey.refusals)
         rows = np.array([self._snapshot.rows.find(name) for name in survey.feasible], np.intp)
-        rows = rows[targets[rows]]
         full = int(np.count_nonzero(~self._use.within(self._settings.protection, pod, rows)))
         if full:
             reasons[f"would be above protectionThresholds ({_told(self._settings.protection)})"] = full
-        return f"0/{int(targets.sum())} target nodes take it: {histogram(reasons)}"
+        return f"0/{len(targets)} target nodes take it: {histogram(reasons)}" if reasons else survey.message
 
 
 def _told(percents: Percents) -> str:

@@ -6,6 +6,7 @@ percentages. Comparisons multiply instead of dividing, so that a node at a thres
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -60,12 +61,23 @@ class Use:
         for name, column in self._columns.items():
             self.used[name][row] += sign * asked.get(column, 0)
 
-    def spread(self, rows: RowIndex, pod: Occupant | None = None, sign: int = 1) -> Rates:
-        """The population standard deviation of use over the resources, with a pod more (or less) on each row."""
-        asked = dict(pod.shape.amounts) if pod is not None else {}
+    def spread_with(self, pod: Occupant, rows: RowIndex) -> Rates:
+        """The population standard deviation of use over the resources, with the pod on each of these rows."""
+        asked = dict(pod.shape.amounts)
         taken = []
         for name, column in self._columns.items():
-            total = self.used[name][rows] + sign * asked.get(column, 0)
+            total = self.used[name][rows] + asked.get(column, 0)
             offered = self.offered[name][rows]
             taken.append(np.divide(total, offered, out=np.full(len(rows), np.nan), where=offered > 0))
         return imbalance(taken)
+
+    def spread_at(self, row: int, without: Occupant | None = None) -> float:
+        """The same of one row as it is, or without a pod that is there; plain numbers are quicker than arrays."""
+        asked = dict(without.shape.amounts) if without is not None else {}
+        taken = [
+            (self.used[name].item(row) - asked.get(column, 0)) / self.offered[name].item(row)
+            for name, column in self._columns.items()
+            if self.offered[name].item(row) > 0
+        ]
+        mean = math.fsum(taken) / max(len(taken), 1)
+        return math.sqrt(math.fsum((one - mean) ** 2 for one in taken) / max(len(taken), 1))

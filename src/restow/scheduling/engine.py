@@ -167,14 +167,15 @@ class Engine:
         rows = np.flatnonzero(ranking.every() != REFUSED)
         return rows[accepts(cycle, say.cluster_filters, rows)] if say.cluster_filters else rows
 
-    def survey(self, cycle: Cycle) -> Survey:
-        """Every node's answer, for people who want to know more than the best one."""
+    def survey(self, cycle: Cycle, rows: RowIndex | None = None) -> Survey:
+        """The answer of every node, or of those on some rows, for people who want to know more than the best one."""
         filtering, stopped = self._begin(cycle)
         if stopped is not None:
             return Survey((), {}, self._stopped(cycle, stopped).message)
-        left, refused = self._ask_all(cycle, filtering, _every_node(cycle))
+        asked = _every_node(cycle) if rows is None else rows
+        left, refused = self._ask_all(cycle, filtering, asked)
         names = sorted(cycle.snapshot.rows.name(row) or "" for row in left.tolist())
-        return Survey(tuple(names), refused, "" if names else self._refused(cycle, filtering).message)
+        return Survey(tuple(names), refused, "" if names else sentence(len(asked), counted(refused)))
 
     # --- after the caller has assumed the pod -------------------------------------------------------------------------
 

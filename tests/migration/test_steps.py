@@ -502,7 +502,7 @@ def test_the_next_step(row: tuple[Facts, type, str | None, str]) -> None:
     assert type(found) is step, found
     if isinstance(found, Look) or reason is None:
         return
-    assert (found.status.reason or "") == reason or (step is Wait and _reason(found) == reason), found.status
+    assert (found.status.reason or "") == reason or (isinstance(found, Wait) and _reason(found) == reason), found.status
     assert told in (found.status.message or ""), found.status
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -22,6 +23,8 @@ from restow.model.wire import WireError
 from restow.ports import ApiError, Clock
 
 log = logging.getLogger(__name__)
+
+_LITTLE_WORDS = frozenset({"its", "the"})
 
 Told = Callable[[PodMigrationJob, PodMigrationJob], None]
 
@@ -91,8 +94,7 @@ class Admission:
             case Admitted():
                 return admitted(status, verdict.message, now=now)
             case Waiting():
-                limit = verdict.limit[:1].upper() + verdict.limit[1:]
-                return refused(status, limit, verdict.message, now=now)
+                return refused(status, _reason(verdict.limit), verdict.message, now=now)
             case Refused():
                 return ended(status, JobPhase.FAILED, verdict.reason, verdict.message, now=now)
 
@@ -110,3 +112,9 @@ class Admission:
         if status.phase != JobPhase.PENDING:
             self.leave(job.metadata.name)
         self.told(job, written)
+
+
+def _reason(limit: str) -> str:
+    """The name of a limit as reasons are written: Budget for its budget, MaxMigratingPerNode for maxMigratingPerNode."""
+    words = (word for word in re.findall("[A-Za-z]+", limit) if word not in _LITTLE_WORDS)
+    return "".join(word[:1].upper() + word[1:] for word in words)

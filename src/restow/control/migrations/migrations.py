@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 _LOOKS = 4
 """Looks in a row before a job is left for later: the cluster changes faster than we read."""
+_SHORTEST_WAIT = 0.05
+"""Seconds: waking up a rounding error too early must not turn into a busy loop."""
 _WARNINGS = frozenset({JobReason.FAILED_EVICT, JobReason.FAILED_CREATE_RESERVATION, JobReason.UNSCHEDULABLE})
 
 
@@ -176,7 +178,7 @@ class Migrations:
             return facts, step
         if delay < self._settings.telling:
             return facts, Wait(facts.job.status, facts.now + delay)
-        told = f"evictions are limited to {self._pacing.rate:g} per second; its turn comes in {delay:.0f} s"
+        told = f"evictions are limited to {self._pacing.rate:g} per second; others are before it"
         held_up = replace(facts, turn=Answer(False, told, delay))
         then = next_step(held_up)
         assert not isinstance(then, Look), "the facts are fresh, and were tried"
@@ -194,7 +196,7 @@ class Migrations:
         elif answer is not None:
             self._queue.add_after(name, answer.seconds or 1.0)
         elif isinstance(step, Wait | AwaitAdmission) and step.again is not None:
-            self._queue.add_after(name, max(step.again - self._clock.now(), 0.0))
+            self._queue.add_after(name, max(step.again - self._clock.now(), _SHORTEST_WAIT))
         elif isinstance(step, Reserve | Fail):
             self._queue.add(name)
 

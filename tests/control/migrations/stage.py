@@ -1,0 +1,219 @@
+"""A stage for migrations: a cluster on virtual time, the controller, and a stand-in for the scheduler that only knows
+seats: it places reservations where their node affinity lets them, and binds pods to the seats that are open for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from restow.client.verbs import Client
+from restow.control.migrations import Migrations, Settings
+from restow.migration.arguments import Arguments, read_arguments
+from restow.model import kinds
+from restow.model.affinity import node_constraint
+from restow.model.cluster.owners import Kinship, Owners
+from restow.model.cluster.seat import expires_at, is_ended, migrating_pod
+from restow.model.cluster.undo import UndoLog
+from restow.model.objects import Pod, PodMigrationJob, Reservation
+from restow.ports import Api, ApiError, Clock
+from tests.control.stage import world
+from tests.sim.stage import Document, Stage, pass_time, template, workload
+
+SCHEDULERS = frozenset({"default-scheduler", "restow"})
+SYSTEM = "restow-system"
+
+
+def arguments(**section: Any) -> Arguments:
+    """What is configured; without limits where a test does not set them."""
+    free = {"maxMigratingPerNode": 0, "maxUnavailablePerWorkload": "100%", "maxMigratingPerWorkload": "100%"}
+    limiters = {"objectLimiters": {"workload": {"duration": "0s"}}}
+    return read_arguments({**free, **limiters, "evictQPS": 1000, "evictBurst": 100, **section}, SCHEDULERS)
+
+
+class Seats:
+    """The stand-in. `refusing` says why no reservation is placed; `places` where they are placed, whatever they ask."""
+
+    def __init__(self, api: Api, clock: Clock) -> None:
+        self.refusing: str | None = None
+        self.places: str | None = None
+        self.binding = True
+        self._client = Client(api, manager="stand-in")
+        self._clock = clock
+
+    async def run(self) -> None:
+        while True:
+            with suppress(ApiError):
+                await self._step()
+            await asyncio.sleep(0.2)
+
+    async def _step(self) -> None:
+        pods = (await self._client.list(kinds.POD)).items
+        for reservation in (await self._client.list(kinds.RESERVATION)).items:
+            await self._place(reservation)
+        waiting = [pod for pod in pods if not pod.spec.node_name and pod.metadata.deletion_timestamp is None]
+        for pod in waiting if self.binding else ():
+            await self._bind(pod, pods)
+
+    async def _place(self, reservation: Reservation) -> None:
+        end = expires_at(reservation)
+        if is_ended(reservation):
+            return
+        if end is not None and end <= self._clock.now():
+            await self.write(reservation, phase="Failed", reason="Expired")
+        elif not reservation.status.placements:
+            node = self.places or await self._fitting(reservation)
+            if self.refusing or node is None:
+                why = self.refusing or "0/3 nodes are available."
+                if reservation.status.state.message != why:
+                    await self.write(reservation, phase="Pending", message=why)
+                return
+            task = (reservation.spec.tasks or [])[0]
+            await self.write(reservation, [{"task": task.name, "index": 0, "nodeName": node}])
+
+    async def _fitting(self, reservation: Reservation) -> str | None:
+        wanted = node_constraint((reservation.spec.tasks or [])[0].template.spec)
+        nodes = sorted((await self._client.list(kinds.NODE)).items, key=lambda node: node.metadata.name)
+        fit = (one for one in nodes if wanted.matches(one.metadata.name, one.metadata.labels))
+        return next((one.metadata.name for one in fit if not one.spec.unschedulable), None)
+
+    async def write(
+        self, reservation: Reservation, placements: list[Document] | None = None, phase: str = "Available", **state: Any
+    ) -> None:
+        changes: Document = {"state": {"reason": None, "message": None, **state, "phase": phase}}
+        if placements is not None:
+            changes["placements"] = placements
+        meta = reservation.metadata
+        await self._client.patch(
+            kinds.RESERVATION,
+            meta.name,
+            {"status": changes},
+            meta.namespace,
+            subresource="status",
+            resource_version=meta.resource_version,
+        )
+
+    async def _bind(self, pod: Pod, pods: list[Pod]) -> None:
+        meta = pod.metadata
+        seat = await self._seat_for(pod, pods)
+        if seat is None:
+            count = {node.metadata.name: 0 for node in (await self._client.list(kinds.NODE)).items}
+            for one in pods:
+                if one.spec.node_name in count:
+                    count[one.spec.node_name or ""] += 1
+            node = min(sorted(count), key=lambda name: count[name])
+            await self._client.bind(meta.namespace or "", meta.name, uid=meta.uid, node=node)
+            return
+        placement = msgspec.to_builtins((seat.status.placements or [])[0])
+        name = f"{seat.metadata.namespace}/{seat.metadata.name}/{placement['task']}/0"
+        await self._client.bind(
+            meta.namespace or "",
+            meta.name,
+            uid=meta.uid,
+            node=placement["nodeName"],
+            annotations={"restow.sh/reservation": name},
+        )
+        reference = {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid}
+        await self.write(seat, [placement | {"podRef": reference}], phase="Succeeded")
+
+    async def _seat_for(self, pod: Pod, pods: list[Pod]) -> Reservation | None:
+        kinship = Kinship(UndoLog())
+        for owner in (await self._client.list(kinds.REPLICA_SET)).items:
+            kinship.put(owner.metadata)
+        staying = {one.metadata.uid for one in pods if one.metadata.deletion_timestamp is None}
+        for one in (await self._client.list(kinds.RESERVATION)).items:
+            free = one.status.state.phase == "Available" and not any(p.pod_ref for p in one.status.placements or ())
+            if free and migrating_pod(one) not in staying and Owners.of(one.spec.owners or ()).match(pod, kinship):
+                return one
+        return None
+
+
+class Move(Stage):
+    """The cluster, and the jobs in it."""
+
+    seats: Seats
+
+    async def start(self, pods: int | None = 2, kind: Any = kinds.DEPLOYMENT, **spec: Any) -> list[Pod]:
+        """A workload named web whose pods run."""
+        made = template("500m", app="web", **spec)
+        await self.create(kind, workload("web", pods, pods=made))
+        await pass_time(5)
+        return await self.pods()
+
+    async def move(self, pod: Pod, name: str = "move", annotations: Document | None = None, **spec: Any) -> None:
+        reference = {"namespace": "default", "name": pod.metadata.name, "uid": pod.metadata.uid}
+        made = {"metadata": {"name": name, "annotations": annotations or {}}, "spec": {"podRef": reference, **spec}}
+        await self.create(kinds.POD_MIGRATION_JOB, made)
+
+    async def job(self, name: str = "move") -> PodMigrationJob:
+        return await self.client.get(kinds.POD_MIGRATION_JOB, name)
+
+    async def told(self, name: str = "move") -> tuple[str | None, str | None, str | None]:
+        status = (await self.job(name)).status
+        return status.phase, status.reason, status.message
+
+    async def reservations(self) -> list[Reservation]:
+        return (await self.client.list(kinds.RESERVATION)).items
+
+    async def set_status(self, name: str, **status: Any) -> None:
+        await self.client.patch(kinds.POD_MIGRATION_JOB, name, {"status": status}, subresource="status")
+
+    async def stop(self) -> None:
+        """Turn evictions off."""
+        data = {"paused": "true", "reason": "maintenance"}
+        await self.create(kinds.CONFIG_MAP, {"metadata": {"name": "restow-stop", "namespace": SYSTEM}, "data": data})
+
+    async def go(self) -> None:
+        """Turn them on again."""
+        await self.delete(kinds.CONFIG_MAP, "restow-stop", SYSTEM)
+
+
+@asynccontextmanager
+async def cluster(*, nodes: int = 3, seed: int = 1, **settings: Any) -> AsyncIterator[Move]:
+    """Everything but the controller."""
+    async with world(nodes=nodes, seed=seed, **settings) as it:
+        made = Move(it.api, it.world, it.clock)
+        made.seats = Seats(it.api, it.clock)
+        await made.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
+        task = asyncio.create_task(made.seats.run())
+        try:
+            yield made
+        finally:
+            task.cancel()
+
+
+@asynccontextmanager
+async def controller(api: Api, clock: Clock, *, seed: int = 1, **section: Any) -> AsyncIterator[Migrations]:
+    made = Migrations(api, clock, random.Random(seed), arguments=arguments(**section), settings=Settings(sweep=30.0))
+    async with running(made):
+        yield made
+
+
+@asynccontextmanager
+async def running(made: Migrations) -> AsyncIterator[None]:
+    task = asyncio.create_task(made.run(), name="migrations")
+    ready = asyncio.create_task(made.ready(), name="migrations ready")
+    try:
+        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+        yield
+    finally:
+        ready.cancel()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def stage(
+    *, nodes: int = 3, seed: int = 1, world_settings: Document | None = None, **section: Any
+) -> AsyncIterator[Move]:
+    async with (
+        cluster(nodes=nodes, seed=seed, **(world_settings or {})) as it,
+        controller(it.api, it.clock, seed=seed, **section),
+    ):
+        yield it

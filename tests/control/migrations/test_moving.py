@@ -1,0 +1,191 @@
+"""Moves from beginning to end: the seat first, then the eviction, then the successor in the seat."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from restow.model import kinds
+from restow.sim.faults import FaultyApi
+from tests.control.migrations.stage import cluster, controller, stage
+from tests.control.stage import events
+from tests.sim.stage import Document, pass_time, ready, template, virtual, workload
+
+MINE = {"app": "web"}
+
+
+def spare(node: str = "n3", **spec: object) -> Document:
+    task = {"name": "pod", "template": {"spec": {"containers": [{"name": "c"}]}}}
+    owner = {"labelSelector": {"matchLabels": MINE}}
+    return {
+        "metadata": {"name": "spare", "namespace": "default"},
+        "spec": {"tasks": [task], "owners": [owner], "ttl": "1h", **spec},
+    }
+
+
+@virtual
+async def test_a_pod_of_a_deployment_gets_its_seat_first_and_then_leaves() -> None:
+    async with cluster() as it:
+        seen = FaultyApi(it.api, random.Random(1))
+        async with controller(seen, it.clock):
+            old, other = await it.start(2)
+            await it.move(old)
+            await pass_time(30)
+        job = await it.job()
+        names = [one.metadata.name for one in await it.pods()]
+        assert old.metadata.name not in names and other.metadata.name in names
+        assert all(map(ready, await it.pods()))
+        [new] = [one for one in await it.pods() if one.metadata.name != other.metadata.name]
+        assert (job.status.phase, job.status.node_name) == ("Succeed", new.spec.node_name)
+        assert job.status.pod_ref and job.status.pod_ref.uid == new.metadata.uid
+        assert new.spec.node_name != old.spec.node_name
+        acts = [name.split()[0] + " " + name.split()[1] for name in seen.writes.names if "Event" not in name]
+        order = [act for act in acts if "status" not in act]
+        assert order == ["patch PodMigrationJob", "create Reservation", "patch PodMigrationJob", "evict Pod"]
+        kept = {one.type: one.status for one in job.status.conditions or ()}
+        assert set(kept) == {
+            "Admitted",
+            "ReservationCreated",
+            "ReservationScheduled",
+            "Eviction",
+            "PodBoundReservation",
+            "PodScheduled",
+            "ReservationBound",
+            "BoundPodReady",
+            "Complete",
+        }
+        assert set(kept.values()) == {"True"}
+
+
+@virtual
+async def test_a_pod_of_a_stateful_set_comes_back_under_its_name() -> None:
+    async with stage() as it:
+        old = (await it.start(2, kinds.STATEFUL_SET))[0]
+        await it.move(old)
+        await pass_time(30)
+        [new] = [one for one in await it.pods() if one.metadata.name == old.metadata.name]
+        assert (await it.told())[0] == "Succeed"
+        assert new.metadata.uid != old.metadata.uid and new.spec.node_name != old.spec.node_name
+
+
+@virtual
+async def test_a_job_written_by_hand_needs_no_uid() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        reference = {"namespace": "default", "name": old.metadata.name}
+        await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "move"}, "spec": {"podRef": reference}})
+        await pass_time(30)
+        job = await it.job()
+        assert (job.status.phase, job.spec.pod_ref.uid) == ("Succeed", old.metadata.uid)
+        assert job.spec.reservation_options and job.spec.reservation_options.reservation_ref
+        [made] = await it.reservations()
+        assert job.spec.reservation_options.reservation_ref.uid == made.metadata.uid
+
+
+@virtual
+async def test_it_goes_where_it_is_planned_to_go() -> None:
+    async with stage(nodes=4) as it:
+        old = (await it.start())[0]
+        await it.move(old, annotations={"restow.sh/target-node": "n4"})
+        await pass_time(30)
+        assert (await it.job()).status.node_name == "n4"
+        assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_without_a_seat_if_that_is_asked_for() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        await it.move(old, mode="EvictDirectly")
+        await pass_time(30)
+        assert await it.told() == ("Succeed", None, f"pod default/{old.metadata.name} is gone")
+        assert await it.reservations() == []
+
+
+@pytest.mark.parametrize("policy", ["Eviction", "Delete"])
+@virtual
+async def test_it_is_evicted_or_deleted_with_its_grace_period(policy: str) -> None:
+    async with cluster(stop=60.0) as it:
+        seen = FaultyApi(it.api, random.Random(1))
+        async with controller(seen, it.clock, evictionPolicy=policy):
+            old = (await it.start(terminationGracePeriodSeconds=60))[0]
+            await it.move(old, deleteOptions={"gracePeriodSeconds": 7})
+            await pass_time(4)
+            leaving = await it.document(kinds.POD, old.metadata.name)
+            assert leaving["metadata"]["deletionGracePeriodSeconds"] == 7
+            await pass_time(20)
+            assert (await it.told())[0] == "Succeed"
+        verb = "evict Pod" if policy == "Eviction" else "delete Pod"
+        assert sum(name.startswith(verb) for name in seen.writes.names) == 1
+
+
+@virtual
+async def test_a_reservation_that_is_given_is_used_as_it_is() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.places = "n3" if old.spec.node_name != "n3" else "n2"
+        await it.create(kinds.RESERVATION, spare())
+        before = (await it.reservations())[0]
+        await it.move(old, reservationOptions={"reservationRef": {"name": "spare"}})
+        await pass_time(30)
+        assert (await it.told())[0] == "Succeed"
+        [after] = await it.reservations()
+        assert (after.spec, after.metadata.uid) == (before.spec, before.metadata.uid)
+
+
+@virtual
+async def test_a_given_reservation_outlives_a_job_that_fails() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.places = old.spec.node_name
+        await it.create(kinds.RESERVATION, spare())
+        await it.move(old, reservationOptions={"reservationRef": {"name": "spare"}})
+        await pass_time(30)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and "where it is already" in (message or "")
+        assert len(await it.reservations()) == 1
+
+
+@virtual
+async def test_a_template_is_merged_with_the_pod() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        template = {"metadata": {"labels": {"team": "a"}}, "spec": {"queue": "gold", "ttl": "1m"}}
+        await it.move(old, reservationOptions={"template": template})
+        await pass_time(30)
+        assert (await it.told())[0] == "Succeed"
+        [made] = await it.reservations()
+        assert (made.spec.queue, (made.metadata.labels or {})["team"]) == ("gold", "a")
+        assert made.spec.ttl != "1m", "too short for the farewell: it was extended"
+
+
+@virtual
+async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.refusing = "0/3 nodes are available: 3 Insufficient cpu."
+        await it.move(old)
+        await pass_time(60)
+        assert await it.told() == ("Running", "Unschedulable", it.seats.refusing)
+        assert await events(it, "Unschedulable") == [("move", it.seats.refusing)]
+        it.seats.refusing = None
+        await pass_time(60)
+        assert (await it.told())[0] == "Succeed"
+        assert len(await events(it, "Complete")) == 1
+
+
+@virtual
+async def test_many_at_once() -> None:
+    async with stage(nodes=6, maxConcurrentReconciles=4) as it:
+        for number in range(5):
+            made = template("100m", app=f"w{number}")
+            await it.create(kinds.DEPLOYMENT, workload(f"w{number}", 4, pods=made))
+        await pass_time(10)
+        pods = await it.pods()
+        for pod in pods:
+            await it.move(pod, pod.metadata.name)
+        await pass_time(60)
+        assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}
+        assert not {pod.metadata.uid for pod in pods} & {pod.metadata.uid for pod in await it.pods()}
+        assert len(await it.pods()) == 20 and all(map(ready, await it.pods()))

@@ -1,0 +1,479 @@
+"""Moves that something comes in the way of: what becomes of the job, of the pod, and of the seat."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from restow.control.migrations import Metrics, Migrations
+from restow.model import kinds
+from restow.model.objects import Pod
+from restow.sim.faults import FaultyApi
+from tests.control.migrations.stage import Move, arguments, cluster, controller, running, stage
+from tests.sim.stage import pass_time, ready, template, virtual
+
+
+async def stays(it: Move, pod: Pod) -> bool:
+    """Whether a pod is where it was, and not leaving."""
+    found = [one for one in await it.pods() if one.metadata.uid == pod.metadata.uid]
+    return bool(found) and found[0].metadata.deletion_timestamp is None
+
+
+async def budget(it: Move, least: int) -> None:
+    selector = {"matchLabels": {"app": "web"}}
+    spec = {"minAvailable": least, "selector": selector}
+    await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+    await pass_time(2)
+
+
+# --- budgets, limits and the stop switch ------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_budget_is_waited_for() -> None:
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        await budget(it, 2)
+        await it.move(old)
+        await pass_time(60)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Pending", "Budget"), message
+        assert "2 of 2 desired pods are healthy" in (message or "")
+        assert await it.reservations() == [] and await stays(it, old)
+        await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 3}})
+        await pass_time(60)
+        assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go() -> None:
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(5)
+        await budget(it, 2)
+        it.seats.refusing = None
+        await pass_time(30)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Running", "FailedEvict")
+        assert "needs 2 healthy pods and has 2 currently" in (message or "")
+        assert await stays(it, old)
+        await it.delete(kinds.POD_DISRUPTION_BUDGET, "web")
+        await pass_time(30)
+        assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_a_limit_is_waited_for_and_told_with_its_numbers() -> None:
+    async with stage(maxMigratingGlobally=1) as it:
+        first, second = await it.start(2)
+        it.seats.refusing = "no room"
+        await it.move(first, "a")
+        await pass_time(2)
+        await it.move(second, "b")
+        await pass_time(5)
+        phase, reason, message = await it.told("b")
+        assert (phase, reason) == ("Pending", "MaxMigratingGlobally") and "1" in (message or "")
+        it.seats.refusing = None
+        await pass_time(60)
+        assert [(await it.told(name))[0] for name in "ab"] == ["Succeed", "Succeed"]
+
+
+@virtual
+async def test_nothing_is_evicted_while_the_switch_is_off() -> None:
+    async with stage() as it:
+        old, other = await it.start(2)
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(3)
+        await it.stop()
+        it.seats.refusing = None
+        await it.move(other, "late")
+        await pass_time(60)
+        assert await it.told() == ("Running", "Stopped", "evictions are stopped: maintenance")
+        assert await it.told("late") == ("Pending", "Stopped", "evictions are stopped: maintenance")
+        assert await stays(it, old) and await stays(it, other)
+        await it.go()
+        await pass_time(60)
+        assert [(await it.told(name))[0] for name in ("move", "late")] == ["Succeed", "Succeed"]
+
+
+@virtual
+async def test_evictions_have_their_pace() -> None:
+    async with cluster(nodes=4) as it:
+        seen = FaultyApi(it.api, random.Random(1))
+        async with controller(seen, it.clock, evictQPS=0.1, evictBurst=1, maxConcurrentReconciles=4):
+            pods = await it.start(4)
+            for pod in pods:
+                await it.move(pod, pod.metadata.name)
+            for count in range(1, 5):
+                await pass_time(9.0 if count > 1 else 5.0)
+                assert sum(name.startswith("evict Pod") for name in seen.writes.names) <= count
+            await pass_time(60)
+            assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}
+
+
+# --- users ------------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_aborted_before_the_eviction_the_seat_is_given_back() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(5)
+        assert len(await it.reservations()) == 1
+        await it.set_status("move", phase="Aborted")
+        it.seats.refusing = None
+        await pass_time(10)
+        assert await it.told() == ("Aborted", "Aborted", "the job was aborted by a user")
+        assert await it.reservations() == [] and await stays(it, old)
+
+
+@virtual
+async def test_aborted_after_the_eviction_the_seat_is_the_successors() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.binding = False
+        await it.move(old)
+        await pass_time(10)
+        await it.set_status("move", phase="Aborted")
+        await pass_time(60)
+        [kept] = await it.reservations()
+        it.seats.binding = True
+        await pass_time(10)
+        [used] = await it.reservations()
+        assert used.status.state.phase == "Succeeded" and used.metadata.uid == kept.metadata.uid
+        assert (await it.told())[0] == "Aborted"
+
+
+@virtual
+async def test_a_pause_stops_everything_and_its_time_does_not_count() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        await it.move(old, paused=True, ttl="60s")
+        await pass_time(600)
+        assert (await it.told())[1] == "Paused" and await stays(it, old)
+        await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": False}})
+        it.seats.refusing = "no room"
+        await pass_time(5)
+        await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": True}})
+        await pass_time(100)
+        it.seats.refusing = None
+        await pass_time(5)
+        assert (await it.told())[1] == "Paused" and await stays(it, old)
+        await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": False}})
+        await pass_time(30)
+        assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_a_deleted_job_leaves_no_seat_behind() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(5)
+        await it.delete(kinds.POD_MIGRATION_JOB, "move")
+        it.seats.refusing = None
+        await pass_time(100)
+        assert await it.reservations() == [] and await stays(it, old)
+
+
+@virtual
+async def test_a_deleted_job_leaves_the_seat_to_the_successor_of_a_pod_that_left() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.binding = False
+        await it.move(old)
+        await pass_time(10)
+        await it.delete(kinds.POD_MIGRATION_JOB, "move")
+        await pass_time(120)
+        assert len(await it.reservations()) == 1
+        it.seats.binding = True
+        await pass_time(10)
+        assert [one.status.state.phase for one in await it.reservations()] == ["Succeeded"]
+        assert all(map(ready, await it.pods()))
+
+
+@virtual
+async def test_of_two_jobs_for_one_pod_the_older_goes_on() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        await it.move(old, "first")
+        await it.move(old, "second")
+        await pass_time(30)
+        assert (await it.told("first"))[0] == "Succeed"
+        phase, reason, message = await it.told("second")
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and "job first moves it already" in (message or "")
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_time_is_up_before_the_eviction() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.refusing = "no room"
+        await it.move(old, ttl="60s")
+        await pass_time(62)
+        assert await it.told() == ("Failed", "Timeout", "not done within 1m0s: no room")
+        assert await it.reservations() == [] and await stays(it, old)
+
+
+@virtual
+async def test_time_is_up_after_the_eviction() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.binding = False
+        await it.move(old, ttl="60s")
+        await pass_time(70)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "Timeout") and "its seat is kept until" in (message or "")
+        assert len(await it.reservations()) == 1
+        it.seats.binding = True
+        await pass_time(20)
+        assert [one.status.state.phase for one in await it.reservations()] == ["Succeeded"]
+
+
+@virtual
+async def test_waiting_jobs_time_out_like_others() -> None:
+    async with stage(maxMigratingGlobally=1, waitingTTL="30s", defaultJobTTL="10m") as it:
+        first, second = await it.start(2)
+        it.seats.refusing = "no room"
+        await it.move(first, "a")
+        await pass_time(2)
+        await it.move(second, "b")
+        await pass_time(40)
+        phase, reason, message = await it.told("b")
+        assert (phase, reason) == ("Failed", "Timeout") and "not admitted within 30s" in (message or "")
+        assert (await it.told("a"))[0] == "Running"
+
+
+@virtual
+async def test_ended_jobs_are_kept_for_a_while() -> None:
+    async with stage(finishedJobTTL="5m", objectLimiters={"workload": {"duration": "0s"}}) as it:
+        await it.move((await it.start())[0])
+        await pass_time(200)
+        assert (await it.told())[0] == "Succeed"
+        await pass_time(200)
+        assert (await it.client.list(kinds.POD_MIGRATION_JOB)).items == []
+
+
+# --- the cluster changes ----------------------------------------------------------------------------------------------
+
+
+async def cordon(it: Move, old: Pod) -> None:
+    [made] = await it.reservations()
+    await it.patch(kinds.NODE, (made.status.placements or [])[0].node_name, {"spec": {"unschedulable": True}})
+
+
+async def remove_seat(it: Move, old: Pod) -> None:
+    [made] = await it.reservations()
+    await it.delete(kinds.RESERVATION, made.metadata.name)
+
+
+async def expire(it: Move, old: Pod) -> None:
+    [made] = await it.reservations()
+    await it.seats.write(made, phase="Failed", reason="Expired")
+
+
+async def take_room(it: Move, old: Pod) -> None:
+    [made] = await it.reservations()
+    await it.seats.write(made, phase="Failed", reason="RoomTaken")
+
+
+async def delete_node(it: Move, old: Pod) -> None:
+    [made] = await it.reservations()
+    await it.delete(kinds.NODE, (made.status.placements or [])[0].node_name)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (cordon, "Unschedulable"),
+        (delete_node, "Unschedulable"),
+        (remove_seat, "MissingReservation"),
+        (expire, "ReservationExpired"),
+        (take_room, "RoomTaken"),
+    ],
+)
+@virtual
+async def test_a_seat_that_is_lost_keeps_the_pod_where_it_is(change: Any, reason: str) -> None:
+    async with stage(nodes=4) as it:
+        old = (await it.start())[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(3)
+        await it.stop()
+        it.seats.refusing = None
+        await pass_time(3)
+        await change(it, old)
+        await it.go()
+        await pass_time(30)
+        assert (await it.told())[:2] == ("Failed", reason)
+        assert await stays(it, old)
+        assert [one for one in await it.reservations() if one.status.state.phase != "Failed"] == []
+
+
+@virtual
+async def test_a_pod_that_another_hand_deletes_finds_its_seat() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(3)
+        await it.stop()
+        it.seats.refusing = None
+        await pass_time(3)
+        await it.delete(kinds.POD, old.metadata.name)
+        await pass_time(20)
+        assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_a_pod_that_is_gone_before_anything_happened() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        await it.delete(kinds.POD, old.metadata.name)
+        await pass_time(10)
+        await it.move(old)
+        await pass_time(5)
+        assert (await it.told())[:2] == ("Failed", "MissingPod")
+
+
+@virtual
+async def test_a_namesake_is_not_evicted_in_its_place() -> None:
+    async with stage() as it:
+        old = (await it.start(2, kinds.STATEFUL_SET))[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(3)
+        await it.delete(kinds.POD, old.metadata.name)
+        await pass_time(10)
+        it.seats.refusing = None
+        [new] = [one for one in await it.pods() if one.metadata.name == old.metadata.name]
+        await pass_time(30)
+        assert (await it.told())[:2] == ("Failed", "MissingPod")
+        assert await stays(it, new) and await it.reservations() == []
+
+
+@virtual
+async def test_a_workload_that_is_upgraded_meanwhile_still_uses_the_seat() -> None:
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        it.seats.binding = False
+        await it.move(old)
+        await pass_time(5)
+        await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": template("400m", app="web")}})
+        await pass_time(2)
+        it.seats.binding = True
+        await pass_time(60)
+        assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_a_workload_that_is_deleted_meanwhile_leaves_a_seat_that_expires() -> None:
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        it.seats.binding = False
+        await it.move(old, ttl="60s")
+        await pass_time(5)
+        await it.delete(kinds.DEPLOYMENT, "web")
+        await pass_time(70)
+        assert (await it.told())[:2] == ("Failed", "Timeout")
+        await pass_time(200)
+        assert [one.status.state.phase for one in await it.reservations()] == ["Failed"]
+
+
+@virtual
+async def test_a_workload_that_shrinks_before_the_eviction() -> None:
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(3)
+        await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 0}})
+        await pass_time(20)
+        assert (await it.told())[:2] == ("Failed", "MissingPod")
+        assert await it.reservations() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "why"),
+    [
+        pytest.param(kinds.DAEMON_SET, {}, "would put it back on the same node", id="of a DaemonSet"),
+        pytest.param(
+            kinds.DEPLOYMENT,
+            {"volumes": [{"name": "tmp", "emptyDir": {}}]},
+            "local storage: tmp",
+            id="with local storage",
+        ),
+        pytest.param(kinds.DEPLOYMENT, {"schedulerName": "other"}, "its scheduler is other", id="of another scheduler"),
+    ],
+)
+@virtual
+async def test_pods_that_must_stay(kind: Any, spec: Any, why: str) -> None:
+    async with stage() as it:
+        old = (await it.start(None if kind is kinds.DAEMON_SET else 2, kind, **spec))[0]
+        await it.move(old)
+        await pass_time(10)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and why in (message or "")
+        assert await stays(it, old) and await it.reservations() == []
+
+
+# --- configuration ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["ReservationFirst", "EvictDirectly"])
+@virtual
+async def test_a_dry_run_changes_nothing_and_says_what_it_would_do(mode: str) -> None:
+    async with cluster() as it:
+        seen = FaultyApi(it.api, random.Random(1))
+        async with controller(seen, it.clock, dryRun=True):
+            old = (await it.start())[0]
+            await it.move(old, mode=mode)
+            await pass_time(30)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Aborted", "DryRun") and "would be" in (message or "")
+        assert {name.split()[1] for name in seen.writes.names} <= {"PodMigrationJob", "PodMigrationJob/status", "Event"}
+        assert await stays(it, old)
+
+
+@virtual
+async def test_arguments_can_be_changed_on_the_way() -> None:
+    async with cluster() as it, controller(it.api, it.clock, enabled=False) as made:
+        old = (await it.start())[0]
+        await it.move(old)
+        await pass_time(30)
+        assert await it.told() == (None, None, None)
+        made.configure(arguments(maxConcurrentReconciles=3))
+        await pass_time(30)
+        assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_what_happens_is_counted() -> None:
+    registry = CollectorRegistry()
+    async with cluster() as it:
+        made = Migrations(it.api, it.clock, random.Random(1), arguments=arguments(), metrics=Metrics(registry))
+        async with running(made):
+            old = (await it.start())[0]
+            await it.move(old)
+            await pass_time(30)
+            value = registry.get_sample_value
+            assert value("restow_migration_evictions_total", {"result": "evicted"}) == 1
+            assert value("restow_migration_jobs_ended_total", {"phase": "Succeed", "reason": ""}) == 1
+            assert value("restow_migration_jobs", {"phase": "Succeed"}) == 1
+            assert value("restow_migration_stopped") == 0
+            await it.stop()
+            await asyncio.sleep(1)
+            assert value("restow_migration_stopped") == 1

@@ -1,6 +1,7 @@
 """The only place that wires things together: which API server, which clock, which world.
 
-`embedded_cluster` is the whole embedded system in one process; `serve_until_stopped` puts it behind HTTP for kubectl.
+`embedded_cluster` is the whole embedded system in one process, `serve_embedded` puts it behind HTTP for kubectl;
+`run_against` runs our components against somebody's cluster.
 """
 
 from __future__ import annotations
@@ -17,20 +18,29 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from restow.adapters.clock import SystemClock
+from restow.adapters.kubernetes import KubernetesApi, find_config, in_cluster
+from restow.adapters.kubernetes.in_cluster import is_in_cluster
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.adapters.rest.server import serve
 from restow.client.verbs import Client
-from restow.control.scheduler import Scheduler
+from restow.configuration import Configuration
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
 from restow.model.objects import Node
-from restow.scheduling.registry import installed, read_profile
+from restow.posts import Post, Surroundings
+from restow.running import NAMESPACE_NAME, PARTS, Options, Process, lease_timing
 from restow.sim.world import Settings, World, default_rules
 
-SCHEDULER_NAMES = ("restow", "volcano", "default-scheduler")
+EMBEDDED = Configuration(
+    scheduler={"schedulerNames": ["restow", "volcano", "default-scheduler"]},
+    migration={"objectLimiters": {"workload": {"duration": "0s"}}},
+)
+"""Everybody's pods are ours, and nobody waits minutes to see a second move."""
+NODES = 3
 READY_SECONDS = 60.0
 PACE = Settings(start=0.3, stop=0.5)
 """Pods are Ready within a second of being bound, and gone within a second of being deleted."""
@@ -46,6 +56,17 @@ class EmbeddedCluster(msgspec.Struct, frozen=True):
 @asynccontextmanager
 async def embedded_cluster(*, nodes: int, rng: random.Random) -> AsyncIterator[EmbeddedCluster]:
     """An API server with our kinds, a world of kubelets and controllers in real time, Ready nodes, and Restow in it."""
+    async with empty_cluster(nodes=nodes, rng=rng) as cluster:
+        own = Surroundings(cluster.api, SystemClock(), random.Random(rng.getrandbits(64)), None)
+        parts = [make(CollectorRegistry(), NAMESPACE_NAME) for make in PARTS.values()]
+        posts = {part.name: Post(part, own, EMBEDDED) for part in parts}
+        async with _beside(**{name: post.hold() for name, post in posts.items()}):
+            yield cluster
+
+
+@asynccontextmanager
+async def empty_cluster(*, nodes: int, rng: random.Random) -> AsyncIterator[EmbeddedCluster]:
+    """The same without Restow: nobody schedules."""
     clock = SystemClock()
     api = MemoryApi(clock, rng)
     client = Client(api)
@@ -53,9 +74,7 @@ async def embedded_cluster(*, nodes: int, rng: random.Random) -> AsyncIterator[E
         await client.create(CUSTOM_RESOURCE_DEFINITION, definition)
     await client.create(STORAGE_CLASS, _storage_class())
     world = World(api, clock, random.Random(rng.getrandbits(64)), rules=default_rules(PACE), settings=PACE)
-    profile = read_profile({"schedulerNames": list(SCHEDULER_NAMES)}, installed())
-    scheduler = Scheduler(api, clock, random.Random(rng.getrandbits(64)), profile=profile)
-    async with _beside(world=world.run(), scheduler=scheduler.run()):
+    async with _beside(world=world.run()):
         width = len(str(nodes))
         for number in range(1, nodes + 1):
             await client.create(NODE, _node(f"node-{number:0{width}d}"))
@@ -99,27 +118,76 @@ async def _beside(**parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def serve_until_stopped(*, port: int, nodes: int, announce: Callable[[Path, str], None]) -> None:
-    """Serve an embedded cluster on loopback until SIGINT or SIGTERM; `announce` is told once the API answers."""
-    serving = asyncio.create_task(_serve(port, nodes, announce))
+async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Do this until it ends by itself, or SIGINT or SIGTERM asks it to."""
+    task = asyncio.create_task(work)
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with suppress(asyncio.CancelledError):
-        await serving
+        await task
 
 
-async def _serve(port: int, nodes: int, announce: Callable[[Path, str], None]) -> None:
+Announce = Callable[[Path, str], None]
+
+
+async def serve_embedded(*, port: int, nodes: int, announce: Announce) -> None:
+    """Serve an embedded cluster on loopback until cancelled; `announce` is told once the API answers."""
     if port:  # one in use is told before anything is built
         socket.create_server(("127.0.0.1", port)).close()
-    async with embedded_cluster(nodes=nodes, rng=random.Random()) as cluster:
-        server = await serve(cluster.api, port=port)
-        kubeconfig = write_kubeconfig(_folder(server.port) / "kubeconfig", server.url)
-        try:
-            announce(kubeconfig, server.url)
-            await asyncio.Event().wait()
-        finally:
-            kubeconfig.unlink(missing_ok=True)
-            await server.close()
+    async with embedded_cluster(nodes=nodes, rng=random.Random()) as cluster, _served(cluster, port, announce):
+        await asyncio.Event().wait()
+
+
+def run_options(
+    *,
+    embedded: bool,
+    components: tuple[str, ...],
+    config: Path | None,
+    leader_elect: bool | None,
+    lease_duration: str,
+    namespace: str | None,
+    address: str | None,
+    port: int,
+) -> Options:
+    """What is asked for, with what goes without saying here. Outside of a pod nobody but this machine is served.
+
+    Raises WireError and ConfigError."""
+    own = in_cluster().namespace if not embedded and is_in_cluster(os.environ) else None
+    return Options(
+        components=components,
+        config=config,
+        namespace=namespace or own or NAMESPACE_NAME,
+        leader_elect=not embedded if leader_elect is None else leader_elect,
+        timing=lease_timing(lease_duration),
+        host=address or ("127.0.0.1" if own is None else "0.0.0.0"),
+        port=port,
+    )
+
+
+async def run_embedded(options: Options, *, announce: Announce) -> None:
+    """Run components until cancelled against an embedded cluster, which is served on loopback as well."""
+    process, rng = Process(options), random.Random()
+    async with empty_cluster(nodes=NODES, rng=rng) as cluster, _served(cluster, 0, announce):
+        await process.run(cluster.api, SystemClock(), rng, "that is embedded")
+
+
+async def run_against(kubeconfig: Path | None, options: Options) -> None:
+    """Run components until cancelled against the cluster that a kubeconfig names, or that we run in."""
+    process, config, clock, rng = Process(options), find_config(kubeconfig), SystemClock(), random.Random()
+    async with KubernetesApi(config, clock=clock, rng=random.Random(rng.getrandbits(64))) as api:
+        await process.run(api, clock, rng, config.server)
+
+
+@asynccontextmanager
+async def _served(cluster: EmbeddedCluster, port: int, announce: Announce) -> AsyncIterator[None]:
+    server = await serve(cluster.api, port=port)
+    kubeconfig = write_kubeconfig(_folder(server.port) / "kubeconfig", server.url)
+    try:
+        announce(kubeconfig, server.url)
+        yield
+    finally:
+        kubeconfig.unlink(missing_ok=True)
+        await server.close()
 
 
 def _folder(port: int) -> Path:

@@ -6,7 +6,9 @@ Stdout carries only the result. A mistake gives one line on stderr: exit code 2 
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
+import logging
 import os
 import sys
 import time
@@ -73,7 +75,7 @@ def dev(port: int, nodes: int) -> None:
 
     log_to_stderr()
     try:
-        asyncio.run(app.serve_until_stopped(port=port, nodes=nodes, announce=_announce))
+        asyncio.run(app.until_stopped(app.serve_embedded(port=port, nodes=nodes, announce=_announce)))
     except app.PartStopped as problem:
         raise CouldNot(str(problem)) from problem
     except TimeoutError as problem:
@@ -91,6 +93,57 @@ def _announce(kubeconfig: Path, url: str) -> None:
     except OSError as problem:
         raise _unwritable(problem) from problem
     click.echo(f"serving {url}; in another terminal: export KUBECONFIG={kubeconfig}; Ctrl-C stops", err=True)
+
+
+@restow.command()
+@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="As kubectl's; in a pod, its own.")
+@click.option("--embedded", is_flag=True, help="Against an embedded cluster instead, which lives as long as this.")
+@click.option("--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Configuration file.")
+@click.option("--components", help="Which to run, with commas between them; all by default.")
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=None,
+    help="Let several processes take over from each other; by default, unless embedded.",
+)
+@click.option("--lease-duration", default="15s", show_default=True, help="After which silence another takes over.")
+@click.option("--namespace", help="Where the leases and the stop switch are; in a pod, its own.")
+@click.option("--address", help="Where /healthz, /readyz and /metrics are served; in a pod, everywhere.")
+@click.option("--port", type=click.IntRange(0, 65535), default=10290, show_default=True, help="0 picks a free one.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def run(kubeconfig: Path | None, embedded: bool, components: str | None, log_format: str, **written: Any) -> None:
+    """Run Restow's components against a cluster, until Ctrl-C."""
+    from restow import app, running
+    from restow.adapters.kubernetes import ConfigError
+    from restow.logs import log_to_stderr
+    from restow.posts import PostLost
+
+    if embedded and kubeconfig is not None:
+        raise click.UsageError("--kubeconfig and --embedded exclude each other")
+    log_to_stderr(logging.INFO, as_json=log_format == "json")
+    with _user_mistakes(ConfigError), _could_not(running.CannotRun, app.PartStopped, PostLost):
+        options = app.run_options(embedded=embedded, components=_components(components), **written)
+        work = app.run_embedded(options, announce=_announce) if embedded else app.run_against(kubeconfig, options)
+        asyncio.run(app.until_stopped(work))
+
+
+def _components(written: str | None) -> tuple[str, ...]:
+    """The names between commas, each once; all where nothing is said."""
+    from restow.running import PARTS
+
+    names = tuple(dict.fromkeys(name.strip() for name in written.split(","))) if written is not None else tuple(PARTS)
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        told = f"no component is called {', '.join(map(repr, unknown))}; there are {', '.join(PARTS)}"
+        raise click.BadParameter(told, param_hint="'--components'")
+    return names
+
+
+@contextmanager
+def _could_not(*problems: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except problems as problem:
+        raise CouldNot(str(problem)) from problem
 
 
 SNAPSHOT = click.option(
@@ -266,6 +319,7 @@ def _inventory(path: Path) -> Inventory:
     from restow.model.inventory import read_inventory
     from restow.model.kinds import NODE
 
+    gc.disable()  # what is read stays to the end, so that looking for garbage would only take time
     data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     inventory = read_inventory(data, "stdin" if str(path) == "-" else str(path))
     if inventory.left_out:
@@ -290,13 +344,13 @@ def _profile(sections: Configuration) -> Profile:
 
 
 @contextmanager
-def _user_mistakes() -> Iterator[None]:
-    """A file that cannot be read is the user's mistake: one line, exit code 2."""
+def _user_mistakes(*others: type[Exception]) -> Iterator[None]:
+    """A file that cannot be read is the user's mistake: one line, exit code 2. So are these."""
     from restow.model.wire import WireError
 
     try:
         yield
-    except WireError as error:
+    except (WireError, *others) as error:
         raise click.UsageError(str(error)) from error
     except OSError as error:
         raise click.UsageError(f"{error.filename}: {error.strerror}") from error

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
-from restow.logs import FactsFormatter
+from restow.logs import FactsFormatter, JsonFormatter
 
 
 def test_facts_follow_the_message() -> None:
     record = logging.makeLogRecord({"msg": "rule failed", "levelname": "ERROR", "name": "world", "rule": "Nodes"})
     assert FactsFormatter().format(record).endswith("ERROR world: rule failed rule='Nodes'")
+
+
+def test_or_the_line_is_one_json_object() -> None:
+    record = logging.makeLogRecord(
+        {"msg": "rule %s", "args": ("failed",), "levelname": "ERROR", "name": "world", "created": 0.5, "pod": ("a", 1)}
+    )
+    assert json.loads(JsonFormatter().format(record)) == {
+        "time": "1970-01-01T00:00:00.500000Z",
+        "level": "error",
+        "logger": "world",
+        "message": "rule failed",
+        "pod": ["a", 1],
+    }

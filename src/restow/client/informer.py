@@ -175,10 +175,11 @@ class Informer(Generic[T]):
         return self._backoff.next() if quiet else 0.0
 
     def _failed(self, error: Exception) -> float:
+        level = logging.DEBUG if str(error) == str(self.failure) else logging.INFO  # repetitions only on request
         self.failure = error
         delay = self._backoff.next()
         facts = {"kind": self.kind.kind, "version": self.version, "err": str(error), "delay": round(delay, 3)}
-        log.info("informer interrupted", extra=facts)
+        log.log(level, "informer interrupted", extra=facts)
         return delay
 
     def _must_list(self) -> bool:

@@ -1,0 +1,294 @@
+"""`restow run`: components of Restow in one process, against an API server that others run.
+
+Goes in: which API server, which components, a configuration file. What comes out happens in that cluster. Each
+component has a Lease of its own, so two processes may share the work and take over from each other; the file is read
+again when it changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import cast
+
+import msgspec
+from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
+
+from restow import __version__
+from restow.adapters.health import Check, serve_health
+from restow.client.election import LeaderElection, LeaseTiming
+from restow.client.verbs import Client
+from restow.configuration import Configuration, read_configuration
+from restow.control import migrations, scheduler
+from restow.migration.arguments import Arguments, read_arguments
+from restow.model.kinds import NAMESPACE
+from restow.model.problems import Problem
+from restow.model.times import TimeError, parse_duration
+from restow.model.wire import WireError, convert
+from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown, Unauthorized
+from restow.posts import Component, Masters, Part, Post, Surroundings, hold_all
+from restow.scheduling.registry import SchedulerSection, installed, read_profile
+
+log = logging.getLogger(__name__)
+
+NAMESPACE_NAME = "restow-system"
+REACH_WITHIN = 10.0
+REACH_AGAIN = 0.5
+SHORTEST_LEASE = 2.0
+LOOK_AGAIN = 2.0
+"""Seconds between two looks at the configuration file."""
+
+
+class CannotRun(Exception):
+    """What is asked for is fine, and this cluster, or this machine, does not let us; one line says why."""
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+class SchedulerPart:
+    name = "scheduler"
+
+    def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
+        self._metrics = scheduler.Metrics(registry)
+
+    def read(self, configuration: Configuration) -> object:
+        read_profile(configuration.scheduler, installed())
+        return configuration.scheduler
+
+    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
+        profile = read_profile(configuration.scheduler, installed())
+        return scheduler.Scheduler(api, clock, rng, profile=profile, metrics=self._metrics)
+
+    def adopt(self, component: Component, configuration: Configuration) -> bool:
+        return False
+
+
+class MigrationsPart:
+    name = "migrations"
+
+    def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
+        self._metrics = migrations.Metrics(registry)
+        self._settings = migrations.Settings(namespace=namespace)
+
+    def read(self, configuration: Configuration) -> Arguments:
+        return read_arguments(configuration.migration, _scheduler_names(configuration))
+
+    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
+        arguments = self.read(configuration)
+        return migrations.Migrations(
+            api, clock, rng, arguments=arguments, settings=self._settings, metrics=self._metrics
+        )
+
+    def adopt(self, component: Component, configuration: Configuration) -> bool:
+        cast("migrations.Migrations", component).configure(self.read(configuration))
+        return True
+
+
+def _scheduler_names(configuration: Configuration) -> frozenset[str]:
+    """Whose pods are ours; a section that cannot be read is the scheduler's to complain about."""
+    try:
+        return frozenset(convert(SchedulerSection, configuration.scheduler).scheduler_names)
+    except WireError:
+        return frozenset()
+
+
+PARTS: dict[str, Callable[[CollectorRegistry, str], Part]] = {
+    SchedulerPart.name: SchedulerPart,
+    MigrationsPart.name: MigrationsPart,
+}
+
+
+# --- the configuration file -------------------------------------------------------------------------------------------
+
+
+class ConfigurationFile:
+    """The file as it was read last, and the parts that read it."""
+
+    def __init__(self, path: Path | None, parts: Sequence[Part]) -> None:
+        self._path = path
+        self._parts = parts
+        self._data = b""
+
+    def read(self) -> Configuration:
+        """Read and check it, every part its own section. Raises WireError with every problem, and OSError."""
+        if self._path is None:
+            return Configuration()
+        self._data = self._path.read_bytes()
+        configuration = read_configuration(self._data, str(self._path))
+        problems: dict[Problem, None] = {}
+        for part in self._parts:
+            try:
+                part.read(configuration)
+            except WireError as error:
+                problems |= dict.fromkeys(Problem(f"{error.what}.{one.path}", one.message) for one in error.problems)
+        if problems:
+            raise WireError(str(self._path), list(problems))
+        return configuration
+
+    def read_again(self) -> Configuration | None:
+        """What it says now, if that is something else. A file that is wrong changes nothing, and is told once."""
+        try:
+            if self._path is None or self._path.read_bytes() == self._data:
+                return None
+            configuration = self.read()
+        except (OSError, WireError) as error:
+            log.error("the configuration stays as it was", extra={"err": str(error)})
+            return None
+        log.info("the configuration has changed", extra={"file": str(self._path)})
+        return configuration
+
+    async def follow(self, posts: Sequence[Post]) -> None:
+        """Tell the posts whenever the file says something else, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_AGAIN)
+            configuration = self.read_again()
+            if configuration is not None:
+                for post in posts:
+                    post.configure(configuration)
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    components: tuple[str, ...] = tuple(PARTS)
+    config: Path | None = None
+    namespace: str = NAMESPACE_NAME
+    """Where the Leases and the stop switch are."""
+    leader_elect: bool = True
+    timing: LeaseTiming = LeaseTiming()
+    host: str = "127.0.0.1"
+    port: int = 0
+
+
+def lease_timing(duration: str) -> LeaseTiming:
+    """How a Lease of this duration is kept: with client-go's proportions. Raises WireError."""
+    try:
+        seconds = parse_duration(duration)
+    except TimeError as error:
+        raise WireError("--lease-duration", [Problem("", str(error))]) from None
+    if seconds < SHORTEST_LEASE:
+        raise WireError("--lease-duration", [Problem("", f"must be at least {SHORTEST_LEASE:g}s, is {duration}")])
+    return LeaseTiming(
+        lease_duration=seconds,
+        renew_deadline=seconds * 2 / 3,
+        retry_period=seconds * 2 / 15,
+        request_timeout=seconds / 3,
+    )
+
+
+class Process:
+    """The components of one process. Its configuration is read at once: raises WireError with every problem."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._registry = registry = CollectorRegistry()
+        parts = {name: make(registry, options.namespace) for name, make in PARTS.items()}
+        self._parts = [parts[name] for name in options.components]
+        self._file = ConfigurationFile(options.config, list(parts.values()))
+        self._configuration = self._file.read()
+
+    async def run(self, api: Api, clock: Clock, rng: Random, where: str) -> None:
+        """Run them until cancelled. Raises CannotRun and PostLost."""
+        options, client, elect = self._options, Client(api), None
+        await reach(client, where)
+        if options.leader_elect:
+            await find_namespace(client, options.namespace)
+            elect = _elections(client, clock, rng, options)
+        around = Surroundings(api, clock, rng, elect)
+        posts = [Post(part, around, self._configuration) for part in self._parts]
+        _describe(self._registry, posts)
+        async with _health(posts, self._registry, options):
+            following = asyncio.create_task(self._file.follow(posts))
+            try:
+                await hold_all(posts)
+            finally:
+                following.cancel()
+
+
+async def reach(client: Client, where: str) -> None:
+    """Find out early whether the API server is there and knows us, with patience for one that is just starting."""
+    deadline = asyncio.get_running_loop().time() + REACH_WITHIN
+    while True:
+        try:
+            await client.get(NAMESPACE, "default")
+            return
+        except OutcomeUnknown as error:
+            if asyncio.get_running_loop().time() > deadline:
+                raise CannotRun(f"cannot reach the API server {where}: {error}") from error
+        except Unauthorized as error:
+            raise CannotRun(f"the API server {where} does not know us: {error}") from error
+        except ApiError:
+            return  # it answers: what we may do there, every component finds out for itself
+        await asyncio.sleep(REACH_AGAIN)
+
+
+async def find_namespace(client: Client, name: str) -> None:
+    """Make sure that our namespace is there."""
+    try:
+        await client.get(NAMESPACE, name)
+        return
+    except NotFound:
+        pass
+    except ApiError:
+        return  # who may not look may still be allowed to use it
+    try:
+        await client.create(NAMESPACE, {"metadata": {"name": name}})
+    except AlreadyExists:
+        pass
+    except ApiError as error:
+        raise CannotRun(f"there is no namespace {name}, and it cannot be created: {error}") from error
+
+
+def _elections(client: Client, clock: Clock, rng: Random, options: Options) -> Callable[[str], LeaderElection]:
+    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+
+    def elect(component: str) -> LeaderElection:
+        return LeaderElection(
+            client,
+            namespace=options.namespace,
+            name=f"restow-{component}",
+            identity=identity,
+            clock=clock,
+            rng=Random(rng.getrandbits(64)),
+            timing=options.timing,
+        )
+
+    return elect
+
+
+def _describe(registry: CollectorRegistry, posts: Iterable[Post]) -> None:
+    """The metrics of the process itself."""
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    build = Gauge("restow_build_info", "Which Restow this is.", ("version",), registry=registry)
+    build.labels(__version__).set(1)
+    masters = Masters(registry)
+    for post in posts:
+        masters.watch(post)
+
+
+@asynccontextmanager
+async def _health(posts: Sequence[Post], registry: CollectorRegistry, options: Options) -> AsyncIterator[None]:
+    def ready() -> Iterator[Check]:
+        return (Check(post.part.name, post.is_well, str(post)) for post in posts)
+
+    try:
+        server = await serve_health(
+            host=options.host, port=options.port, alive=lambda: (), ready=ready, registry=registry
+        )
+    except OSError as error:
+        advice = "; choose another with --port" if options.port else ""
+        told = f"cannot serve on {options.host}:{options.port}: {os.strerror(error.errno or 0)}{advice}"
+        raise CannotRun(told) from error
+    log.info("serving /healthz, /readyz and /metrics", extra={"host": server.host, "port": server.port})
+    async with server:
+        yield

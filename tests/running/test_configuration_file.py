@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from restow.model.wire import WireError
+from restow.running import PARTS, ConfigurationFile, lease_timing
+
+
+def file(path: Path, text: str) -> ConfigurationFile:
+    path.write_text(text)
+    return ConfigurationFile(path, [make(CollectorRegistry(), "restow-system") for make in PARTS.values()])
+
+
+def test_every_part_tells_its_mistakes_and_all_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(WireError) as told:
+        file(tmp_path / "c.yaml", "scheduler: {actions: jump}\nmigration: {evictBurst: 0, evictqps: 3}\n").read()
+    assert [problem.path for problem in told.value.problems] == [
+        "scheduler.actions",
+        "migration.evictqps",
+        "migration.evictBurst",
+    ]
+
+
+def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WireError, match="migrations: unknown field"):
+        file(tmp_path / "c.yaml", "migrations: {}\n").read()
+
+
+def test_the_migrations_move_the_pods_of_the_schedulers_that_are_configured(tmp_path: Path) -> None:
+    read = file(tmp_path / "c.yaml", "scheduler: {schedulerNames: [a, b]}\n").read()
+    arguments = PARTS["migrations"](CollectorRegistry(), "restow-system").read(read)
+    assert arguments.protections.scheduler_names == {"a", "b"}  # type: ignore[attr-defined]
+
+
+def test_what_changes_is_read_again_and_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    watched = file(path, "migration: {evictBurst: 1}\n")
+    watched.read()
+    assert watched.read_again() is None
+    path.write_text("migration: {evictBurst: -1}\n")
+    assert watched.read_again() is None
+    path.write_text("migration: {evictBurst: 2}\n")
+    found = watched.read_again()
+    assert found is not None and found.migration == {"evictBurst": 2}
+    assert watched.read_again() is None
+    path.unlink()
+    assert watched.read_again() is None
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [("1s", "must be at least 2s, is 1s"), ("soon", "duration 'soon'")],
+)
+def test_a_lease_that_cannot_be_kept(written: str, problem: str) -> None:
+    with pytest.raises(WireError, match=problem):
+        lease_timing(written)
+
+
+def test_a_lease_is_kept_in_known_proportions() -> None:
+    timing = lease_timing("15s")
+    assert (timing.renew_deadline, timing.retry_period, timing.request_timeout) == (10.0, 2.0, 5.0)

@@ -348,9 +348,10 @@ def _user_mistakes(*others: type[Exception]) -> Iterator[None]:
     """A file that cannot be read is the user's mistake: one line, exit code 2. So are these."""
     from restow.model.wire import WireError
 
+    mistakes: tuple[type[Exception], ...] = (WireError, *others)
     try:
         yield
-    except (WireError, *others) as error:
+    except mistakes as error:
         raise click.UsageError(str(error)) from error
     except OSError as error:
         raise click.UsageError(f"{error.filename}: {error.strerror}") from error

@@ -6,7 +6,8 @@ most fields lead to no mark; `problems` says what is wrong, with paths, at a hun
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -73,17 +74,23 @@ def _of_struct(info: inspect.StructType) -> Check | None:
             check(value)
 
     _KNOWN[info.cls] = itself
-    checks = [(member.name, _of(member.type, None)) for member in info.fields]
-    wanted = tuple((name, check) for name, check in checks if check is not None)
+    checks = {member.name: check for member in info.fields if (check := _of(member.type, None))}
+    _KNOWN[info.cls] = _members(checks) if checks else None
+    return _KNOWN[info.cls]
+
+
+def _members(checks: Mapping[str, Check]) -> Check:
+    if len(checks) == 1:
+        ((name, only),) = checks.items()
+        return lambda value: None if (member := getattr(value, name)) is None else only(member)
+    read, wanted = attrgetter(*checks), tuple(checks.values())
 
     def members(value: Any) -> None:
-        for name, check in wanted:
-            member = getattr(value, name)
+        for member, check in zip(read(value), wanted, strict=True):
             if member is not None:
                 check(member)
 
-    _KNOWN[info.cls] = members if wanted else None
-    return _KNOWN[info.cls]
+    return members
 
 
 def _each(check: Check) -> Check:

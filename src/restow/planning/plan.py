@@ -95,7 +95,7 @@ def fingerprint(configuration: Any) -> str:
 
 def printed(plan: Plan) -> dict[str, Any]:
     """The plan as a document for programs."""
-    document: dict[str, Any] = msgspec.to_builtins(plan)
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
     for name in _SAVED_ONLY:
         del document[name]
     for move in document["moves"]:

@@ -1,0 +1,98 @@
+"""Clusters for planning, written down in a line per node, and requests about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from restow.eviction.budgets import Budgets
+from restow.eviction.protections import Protections
+from restow.eviction.workloads import Workloads
+from restow.model.cluster import Snapshot
+from restow.model.objects import (
+    Node,
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
+    SelectorSpec,
+)
+from restow.planning.movable import Movability, WorkloadLimit
+from restow.planning.plan import Move, Plan
+from restow.planning.request import Request
+from restow.scheduling.registry import read_profile
+from tests.model.cluster.builders import node, pod
+
+NOW = 1_000_000.0
+TEN = {"cpu": "10", "memory": "10Gi", "pods": "20"}
+ENGINE = read_profile({}).engine
+
+
+def owner(name: str, kind: str = "ReplicaSet") -> OwnerReference:
+    return OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=f"{kind}-{name}", controller=True)
+
+
+def ten(name: str, **fields: Any) -> Node:
+    """A node with ten of everything."""
+    return node(name, TEN, **fields)
+
+
+def app(
+    name: str, cpu: str = "1", memory: str = "1Gi", *, of: str = "app", kind: str = "ReplicaSet", **fields: Any
+) -> Pod:
+    """A pod that a controller would make again."""
+    return pod(name, {"cpu": cpu, "memory": memory}, owner=owner(of, kind), **fields)
+
+
+def cluster(nodes: Iterable[Node], pods: Iterable[Pod]) -> Snapshot:
+    snapshot = Snapshot()
+    for one in nodes:
+        snapshot.apply_node(one)
+    for each in pods:
+        snapshot.apply_pod(each)
+    return snapshot
+
+
+def request(
+    snapshot: Snapshot,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    budgets: Iterable[PodDisruptionBudget] = (),
+    limit: WorkloadLimit = lambda replicas, has_budget: None,
+    protections: Protections | None = None,
+    **fields: Any,
+) -> Request:
+    known, workloads = Budgets(), Workloads()
+    for budget in budgets:
+        known.put(budget)
+    for one in snapshot.pods.known.values():
+        workloads.put_pod(one.pod)
+    mobility = Movability(
+        snapshot=snapshot,
+        now=NOW,
+        protections=protections or Protections(),
+        budgets=known,
+        workloads=workloads,
+        workload_limit=limit,
+    )
+    return Request(engine=ENGINE, mobility=mobility, now=NOW, arguments=arguments or {}, **fields)
+
+
+def budget(name: str, allowed: int, app: str) -> PodDisruptionBudget:
+    return PodDisruptionBudget(
+        metadata=ObjectMeta(name=name, namespace="default"),
+        spec=PodDisruptionBudgetSpec(selector=SelectorSpec(match_labels={"app": app})),
+        status=PodDisruptionBudgetStatus(disruptions_allowed=allowed, current_healthy=allowed + 1, desired_healthy=1),
+    )
+
+
+def moves(plan: Plan | Iterable[Move]) -> list[tuple[str, str, str]]:
+    found = plan.moves if isinstance(plan, Plan) else plan
+    return [(move.pod, move.source, move.target) for move in found]
+
+
+def reasons(plan: Plan) -> dict[str, str]:
+    """Why pods stay, by name."""
+    return {refusal.pod: refusal.reason for refusal in plan.refusals}

@@ -1,0 +1,83 @@
+"""Figures that anybody can recompute by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from restow.model.objects import Pod
+from restow.model.resources import amounts
+from restow.planning.measures import (
+    free_nodes,
+    imbalance,
+    is_ready,
+    mean_and_deviation,
+    overview,
+    slots,
+    stays_with_node,
+    utilisation,
+)
+from tests.model.cluster.builders import node, pod, reservation
+from tests.planning.clusters import app, cluster, owner, ten
+
+
+def test_nodes_are_free_when_only_their_own_pods_are_there() -> None:
+    pods = [app("web", on="a"), app("agent", on="b", of="agents", kind="DaemonSet"), app("web-2", on="c")]
+    snapshot = cluster([ten("a"), ten("b"), ten("c"), ten("d")], pods)
+    snapshot.apply_reservation(reservation("r", {0: "d"}))
+    assert free_nodes(snapshot) == 1  # b; d is promised to somebody
+
+
+@pytest.mark.parametrize(
+    ("one", "stays"),
+    [
+        pytest.param(app("p", kind="DaemonSet"), True, id="of a DaemonSet"),
+        pytest.param(app("p", kind="ReplicaSet"), False, id="of a ReplicaSet"),
+        pytest.param(pod("p"), False, id="bare"),
+        pytest.param(pod("p", owner=owner("n", "Node")), False, id="owned by a node, without the mirror's mark"),
+    ],
+)
+def test_who_belongs_to_a_node(one: Pod, stays: bool) -> None:
+    assert stays_with_node(one) is stays
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        pytest.param({"cpu": "4"}, 2 + 1, id="the remainders are lost"),
+        pytest.param({"cpu": "1", "memory": "10Gi"}, 1, id="the scarcest resource decides"),
+        pytest.param({"example.com/gpu": "1"}, 0, id="nobody offers it"),
+        pytest.param({"cpu": "1m"}, 20 + 19, id="pods are a resource, too"),
+    ],
+)
+def test_slots_count_what_fits(shape: dict[str, str], expected: int) -> None:
+    cordoned = ten("c", unschedulable=True)
+    snapshot = cluster([ten("a"), ten("b"), cordoned], [app("p", "3", on="b")])
+    assert slots(snapshot, amounts(shape)) == expected
+
+
+def test_use_counts_pods_and_what_reservations_hold() -> None:
+    snapshot = cluster([ten("a"), node("b", {"memory": "1Gi"})], [app("p", "3", on="a")])
+    snapshot.apply_reservation(reservation("r", {0: "a"}, requests={"cpu": "2"}))
+    rates = utilisation(snapshot, "cpu")
+    assert rates[0] == 50.0
+    assert np.isnan(rates[1])
+
+
+def test_imbalance_is_the_deviation_over_what_a_node_offers() -> None:
+    cpu, memory, gpu = np.array([0.9, 0.5, 0.4]), np.array([0.5, 0.5, np.nan]), np.array([0.7, 0.5, np.nan])
+    assert imbalance([cpu, memory])[0] == pytest.approx(0.2)  # half the difference of two
+    assert imbalance([cpu, memory, gpu])[1:].tolist() == [0.0, 0.0]
+
+
+def test_no_values_have_no_spread() -> None:
+    assert mean_and_deviation(np.zeros(0)) == (0.0, 0.0)
+
+
+def test_the_overview_leaves_free_nodes_out_of_the_mean() -> None:
+    snapshot = cluster([ten("a"), ten("b")], [app("p", "4", on="a")])
+    assert overview(snapshot, ["cpu"]) == {"nodes": 2, "freeNodes": 1, "utilisation.cpu": 40.0}
+
+
+def test_a_node_that_does_not_say_otherwise_is_ready() -> None:
+    assert is_ready(cluster([ten("a")], [])).tolist() == [True]

@@ -43,7 +43,7 @@ def app(
     name: str, cpu: str = "1", memory: str = "1Gi", *, of: str = "app", kind: str = "ReplicaSet", **fields: Any
 ) -> Pod:
     """A pod that a controller would make again."""
-    return pod(name, {"cpu": cpu, "memory": memory}, owner=owner(of, kind), **fields)
+    return pod(name, {"cpu": cpu, "memory": memory}, owner=owner(of, kind), **{"phase": "Running", **fields})
 
 
 def cluster(nodes: Iterable[Node], pods: Iterable[Pod]) -> Snapshot:

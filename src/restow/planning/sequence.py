@@ -110,10 +110,12 @@ class _Attempt:
 
     def _make_stop(self) -> bool:
         """Move one pod, whose node somebody waits for, out of the way; False if that is possible for none."""
-        awaited = {one.target for one in self._left}
+        awaited = Counter(one.target for one in self._left)
         for one in self._left if self._spare > 0 else ():
             occupant = self.bookings.occupant(one.uid)
-            if occupant is None or occupant.node not in awaited or one.uid in self._stopped | set(self._unstoppable):
+            if occupant is None or one.uid in self._stopped or one.uid in self._unstoppable:
+                continue
+            if awaited[occupant.node] <= (one.target == occupant.node):
                 continue
             third = self._third_place(one, awaited)
             if third is not None:

@@ -9,7 +9,8 @@ import pytest
 
 from restow import app
 from restow.control.scheduler import Scheduler
-from restow.model.kinds import POD
+from restow.model.kinds import DEPLOYMENT, POD, POD_MIGRATION_JOB
+from restow.model.pods import is_ready
 from restow.sim.world import Settings
 
 
@@ -43,3 +44,25 @@ async def test_a_pod_runs_on_the_embedded_cluster() -> None:
                 if event.type != "BOOKMARK" and event.object.status.phase == "Running":
                     assert event.object.spec.node_name == "node-1"
                     return
+
+
+async def test_a_job_made_by_hand_moves_a_pod_on_the_embedded_cluster() -> None:
+    async with app.embedded_cluster(nodes=2, rng=random.Random(1)) as cluster:
+        client = cluster.client
+        template = {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "main", "image": "web:1"}]},
+        }
+        spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+        await client.create(DEPLOYMENT, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+        async with asyncio.timeout(30):
+            while not (pods := (await client.list(POD, "default")).items) or not is_ready(pods[0]):
+                await asyncio.sleep(0.1)
+            reference = {"namespace": "default", "name": pods[0].metadata.name}
+            await client.create(POD_MIGRATION_JOB, {"metadata": {"name": "move"}, "spec": {"podRef": reference}})
+            while (job := await client.get(POD_MIGRATION_JOB, "move")).status.phase != "Succeed":
+                assert job.status.phase != "Failed", job.status.message
+                await asyncio.sleep(0.1)
+        assert job.status.node_name not in (None, pods[0].spec.node_name)
+        [successor] = (await client.list(POD, "default")).items
+        assert successor.spec.node_name == job.status.node_name

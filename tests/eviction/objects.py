@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import convert
+
 from restow.model.objects import Deployment, Pod, PodDisruptionBudget, ReplicaSet
-from restow.model.wire import convert
 
 
 def pod(name: str = "web-1", *, owner: str = "ReplicaSet web-rs", ready: bool = True, **more: Any) -> Pod:
@@ -21,7 +22,7 @@ def pod(name: str = "web-1", *, owner: str = "ReplicaSet web-rs", ready: bool = 
     document["status"] = status
     for key, value in more.items():
         document[_HOMES.get(key, "spec")][key] = value
-    return convert(Pod, document)
+    return convert(document, Pod)
 
 
 _HOMES = dict.fromkeys(("namespace", "labels", "annotations", "deletionTimestamp", "uid"), "metadata") | dict.fromkeys(
@@ -30,32 +31,23 @@ _HOMES = dict.fromkeys(("namespace", "labels", "annotations", "deletionTimestamp
 
 
 def deployment(name: str = "web", replicas: int = 3) -> Deployment:
-    return convert(
-        Deployment,
-        {"metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": {"replicas": replicas}},
-    )
+    document = {"metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": {"replicas": replicas}}
+    return convert(document, Deployment)
 
 
 def replica_set(name: str = "web-rs", of: str | None = "web", replicas: int = 3) -> ReplicaSet:
     metadata: dict[str, Any] = {"name": name, "namespace": "shop", "uid": name}
     if of:
         metadata["ownerReferences"] = [{"kind": "Deployment", "name": of, "uid": of, "controller": True}]
-    return convert(ReplicaSet, {"metadata": metadata, "spec": {"replicas": replicas}})
+    return convert({"metadata": metadata, "spec": {"replicas": replicas}}, ReplicaSet)
 
 
 def pdb(name: str = "web", *, allowed: int = 1, app: str = "web", **status: Any) -> PodDisruptionBudget:
     """A budget for the pods of an app, whose controller has caught up."""
-    return convert(
-        PodDisruptionBudget,
-        {
-            "metadata": {"name": name, "namespace": "shop", "generation": 1},
-            "spec": {"selector": {"matchLabels": {"app": app}}},
-            "status": {
-                "disruptionsAllowed": allowed,
-                "currentHealthy": 3,
-                "desiredHealthy": 2,
-                "observedGeneration": 1,
-                **status,
-            },
-        },
-    )
+    told = {"disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 2, "observedGeneration": 1, **status}
+    document = {
+        "metadata": {"name": name, "namespace": "shop", "generation": 1},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": told,
+    }
+    return convert(document, PodDisruptionBudget)

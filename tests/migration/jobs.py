@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import convert
+
 from restow.eviction.budgets import Budgets
 from restow.eviction.workloads import Owner, Workloads
 from restow.migration.scene import Scene
 from restow.model.objects import Pod, PodDisruptionBudget, PodMigrationJob
 from restow.model.times import format_time
-from restow.model.wire import convert
 
 NOW = 1_800_000_000.0
 
@@ -39,19 +40,11 @@ def job(
     if evicted is not None:
         moment = format_time(evicted)
         conditions.append({"type": "Eviction", "status": "True", "lastTransitionTime": moment})
-    return convert(
-        PodMigrationJob,
-        {
-            "metadata": {
-                "name": name,
-                "uid": name,
-                "annotations": notes,
-                "creationTimestamp": spec.pop("created", format_time(NOW)),
-            },
-            "spec": {"podRef": {"namespace": spec.pop("namespace", "shop"), "name": pod, "uid": pod}, **spec},
-            "status": {"phase": phase, "conditions": conditions},
-        },
-    )
+    metadata: dict[str, Any] = {"name": name, "uid": name, "annotations": notes}
+    metadata["creationTimestamp"] = spec.pop("created", format_time(NOW))
+    reference = {"namespace": spec.pop("namespace", "shop"), "name": pod, "uid": pod}
+    status = {"phase": phase, "conditions": conditions}
+    return convert({"metadata": metadata, "spec": {"podRef": reference, **spec}, "status": status}, PodMigrationJob)
 
 
 def scene(

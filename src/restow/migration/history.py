@@ -22,10 +22,8 @@ WORKLOAD_ANNOTATION = "restow.sh/workload"
 
 def evicted_at(job: PodMigrationJob) -> float | None:
     """When a job's pod was evicted, or its eviction was last heard of; None while it was not."""
-    if not is_evicting(job.status):
-        return None
     found = condition(job.status, JobConditionType.EVICTION)
-    return time_of(found.last_transition_time) if found else None
+    return time_of(found.last_transition_time) if found is not None and is_evicting(job.status) else None
 
 
 class Pods(Protocol):

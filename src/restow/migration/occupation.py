@@ -46,6 +46,8 @@ class Occupation:
         self._charges: Counter[tuple[str, str, str]] = Counter()
         self._movers: dict[str, str] = {}
         self._available: dict[str, int] = {}
+        windows = (limits.workload_window, limits.namespace_window)
+        self._since = scene.now - max((one.seconds for one in windows if one is not None), default=0.0)
         self._workload_past = _Past(limits.workload_window, scene.now)
         self._namespace_past = _Past(limits.namespace_window, scene.now)
         for job in jobs:
@@ -80,12 +82,15 @@ class Occupation:
     # --- keeping count ------------------------------------------------------------------------------------------------
 
     def _note(self, job: PodMigrationJob, history: History) -> None:
-        """Count what a job takes, or has taken lately."""
-        workload, namespace, left = history.workload(job), job.spec.pod_ref.namespace, evicted_at(job)
+        """Count what a job takes, or has taken lately; most jobs have long ended, and cost a look at the time."""
+        running, left = is_running(job), evicted_at(job)
+        if not running and (left is None or left <= self._since):
+            return
+        workload, namespace = history.workload(job), job.spec.pod_ref.namespace
         if left is not None:
             self._workload_past.remember(workload, left)
             self._namespace_past.remember(namespace, left)
-        if not is_running(job):
+        if not running:
             return
         pod = find_pod(self._scene.pods, job.spec.pod_ref)
         self._take(job, workload, pod)

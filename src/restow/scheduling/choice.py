@@ -65,7 +65,7 @@ def accepts(cycle: Cycle, filters: Sequence[FilterPlugin], rows: Which) -> Mask:
 
 def accepts_row(cycle: Cycle, filters: Sequence[FilterPlugin], row: int) -> bool:
     """`accepts` for a single row; nobody to ask accepts it."""
-    return all(plugin.accepts(cycle, row) for plugin in filters)
+    return all(plugin.judge(cycle)(row) for plugin in filters)
 
 
 def best_of(cycle: Cycle, ranking: Ranking, filters: Sequence[FilterPlugin], rows: Which) -> int:

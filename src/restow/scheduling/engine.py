@@ -229,8 +229,10 @@ class Engine:
         best = ranking.best()
         if best == REFUSED:
             return REFUSED
-        if not say.compared and accepts_row(cycle, say.cluster_filters, self._order.row(best)):
-            return best
+        if not say.compared:
+            filters = say.cluster_filters
+            if not filters or accepts_row(cycle, filters, self._order.row(best)):
+                return best
         cells = cells_of(cycle, ranking, say)
         if cells is not None:
             keys = cells.maxima[cells.maxima != REFUSED]

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -171,9 +171,10 @@ class FilterPlugin(Plugin):
         """Which of these rows the pod may go to, as far as this plugin is concerned. Vacant rows may say anything."""
         ...
 
-    def accepts(self, cycle: Cycle, row: int) -> bool:
-        """`filter` for a single row, which is asked once per pod; plugins may have a quicker way."""
-        return bool(self.filter(cycle, np.array([row], np.intp))[0])
+    def judge(self, cycle: Cycle) -> Callable[[int], bool]:
+        """`filter` for one row at a time, for which plugins may have a quicker way. Of a NODE or ROW plugin it is good
+        for all pods of the class, whatever happens to the cluster meanwhile."""
+        return lambda row: bool(self.filter(cycle, np.array([row], np.intp))[0])
 
     @abstractmethod
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
@@ -202,9 +203,9 @@ class ScorePlugin(Plugin):
         """The raw score of each row; the higher the better unless `normalize` turns it round."""
         ...
 
-    def worth(self, cycle: Cycle, row: int) -> int:
-        """`score` of a single row, which is asked once per pod; plugins may have a quicker way."""
-        return int(self.score(cycle, np.array([row], np.intp))[0])
+    def appraise(self, cycle: Cycle) -> Callable[[int], int]:
+        """`score` of one row at a time, as `judge` is for `filter`."""
+        return lambda row: int(self.score(cycle, np.array([row], np.intp))[0])
 
     def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
         """From raw scores of all feasible rows to 0..BEST. A plugin without its own scores in 0..BEST at once.

@@ -127,14 +127,14 @@ class Ranking:
             if self._room_seen != room:
                 row = self._room.only_since(self._room_seen)
                 if row is not None and row < self._rows.size:
-                    self._ask_row(cycle, row)
+                    self._ask_row(row)
                 else:
                     self._ask_rows(cycle, self._room.since(self._room_seen))
         self._room_seen, self._nodes_seen = room, nodes
 
     def best(self) -> int:
         """The largest key, REFUSED if every row is refused."""
-        return int(self.maxima[self.maxima.argmax()])
+        return self.maxima.item(self.maxima.argmax())
 
     def every(self) -> NDArray[np.int64]:
         """The keys of all rows."""
@@ -157,9 +157,11 @@ class Ranking:
         self.keys: NDArray[np.int64] = np.full(blocks * BLOCK, REFUSED, np.int64)
         self.maxima: NDArray[np.int64] = np.full(blocks, REFUSED, np.int64)
         self._blocks = self.keys.reshape(blocks, BLOCK)
-        self._suited: Mask = np.zeros(len(self.keys), np.bool_)
-        self._base: NDArray[np.int64] = np.zeros(len(self.keys), np.int64)
+        self._start = np.full(len(self.keys), REFUSED, np.int64)
         self.raw = {plugin: np.zeros(len(self.keys), np.int64) for plugin in (*self._node_raw, *self._row_raw)}
+        self._judges = [plugin.judge(cycle) for plugin in self._row_filters]
+        self._appraisers = [(plugin.appraise(cycle), weight) for plugin, weight in self._row_scores]
+        self._raw_appraisers = [(plugin, plugin.appraise(cycle)) for plugin in self._row_raw]
         size = self._rows.size
         self._ask_nodes(cycle, self._rows.every)
         self.keys[:size] = self._keys_of(cycle, self._rows.every)
@@ -177,59 +179,64 @@ class Ranking:
         return cells
 
     def _ask_nodes(self, cycle: Cycle, rows: Which) -> None:
-        """What the Node objects alone decide."""
-        suited = self._nodes.present[rows].copy()
+        """What the Node objects alone decide: the keys without what is added for who is there."""
+        mask = self._nodes.present[rows]
         for plugin in self._node_filters:
-            suited &= plugin.filter(cycle, rows)
-        self._suited[rows] = suited
-        self._base[rows] = _weighted_sum(cycle, self._node_scores, rows, suited)
+            mask = mask & plugin.filter(cycle, rows)
+        total = _weighted_sum(cycle, self._node_scores, rows, mask)
+        self._start[rows] = np.where(mask, (total << TIE_BITS) | self._order.ties[rows], REFUSED)
         for scorer in self._node_raw:
             self.raw[scorer][rows] = scorer.score(cycle, rows)
 
     def _ask_rows(self, cycle: Cycle, changed: RowIndex) -> None:
         """What depends on who is there, for the rows that changed; rows beyond the last belong to nobody any more."""
-        used = changed[changed < self._rows.size]
-        if len(used) < len(changed):
+        if np.maximum.reduce(changed, initial=0) >= self._rows.size:
             self.keys[changed] = REFUSED
-        self.keys[used] = self._keys_of(cycle, used)
+            changed = changed[changed < self._rows.size]
+        self.keys[changed] = self._keys_of(cycle, changed)
         self._blocks.max(axis=1, out=self.maxima)
         if self._cells is not None:
             self._cells.refresh(self.keys)
 
     def _keys_of(self, cycle: Cycle, rows: Which) -> NDArray[np.int64]:
-        mask = self._suited[rows].copy()
+        start = self._start[rows]
+        mask = start != REFUSED
         for plugin in self._row_filters:
             mask &= plugin.filter(cycle, rows)
-        total = self._base[rows] + _weighted_sum(cycle, self._row_scores, rows, mask)
+        total = _weighted_sum(cycle, self._row_scores, rows, mask)
         for scorer in self._row_raw:
             self.raw[scorer][rows] = scorer.score(cycle, rows)
-        keys: NDArray[np.int64] = np.where(mask, (total << TIE_BITS) | self._order.ties[rows], REFUSED)
+        keys: NDArray[np.int64] = start + (total << TIE_BITS)
+        keys[~mask] = REFUSED
         return keys
 
-    def _ask_row(self, cycle: Cycle, row: int) -> None:
+    def _ask_row(self, row: int) -> None:
         """`_ask_rows` for a single row: refused early and without temporary arrays."""
-        old, new = self.keys.item(row), self._key_of(cycle, row)
-        self.keys[row] = new
+        keys, maxima = self.keys, self.maxima
+        old, new = keys.item(row), self._key_of(row)
+        keys[row] = new
         block = row // BLOCK
-        if new >= self.maxima.item(block):
-            self.maxima[block] = new
-        elif old == self.maxima.item(block):
-            self.maxima[block] = self._blocks[block].max()
+        most = maxima.item(block)
+        if new >= most:
+            maxima[block] = new
+        elif old == most:
+            maxima[block] = np.maximum.reduce(self._blocks[block])
         if self._cells is not None:
-            self._cells.changed(row, old, self.keys)
+            self._cells.changed(row, old, keys)
 
-    def _key_of(self, cycle: Cycle, row: int) -> int:
-        if not self._suited.item(row):
+    def _key_of(self, row: int) -> int:
+        start = self._start.item(row)
+        if start == REFUSED:
             return REFUSED
-        for plugin in self._row_filters:
-            if not plugin.accepts(cycle, row):
+        for accepts in self._judges:
+            if not accepts(row):
                 return REFUSED
-        total = self._base.item(row)
-        for scorer, weight in self._row_scores:
-            total += weight * scorer.worth(cycle, row)
-        for scorer in self._row_raw:
-            self.raw[scorer][row] = scorer.worth(cycle, row)
-        return (total << TIE_BITS) | self._order.ties.item(row)
+        total = 0
+        for worth, weight in self._appraisers:
+            total += weight * worth(row)
+        for scorer, raw in self._raw_appraisers:
+            self.raw[scorer][row] = raw(row)
+        return start + (total << TIE_BITS)
 
 
 def _weighted_sum(cycle: Cycle, scores: Sequence[Weighted], rows: Which, mask: Mask) -> Scores:

@@ -50,11 +50,11 @@ def test_a_look_back_beyond_the_journal_reads_the_stamps() -> None:
 def test_a_ledger_takes_away_exactly_what_was_added_and_never_wraps(amounts: list[int]) -> None:
     ledger = Ledger(1, 1)
     for amount in amounts:
-        ledger.add(0, 0, amount)
+        ledger.add(0, ((0, amount),))
         assert abs(int(ledger.cells[0, 0])) <= LIMIT
     assert ledger.exact(0, 0) == sum(amounts)
     for amount in amounts:
-        ledger.add(0, 0, -amount)
+        ledger.add(0, ((0, -amount),))
     assert (ledger.exact(0, 0), int(ledger.cells[0, 0])) == (0, 0)
 
 

@@ -50,11 +50,6 @@ class Board(ABC, Generic[S]):
         spread: NDArray[S] = values[self.domains.of_row[rows]]
         return spread
 
-    def at(self, row: int) -> bool | int:
-        """`read` for a single row."""
-        value: bool | int = self.values().item(self.domains.of_row.item(row))
-        return value
-
     def values(self) -> NDArray[S]:
         """The value of every domain as of now, not to be written to."""
         if self._nothing_happened():
@@ -99,3 +94,8 @@ def all_true(boards: Sequence[Board[np.bool_]], rows: Which) -> NDArray[np.bool_
     for board in boards[1:]:
         mask &= board.read(rows)
     return mask
+
+
+def all_true_at(boards: Sequence[Board[np.bool_]], row: int) -> bool:
+    """`all_true` for a single row."""
+    return all(board.values().item(board.domains.of_row.item(row)) for board in boards)

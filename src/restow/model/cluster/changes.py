@@ -10,6 +10,7 @@ must count as changed again.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,7 +28,7 @@ class Changes:
     def __init__(self, rows: Rows) -> None:
         self.generation = 0
         self.stamps: NDArray[np.int64] = np.zeros(rows.capacity, np.int64)
-        self._journal: list[int] = []
+        self._journal = array("q")
         self._cut = 0  # generations whose journal entries are gone
         rows.on_growth(self._grow)
 
@@ -52,7 +53,7 @@ class Changes:
         recent = self._journal[generation - self._cut :]
         if len(recent) <= _FEW:
             return np.array(list(dict.fromkeys(recent)), np.intp)
-        rows = np.array(recent, np.intp)
+        rows = np.frombuffer(recent, np.int64)
         latest: Mask = self.stamps[rows] == np.arange(generation + 1, self.generation + 1)
         newest: RowIndex = rows[latest]
         return newest

@@ -111,9 +111,10 @@ class Classes:
         """The class of a pod, at the present version."""
         shape = shape or self.shapes.of(pod)
         namespace = pod.metadata.namespace or ""
-        self.note(shape, namespace)
+        if shape.readings:
+            self.note(shape, namespace)
         keys = self.interest.keys(namespace)
-        labels = project(pod.metadata.labels or {}, keys or ())
+        labels = project(pod.metadata.labels or {}, keys) if keys else ()
         return self._intern(shape, namespace if shape.local or keys is not None else None, labels)
 
     def _intern(self, shape: Shape, namespace: str | None, labels: Projection) -> PodClass:

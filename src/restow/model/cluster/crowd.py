@@ -142,7 +142,8 @@ class Crowd:
     def come(self, row: int, occupant: Occupant) -> None:
         """Count an occupant on a row."""
         self._count(row, self._group_of(occupant), 1)
-        self._log.record(self.leave, row, occupant)
+        if self._log.recording:
+            self._log.record(self.leave, row, occupant)
 
     def leave(self, row: int, occupant: Occupant) -> None:
         """The inverse of `come`."""
@@ -152,7 +153,8 @@ class Crowd:
     def _count(self, row: int, group: Group, sign: int) -> None:
         number = group.rows.get(row, 0) + sign
         if number:
-            self._idle.pop(group, None)
+            if self._idle:
+                self._idle.pop(group, None)
             group.rows[row] = number
         else:
             del group.rows[row]

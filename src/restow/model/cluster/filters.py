@@ -51,7 +51,7 @@ def enough(room: Room, column: int, amount: int, rows: Which, *, after_leaving: 
         return _all(room, rows)
     if column >= len(room.free):
         return ~_all(room, rows)
-    free = room.free[column][rows] if isinstance(rows, slice) else room.free[column].take(rows)
+    free = room.free[column][rows]
     if after_leaving:
         free = free + room.releasing.cells[column][rows]
     mask: Mask = free >= amount

@@ -56,18 +56,19 @@ class Occupancy:
         return [occupants[key] for key in sorted(occupants)]
 
     def add(self, occupant: Occupant) -> None:
-        row = self._rows.claim(occupant.node)
-        self._room.charge(occupant.book, row, occupant.shape.amounts, occupant.shape.scored)
+        node, shape = occupant.node, occupant.shape
+        row = self._rows.claim(node)
+        self._room.charge(occupant.book, row, shape.amounts, shape.scored)
         if occupant.leaving:
-            self._room.leaving(row, occupant.shape.amounts)
-        if occupant.shape.facts.ports:
-            self._ports.take(row, occupant.key, occupant.shape.facts.ports)
-        if occupant.shape.facts.volumes:
+            self._room.leaving(row, shape.amounts)
+        if shape.facts.ports:
+            self._ports.take(row, occupant.key, shape.facts.ports)
+        if shape.facts.volumes:
             self.mounts.take(row, occupant.key, occupant.pod)
         self._crowd.come(row, occupant)
-        if occupant.node not in self._occupants:
-            self._log.put(self._occupants, occupant.node, {})
-        self._log.put(self._occupants[occupant.node], occupant.key, occupant)
+        if node not in self._occupants:
+            self._log.put(self._occupants, node, {})
+        self._log.put(self._occupants[node], occupant.key, occupant)
 
     def remove(self, occupant: Occupant) -> None:
         row = self._rows.claim(occupant.node)

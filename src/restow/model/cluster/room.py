@@ -62,18 +62,19 @@ class Ledger:
         self.cells: NDArray[np.int64] = np.zeros((resources, capacity), np.int64)
         self._beyond: dict[tuple[int, int], int] = {}
 
-    def add(self, resource: int, row: int, amount: int) -> int:
-        """Change a sum; returns by how much its cell changed."""
-        cells = self.cells
-        shown = cells.item(resource, row)
-        exact = self._beyond.pop((resource, row), shown) if self._beyond else shown
-        exact += amount
-        cell = exact
-        if not -LIMIT <= exact <= LIMIT:
-            self._beyond[resource, row] = exact
-            cell = LIMIT if exact > 0 else -LIMIT
-        cells[resource, row] = cell
-        return cell - shown
+    def add(self, row: int, amounts: Amounts, left: NDArray[np.int64] | None = None) -> None:
+        """Change the sums of a row; cells of `left` change by as much as those here, the other way round."""
+        cells, beyond = self.cells, self._beyond
+        for column, amount in amounts:
+            shown = cells.item(column, row)
+            exact = beyond.pop((column, row), shown) if beyond else shown
+            cell = exact = exact + amount
+            if not -LIMIT <= exact <= LIMIT:
+                beyond[column, row] = exact
+                cell = LIMIT if exact > 0 else -LIMIT
+            cells[column, row] = cell
+            if left is not None:
+                left[column, row] = left.item(column, row) + shown - cell
 
     def exact(self, resource: int, row: int) -> int:
         """The sum itself, also beyond the limit."""
@@ -113,23 +114,30 @@ class Room:
         self.free: NDArray[np.int64] = np.zeros((1, capacity), np.int64)
         rows.on_growth(self._grow)
 
+    def column(self, name: str) -> int:
+        """The column of a resource, whether anybody has it or asks for it or not."""
+        column = self.resources.column(name)
+        self._fit_columns()
+        return column
+
     def set_allocatable(self, row: int, amounts: Amounts) -> None:
         """Replace what a node offers."""
         self._fit_columns()
         old = tuple((column, self.allocatable.exact(column, row)) for column in range(len(self.resources)))
         wanted = dict(amounts)
-        differences = [(column, wanted.get(column, 0) - before) for column, before in old]
+        differences = tuple((column, wanted.get(column, 0) - before) for column, before in old)
         if not any(difference for _, difference in differences):
             return
-        for column, difference in differences:
-            self.free[column, row] += self.allocatable.add(column, row, difference)
+        self.allocatable.add(row, differences)
+        self.free[:, row] = self._left(row)
         self._log.record(self.set_allocatable, row, old)
         self.changes.touch(row)
 
     def charge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         """Count one pod, or one seat, on a row."""
         self._add(book, row, amounts, nonzero)
-        self._log.record(self.discharge, book, row, amounts, nonzero)
+        if self._log.recording:
+            self._log.record(self.discharge, book, row, amounts, nonzero)
 
     def discharge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         """The inverse of `charge`."""
@@ -139,8 +147,7 @@ class Room:
     def leaving(self, row: int, amounts: Amounts) -> None:
         """Count a pod that is already charged as leaving; with negated amounts, no longer."""
         self._fit_columns()
-        for column, amount in amounts:
-            self.releasing.add(column, row, amount)
+        self.releasing.add(row, amounts)
         self._log.record(self.leaving, row, negated(amounts))
         self.changes.touch(row)
 
@@ -149,11 +156,9 @@ class Room:
 
     def _add(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         self._fit_columns()
-        free, ledger = self.free, self.requested if book == "requested" else self.reserved
-        for column, amount in amounts:
-            free[column, row] = free.item(column, row) - ledger.add(column, row, amount)
-        for column, amount in nonzero:
-            self.nonzero.add(column, row, amount)
+        ledger = self.requested if book == "requested" else self.reserved
+        ledger.add(row, amounts, self.free)
+        self.nonzero.add(row, nonzero)
         self.changes.touch(row)
 
     def _fit_columns(self) -> None:
@@ -163,7 +168,13 @@ class Room:
     def _resize(self, resources: int, capacity: int) -> None:
         for ledger in (self.allocatable, self.requested, self.reserved, self.releasing, self.nonzero):
             ledger.grow(resources, capacity)
-        self.free = self.allocatable.cells - self.requested.cells - self.reserved.cells
+        self.free = self._left(slice(None))
+
+    def _left(self, rows: int | slice) -> NDArray[np.int64]:
+        left: NDArray[np.int64] = (
+            self.allocatable.cells[:, rows] - self.requested.cells[:, rows] - self.reserved.cells[:, rows]
+        )
+        return left
 
 
 def negated(amounts: Iterable[tuple[int, int]]) -> Amounts:

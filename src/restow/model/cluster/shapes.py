@@ -176,19 +176,21 @@ _UNREAD: Final[dict[str, Any]] = dict.fromkeys(
 )
 
 
+_UNREPORTED: Final = PodStatus()
 _read: Final = attrgetter(*(name for name in PodSpec.__struct_fields__ if name not in {"volumes", *_UNREAD}))
 
 
 def _written(pod: Pod) -> bytes:
     """The bytes that decide the shape, cheap to make: `facts_of` must not read anything that is not in them."""
-    volumes = _volumes(pod.spec)
-    return _encode((_read(pod.spec), volumes, _reported(pod.status), _name_if_read(pod, volumes)))
+    spec = pod.spec
+    if pod.status == _UNREPORTED and not spec.volumes and not spec.resource_claims:
+        return _encode(_read(spec))  # a pod that nobody has tried yet
+    volumes = _volumes(spec)
+    return _encode((_read(spec), volumes, _reported(pod.status), _name_if_read(pod, volumes)))
 
 
 def _reported(status: PodStatus) -> tuple[object, ...]:
-    """What the kubelet says of resources, which counts while a pod is being resized; a pending pod has no report."""
-    if not (status.container_statuses or status.init_container_statuses or status.conditions):
-        return status.resources, status.allocated_resources
+    """What the kubelet says of resources, which counts while a pod is being resized."""
     containers = [
         (report.name, report.resources, report.allocated_resources)
         for reports in (status.container_statuses, status.init_container_statuses)

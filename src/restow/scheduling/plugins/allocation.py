@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster import RowIndex, Which
-from restow.model.cluster.room import Room
+from restow.model.cluster import Which
+from restow.model.cluster.room import Ledger, Room
 from restow.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Vector, is_scheduled
 from restow.scheduling.framework import BEST, Scores
 from restow.scheduling.plugins.few import few_rows
@@ -24,33 +24,15 @@ Number = Any
 """An integer, or an array of them."""
 
 Cells = NDArray[np.int64]
-Books = tuple[Cells, ...]
-"""Ledgers of what is taken, to be added up."""
+Books = tuple[Ledger, ...]
+"""What is taken, to be added up."""
 
 _SAFE = (2**63 - 1) // BEST
 """The largest amount whose hundredfold fits an array; larger ones are scored as plain integers."""
 
 
-class Asked:
-    """What a pod asks for, resource by resource and as arrays of one line per resource."""
-
-    __slots__ = ("amounts", "columns", "each", "weights", "width")
-
-    def __init__(self, each: tuple[tuple[int, int, int], ...]) -> None:
-        """`each` is (resource column, amount, weight)."""
-        self.each = each
-        self.width = max((column + 1 for column, _, _ in each), default=0)
-        self.columns = np.array([column for column, _, _ in each], np.intp)
-        self.amounts = np.array([amount for _, amount, _ in each], np.int64).reshape(-1, 1)
-        self.weights = np.array([weight for _, _, weight in each], np.int64).reshape(-1, 1)
-
-    def __bool__(self) -> bool:
-        return bool(self.each)
-
-    def known_to(self, room: Room) -> Asked:
-        """Without the resources that no node or pod was heard to have."""
-        columns = len(room.free)
-        return self if self.width <= columns else Asked(tuple(one for one in self.each if one[0] < columns))
+Asked = tuple[tuple[int, int, int], ...]
+"""What a pod asks for: (resource column, amount, weight)."""
 
 
 class ResourceWeight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,40 +90,37 @@ def asked_of(room: Room, requests: Vector, weights: Sequence[ResourceWeight]) ->
     """What counts for a pod: cpu, memory and ephemeral storage always, other resources where it asks for them."""
     always = (CPU, MEMORY, EPHEMERAL_STORAGE)
     counted = [one for one in weights if one.name in always or (is_scheduled(one.name) and requests.get(one.name, 0))]
-    return Asked(tuple((room.resources.column(one.name), requests.get(one.name, 0), one.weight) for one in counted))
+    return tuple((room.column(one.name), requests.get(one.name, 0), one.weight) for one in counted)
 
 
 def scored_books(room: Room) -> Books:
     """What pods and seats ask for, with the stand-ins for missing cpu and memory."""
-    return (room.nonzero.cells,)
+    return (room.nonzero,)
 
 
 def real_books(room: Room) -> Books:
     """What pods and seats ask for."""
-    return room.requested.cells, room.reserved.cells
+    return room.requested, room.reserved
 
 
 def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked, rows: Which) -> Scores:
     """The scores of these rows for a pod that asks for this, on top of what is in the books."""
-    asked, few = asked.known_to(room), few_rows(rows)
-    if few is None:
-        available = lines(room.allocatable.cells, asked.columns, rows)
-        if available.max(initial=0) <= _SAFE:
-            requested = asked.amounts + sum(lines(book, asked.columns, rows) for book in books)
-            return _of_rows(strategy, requested, available, asked.weights)
-        few = room.rows.numbers(rows)
-    return np.array([allocation_score(strategy, room, books, asked, row) for row in few], np.int64)
+    few = few_rows(rows)
+    scores = _of_rows(strategy, room, books, asked, rows) if few is None else None
+    if scores is not None:
+        return scores
+    return np.array([allocation_score(strategy, room, books, asked, row) for row in room.rows.numbers(rows)], np.int64)
 
 
 def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked, row: int) -> int:
     """`allocation_scores` of a single row."""
     allocatable, least = room.allocatable.cells, strategy.least
     total = weights = 0
-    for column, requested, weight in asked.known_to(room).each:
+    for column, requested, weight in asked:
         available = allocatable.item(column, row)
         if available > 0:
             for book in books:
-                requested += book.item(column, row)
+                requested += book.cells.item(column, row)
             score = strategy.of_resource(requested, available)
             if score >= least:
                 total += score * weight
@@ -149,22 +128,26 @@ def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked,
     return strategy.mean(total, weights) if weights else 0
 
 
-def lines(cells: Cells, columns: RowIndex, rows: Which) -> Cells:
-    """What a ledger says of some resources on some rows, a line per resource."""
-    if isinstance(rows, slice):
-        return cells[columns, rows]
-    found: Cells = cells.take(columns.reshape(-1, 1) * cells.shape[1] + rows)  # a flat index is faster than two
-    return found
-
-
-def _of_rows(strategy: Strategy, requested: Cells, available: Cells, weights: Cells) -> Scores:
-    score = strategy.of_resource(requested, np.maximum(available, 1))
-    counted = (available > 0) & (score >= strategy.least)
-    divisor: Number = max(int(weights.sum()), 1)
-    if not counted.all():
-        weights = weights * counted
-        divisor = np.maximum(weights.sum(axis=0), 1)
-    mean: Scores = strategy.mean((score * weights).sum(axis=0), divisor)
+def _of_rows(strategy: Strategy, room: Room, books: Books, asked: Asked, rows: Which) -> Scores | None:
+    """The same for many rows; None where an array cannot hold the products."""
+    total: Number = np.zeros_like(room.free[0][rows])
+    weights: Number = 0
+    for column, requested, weight in asked:
+        available: Number = room.allocatable.cells[column][rows]
+        if np.maximum.reduce(available, initial=0) > _SAFE:
+            return None
+        for book in books:
+            requested = requested + book.cells[column][rows]
+        counted: Number = weight
+        if np.minimum.reduce(available, initial=1) <= 0 or strategy.least > 0:
+            there, available = available > 0, np.maximum(available, 1)
+            score = strategy.of_resource(requested, available)
+            counted = weight * (there & (score >= strategy.least))
+        else:  # everybody has some of it, and everything counts
+            score = strategy.of_resource(requested, available)
+        total += score * counted
+        weights = weights + counted
+    mean: Scores = strategy.mean(total, np.maximum(weights, 1))
     return mean
 
 

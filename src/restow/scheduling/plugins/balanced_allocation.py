@@ -11,7 +11,8 @@ scored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import sqrt
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -28,13 +29,14 @@ from restow.scheduling.plugins.allocation import (
     ResourceWeight,
     asked_of,
     default_weights,
-    lines,
     weight_problems,
 )
 from restow.scheduling.plugins.arguments import read_arguments
 from restow.scheduling.plugins.few import few_rows
 
 HALF = BEST // 2
+
+Shares = NDArray[np.float64]
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,44 +62,44 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         return SUCCESS if self._of(cycle) else SKIP
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
-        room = cycle.snapshot.room
-        asked = self._of(cycle).known_to(room)
-        few = few_rows(rows)
+        room, asked, few = cycle.snapshot.room, self._of(cycle), few_rows(rows)
         if few is not None:
             return np.array([self._of_row(room, asked, row) for row in few], np.int64)
         return self._of_rows(room, asked, rows)
 
-    def worth(self, cycle: Cycle, row: int) -> int:
-        room = cycle.snapshot.room
-        return self._of_row(room, self._of(cycle).known_to(room), row)
+    def appraise(self, cycle: Cycle) -> Callable[[int], int]:
+        return partial(self._of_row, cycle.snapshot.room, self._of(cycle))
 
     def _of_row(self, room: Room, asked: Asked, row: int) -> int:
         cells, free = room.allocatable.cells, room.free
         before, after = [], []
-        for column, amount, _ in asked.each:
+        for column, amount, _ in asked:
             allocatable = cells.item(column, row)
             if allocatable:
-                used = allocatable - free.item(column, row)
-                before.append(float(used) / float(allocatable) if used < allocatable else 1.0)
-                after.append(float(used + amount) / float(allocatable) if used + amount < allocatable else 1.0)
+                left, of = free.item(column, row), float(allocatable)
+                used = allocatable - left
+                before.append(used / of if left > 0 else 1.0)
+                after.append((used + amount) / of if left > amount else 1.0)
         balanced = balance(after)
         return HALF + (HALF + balanced - balance(before)) // 2 if self._change else balanced
 
     def _of_rows(self, room: Room, asked: Asked, rows: Which) -> Scores:
-        allocatable = lines(room.allocatable.cells, asked.columns, rows)
-        used = allocatable - lines(room.free, asked.columns, rows)
-        has, of = allocatable > 0, np.maximum(allocatable, 1).astype(np.float64)
-        after = balances(np.minimum((used + asked.amounts) / of, 1.0), has)
-        if not self._change:
-            return after
-        return HALF + (HALF + after - balances(np.minimum(used / of, 1.0), has)) // 2
+        before, after, has = [], [], []
+        for column, amount, _ in asked:
+            allocatable = room.allocatable.cells[column][rows]
+            used, of = allocatable - room.free[column][rows], np.maximum(allocatable, 1.0)
+            before.append(np.minimum(used / of, 1.0))
+            after.append(np.minimum((used + amount) / of, 1.0))
+            has.append(allocatable > 0)
+        balanced = balances(after, has)
+        return HALF + (HALF + balanced - balances(before, has)) // 2 if self._change else balanced
 
     def _of(self, cycle: Cycle) -> Asked:
         shape = cycle.pod_class.shape
         known = self._asked.get(shape)
         if known is None:
             asked = asked_of(cycle.snapshot.room, shape.facts.requests, self._resources)
-            known = self._asked[shape] = asked if asked.amounts.any() else Asked(())
+            known = self._asked[shape] = asked if any(amount for _, amount, _ in asked) else ()
         return known
 
 
@@ -116,17 +118,18 @@ def balance(shares: Sequence[float]) -> int:
     return int((1 - sqrt(squares / len(shares))) * BEST)
 
 
-def balances(shares: NDArray[np.float64], has: Mask) -> Scores:
-    """`balance` of many nodes, from shares[resource, node] and which node has which resource."""
+def balances(shares: Sequence[Shares], has: Sequence[Mask]) -> Scores:
+    """`balance` of many nodes, from their shares of each resource and who has which."""
     if len(has) == 2:
         deviation = np.abs(shares[0] - shares[1]) / 2 * (has[0] & has[1])
     else:
-        deviation = _deviation(shares, has, has.sum(axis=0))
+        deviation = _deviation(np.stack(shares), np.stack(has))
     found: Scores = ((1 - deviation) * BEST).astype(np.int64)
     return found
 
 
-def _deviation(shares: NDArray[np.float64], has: Mask, count: NDArray[np.int64]) -> NDArray[np.float64]:
+def _deviation(shares: Shares, has: Mask) -> Shares:
+    count = has.sum(axis=0)
     total = squares = np.zeros(shares.shape[1])
     divisor = np.maximum(count, 1)
     for share, there in zip(shares, has, strict=True):

@@ -6,7 +6,8 @@ name (1 where it gives none, 0 to leave it out).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -19,6 +20,7 @@ from restow.scheduling.plugins.allocation import (
     Asked,
     MostAllocated,
     ResourceWeight,
+    allocation_score,
     allocation_scores,
     asked_of,
     real_books,
@@ -47,6 +49,10 @@ class BinPacking(ScorePlugin):
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         room = cycle.snapshot.room
         return allocation_scores(self._strategy, room, real_books(room), self._of(cycle), rows)
+
+    def appraise(self, cycle: Cycle) -> Callable[[int], int]:
+        room = cycle.snapshot.room
+        return partial(allocation_score, self._strategy, room, real_books(room), self._of(cycle))
 
     def _of(self, cycle: Cycle) -> Asked:
         shape = cycle.pod_class.shape

@@ -13,7 +13,8 @@ that does. Pods that are leaving count in all of it, and so do seats of reservat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -21,7 +22,7 @@ import numpy as np
 
 from restow.model.cluster import Mask, Snapshot, Which
 from restow.model.cluster.audience import Audiences, belongs, of_term
-from restow.model.cluster.boards import Board, all_true
+from restow.model.cluster.boards import Board, all_true, all_true_at
 from restow.model.cluster.crowd import Kind, Stance
 from restow.model.cluster.domains import NOWHERE, Domains, DomainSums, Sums, summed
 from restow.model.cluster.seat import fold_label_keys
@@ -89,8 +90,8 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         boards = self._state(cycle).boards
         return all_true(boards, rows) if boards else np.ones_like(cycle.snapshot.nodes.present[rows])
 
-    def accepts(self, cycle: Cycle, row: int) -> bool:
-        return all(board.at(row) for board in self._state(cycle).boards)
+    def judge(self, cycle: Cycle) -> Callable[[int], bool]:
+        return partial(all_true_at, self._state(cycle).boards)
 
     def domains(self, cycle: Cycle) -> Sequence[Domains]:
         return self._state(cycle).domains

@@ -6,7 +6,8 @@ else looks after; `scoringStrategy` says how fullness is scored (see `allocation
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -91,8 +92,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
             return filters.fits(room, demanded, rows)
         return np.array([filters.fits_row(room, demanded, row) for row in few], np.bool_)
 
-    def accepts(self, cycle: Cycle, row: int) -> bool:
-        return filters.fits_row(cycle.snapshot.room, self._demanded(cycle), row)
+    def judge(self, cycle: Cycle) -> Callable[[int], bool]:
+        return partial(filters.fits_row, cycle.snapshot.room, self._demanded(cycle))
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A row that is too small even when empty stays so, whoever leaves."""
@@ -115,9 +116,9 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         room = cycle.snapshot.room
         return allocation_scores(self._strategy, room, scored_books(room), self._asked(cycle), rows)
 
-    def worth(self, cycle: Cycle, row: int) -> int:
+    def appraise(self, cycle: Cycle) -> Callable[[int], int]:
         room = cycle.snapshot.room
-        return allocation_score(self._strategy, room, scored_books(room), self._asked(cycle), row)
+        return partial(allocation_score, self._strategy, room, scored_books(room), self._asked(cycle))
 
     def _demanded(self, cycle: Cycle) -> Amounts:
         shape = cycle.pod_class.shape

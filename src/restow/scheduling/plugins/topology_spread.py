@@ -18,7 +18,8 @@ where the pods of a host name are those of the node itself. Feasible nodes that 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from restow.model.affinity import NodeConstraint
 from restow.model.cluster import Mask, RowIndex, Snapshot, Which, filters
 from restow.model.cluster.audience import Audience, of_constraint
-from restow.model.cluster.boards import Board, all_true
+from restow.model.cluster.boards import Board, all_true, all_true_at
 from restow.model.cluster.domains import NOWHERE, Domains, DomainSums, Sums, summed
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.seat import fold_label_keys
@@ -89,8 +90,8 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         skews = self._state(cycle).skews
         return all_true(skews, rows) if skews else np.ones_like(cycle.snapshot.nodes.present[rows])
 
-    def accepts(self, cycle: Cycle, row: int) -> bool:
-        return all(skew.at(row) for skew in self._state(cycle).skews)
+    def judge(self, cycle: Cycle) -> Callable[[int], bool]:
+        return partial(all_true_at, self._state(cycle).skews)
 
     def domains(self, cycle: Cycle) -> Sequence[Domains]:
         return self._state(cycle).domains

@@ -58,6 +58,9 @@ def job(
 ) -> PodMigrationJob:
     """A job that was admitted a minute ago and has its reservation."""
     admitted = [said("Admitted", age=age)] if phase == "Running" else []
+    if phase == "Running" and ref:
+        told = "was made for pod shop/web-1" if ref == OURS else "was given to the job"
+        admitted.append(said("ReservationCreated", message=f"reservation shop/{ref} {told}"))
     options = more.pop("options", {})
     if ref is not None:
         options = {"reservationRef": {"namespace": "shop", "name": ref}, **options}

@@ -88,6 +88,7 @@ def test_the_eviction_is_of_the_very_pod_and_says_where_to() -> None:
     assert (step.pod.metadata.uid, step.status.node_name) == ("old", "n2")
     assert [(one.type, one.status) for one in step.status.conditions or ()] == [
         ("Admitted", "True"),
+        ("ReservationCreated", "True"),
         ("ReservationScheduled", "True"),
         ("Eviction", "False"),
     ]

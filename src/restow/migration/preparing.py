@@ -62,7 +62,11 @@ def unmovable(facts: Facts) -> Step | None:
 
 def prepare(facts: Facts) -> Step:
     """The pod is still there: get it a seat, then let it go."""
-    for rule in (_no_reservation, _not_referred, _lost_reservation, _misplaced, _short_lived, _unplaced):
+    step = _no_reservation(facts) or _not_referred(facts)
+    if step is not None:
+        return step
+    facts = facts.saying(recorded(facts.job.status, _created(facts), now=facts.now))
+    for rule in (_lost_reservation, _misplaced, _short_lived, _unplaced):
         step = rule(facts)
         if step is not None:
             return step
@@ -128,10 +132,15 @@ def _not_referred(facts: Facts) -> Step | None:
         name=meta.name,
         uid=meta.uid,
     )
-    said = Said(
-        JobConditionType.RESERVATION_CREATED, True, "", f"reservation {name} was made for pod {pod_name(facts)}"
-    )
-    return Refer(recorded(facts.job.status, said, now=facts.now), reference)
+    return Refer(recorded(facts.job.status, _created(facts), now=facts.now), reference)
+
+
+def _created(facts: Facts) -> Said:
+    reservation = facts.reservation
+    assert reservation is not None, "one exists"
+    name = f"{reservation.metadata.namespace}/{reservation.metadata.name}"
+    told = f"was made for pod {pod_name(facts)}" if facts.is_ours else "was given to the job"
+    return Said(JobConditionType.RESERVATION_CREATED, True, "", f"reservation {name} {told}")
 
 
 def _lost_reservation(facts: Facts) -> Step | None:

@@ -23,7 +23,7 @@ from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Pod, PodMigrationJob, Reservation
 from restow.ports import Api, ApiError, Clock
 from tests.control.stage import world
-from tests.sim.stage import Document, Stage, pass_time, template, workload
+from tests.sim.stage import Document, Stage, pass_time, scheduler, template, workload
 
 SCHEDULERS = frozenset({"default-scheduler", "restow"})
 SYSTEM = "restow-system"
@@ -50,7 +50,7 @@ class Seats:
         while True:
             with suppress(ApiError):
                 await self._step()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)
 
     async def _step(self) -> None:
         pods = (await self._client.list(kinds.POD)).items
@@ -174,8 +174,17 @@ class Move(Stage):
 
 
 @asynccontextmanager
+async def scheduled(*, nodes: int = 3, seed: int = 1, **settings: Any) -> AsyncIterator[Move]:
+    """Everything but the controller, with the scheduler itself."""
+    async with world(nodes=nodes, seed=seed, **settings) as it, scheduler(it.api, it.clock, seed=seed):
+        made = Move(it.api, it.world, it.clock)
+        await made.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
+        yield made
+
+
+@asynccontextmanager
 async def cluster(*, nodes: int = 3, seed: int = 1, **settings: Any) -> AsyncIterator[Move]:
-    """Everything but the controller."""
+    """Everything but the controller, with the stand-in."""
     async with world(nodes=nodes, seed=seed, **settings) as it:
         made = Move(it.api, it.world, it.clock)
         made.seats = Seats(it.api, it.clock)

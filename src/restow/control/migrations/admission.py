@@ -115,6 +115,6 @@ class Admission:
 
 
 def _reason(limit: str) -> str:
-    """The name of a limit as reasons are written: Budget for its budget, MaxMigratingPerNode for maxMigratingPerNode."""
+    """A limit as reasons are written: Budget for its budget, MaxMigratingPerNode for maxMigratingPerNode."""
     words = (word for word in re.findall("[A-Za-z]+", limit) if word not in _LITTLE_WORDS)
     return "".join(word[:1].upper() + word[1:] for word in words)

@@ -1,0 +1,90 @@
+"""The controller dies after a write, and its successor after one of its own: moves always end the same way.
+
+Every single write is a place to die. Of the pairs of places a sample is tried; RESTOW_CRASHES=all tries every one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from typing import Any
+
+import pytest
+
+from restow.model import kinds
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
+from restow.sim.loop import run_virtual
+from tests.control.migrations.stage import Move, cluster, controller
+from tests.sim.stage import pass_time, ready
+
+SAMPLE = os.environ.get("RESTOW_CRASHES", "12")
+
+Outcome = dict[str, Any]
+
+
+async def live(it: Move, seconds: float, crash: int | None, seed: int) -> FaultyApi:
+    """One life of the controller, perhaps cut short."""
+    api = FaultyApi(it.api, random.Random(seed), FaultPlan(crash_after=crash))
+
+    async def process() -> None:
+        async with controller(api, it.clock, seed=seed):
+            await asyncio.sleep(seconds)
+
+    await run_until_crash(api, process())
+    return api
+
+
+async def story(
+    kind: Any, crashes: tuple[int | None, ...], mode: str = "ReservationFirst"
+) -> tuple[Outcome, list[int]]:
+    """A move with one life of the controller per crash, and one more; what it comes to, and how much each one wrote."""
+    async with cluster() as it:
+        old = (await it.start(2, kind))[0]
+        await it.move(old, mode=mode)
+        lives = [await live(it, 12, crash, seed) for seed, crash in enumerate(crashes)]
+        lives.append(await live(it, 15, None, len(crashes)))
+        await pass_time(5)
+        job, pods, reservations = await it.job(), await it.pods(), await it.reservations()
+        names = [name for one in lives for name in one.writes.names]
+        outcome = {
+            "told": (job.status.phase, job.status.reason),
+            "conditions": {one.type: (one.status, one.reason) for one in job.status.conditions or ()},
+            "successor": bool(job.status.pod_ref),
+            "elsewhere": all(one.metadata.uid != old.metadata.uid for one in pods),
+            "ready": [ready(one) for one in pods],
+            "seats": [one.status.state.phase for one in reservations],
+            "evictions": sum(name.startswith("evict") for name in names),
+            "reserved": sum(name.startswith("create Reservation") for name in names),
+        }
+        return outcome, [len(one.writes) for one in lives]
+
+
+def run(kind: Any, *crashes: int | None, mode: str = "ReservationFirst") -> tuple[Outcome, list[int]]:
+    return run_virtual(story(kind, crashes, mode))
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        (kinds.DEPLOYMENT, "ReservationFirst"),
+        (kinds.STATEFUL_SET, "ReservationFirst"),
+        (kinds.DEPLOYMENT, "EvictDirectly"),
+    ],
+    ids=["Deployment", "StatefulSet", "without a seat"],
+)
+def test_after_any_write(kind: Any, mode: str) -> None:
+    usual, (writes,) = run(kind, mode=mode)
+    assert usual["told"] == ("Succeed", None)
+    for place in range(writes):
+        assert run(kind, place, mode=mode)[0] == usual, place
+
+
+def test_after_any_write_and_once_more() -> None:
+    usual, (writes,) = run(kinds.DEPLOYMENT)
+    pairs = [(first, second) for first in range(writes) for second in range(writes - first)]
+    if SAMPLE != "all":
+        pairs = random.Random(1).sample(pairs, int(SAMPLE))
+    for pair in pairs:
+        assert run(kinds.DEPLOYMENT, *pair)[0] == usual, pair
+    assert usual["evictions"] == usual["reserved"] == 1

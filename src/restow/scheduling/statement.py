@@ -68,29 +68,13 @@ class Statement:
     def allocate(self, cycle: Cycle, node: str, seat: SeatName | None = None) -> Verdict:
         """Put a pod on a node; on anything but SUCCESS nothing has changed. Raises UnknownNode, AlreadyPlaced."""
         assigned = assign(self._engine, cycle, node, seat)
-        if isinstance(assigned, Verdict):
-            return assigned
-        self._cycles[cycle.pod.metadata.uid] = (cycle, node)
-        self._steps.append(assigned)
-        return SUCCESS
+        return assigned if isinstance(assigned, Verdict) else self._stands(assigned)
 
     def occupy(self, cycle: Cycle, seat: Seat) -> Verdict:
         """Put a pod in a seat: every filter is asked about the node as it is without what the seat holds. On anything
         but SUCCESS nothing has changed."""
-        book = self._snapshot.reservations
-        book.vacate(seat.name)
-        try:
-            verdict = self._fits(cycle, seat.node) or self.allocate(cycle, seat.node, seat.name)
-        except BaseException:
-            book.hold_again(seat.name)
-            raise
-        if verdict.code is not Code.SUCCESS:
-            book.hold_again(seat.name)
-        return verdict
-
-    def _fits(self, cycle: Cycle, node: str) -> Verdict | None:
-        """What refuses a pod one node; None if nothing does."""
-        return None if self._engine.fits(cycle, node) else unschedulable(self._engine.why_not(cycle, node))
+        assigned = occupy(self._engine, cycle, seat)
+        return assigned if isinstance(assigned, Verdict) else self._stands(assigned)
 
     def pipeline(self, cycle: Cycle, node: str) -> None:
         """Keep room for a pod on a node where others are leaving; nothing is reserved yet."""
@@ -155,6 +139,11 @@ class Statement:
         self._snapshot.undo_to(self._mark)
         self._steps = []
 
+    def _stands(self, assigned: Assign) -> Verdict:
+        self._cycles[assigned.pod.metadata.uid] = (assigned.cycle, assigned.node)
+        self._steps.append(assigned)
+        return SUCCESS
+
     def _unreserve(self, uid: str) -> None:
         placed = self._cycles.pop(uid, None)
         if placed is not None:
@@ -182,6 +171,23 @@ def assign(engine: Engine, cycle: Cycle, node: str, seat: SeatName | None = None
     engine.unreserve(cycle, node)
     snapshot.forget(cycle.pod)
     return granted
+
+
+def occupy(engine: Engine, cycle: Cycle, seat: Seat) -> Assign | Verdict:
+    """Let a seat go and assume a pod in its place, if every filter accepts the node as it is then; otherwise it is held
+    as before. Raises as `allocate`."""
+    book = cycle.snapshot.reservations
+    book.vacate(seat.name)
+    try:
+        fits = engine.fits(cycle, seat.node)
+        assigned = assign(engine, cycle, seat.node, seat.name) if fits else None
+        verdict = assigned or unschedulable(engine.why_not(cycle, seat.node))
+    except BaseException:
+        book.hold_again(seat.name)
+        raise
+    if isinstance(verdict, Verdict):
+        book.hold_again(seat.name)
+    return verdict
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from restow.model.cluster import Snapshot
@@ -57,6 +58,11 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
             for one in (pods._versions, snapshot._node_versions, reservations._versions)
         ],
         "reservations": {name: dict(value) for name, value in vars(reservations).items() if isinstance(value, dict)},
+        "aside": dict(snapshot.occupancy._aside),
+        "vacancies": copy.deepcopy((reservations.vacancies._seats, reservations.vacancies._listed)),
+        "holdings": copy.deepcopy((reservations.holdings._by_namespace, reservations.holdings._by_queue)),
+        "ports": copy.deepcopy(snapshot.ports._held),
+        "mounts": copy.deepcopy((snapshot.mounts._on, snapshot.mounts._claims, snapshot.mounts._disks)),
         "crowd": {group.key: dict(group.rows) for group in snapshot.crowd._groups.values() if group.rows},
         "headcounts": [dict(one.by_row) for one in snapshot.crowd._headcounts.values()],
         "stances": {view: dict(one.by_row) for view, one in snapshot.crowd._stances.items() if one.by_row},

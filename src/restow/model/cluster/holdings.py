@@ -5,7 +5,7 @@ Goes in: seats as they begin and cease to hold room. Comes out: sums in base uni
 
 from __future__ import annotations
 
-from restow.model.cluster.room import Amounts, Resources, negated
+from restow.model.cluster.room import Amounts, Resources
 from restow.model.cluster.undo import UndoLog
 
 
@@ -26,22 +26,26 @@ class Holdings:
         return {queue: self._named(sums) for queue, sums in self._by_queue.items()}
 
     def add(self, namespace: str, queue: str, amounts: Amounts) -> None:
-        """A seat holds this much; with negated amounts, no longer."""
-        _add(self._by_namespace, namespace, amounts)
-        _add(self._by_queue, queue, amounts)
-        self._log.record(self.add, namespace, queue, negated(amounts))
+        """A seat holds this much."""
+        self._change(namespace, queue, amounts, 1)
+        self._log.record(self.remove, namespace, queue, amounts)
+
+    def remove(self, namespace: str, queue: str, amounts: Amounts) -> None:
+        """The inverse of `add`."""
+        self._change(namespace, queue, amounts, -1)
+        self._log.record(self.add, namespace, queue, amounts)
+
+    def _change(self, namespace: str, queue: str, amounts: Amounts, sign: int) -> None:
+        for table, key in ((self._by_namespace, namespace), (self._by_queue, queue)):
+            sums = table.setdefault(key, {})
+            for column, amount in amounts:
+                total = sums.get(column, 0) + sign * amount
+                if total:
+                    sums[column] = total
+                else:
+                    del sums[column]
+            if not sums:
+                del table[key]
 
     def _named(self, sums: dict[int, int]) -> dict[str, int]:
         return {self._resources.names[column]: amount for column, amount in sums.items()}
-
-
-def _add(table: dict[str, dict[int, int]], key: str, amounts: Amounts) -> None:
-    sums = table.setdefault(key, {})
-    for column, amount in amounts:
-        total = sums.get(column, 0) + amount
-        if total:
-            sums[column] = total
-        else:
-            sums.pop(column, None)
-    if not sums:
-        del table[key]

@@ -13,7 +13,7 @@ from restow.model.cluster.crowd import Crowd
 from restow.model.cluster.mounts import Mounts
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.ports import Ports
-from restow.model.cluster.room import Book, Room, negated
+from restow.model.cluster.room import Amounts, Book, Room, negated
 from restow.model.cluster.rows import Rows
 from restow.model.cluster.seat import SeatName
 from restow.model.cluster.shapes import Shape
@@ -38,7 +38,7 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Occupancy:
-    __slots__ = ("_crowd", "_log", "_nodes", "_occupants", "_ports", "_room", "_rows", "mounts")
+    __slots__ = ("_aside", "_crowd", "_log", "_nodes", "_occupants", "_ports", "_room", "_rows", "mounts")
 
     def __init__(self, log: UndoLog, rows: Rows, room: Room, nodes: NodeTable, ports: Ports, crowd: Crowd) -> None:
         self._log = log
@@ -49,6 +49,7 @@ class Occupancy:
         self._crowd = crowd
         self.mounts = Mounts(log, rows)
         self._occupants: dict[str, dict[str, Occupant]] = {}
+        self._aside: dict[str, tuple[str, Amounts]] = {}
 
     def on(self, node: str) -> list[Occupant]:
         """Everyone on a node, by key."""
@@ -85,6 +86,19 @@ class Occupancy:
             self._log.drop(self._occupants, occupant.node)
         self.vacate(occupant.node)
 
+    def set_aside(self, key: str, node: str, amounts: Amounts) -> None:
+        """Reserve mere amounts on a node, in place of what was set aside under this key before; none for nothing."""
+        old = self._aside.get(key)
+        if (old[1] if old else ()) == amounts and (old is None or old[0] == node):
+            return
+        if old is not None:
+            self._room.discharge("reserved", self._rows.claim(old[0]), old[1], ())
+            self._log.drop(self._aside, key)
+            self.vacate(old[0])
+        if amounts:
+            self._room.charge("reserved", self._rows.claim(node), amounts, ())
+            self._log.put(self._aside, key, (node, amounts))
+
     def overlook(self, occupant: Occupant) -> None:
         """Take an occupant for gone in every respect but the room it takes. Only undoing it makes it whole again."""
         row = self._rows.claim(occupant.node)
@@ -112,7 +126,9 @@ class Occupancy:
     def vacate(self, node: str) -> None:
         """Free the row of a node of which nothing is known any more."""
         row = self._rows.find(node)
-        if row is not None and node not in self._occupants and not self._nodes.present[row]:
+        if row is None or node in self._occupants or self._nodes.present[row]:
+            return
+        if all(where != node for where, _ in self._aside.values()):
             self._rows.release(node)
 
 

@@ -93,10 +93,11 @@ class _Owner(msgspec.Struct, frozen=True):
         )
 
 
-Trait = tuple[str, ...]
-"""Something a pod has, or a reservation asks of its owners: ("label", key, value), ("uid", ...) or ("name", ...)."""
-
-ANYBODY: Trait = ("anybody",)
+Facet = tuple[str, str]
+"""What may be asked of a pod: ("label", key), or one of these:"""
+UID: Facet = ("uid", "")
+NAME: Facet = ("name", "")
+ANYTHING: Facet = ("anything", "")
 
 
 class Owners(msgspec.Struct, frozen=True):
@@ -112,36 +113,31 @@ class Owners(msgspec.Struct, frozen=True):
         """Whether one of them speaks of this pod, which must be of the reservation's namespace."""
         return any(owner.matches(pod, kinship) for owner in self.entries)
 
-    def traits(self) -> Iterator[Trait]:
-        """Every pod that matches has one of these."""
+    def traits(self) -> Iterator[tuple[Facet, str]]:
+        """Facets with values, of which every pod that matches has one."""
         for owner in self.entries:
             for reference in (owner.object, owner.controller):
                 if reference is not None and (reference.uid or reference.name):
-                    yield ("uid", reference.uid) if reference.uid else ("name", reference.name or "")
+                    yield (UID, reference.uid) if reference.uid else (NAME, reference.name or "")
             if not owner.selector.nothing:
                 equal = [one for one in owner.selector.requirements if one.operator == "In" and len(one.values) == 1]
-                yield ("label", equal[0].key, equal[0].values[0]) if equal else ANYBODY
+                yield (("label", equal[0].key), equal[0].values[0]) if equal else (ANYTHING, "")
 
 
-def traits_of(pod: Pod, kinship: Kinship) -> Iterator[Trait]:
-    """What a pod has that an owner may ask for."""
-    yield ANYBODY
-    metadata, group = pod.metadata, kinship.group_of(pod) if pod.metadata.annotations else None
-    for key, value in (metadata.labels or {}).items():
-        yield "label", key, value
-    yield "uid", metadata.uid
-    yield "name", metadata.name
-    if metadata.owner_references:
-        for owner in kinship.chain(pod):
-            yield "uid", owner.uid
-            yield "name", owner.name
-    named = group_name(pod)
-    if named is not None:
-        yield "name", named
-    if group is not None:
-        yield "uid", group.metadata.uid
-        for key, value in (group.metadata.labels or {}).items():
-            yield "label", key, value
+def values_of(pod: Pod, facet: Facet, kinship: Kinship) -> Iterable[str]:
+    """What a pod has of a facet: itself, its owners, its PodGroup."""
+    metadata = pod.metadata
+    group = kinship.group_of(pod) if metadata.annotations else None
+    if facet[0] == "label":
+        known = (metadata.labels, group.metadata.labels if group is not None else None)
+        return [labels[facet[1]] for labels in known if labels and facet[1] in labels]
+    if facet == UID:
+        related = [group.metadata.uid] if group is not None else []
+        return [metadata.uid, *(owner.uid for owner in kinship.chain(pod)), *related]
+    if facet == NAME:
+        named = group_name(pod)
+        return [metadata.name, *(owner.name for owner in kinship.chain(pod)), *([named] if named else [])]
+    return ("",)
 
 
 def _is_object(reference: ObjectReference, pod: Pod, kinship: Kinship) -> bool:

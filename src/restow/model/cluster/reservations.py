@@ -23,11 +23,11 @@ from msgspec.structs import replace
 
 from restow.model.cluster.holdings import Holdings
 from restow.model.cluster.occupancy import Occupancy, Occupant
-from restow.model.cluster.owners import Kinship, traits_of
+from restow.model.cluster.owners import Kinship
 from restow.model.cluster.pods import Pods
-from restow.model.cluster.room import Amounts, negated
+from restow.model.cluster.room import Amounts
 from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_ended, is_in_life, seats_of
-from restow.model.cluster.shapes import Shapes
+from restow.model.cluster.shapes import Shape, Shapes
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.vacancies import Vacancies, turn_of
 from restow.model.cluster.versions import Versions, version_number
@@ -60,6 +60,7 @@ class Reservations:
         self._assumed: dict[Key, AssumedPlacements] = {}
         self._seats: dict[SeatName, Seat] = {}
         self._seats_of: dict[Key, tuple[SeatName, ...]] = {}
+        self._shape_of: dict[SeatName, Shape] = {}
         self._held: dict[SeatName, Occupant] = {}
         self._claims: dict[SeatName, frozenset[str]] = {}
         self._consumed: dict[str, frozenset[SeatName]] = {}
@@ -92,24 +93,28 @@ class Reservations:
         """Every seat that takes room now, sorted."""
         return sorted(self._held)
 
-    def candidates(self, pod: Pod) -> Iterator[Reservation]:
-        """Available reservations with a vacant seat that may be a pod's, in the order in which it tries them."""
+    def candidates(self, pod: Pod) -> Iterator[tuple[Reservation, Seat]]:
+        """Available reservations of a pod's owner, in the order in which it tries them, each with its first vacant
+        seat."""
         namespace = pod.metadata.namespace or ""
-        if self.vacancies.any_in(namespace):
-            for name in self.vacancies.candidates(namespace, traits_of(pod, self._kinship)):
-                yield self._known[namespace, name]
+        for name in self.vacancies.candidates(pod, self._kinship):
+            seat = self._seats[self.vacancies.seats(namespace, name)[0]]
+            if seat.owners.match(pod, self._kinship):
+                yield self._known[namespace, name], seat
 
-    def vacant(self, namespace: str, name: str) -> list[Seat]:
+    def vacant(self, namespace: str, name: str) -> Iterator[Seat]:
         """The seats of a reservation that a pod may take now, by task and index."""
-        return [self._seats[seat] for seat in self.vacancies.seats(namespace, name)]
+        return map(self._seats.__getitem__, self.vacancies.seats(namespace, name))
 
     def taker(self, name: SeatName) -> Occupant | None:
         """The pod that is believed to sit in a seat that is not marked as consumed yet."""
         seat = self._seats.get(name)
         if seat is None or not seat.open:
             return None
-        takers = (self._pods.known[uid] for uid in sorted(self._claims.get(name, ())))
-        return next((pod for pod in takers if self._may_take(seat, pod)), None)
+        for uid in sorted(self._claims.get(name, ())):
+            if self._may_take(seat, self._pods.known[uid]):
+                return self._pods.known[uid]
+        return None
 
     def is_mover_gone(self, seat: Seat, uid: str) -> bool:
         """Whether the pod that a seat's reservation was made to move is leaving, or gone: not merely unknown, because
@@ -229,15 +234,20 @@ class Reservations:
         if reservation is not None:
             placements = (*(reservation.status.placements or ()), *(assumed.placements if assumed else ()))
             for seat in seats_of(reservation, placements, known):
-                if seat.name in known or self._is_readable(seat):
+                if seat.name in known or self._read(seat):
                     yield seat
 
-    def _is_readable(self, seat: Seat) -> bool:
-        """The API server does not check quantities inside a template; what nobody can place holds nothing."""
+    def _read(self, seat: Seat) -> bool:
+        """Work out the shape of a seat; False if it has none. The API server does not check quantities inside a
+        template: what nobody can read, or is less than nothing, holds nothing."""
         try:
-            return all(amount > 0 for _, amount in self._shapes.of(seat.stand_in).amounts)
+            shape = self._shapes.of(seat.stand_in)
         except QuantityError:
             return False
+        if any(amount <= 0 for _, amount in shape.amounts):
+            return False
+        self._log.put(self._shape_of, seat.name, shape)
+        return True
 
     def _carried_over(self, seat: Seat) -> Seat:
         """Later versions of the reservation say nothing new about when a consumer was named. A seat of which nothing
@@ -254,6 +264,7 @@ class Reservations:
             self._set_members(self._consumed, old.consumer, self._consumed[old.consumer] - {name})
         if seat is None:
             self._log.drop(self._seats, name)
+            self._log.drop(self._shape_of, name)
             return
         self._log.put(self._seats, name, seat)
         if seat.consumer is not None:
@@ -263,8 +274,8 @@ class Reservations:
         """Make each of these seats hold room, or not, as the table above says."""
         for name in sorted(names):
             seat = self._seats.get(name)
-            old = self._held.get(name)
-            new = self._stand_in(seat, old) if seat and self._should_hold(seat) else None
+            old, taker = self._held.get(name), self.taker(name)
+            new = self._stand_in(seat, old) if seat and self._should_hold(seat, taker) else None
             if new and seat and seat.consumer is not None:
                 self._log.put(self._unseen, name, None)
             else:
@@ -278,17 +289,28 @@ class Reservations:
             elif new is not None:
                 self._occupancy.add(new)
                 self._log.put(self._held, name, new)
+            self._set_aside(name, seat, taker)
             self._account(name, seat, new)
             self._advertise(name, seat if new else None)
+
+    def _set_aside(self, name: SeatName, seat: Seat | None, taker: Occupant | None) -> None:
+        """What a seat holds beyond the pod that is assumed in it stays held until the API has confirmed the pod: if it
+        does not come, the seat is there again, whole."""
+        more: Amounts = ()
+        if taker is not None and taker.assumed_at is not None and taker.shape is not self._shape_of[name]:
+            taken = dict(taker.shape.amounts)
+            beyond = ((column, amount - taken.get(column, 0)) for column, amount in self._shape_of[name].amounts)
+            more = tuple((column, amount) for column, amount in beyond if amount > 0)
+        self._occupancy.set_aside(str(name), seat.node if seat is not None else "", more)
 
     def _release(self, name: SeatName, held: Occupant) -> None:
         self._occupancy.remove(held)
         self._log.drop(self._held, name)
 
-    def _should_hold(self, seat: Seat) -> bool:
+    def _should_hold(self, seat: Seat, taker: Occupant | None) -> bool:
         if seat.consumer is not None:
             return not self._pods.was_seen(seat.consumer, seat.version)
-        return seat.open and self.taker(seat.name) is None
+        return seat.open and taker is None
 
     def _may_take(self, seat: Seat, occupant: Occupant) -> bool:
         if occupant.node != seat.node or occupant.pod.metadata.namespace != seat.name.namespace:
@@ -304,7 +326,7 @@ class Reservations:
         if old == new:
             return
         if old is not None:
-            self.holdings.add(name.namespace, old[0], negated(old[1]))
+            self.holdings.remove(name.namespace, *old)
             self._log.drop(self._accounted, name)
         if new is not None:
             self.holdings.add(name.namespace, *new)
@@ -322,8 +344,8 @@ class Reservations:
     def _stand_in(self, seat: Seat, held: Occupant | None) -> Occupant:
         if held is not None and held.pod is seat.stand_in and held.node == seat.node:
             return held
-        shape = self._shapes.of(seat.stand_in)
-        return Occupant(key=str(seat.name), pod=seat.stand_in, node=seat.node, shape=shape, book="reserved")
+        shape, name = self._shape_of[seat.name], str(seat.name)
+        return Occupant(key=name, pod=seat.stand_in, node=seat.node, shape=shape, book="reserved")
 
     def _set_members(self, table: dict[K, frozenset[M]], key: K, members: frozenset[M]) -> None:
         if members:

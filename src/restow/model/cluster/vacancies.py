@@ -4,23 +4,24 @@ Goes in: seats as they become vacant and stop being so. Comes out: for a pod, th
 owners may speak of it, those made for a migration first, then the oldest first, by name among equals.
 
 Reservations are listed under the traits that their owners ask for (a label, a UID, a name), and a pod is looked up
-under the traits it has, so that a pod of nobody's costs a few look-ups however many reservations there are. Whether the
-owners really match is for the caller to ask.
+under what it has of these, so that a pod of nobody's costs a few look-ups however many reservations there are. Whether
+the owners really match is for the caller to ask.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from restow.model.cluster.owners import Owners, Trait
+from restow.model.cluster.owners import Facet, Kinship, Owners, values_of
 from restow.model.cluster.seat import SeatName, migrating_pod
 from restow.model.cluster.undo import UndoLog
-from restow.model.objects import Reservation
+from restow.model.objects import Pod, Reservation
 
 Key = tuple[str, str]
 Turn = tuple[bool, str, str]
 """Not for a migration, when it was made, its name: the smaller, the sooner."""
+Traits = tuple[tuple[Facet, str], ...]
 
 
 class Vacancies:
@@ -29,8 +30,8 @@ class Vacancies:
     def __init__(self, log: UndoLog) -> None:
         self._log = log
         self._seats: dict[Key, tuple[SeatName, ...]] = {}
-        self._entries: dict[Key, tuple[Turn, tuple[Trait, ...]]] = {}
-        self._listed: dict[str, dict[Trait, list[Turn]]] = {}
+        self._entries: dict[Key, tuple[Turn, Traits]] = {}
+        self._listed: dict[str, dict[Facet, dict[str, list[Turn]]]] = {}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -42,19 +43,16 @@ class Vacancies:
         """The vacant seats of a reservation, by task and index."""
         return self._seats.get((namespace, name), ())
 
-    def candidates(self, namespace: str, traits: Iterable[Trait]) -> Iterator[str]:
-        """The names of reservations that ask for one of these traits, in turn. Seats may be taken meanwhile."""
-        listed = self._listed.get(namespace)
-        if listed is None:
-            return
-        lists = [turns for trait in dict.fromkeys(traits) if (turns := listed.get(trait))]
-        turn: Turn | None = None
-        while True:
-            following = [one for turns in lists if (one := _after(turns, turn)) is not None]
-            if not following:
-                return
-            turn = min(following)
+    def candidates(self, pod: Pod, kinship: Kinship) -> Iterator[str]:
+        """The names of reservations that ask for something that a pod has, in turn. Seats may be taken meanwhile."""
+        lists = []
+        for facet, by_value in self._listed.get(pod.metadata.namespace or "", {}).items():
+            lists += [by_value[value] for value in values_of(pod, facet, kinship) if value in by_value]
+        turn = min((turns[0] for turns in lists), default=None) if lists else None
+        while turn is not None:
             yield turn[2]
+            following = (_after(turns, turn) for turns in lists)
+            turn = min((one for one in following if one is not None), default=None)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -81,24 +79,26 @@ class Vacancies:
             self._log.drop(self._seats, key)
             self._strike(key)
 
-    def _list(self, key: Key, turn: Turn, traits: tuple[Trait, ...]) -> None:
+    def _list(self, key: Key, turn: Turn, traits: Traits) -> None:
         self._entries[key] = (turn, traits)
         listed = self._listed.setdefault(key[0], {})
-        for trait in traits:
-            insort(listed.setdefault(trait, []), turn)
+        for facet, value in traits:
+            insort(listed.setdefault(facet, {}).setdefault(value, []), turn)
         self._log.record(self._strike, key)
 
     def _strike(self, key: Key) -> None:
         """The inverse of `_list`."""
         turn, traits = self._entries.pop(key)
         listed = self._listed[key[0]]
-        for trait in traits:
-            turns = listed[trait]
+        for facet, value in traits:
+            turns = listed[facet][value]
             del turns[bisect_left(turns, turn)]
             if not turns:
-                del listed[trait]
+                del listed[facet][value]
+            if not listed[facet]:
+                del listed[facet]
         if not listed:
-            del self._listed[key[0]]
+            self._listed.pop(key[0])
         self._log.record(self._list, key, turn, traits)
 
 
@@ -107,7 +107,7 @@ def turn_of(reservation: Reservation) -> Turn:
     return migrating_pod(reservation) is None, metadata.creation_timestamp or "", metadata.name
 
 
-def _after(turns: list[Turn], last: Turn | None) -> Turn | None:
+def _after(turns: list[Turn], last: Turn) -> Turn | None:
     """The first turn that comes after another."""
-    place = bisect_right(turns, last) if last is not None else 0
+    place = bisect_right(turns, last)
     return turns[place] if place < len(turns) else None

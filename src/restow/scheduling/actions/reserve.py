@@ -12,7 +12,8 @@ is left of it is placed beside them, and nothing is committed unless it is enoug
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -23,7 +24,7 @@ from restow.model.resources import Vector, add, subtract
 from restow.scheduling.actions.starting import incomplete, place_together
 from restow.scheduling.decisions import Assign
 from restow.scheduling.explain import joined
-from restow.scheduling.framework import Code, Cycle, Verdict
+from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
 from restow.scheduling.jobs import DEFAULT_QUEUE, Job, requests_of
 from restow.scheduling.reservations.matching import (
     Mismatch,
@@ -35,7 +36,7 @@ from restow.scheduling.reservations.matching import (
     why_not_usable,
 )
 from restow.scheduling.session import Session
-from restow.scheduling.statement import Statement, without
+from restow.scheduling.statement import Statement, occupy, without
 from restow.scheduling.wakeups import RESERVATION
 
 NOT_USED = "ReservationNotUsed"
@@ -62,6 +63,7 @@ class _Unused(msgspec.Struct, frozen=True):
 
 
 _Result = _Seated | _Waits | _Unused
+_SEATED, _NOTHING = _Seated(), _Unused()
 
 
 def reserve(session: Session) -> None:
@@ -69,10 +71,19 @@ def reserve(session: Session) -> None:
     for job in session.jobs:
         if not job.admitted or job.reservation is not None:
             continue
-        name = next((name for pod in job.pods if (name := named_by(pod, session.snapshot)) is not None), None)
+        name = _named(session, job)
         if name is not None or vacancies.any_in(job.pods[0].metadata.namespace or ""):
             _look_for_seats(session, job, name)
     session.jobs = [job for job in session.jobs if job.pods]
+
+
+def _named(session: Session, job: Job) -> str | None:
+    """The reservation that a job insists on."""
+    for pod in job.pods:
+        name = named_by(pod, session.snapshot)
+        if name is not None:
+            return name
+    return None
 
 
 def _look_for_seats(session: Session, job: Job, name: str | None) -> None:
@@ -93,7 +104,7 @@ def _accept(session: Session, job: Job, statement: Statement) -> _Result:
     if over is not None:
         return _Unused(NOT_USED, over)
     session.accept(job, statement)
-    return _Seated()
+    return _SEATED
 
 
 # --- by name ----------------------------------------------------------------------------------------------------------
@@ -116,7 +127,7 @@ def _insist(session: Session, job: Job, name: str) -> _Result:
         return _Waits(lacking.message)
     with session.statement() as statement:
         for pod in job.pods:
-            result = _seat(session, statement, pod, [reservation])
+            result = _seat(session, statement.occupy, pod, [reservation])
             if not isinstance(result, _Seated):
                 none_left = f"reservation {namespace}/{name} is not available: no seat is left for {pod.metadata.name}"
                 return _Waits(result.message or none_left)
@@ -129,16 +140,32 @@ def _insist(session: Session, job: Job, name: str) -> _Result:
 
 def _try_all(session: Session, job: Job) -> _Result:
     if job.is_gang:
-        return _Unused() if incomplete(job) is not None else _try_gang(session, job)
+        return _NOTHING if incomplete(job) is not None else _try_gang(session, job)
     pod = job.pods[0]
-    with session.statement() as statement:
-        result = _seat(session, statement, pod, candidates(pod, session.snapshot, session.now))
-        return _accept(session, job, statement) if isinstance(result, _Seated) else result
+    own = candidates(pod, session.snapshot, session.now)
+    first = next(own, None)
+    if first is None:  # as for most pods: it costs them next to nothing
+        return _NOTHING
+    if session.shares.counts or job.queue not in session.roster.queues:
+        with session.statement() as statement:
+            result = _seat(session, statement.occupy, pod, chain([first], own))
+            return _accept(session, job, statement) if isinstance(result, _Seated) else result
+
+    def put(cycle: Cycle, seat: Seat) -> Verdict:
+        """One pod needs no statement: an assignment that fails takes itself back."""
+        assigned = occupy(session.engine, cycle, seat)
+        if isinstance(assigned, Verdict):
+            return assigned
+        job.pods = []
+        session.decide(job, assigned)
+        return SUCCESS
+
+    return _seat(session, put, pod, chain([first], own))
 
 
 def _try_gang(session: Session, job: Job) -> _Result:
     """All in one reservation; else whatever seats there are, and the rest of the gang beside them."""
-    unused = _Unused()
+    unused = _NOTHING
     for reservation in _candidates_of_gang(session, job):
         result = _try_together(session, job, reservation)
         if not isinstance(result, _Unused):
@@ -153,7 +180,7 @@ def _try_together(session: Session, job: Job, reservation: Reservation) -> _Resu
     waits: _Waits | None = None
     with session.statement() as statement:
         for pod in job.pods:
-            result = _seat(session, statement, pod, [reservation])
+            result = _seat(session, statement.occupy, pod, [reservation])
             if isinstance(result, _Unused):
                 return result
             waits = result if isinstance(result, _Waits) else waits
@@ -166,10 +193,10 @@ def _try_apart(session: Session, job: Job) -> _Result:
         seated = []
         for pod in job.pods:
             own = (one for one in candidates(pod, session.snapshot, session.now) if not _is_exceeded(session, job, one))
-            if isinstance(_seat(session, statement, pod, own), _Seated):
+            if isinstance(_seat(session, statement.occupy, pod, own), _Seated):
                 seated.append(pod)
         if not seated:
-            return _Unused()
+            return _NOTHING
         lacking = place_together(session, job, lambda cycle, found: statement.allocate(cycle, found.node), seated)
         if lacking is not None:
             return _Unused(NOT_USED, f"{len(seated)} of {len(job.pods)} pods have a seat: {lacking.message}")
@@ -194,19 +221,23 @@ def _is_exceeded(session: Session, job: Job, reservation: Reservation) -> bool:
 # --- one pod, one seat ------------------------------------------------------------------------------------------------
 
 
-def _seat(session: Session, statement: Statement, pod: Pod, reservations: Iterable[Reservation]) -> _Result:
+Put = Callable[[Cycle, Seat], Verdict]
+"""Puts a pod in a seat, or says why not, and has changed nothing then."""
+
+
+def _seat(session: Session, put: Put, pod: Pod, reservations: Iterable[Reservation]) -> _Result:
     """Put a pod in the first seat of these reservations that takes it."""
     cycle: Cycle | None = None
-    unused = _Unused()
+    unused = _NOTHING
     tries = 0
     for seat in _seats(session, pod, reservations):
         if isinstance(seat, Mismatch):
             unused = unused if unused.message else _Unused(seat.reason, seat.message)
             continue
         cycle = cycle or Cycle(pod, session.snapshot, session.now)
-        verdict = statement.occupy(cycle, seat)
+        verdict = put(cycle, seat)
         if verdict.code is Code.SUCCESS:
-            return _Seated()
+            return _SEATED
         leaving = _predecessors(session, seat)
         if leaving and _fits_without(session, cycle, seat, leaving):
             return _Waits(_awaited(seat, leaving))
@@ -220,12 +251,12 @@ def _seat(session: Session, statement: Statement, pod: Pod, reservations: Iterab
 def _seats(session: Session, pod: Pod, reservations: Iterable[Reservation]) -> Iterator[Seat | Mismatch]:
     """The seats to try in order; of one reservation and task, one per node, because the others there are no better."""
     for reservation in reservations:
-        found = fitting_seats(reservation, pod, session.snapshot, session.roster.default_class)
-        if isinstance(found, Mismatch):
-            yield found
-            continue
-        alike = {(seat.name.task, seat.node): seat for seat in reversed(found)}
-        yield from sorted(alike.values(), key=lambda seat: seat.name)
+        tried: set[tuple[str, str]] = set()
+        for seat in fitting_seats(reservation, pod, session.snapshot, session.roster.default_class):
+            alike = ("", "") if isinstance(seat, Mismatch) else (seat.name.task, seat.node)
+            if alike not in tried:
+                tried.add(alike)
+                yield seat
 
 
 def _over_quota(session: Session, job: Job, statement: Statement) -> str | None:

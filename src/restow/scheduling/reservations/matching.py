@@ -50,24 +50,19 @@ def named_by(pod: Pod, snapshot: Snapshot) -> str | None:
 def candidates(pod: Pod, snapshot: Snapshot, now: float) -> Iterator[Reservation]:
     """The reservations a pod may try without naming one: its owner's, usable now, in order."""
     look_alikes_first: list[Reservation] = []
-    for reservation in snapshot.reservations.candidates(pod):
-        seats = _vacant(snapshot, reservation)
-        if not seats or not seats[0].owners.match(pod, snapshot.kinship) or not is_usable(reservation, snapshot, now):
+    for reservation, seat in snapshot.reservations.candidates(pod):
+        mover = migrating_pod(reservation)
+        if _is_expired(reservation, now) or (mover and not snapshot.reservations.is_mover_gone(seat, mover)):
             continue
-        if migrating_pod(reservation) is None:
+        if mover is None:
             yield from look_alikes_first
             look_alikes_first = []
             yield reservation
-        elif seats[0].stand_in.metadata.labels == pod.metadata.labels:
+        elif seat.stand_in.metadata.labels == pod.metadata.labels:
             yield reservation
         else:
             look_alikes_first.append(reservation)
     yield from look_alikes_first
-
-
-def is_usable(reservation: Reservation, snapshot: Snapshot, now: float) -> bool:
-    """Whether the seats of an Available reservation may be taken: it is not over, and whom it moves has left."""
-    return not _is_expired(reservation, now) and not _awaits(reservation, snapshot)
 
 
 def why_not_usable(namespace: str, name: str, snapshot: Snapshot, now: float) -> Mismatch | None:
@@ -79,8 +74,8 @@ def why_not_usable(namespace: str, name: str, snapshot: Snapshot, now: float) ->
 
 def why_not_its(reservation: Reservation, pod: Pod, snapshot: Snapshot) -> Mismatch | None:
     """What is wrong if none of a reservation's owners speaks of a pod."""
-    seats = _vacant(snapshot, reservation)
-    if seats and seats[0].owners.match(pod, snapshot.kinship):
+    seat = _first(snapshot, reservation)
+    if seat is not None and seat.owners.match(pod, snapshot.kinship):
         return None
     count, meta = len(reservation.spec.owners or ()), pod.metadata
     said = f"none of its {count} owners matches" if count else "it names no owner"
@@ -91,23 +86,26 @@ def why_not_its(reservation: Reservation, pod: Pod, snapshot: Snapshot) -> Misma
 
 def fitting_seats(
     reservation: Reservation, pod: Pod, snapshot: Snapshot, default_class: str = ""
-) -> list[Seat] | Mismatch:
-    """The vacant seats that a pod may try: of its own task under policy Template, otherwise all."""
-    seats = _vacant(snapshot, reservation)
-    if reservation.spec.match_policy == MatchPolicy.FITS:
-        return seats
-    by_task = {seat.name.task: differences(pod, seat.stand_in, default_class) for seat in seats}
-    matching = [seat for seat in seats if not by_task[seat.name.task]]
-    if matching or not seats:
-        return matching
-    nearest = min(by_task, key=lambda task: (len(by_task[task]), task))
-    said = f"it differs from task {nearest} in {', '.join(by_task[nearest])}"
-    return Mismatch(Misuse.SPEC, f"reservation {_name(reservation)} does not match pod {_name(pod)}: {said}")
+) -> Iterator[Seat | Mismatch]:
+    """The vacant seats that a pod may try, by task and index: of its own task under policy Template, otherwise all.
+    Where there is none that it may, why."""
+    by_task: dict[str, tuple[str, ...]] = {}
+    for seat in snapshot.reservations.vacant(reservation.metadata.namespace or "", reservation.metadata.name):
+        task = seat.name.task
+        if task not in by_task:
+            fits = reservation.spec.match_policy == MatchPolicy.FITS
+            by_task[task] = () if fits else differences(pod, seat.stand_in, default_class)
+        if not by_task[task]:
+            yield seat
+    if by_task and all(by_task.values()):
+        nearest = min(by_task, key=lambda task: (len(by_task[task]), task))
+        said = f"it differs from task {nearest} in {', '.join(by_task[nearest])}"
+        yield Mismatch(Misuse.SPEC, f"reservation {_name(reservation)} does not match pod {_name(pod)}: {said}")
 
 
 def too_many(reservation: Reservation, pods: Sequence[Pod], snapshot: Snapshot) -> Mismatch | None:
     """Fewer pods than seats may use a reservation, more may not."""
-    seats = len(_vacant(snapshot, reservation))
+    seats = len(snapshot.reservations.vacancies.seats(reservation.metadata.namespace or "", reservation.metadata.name))
     if len(pods) <= seats:
         return None
     message = f"reservation {_name(reservation)} does not match: {len(pods)} pods, {seats} seats are left"
@@ -126,7 +124,7 @@ def _unavailable(reservation: Reservation | None, snapshot: Snapshot, now: float
         return f"{said}: {state.message}" if state.message else said
     if _is_expired(reservation, now):
         return "it has expired"
-    if not _vacant(snapshot, reservation):
+    if _first(snapshot, reservation) is None:
         return f"all {len(reservation.status.placements or ())} of its seats are taken"
     if _awaits(reservation, snapshot):
         return "the pod that it moves has not left yet"
@@ -135,10 +133,8 @@ def _unavailable(reservation: Reservation | None, snapshot: Snapshot, now: float
 
 def _awaits(reservation: Reservation, snapshot: Snapshot) -> bool:
     """Whether a reservation made for a migration is closed: the pod that moves is still where it was."""
-    mover = migrating_pod(reservation)
-    if mover is None:
-        return False
-    return not all(snapshot.reservations.is_mover_gone(seat, mover) for seat in _vacant(snapshot, reservation))
+    mover, seat = migrating_pod(reservation), _first(snapshot, reservation)
+    return mover is not None and seat is not None and not snapshot.reservations.is_mover_gone(seat, mover)
 
 
 def _is_expired(reservation: Reservation, now: float) -> bool:
@@ -148,8 +144,9 @@ def _is_expired(reservation: Reservation, now: float) -> bool:
         return False
 
 
-def _vacant(snapshot: Snapshot, reservation: Reservation) -> list[Seat]:
-    return snapshot.reservations.vacant(reservation.metadata.namespace or "", reservation.metadata.name)
+def _first(snapshot: Snapshot, reservation: Reservation) -> Seat | None:
+    """The first vacant seat; what does not depend on the task is the same for all of them."""
+    return next(snapshot.reservations.vacant(reservation.metadata.namespace or "", reservation.metadata.name), None)
 
 
 def _named(metadata: ObjectMeta) -> str | None:

@@ -1,0 +1,279 @@
+"""What holds in whatever order reservations and pods come, are placed, taken, refused, forgotten and shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import count
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
+
+from restow.model.cluster import RESERVATION_ANNOTATION
+from restow.model.objects import (
+    ObjectReference,
+    Placement,
+    Pod,
+    Reservation,
+    ReservationOwner,
+    ReservationState,
+    SelectorSpec,
+)
+from restow.scheduling.decisions import Assign, Decision, Hold
+from restow.scheduling.framework import Cycle
+from restow.scheduling.statement import Statement
+from tests.model.cluster.builders import node, pod
+from tests.model.cluster.reading import everything
+from tests.scheduling.reservations.stage import Stage, booking, gang, task, user
+
+NODES = ("n1", "n2", "n3")
+APPS = ("web", "db")
+SIZES = ("1", "2", "3")
+OFFERS = {"cpu": "6", "pods": "8"}
+
+sizes = st.sampled_from(SIZES)
+apps = st.sampled_from(APPS)
+
+
+def for_app(app: str) -> dict[str, Any]:
+    return {"owners": [ReservationOwner(label_selector=SelectorSpec(match_labels={"app": app}))]}
+
+
+class Cluster(RuleBasedStateMachine):
+    """A scheduler and an API server in one: decisions are carried out at once, later, or not at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stage = Stage(*(node(name, OFFERS) for name in NODES), gang("g", 2))
+        self.numbers = count(1)
+        self.reservations: dict[str, Reservation] = {}
+        self.pending: dict[str, Pod] = {}
+        self.assigned: dict[str, Assign] = {}
+        self.bound: dict[str, Pod] = {}
+        self.consumers: dict[tuple[str, str, int], str] = {}
+
+    # --- who comes ----------------------------------------------------------------------------------------------------
+
+    @rule(app=apps, size=sizes, replicas=st.integers(1, 3), least=st.integers(1, 3), fits=st.booleans())
+    def reserve(self, app: str, size: str, replicas: int, least: int, fits: bool) -> None:
+        name = f"r{next(self.numbers)}"
+        asked = booking(
+            name,
+            task(replicas, {"cpu": size}, labels={"app": app}),
+            min_available=min(least, replicas),
+            match_policy="Fits" if fits else "Template",
+            created=f"2026-01-01T00:00:{len(self.reservations):02d}Z",
+            version=next(self.numbers),
+            **for_app(app),
+        )
+        self.reservations[name] = asked
+        self.stage.show(asked)
+
+    @rule(app=apps, size=sizes, together=st.booleans(), data=st.data())
+    def create(self, app: str, size: str, together: bool, data: st.DataObject) -> None:
+        uses = data.draw(st.sampled_from([None, *self.reservations]))
+        one = user(
+            f"p{next(self.numbers)}",
+            {"cpu": size},
+            labels={"app": app},
+            group="g" if together else None,
+            uses=uses if not together else None,
+            version=next(self.numbers),
+        )
+        self.pending[one.metadata.uid] = one
+        self.stage.show(one)
+
+    @rule(where=st.sampled_from(NODES), size=sizes)
+    def forge(self, where: str, size: str) -> None:
+        """A pending pod of nobody's says that it has a seat."""
+        claim = next((f"default/{name}/t/0" for name in self.reservations), "default/r/t/0")
+        one = pod(f"f{next(self.numbers)}", {"cpu": size}, seat=claim, version=next(self.numbers))
+        self.pending[one.metadata.uid] = one
+
+    # --- what is decided ----------------------------------------------------------------------------------------------
+
+    @rule()
+    def decide(self) -> None:
+        before = self.room()
+        decisions = self.stage.session(*self.pending.values(), *self.unfinished()).decisions
+        self.carry_out(decisions)
+        assert all(free >= 0 for free in self.room().values()), before
+
+    def unfinished(self) -> list[Reservation]:
+        return [one for one in self.reservations.values() if one.status.state.phase not in ("Succeeded", "Failed")]
+
+    def carry_out(self, decisions: list[Decision]) -> None:
+        taken = Counter(one.seat for one in decisions if isinstance(one, Assign) and one.seat)
+        assert all(times == 1 for times in taken.values())
+        for one in decisions:
+            if isinstance(one, Assign):
+                self.assigned[one.pod.metadata.uid] = one
+                del self.pending[one.pod.metadata.uid]
+                if one.seat is not None:
+                    place = (one.seat.reservation, one.seat.task, one.seat.index)
+                    assert place not in self.consumers, "a consumed seat was given out again"
+            elif isinstance(one, Hold):
+                self.hold(one)
+
+    def hold(self, hold: Hold) -> None:
+        known = self.reservations[hold.reservation.metadata.name]
+        placements = [*(known.status.placements or ()), *hold.placements]
+        assert len(placements) >= (known.spec.min_available or 1)
+        self.write(known, placements, "Available")
+
+    def write(self, known: Reservation, placements: list[Placement], phase: str) -> None:
+        status = replace(known.status, placements=placements, state=ReservationState(phase=phase))
+        metadata = replace(known.metadata, resource_version=str(next(self.numbers)))
+        self.reservations[known.metadata.name] = replace(known, metadata=metadata, status=status)
+        self.stage.show(self.reservations[known.metadata.name])
+
+    # --- what becomes of it -------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.assigned)
+    @rule(data=st.data())
+    def bind(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.assigned)))
+        assign = self.assigned.pop(uid)
+        annotations = dict(assign.pod.metadata.annotations or {})
+        if assign.seat is not None:
+            annotations[RESERVATION_ANNOTATION] = str(assign.seat)
+        metadata = replace(assign.pod.metadata, annotations=annotations, resource_version=str(next(self.numbers)))
+        self.bound[uid] = replace(assign.pod, metadata=metadata, spec=replace(assign.pod.spec, node_name=assign.node))
+        self.stage.show(self.bound[uid])
+        if assign.seat is not None:
+            self.mark(assign)
+
+    def mark(self, assign: Assign) -> None:
+        """Bind first, then mark."""
+        seat = assign.seat
+        assert seat is not None
+        known = self.reservations.get(seat.reservation)
+        self.consumers[seat.reservation, seat.task, seat.index] = assign.pod.metadata.uid
+        if known is None:
+            return
+        reference = ObjectReference(kind="Pod", name=assign.pod.metadata.name, uid=assign.pod.metadata.uid)
+        placements = [
+            replace(one, pod_ref=reference) if (one.task, one.index) == (seat.task, seat.index) else one
+            for one in known.status.placements or ()
+        ]
+        self.write(known, placements, known.status.state.phase or "Available")
+
+    @precondition(lambda self: self.assigned)
+    @rule(data=st.data())
+    def fail_to_bind(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.assigned)))
+        assign = self.assigned.pop(uid)
+        self.stage.profile.engine.unreserve(assign.cycle, assign.node)
+        assert self.stage.snapshot.forget(assign.pod)
+        self.stage.roster.forget(assign.pod)
+        self.pending[uid] = assign.pod
+
+    @precondition(lambda self: self.bound)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.bound)))
+        gone = self.bound.pop(uid)
+        metadata = replace(gone.metadata, resource_version=str(next(self.numbers)))
+        self.stage.snapshot.remove_pod(replace(gone, metadata=metadata))
+        self.stage.roster.remove_pod(gone)
+
+    @precondition(lambda self: self.reservations)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.reservations)))
+        gone = self.reservations.pop(name)
+        metadata = replace(gone.metadata, resource_version=str(next(self.numbers)))
+        self.stage.snapshot.remove_reservation(replace(gone, metadata=metadata))
+
+    @rule()
+    def think_better_of_it(self) -> None:
+        """Whatever a statement did to seats, discarding it leaves no trace."""
+        snapshot, engine = self.stage.snapshot, self.stage.profile.engine
+        for one in self.pending.values():  # what is interned stays
+            snapshot.class_of(one)
+        before = everything(snapshot)
+        with Statement(snapshot, engine, 0.0) as statement:
+            for one in self.pending.values():
+                for reservation, seat in list(snapshot.reservations.candidates(one)):
+                    if statement.occupy(Cycle(one, snapshot, 0.0), seat).reasons == ():
+                        break
+                    assert reservation.metadata.name == seat.name.reservation
+        assert everything(snapshot) == before
+
+    # --- what always holds --------------------------------------------------------------------------------------------
+
+    def room(self) -> dict[tuple[str, str], int]:
+        room, rows = self.stage.snapshot.room, self.stage.snapshot.rows
+        return {
+            (name, room.resources.names[column]): int(cells[rows.find(name) or 0])
+            for name in NODES
+            for column, cells in enumerate(room.free)
+        }
+
+    @invariant()
+    def nothing_is_overcommitted(self) -> None:
+        assert all(free >= 0 for free in self.room().values())
+
+    @invariant()
+    def no_consumed_seat_is_vacant(self) -> None:
+        book = self.stage.snapshot.reservations
+        for reservation, name, index in self.consumers:
+            vacant = {(seat.name.task, seat.name.index) for seat in book.vacant("default", reservation)}
+            assert (name, index) not in vacant
+
+
+Cluster.TestCase.settings = settings(
+    max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestCluster = Cluster.TestCase
+
+
+# --- the same cluster, the same decisions -----------------------------------------------------------------------------
+
+items = st.lists(
+    st.one_of(
+        st.tuples(st.just("pod"), apps, sizes, st.integers(1, 1)),
+        st.tuples(st.just("reservation"), apps, sizes, st.integers(1, 2)),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def build(things: list[tuple[str, str, str, int]]) -> list[Pod | Reservation]:
+    made: list[Pod | Reservation] = []
+    for number, (kind, app, size, replicas) in enumerate(things):
+        if kind == "pod":
+            made.append(user(f"p{number}", {"cpu": size}, labels={"app": app}))
+        else:
+            seats = task(replicas, {"cpu": size}, labels={"app": app})
+            made.append(booking(f"r{number}", seats, match_policy="Fits", **for_app(app)))
+    return made
+
+
+def decided(things: list[Pod | Reservation], at: dict[str, str]) -> list[str]:
+    stage = Stage(*(node(name, OFFERS) for name in NODES))
+    held = [
+        replace(booking(f"held-{name}", task(1, {"cpu": "2"}), at={0: name}, **for_app(app)))
+        for name, app in at.items()
+    ]
+    for one in held:
+        stage.show(one)
+    outcome = stage.session(*things)
+    return sorted(
+        [f"{name} on {where}" for name, where in outcome.nodes.items()]
+        + [f"{name} in {seat}" for name, seat in outcome.seats.items()]
+        + [f"{name} held {where}" for name, where in outcome.held.items()]
+        + [f"{name}: {why}" for name, why in {**outcome.refused, **outcome.declined}.items()]
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(items, st.dictionaries(st.sampled_from(NODES), apps), st.randoms(use_true_random=False))
+def test_the_same_cluster_gives_the_same_decisions_in_whatever_order_it_is_told(things, at, random) -> None:
+    made = build(things)
+    told = list(made)
+    random.shuffle(told)
+    assert decided(made, at) == decided(told, at)

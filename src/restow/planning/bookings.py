@@ -17,7 +17,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from restow.model.cluster import Mark, Occupant, RowIndex, Snapshot, filters
+from restow.model.cluster import Mark, Occupant, RowIndex, Shape, Snapshot, filters
 from restow.model.objects import Pod
 from restow.model.resources import Shortage
 from restow.scheduling.engine import Engine, Survey
@@ -61,7 +61,13 @@ class Bookings:
         with self._looking(uid) as (cycle, occupant):
             if self._engine.fits(cycle, node):
                 return ""
-            return self._short(occupant, node) or self._engine.why_not(cycle, node)
+            return self._short(occupant.shape, node) or self._engine.why_not(cycle, node)
+
+    def why_not_placed(self, pod: Pod, node: str) -> str:
+        """What keeps a pending pod from a node; empty if nothing does."""
+        cycle = Cycle(pod, self.snapshot, self._now)
+        refused = self._engine.why_not(cycle, node)
+        return (self._short(cycle.pod_class.shape, node) or refused) if refused else ""
 
     def survey(self, uid: str, rows: RowIndex) -> Survey:
         """What the nodes on these rows say to a pod that is to move."""
@@ -132,13 +138,13 @@ class Bookings:
             raise LookupError(f"no pod with the UID {uid} is on any node")
         return occupant
 
-    def _short(self, occupant: Occupant, node: str) -> str:
+    def _short(self, shape: Shape, node: str) -> str:
         room, row = self.snapshot.room, self.snapshot.rows.find(node)
         if row is None or not self.snapshot.nodes.present[row]:
             return ""
         short = [
             Shortage(room.resources.names[column], amount, max(0, room.free.item(column, row)))
-            for column, amount in occupant.shape.amounts
+            for column, amount in shape.amounts
             if amount > room.free.item(column, row)
         ]
         return ", ".join(str(one) for one in sorted(short))

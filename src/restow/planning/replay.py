@@ -16,7 +16,6 @@ from restow.model.objects import Pod
 from restow.planning.bookings import Bookings
 from restow.planning.plan import Move, Place, Plan
 from restow.planning.request import Request
-from restow.scheduling.framework import Cycle
 
 Name = tuple[str, str]
 
@@ -134,7 +133,7 @@ class _Replaying:
         if pod is None:
             on = self._bookings.occupant(self._uids.get(name, ""))
             return f"is on {on.node}, not pending" if on else "there is no such pending pod"
-        refused = self._request.engine.why_not(Cycle(pod, self._snapshot, self._request.now), place.node)
+        refused = self._bookings.why_not_placed(pod, place.node)
         return f"cannot be placed on {place.node}: {refused}" if refused else ""
 
     def _on(self, uid: str) -> Occupant:

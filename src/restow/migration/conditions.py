@@ -54,6 +54,12 @@ def is_running(job: PodMigrationJob) -> bool:
     return job.status.phase == JobPhase.RUNNING and holds(job.status, JobConditionType.ADMITTED)
 
 
+def is_in_doubt(status: PodMigrationJobStatus) -> bool:
+    """Whether earlier moves of its plan failed before it was admitted, so that room it counts on may be missing."""
+    found = condition(status, JobConditionType.ADMITTED)
+    return found is not None and found.reason == JobReason.IN_DOUBT
+
+
 def is_evicting(status: PodMigrationJobStatus) -> bool:
     """Whether an eviction was, or may have been, sent and has not been refused for certain."""
     found = condition(status, JobConditionType.EVICTION)
@@ -105,9 +111,9 @@ def _with(status: PodMigrationJobStatus, new: PodMigrationJobCondition) -> PodMi
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def admitted(status: PodMigrationJobStatus, message: str, *, now: float) -> PodMigrationJobStatus:
-    """The status of a job that may begin; pauses before that no longer count."""
-    said = Said(JobConditionType.ADMITTED, True, "", message)
+def admitted(status: PodMigrationJobStatus, message: str, *, doubt: bool = False, now: float) -> PodMigrationJobStatus:
+    """The status of a job that may begin; pauses before that no longer count. In doubt it must not wait for a seat."""
+    said = Said(JobConditionType.ADMITTED, True, JobReason.IN_DOUBT if doubt else "", message)
     kept = [one for one in status.conditions or () if one.type != JobConditionType.PAUSED]
     return replace(_record(replace(status, conditions=kept), said, now), phase=JobPhase.RUNNING)
 

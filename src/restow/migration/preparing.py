@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import Said, recorded, spent
+from restow.migration.conditions import Said, is_in_doubt, recorded, spent
 from restow.migration.facts import Answer, Facts, belongs_to, unfit
 from restow.migration.instructions import (
     Evict,
@@ -207,6 +207,8 @@ def _unplaced(facts: Facts) -> Step | None:
     if state.phase == ReservationPhase.WAITING:
         told = "its seat is on room that terminating pods are still leaving"
         return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.WAITING, told))
+    if state.message and is_in_doubt(facts.job.status):
+        return fail(facts, JobReason.UNSCHEDULABLE, f"earlier moves of its plan failed, and now: {state.message}")
     reason = JobReason.UNSCHEDULABLE if state.message else ReservationPhase.PENDING
     told = state.message or "no seat has been found yet"
     return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, reason, told))

@@ -1,8 +1,8 @@
 """Waves: the moves of one plan go in order, wave after wave.
 
 Goes in: jobs, in any phase. Comes out: for a job, what of its plan must end before it may begin, and which moves before
-it failed. The room that a failed move was to free may be missing now, so the jobs after it are in doubt: they must be
-validated anew, not wait for room that nobody will give.
+it failed. The room that a failed move was to free may be missing now, so the jobs after it are in doubt: the scheduler
+validates them anew when it looks for their seats, and they do not wait for room that nobody will give.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Admission:
         status, now = verdict.job.status, self._clock.now()
         match verdict:
             case Admitted():
-                return admitted(status, verdict.message, now=now)
+                return admitted(status, verdict.message, doubt=bool(verdict.failed_before), now=now)
             case Waiting():
                 return refused(status, _reason(verdict.limit), verdict.message, now=now)
             case Refused():

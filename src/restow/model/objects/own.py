@@ -102,6 +102,7 @@ class JobReason(StrEnum):
     DRY_RUN = "DryRun"
     PAUSED = "Paused"
     STOPPED = "Stopped"
+    IN_DOUBT = "InDoubt"
 
 
 class QueueState(StrEnum):

@@ -1,0 +1,35 @@
+"""A failure before it puts a job in doubt: it does not wait for room that nobody will give."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from restow.migration.conditions import admitted, is_in_doubt, is_running
+from restow.migration.instructions import Fail, Wait
+from restow.migration.steps import next_step
+from tests.migration.moves import NOW, facts, job, reservation
+
+NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu."
+
+
+def in_doubt(doubt: bool) -> object:
+    one = job()
+    return replace(one, status=admitted(one.status, "every limit allows it", doubt=doubt, now=NOW))
+
+
+@pytest.mark.parametrize(("doubt", "step"), [(True, Fail), (False, Wait)], ids=["in doubt", "as planned"])
+def test_a_seat_that_cannot_be_found(doubt: bool, step: type) -> None:
+    found = next_step(facts(in_doubt(doubt), reservation=reservation(phase="Pending", message=NO_ROOM)))
+    assert isinstance(found, step)
+    assert NO_ROOM in (found.status.message or "")
+
+
+def test_one_that_was_not_looked_for_yet_is_waited_for_in_any_case() -> None:
+    assert isinstance(next_step(facts(in_doubt(True), reservation=reservation(phase="Pending"))), Wait)
+
+
+def test_doubt_is_written_down_and_admits_all_the_same() -> None:
+    one = in_doubt(True)
+    assert is_in_doubt(one.status) and is_running(one)
+    assert not is_in_doubt(job().status)

@@ -48,7 +48,7 @@ async def seats(it: Stage, name: str = "r") -> dict[int, tuple[str, str | None]]
 
 async def over_committed(client: Client) -> list[str]:
     """Nodes on which pods and live reservations are more than what is offered; a seat and the pod in it count once."""
-    pods = [one for one in (await client.list(kinds.POD)).items if _takes_room(one)]
+    pods = [one for one in (await client.list(kinds.POD)).items if takes_room(one)]
     reservations = (await client.list(kinds.RESERVATION)).items
     free: dict[str, Vector] = {
         one.metadata.name: amounts(one.status.allocatable) for one in (await client.list(kinds.NODE)).items
@@ -59,18 +59,18 @@ async def over_committed(client: Client) -> list[str]:
             free[where] = subtract(free[where], add(pod_requests(pod), {PODS: 1}))
     named = {(pod.metadata.annotations or {}).get("restow.sh/reservation"): pod for pod in pods}
     for one in reservations:
-        for seat, node, request in _open_seats(one):
+        for seat, node, request in open_seats(one):
             taker = named.get(seat)
             if node in free and (taker is None or taker.spec.node_name != node):
                 free[node] = subtract(free[node], add(request, {PODS: 1}))
     return [node for node, left in sorted(free.items()) if any(amount < 0 for amount in left.values())]
 
 
-def _takes_room(pod: Pod) -> bool:
+def takes_room(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
 
 
-def _open_seats(one: Reservation) -> list[tuple[str, str, Vector]]:
+def open_seats(one: Reservation) -> list[tuple[str, str, Vector]]:
     if is_ended(one):
         return []
     tasks = {task.name: template_requests(task.template.spec) for task in one.spec.tasks or ()}

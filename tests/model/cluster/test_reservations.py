@@ -236,3 +236,25 @@ def test_a_seat_is_not_taken_by_who_took_that_of_an_earlier_reservation_of_the_n
     snapshot.apply_pod(taker)
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     assert held(snapshot) == (1000 if holds else 0)
+
+
+def test_what_a_seat_holds_beyond_an_assumed_pod_stays_held_until_that_is_confirmed(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, requests={"cpu": "3"}))
+    small = pod("p", {"cpu": "1"}, labels=WEB)
+    snapshot.assume(small, "n1", at=1.0, seat=SEAT)
+    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (2000, 1000)
+    mark = snapshot.mark()
+    snapshot.forget(small)
+    assert held(snapshot) == 3000
+    snapshot.undo_to(mark)
+    assert held(snapshot) == 2000
+    snapshot.apply_pod(pod("p", {"cpu": "1"}, on="n1", labels=WEB, seat="default/r/t/0"))
+    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (0, 1000)
+
+
+def test_seats_that_are_nobodys_come_and_go_beside_those_that_are_somebodys(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("nobodys", {0: "n1"}, owners=[], version=1))
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, version=1))
+    for name in ("r", "nobodys"):
+        snapshot.apply_reservation(reservation(name, {0: "n1"}, phase="Failed", version=2))
+    assert held(snapshot) == 0

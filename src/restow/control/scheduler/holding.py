@@ -207,6 +207,7 @@ class Holding:
                 self._claims.settle(_name(reservation, one.placement))
 
     def _look(self, reservation: Reservation) -> Facts:
+        self._feed.catch_up()
         found = {name: one for node in self._nodes(reservation) for name, one in troubles(self._snapshot, node).items()}
         if reservation.status.state.phase == ReservationPhase.WAITING or key_of(reservation) in self._hoping:
             found = blocked(self._snapshot, self._engine, reservation, self._clock.now()) | found

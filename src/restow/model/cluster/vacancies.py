@@ -80,8 +80,9 @@ class Vacancies:
             self._strike(key)
 
     def _list(self, key: Key, turn: Turn, traits: Traits) -> None:
+        """A reservation that is nobody's has no traits, and is found by nobody."""
         self._entries[key] = (turn, traits)
-        listed = self._listed.setdefault(key[0], {})
+        listed = self._listed.setdefault(key[0], {}) if traits else {}
         for facet, value in traits:
             insort(listed.setdefault(facet, {}).setdefault(value, []), turn)
         self._log.record(self._strike, key)
@@ -89,7 +90,7 @@ class Vacancies:
     def _strike(self, key: Key) -> None:
         """The inverse of `_list`."""
         turn, traits = self._entries.pop(key)
-        listed = self._listed[key[0]]
+        listed = self._listed.get(key[0], {})
         for facet, value in traits:
             turns = listed[facet][value]
             del turns[bisect_left(turns, turn)]
@@ -98,7 +99,7 @@ class Vacancies:
             if not listed[facet]:
                 del listed[facet]
         if not listed:
-            self._listed.pop(key[0])
+            self._listed.pop(key[0], None)
         self._log.record(self._list, key, turn, traits)
 
 

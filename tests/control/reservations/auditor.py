@@ -1,0 +1,189 @@
+"""An auditor between the schedulers and the API server: after every write of theirs, do the promises still hold?
+
+1  no write makes any node more over-committed than it was: pods and the seats of live reservations fit; seats that
+   wait for pods to leave fit once they have left
+3  a reservation fails for a reason that is true at that moment, and only for one
+5  nobody is bound into a seat that somebody was bound into before; a seat is marked for the pod that was bound into
+   it, after that; what is marked stays marked
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from restow.adapters.memory import MemoryApi
+from restow.client.verbs import Client
+from restow.model import kinds
+from restow.model.cluster.seat import is_expired
+from restow.model.objects import Pod, Reservation
+from restow.model.resources import PODS, Vector, add, amounts, fits, pod_requests, subtract
+from restow.ports import Api, Clock, Request, Response
+from restow.scheduling.reservations.validity import problems
+from restow.sim.writes import is_write, name_of
+from tests.control.reservations.stage import open_seats, takes_room
+
+Shortages = dict[tuple[str, str, str], int]
+"""How much is missing, by book, node and resource."""
+
+
+class _AtOnce:
+    """The server without the moment between asking and answering, in which others may write: nobody could be blamed."""
+
+    def __init__(self, api: MemoryApi) -> None:
+        self.watch = api.watch
+        self._answer = api._answer
+
+    async def call(self, request: Request) -> Response:
+        return self._answer(request)
+
+
+class Auditor:
+    """ports.Api over another one."""
+
+    def __init__(self, api: MemoryApi, clock: Clock) -> None:
+        self.faults: list[str] = []
+        self.audits = 0
+        self.watch = api.watch
+        self._api: Api = _AtOnce(api)
+        self._clock = clock
+        self._client = Client(self._api)
+        self._bound: dict[tuple[str, str], str] = {}
+        """The pod that was bound into a seat, by the seat and the UID of its reservation."""
+        self._on: dict[str, str] = {}
+        self._crowded: dict[str, float] = {}
+        """When there was last more on a node than it offers: several reservations may fail for the same cause."""
+        self._marked: dict[tuple[str, str, int], str] = {}
+
+    async def call(self, request: Request) -> Response:
+        ours = is_write(request) and (request.subresource == "binding" or request.resource.plural == "reservations")
+        if not ours:
+            await asyncio.sleep(0)
+            return await self._api.call(request)
+        short = await self.shortages()
+        now = self._clock.now()
+        self._crowded |= {node: now for book, node, _ in short if book == "later"}
+        old = await self._reservation(request)
+        response = await self._api.call(request)
+        self.audits += 1
+        for place, missing in (await self.shortages()).items():
+            if missing > max(short.get(place, 0), 0):
+                self._note(request, f"{' '.join(place)} lacks {missing}, {short.get(place, 0)} before")
+        if request.subresource == "binding":
+            await self._bind(request)
+        elif old is not None and request.subresource == "status":
+            await self._status(request, old, msgspec.json.decode(response.body, type=Reservation))
+        await asyncio.sleep(0)
+        return response
+
+    def _note(self, request: Request, what: str) -> None:
+        self.faults.append(f"at {self._clock.now():.2f} after {name_of(request)}: {what}")
+
+    async def _reservation(self, request: Request) -> Reservation | None:
+        if request.resource.plural != "reservations" or request.subresource != "status":
+            return None
+        found = (await self._client.list(kinds.RESERVATION, request.namespace)).items
+        return next((one for one in found if one.metadata.name == request.name), None)
+
+    # --- 1 ------------------------------------------------------------------------------------------------------------
+
+    async def shortages(self) -> Shortages:
+        """Where there is more than fits: now, counting everybody; and later, once those who are leaving have left."""
+        pods = [one for one in (await self._client.list(kinds.POD)).items if takes_room(one)]
+        reservations = (await self._client.list(kinds.RESERVATION)).items
+        nodes = (await self._client.list(kinds.NODE)).items
+        free = {
+            (book, one.metadata.name): dict(amounts(one.status.allocatable))
+            for one in nodes
+            for book in ("now", "later")
+        }
+        for pod in pods:
+            for book in ("now", "later") if pod.metadata.deletion_timestamp is None else ("now",):
+                _charge(free, book, pod.spec.node_name or "", pod_requests(pod))
+        for reservation in reservations:
+            held = [
+                (node, request)
+                for seat, node, request in open_seats(reservation)
+                if not any(_sits_in(pod, seat, reservation, node) for pod in pods)
+            ]
+            for node, request in held:
+                _charge(free, "later", node, request)
+            waiting = _waiting(reservation)
+            for node, request in held:
+                if waiting and not fits(request, free.get(("now", node), request)):
+                    waiting -= 1  # this is one of the seats that wait for others to leave, and it says so
+                else:
+                    _charge(free, "now", node, request)
+        return {(*place, name): -amount for place, left in free.items() for name, amount in left.items() if amount < 0}
+
+    # --- 3 ------------------------------------------------------------------------------------------------------------
+
+    async def _status(self, request: Request, old: Reservation, new: Reservation) -> None:
+        self._marks(request, new)
+        if new.status.state.phase != "Failed" or old.status.state.phase == "Failed":
+            return
+        nodes = {one.node_name for one in old.status.placements or () if one.pod_ref is None}
+        there = {one.metadata.name for one in (await self._client.list(kinds.NODE)).items}
+        is_true = {
+            "Expired": is_expired(new, self._clock.now()),
+            "Invalid": bool(problems(new)),
+            "NodeGone": bool(nodes - there),
+            "RoomTaken": any(self._clock.now() - self._crowded.get(node, 0.0) <= 1.0 for node in nodes),
+        }
+        if not is_true.get(new.status.state.reason or "", False):
+            self._note(request, f"it failed: {new.status.state.reason}: {new.status.state.message}")
+
+    # --- 5 ------------------------------------------------------------------------------------------------------------
+
+    async def _bind(self, request: Request) -> None:
+        body = msgspec.json.decode(request.body)
+        uid, notes = body["metadata"]["uid"], body["metadata"].get("annotations", {})
+        self._on[uid] = body["target"]["name"]
+        seat = (notes.get("restow.sh/reservation", ""), notes.get("restow.sh/reservation-uid", ""))
+        before = self._bound.get(seat, uid)
+        if before != uid and await self._is_remembered(seat[1], before):
+            self._note(request, f"{seat[0]} was taken by {before}, and now by {uid}")
+        if seat[0]:
+            self._bound[seat] = uid
+
+    async def _is_remembered(self, life: str, uid: str) -> bool:
+        """Whether the API knows of a pod: nothing does if it was gone before a dying scheduler marked its seat."""
+        pods = (await self._client.list(kinds.POD)).items
+        marked = {taker for (one, *_), taker in self._marked.items() if one == life}
+        return uid in marked or any(one.metadata.uid == uid for one in pods)
+
+    def _marks(self, request: Request, one: Reservation) -> None:
+        found = {(each.task, each.index): each for each in one.status.placements or ()}
+        marked = {key[1:]: uid for key, uid in self._marked.items() if key[0] == one.metadata.uid}
+        for seat, uid in marked.items():
+            reference = found[seat].pod_ref if seat in found else None
+            if reference is None or reference.uid != uid:
+                self._note(request, f"seat {seat} was marked for {uid}, and is not any more")
+        for seat, each in found.items():
+            if each.pod_ref is None:
+                continue
+            uid = each.pod_ref.uid or ""
+            if self._marked.setdefault((one.metadata.uid, *seat), uid) == uid and seat not in marked:
+                name = f"{one.metadata.namespace}/{one.metadata.name}/{each.task}/{each.index}"
+                if self._bound.get((name, one.metadata.uid)) != uid or self._on.get(uid) != each.node_name:
+                    self._note(request, f"seat {seat} was marked for {uid}, which was not bound into it")
+        taken = [each.pod_ref.uid for each in found.values() if each.pod_ref is not None]
+        if len(taken) != len(set(taken)):
+            self._note(request, "a pod took two seats")
+
+
+def _charge(free: dict[tuple[str, str], dict[str, int]], book: str, node: str, request: Vector) -> None:
+    if (book, node) in free:
+        free[book, node] = subtract(free[book, node], add(request, {PODS: 1}))
+
+
+def _waiting(reservation: Reservation) -> int:
+    """How many of its seats wait for something."""
+    return sum((one.phase or {}).get("Waiting", 0) for one in (reservation.status.task_status_count or {}).values())
+
+
+def _sits_in(pod: Pod, seat: str, reservation: Reservation, node: str) -> bool:
+    notes = pod.metadata.annotations or {}
+    named = (notes.get("restow.sh/reservation"), notes.get("restow.sh/reservation-uid"))
+    return named == (seat, reservation.metadata.uid) and pod.spec.node_name == node

@@ -1,0 +1,259 @@
+"""One seeded run: reservations, pods that use them, accidents, and schedulers that die, are deposed and misread.
+
+    python -m tests.control.reservations.chaos 1000 [FILE]
+
+carries out runs until so many seeds have passed; FILE holds how far it got, so that it can be ended and gone on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from restow.client.election import Fenced
+from restow.model import kinds
+from restow.ports import Api, ApiError, Request, Response
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
+from restow.sim.loop import run_virtual
+from restow.sim.writes import is_write
+from tests.control.reservations.auditor import Auditor
+from tests.control.reservations.stage import reservation
+from tests.control.stage import places, world
+from tests.sim.stage import Stage, node, pass_time, pod, scheduler, template
+
+NODES = ("n1", "n2", "n3")
+STEPS = 25
+
+
+class Fence:
+    """What lets a scheduler write for as long as it leads; it reads on, and does not know."""
+
+    def __init__(self, api: Api) -> None:
+        self.down = False
+        self.watch = api.watch
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        if self.down and is_write(request):
+            raise Fenced.because(403, "Fenced", "another one leads")
+        return await self._api.call(request)
+
+
+class Leaders:
+    """One scheduler after the other: each dies after some write, or is deposed and goes on with what it knows."""
+
+    def __init__(self, it: Stage, api: Api, rng: random.Random, plan: FaultPlan) -> None:
+        self.lives = 0
+        self._it = it
+        self._api = api
+        self._rng = rng
+        self._plan = plan
+        self._old: list[tuple[asyncio.Task[None], FaultyApi]] = []
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._lead()
+                await asyncio.sleep(self._rng.uniform(0, 2))
+        finally:
+            for _, mortal in self._old:
+                mortal.crashed.set()
+            await asyncio.gather(*(life for life, _ in self._old))
+
+    async def _lead(self) -> None:
+        self.lives += 1
+        fence = Fence(self._api)
+        last = self._rng.randint(0, 40) if self._rng.random() < 0.7 else None
+        mortal = FaultyApi(fence, random.Random(self._rng.getrandbits(32)), replace(self._plan, crash_after=last))
+        life = asyncio.create_task(run_until_crash(mortal, self._live(mortal)))
+        self._old.append((life, mortal))
+        try:
+            await asyncio.wait((life,), timeout=self._rng.uniform(3, 40))
+        finally:
+            fence.down = True
+
+    async def _live(self, api: Api) -> None:
+        async with scheduler(api, self._it.clock, seed=self.lives):
+            await asyncio.sleep(10_000)
+
+
+class Accidents:
+    """What may happen; each picks by chance, and may be refused."""
+
+    def __init__(self, it: Stage, rng: random.Random, *, thieves: bool) -> None:
+        self._it = it
+        self._rng = rng
+        self._made = 0
+        self._all: list[Callable[[], Awaitable[object]]] = [
+            *[self.reserve] * 3,
+            *[self.use] * 6,
+            self.other,
+            self.leave,
+            self.leave,
+            self.change,
+            self.delete,
+            self.unfit,
+            self.fit,
+            self.lose_node,
+        ]
+        if thieves:
+            self._all += [self.steal, self.steal, self.give_back]
+
+    async def strike(self) -> None:
+        self._made += 1
+        with suppress(ApiError, IndexError):
+            await self._rng.choice(self._all)()
+
+    def _cpu(self) -> str:
+        return self._rng.choice(("500m", "1", "1500m"))
+
+    async def reserve(self) -> None:
+        terms = {"ttl": self._rng.choice(("10s", "30s", "300s"))} if self._rng.random() < 0.6 else {}
+        replicas = self._rng.randint(1, 3)
+        least = self._rng.randint(1, replicas)
+        made = reservation(f"r{self._made % 7}", replicas, self._cpu(), minAvailable=least, **terms)
+        await self._it.create(kinds.RESERVATION, made)
+
+    async def use(self) -> None:
+        await self._it.create(kinds.POD, pod(f"web{self._made}", self._cpu()))
+
+    async def other(self) -> None:
+        await self._it.create(kinds.POD, pod(f"other{self._made}", self._cpu(), app="other"))
+
+    async def leave(self) -> None:
+        one = self._rng.choice(await self._it.pods())
+        await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=self._rng.choice((0, 10)))
+
+    async def change(self) -> None:
+        one = await self._any()
+        task = {"name": "web", "replicas": self._rng.randint(1, 3), "template": template(self._cpu())}
+        await self._it.patch(kinds.RESERVATION, one, {"spec": {"tasks": [task], "minAvailable": 1}})
+
+    async def delete(self) -> None:
+        await self._it.delete(kinds.RESERVATION, await self._any())
+
+    async def unfit(self) -> None:
+        await self._it.patch(kinds.NODE, self._rng.choice(NODES), {"spec": {"unschedulable": True}})
+
+    async def fit(self) -> None:
+        for name in NODES:
+            await self._it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
+
+    async def lose_node(self) -> None:
+        name = self._rng.choice(NODES)
+        await self._it.delete(kinds.NODE, name)
+        await pass_time(self._rng.uniform(0, 3))
+        await self._it.create(kinds.NODE, node(name))
+
+    async def steal(self) -> None:
+        where = self._rng.choice(NODES)
+        thief = pod(f"thief{self._made}", self._cpu(), app="other", schedulerName="other", nodeName=where)
+        await self._it.create(kinds.POD, thief)
+
+    async def give_back(self) -> None:
+        thieves = [one for one in await self._it.pods() if one.metadata.name.startswith("thief")]
+        await self._it.delete(kinds.POD, self._rng.choice(thieves).metadata.name, grace_seconds=0)
+
+    async def _any(self) -> str:
+        found = (await self._it.client.list(kinds.RESERVATION)).items
+        return self._rng.choice(sorted(one.metadata.name for one in found))
+
+
+async def run(seed: int) -> Auditor:
+    """Carry a run out; AssertionError where a promise is broken."""
+    rng = random.Random(seed)
+    thieves = rng.random() < 0.5
+    plan = _plan(rng, timely=thieves)
+    async with world(nodes=len(NODES), seed=seed) as it:
+        auditor = Auditor(it.api, it.clock)
+        leaders = Leaders(it, auditor, rng, plan)
+        leading = asyncio.create_task(leaders.run())
+        accidents = Accidents(it, random.Random(seed + 1), thieves=thieves)
+        for _ in range(STEPS):
+            await accidents.strike()
+            await pass_time(rng.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
+            assert not leading.done(), leading.exception()
+            assert not auditor.faults, auditor.faults
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+        async with scheduler(auditor, it.clock, seed=99):
+            await pass_time(20)
+            await _is_at_rest(it, auditor)
+            await _leaks_nothing(it)
+        assert not auditor.faults, auditor.faults
+    return auditor
+
+
+def _plan(rng: random.Random, *, timely: bool) -> FaultPlan:
+    """What others do behind a scheduler's back it cannot know: with thieves about, what it is shown is true."""
+    often = [rng.uniform(0, 0.2) for _ in range(8)]
+    late = {} if timely else {"dropped": often[0] / 2, "repeated": often[1], "late": often[2], "stale": often[3]}
+    return FaultPlan(
+        conflict=often[4], busy=often[5] / 2, refused=often[6], unknown=often[7], slow=0.1, delay=2.0, **late
+    )
+
+
+async def _is_at_rest(it: Stage, auditor: Auditor) -> None:
+    """Everything that was taken is marked, everything that is over has ended, and nothing is left in between."""
+    assert await auditor.shortages() == {} or any(one.metadata.name.startswith("thief") for one in await it.pods())
+    for one in (await it.client.list(kinds.RESERVATION)).items:
+        assert one.status.state.phase, one.metadata.name
+        assert one.status.observed_generation == one.metadata.generation or one.status.state.phase in (
+            "Succeeded",
+            "Failed",
+        ), one
+    for each in await it.pods():
+        notes = each.metadata.annotations or {}
+        named = notes.get("restow.sh/reservation")
+        if named is not None:
+            await _is_marked(it, named, notes["restow.sh/reservation-uid"], each.metadata.uid)
+
+
+async def _is_marked(it: Stage, seat: str, life: str, uid: str) -> None:
+    _, _, task, index = seat.split("/")
+    found = [one for one in (await it.client.list(kinds.RESERVATION)).items if one.metadata.uid == life]
+    for one in found:
+        placements = {(each.task, each.index): each.pod_ref for each in one.status.placements or ()}
+        if (task, int(index)) in placements:  # a change to the reservation may have released it meanwhile
+            reference = placements[task, int(index)]
+            assert reference is not None and reference.uid == uid, (seat, uid, one.status)
+
+
+async def _leaks_nothing(it: Stage) -> None:
+    """Once everything is gone, everything is free."""
+    for one in (await it.client.list(kinds.RESERVATION)).items:
+        await it.delete(kinds.RESERVATION, one.metadata.name)
+    for each in await it.pods():
+        await it.delete(kinds.POD, each.metadata.name, grace_seconds=0)
+    for name in NODES:
+        with suppress(ApiError):
+            await it.create(kinds.NODE, node(name))
+        await it.patch(kinds.NODE, name, {"spec": {"unschedulable": None, "taints": None}})
+        await it.create(kinds.POD, pod(f"whole-{name}", "4", app="other"))
+    await pass_time(30)
+    where = await places(it)
+    assert sorted(str(one) for one in where.values()) == list(NODES), where
+
+
+def main(wanted: int, file: Path) -> None:
+    first = int(file.read_text()) if file.exists() else 0
+    for seed in range(first, wanted):
+        try:
+            auditor = run_virtual(run(seed))
+        except BaseException:
+            sys.stderr.write(f"seed {seed}\n")
+            raise
+        file.write_text(str(seed + 1))
+        if seed % 10 == 9:
+            sys.stdout.write(f"{seed + 1} runs passed, {auditor.audits} audits in the last\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else ".reservation-runs"))

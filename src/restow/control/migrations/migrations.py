@@ -32,6 +32,7 @@ from restow.control.migrations.sweeping import Sweeping
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended, is_evicting, spent
 from restow.migration.facts import Answer, Facts
+from restow.migration.history import evicted_at
 from restow.migration.instructions import Act, AwaitAdmission, Evict, Fail, Look, Reserve, Wait
 from restow.migration.steps import next_step
 from restow.model.kinds import POD_MIGRATION_JOB
@@ -94,6 +95,7 @@ class Migrations:
             for number in range(self._settings.event_writers):
                 tasks.create_task(self._recorder.run(), name=f"migrations events {number}")
             await self._feed.synced()
+            self._pacing.remember(self._evictions(), asyncio.get_running_loop().time())
             self._ready.set()
             tasks.create_task(self._admission.run(), name="migrations admission")
             tasks.create_task(self._sweeping.run(self._settings.sweep), name="migrations sweeping")
@@ -103,6 +105,11 @@ class Migrations:
                     tasks.create_task(self._work(self._workers), name=f"migrations worker {self._workers}")
                     self._workers += 1
                 await self._staff.wait()
+
+    def _evictions(self) -> list[float]:
+        """How many seconds ago pods were evicted, by whoever led."""
+        now, times = self._clock.now(), map(evicted_at, self._feed.jobs())
+        return [now - time for time in times if time is not None]
 
     async def ready(self) -> None:
         """Wait until the controller knows the cluster and has begun."""

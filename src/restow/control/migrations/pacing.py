@@ -6,6 +6,8 @@ used its own, or gives up.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from restow.client.rate import TokenBucket
 
 
@@ -17,6 +19,11 @@ class Pacing:
     @property
     def rate(self) -> float:
         return self._bucket.rate
+
+    def remember(self, ages: Iterable[float], now: float) -> None:
+        """Evictions of others before us, so many seconds ago, have used up their share."""
+        for age in sorted(ages, reverse=True):
+            self._bucket.take(now - max(age, 0.0))
 
     def configure(self, rate: float, burst: int) -> None:
         """Go by other numbers from now on; times that were given stand."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from restow.eviction.budgets import Budgets
 from restow.eviction.protections import Protections
 from restow.eviction.workloads import Workloads
 from restow.model.cluster import Snapshot
 from restow.model.objects import (
+    Condition,
     Node,
     ObjectMeta,
     OwnerReference,
@@ -44,6 +47,14 @@ def app(
 ) -> Pod:
     """A pod that a controller would make again."""
     return pod(name, {"cpu": cpu, "memory": memory}, owner=owner(of, kind), **{"phase": "Running", **fields})
+
+
+def annotated(one: Pod, annotations: dict[str, str]) -> Pod:
+    return replace(one, metadata=replace(one.metadata, annotations=annotations))
+
+
+def not_ready(one: Node) -> Node:
+    return replace(one, status=replace(one.status, conditions=[Condition(type="Ready", status="False")]))
 
 
 def cluster(nodes: Iterable[Node], pods: Iterable[Pod]) -> Snapshot:

@@ -105,9 +105,6 @@ class _Run:
         over = np.flatnonzero(self._ready & (self._rates > self.threshold + LEAST))
         for row in over[np.lexsort((self._by_name[over], -self._rates[over]))].tolist():
             node = self._snapshot.rows.name(row) or ""
-            if len(self.wanted) >= self._request.max_moves:
-                refusals.append(about_all(f"planning ends after {len(self.wanted)} moves, the most asked for"))
-                break
             if node in rest:
                 why = f"a pod came or left less than {self._settings.cool_down:g}s ago"
                 refusals.append(about_all(f"{node} rests: {why}"))
@@ -122,6 +119,8 @@ class _Run:
         still = rows[self._rates[rows] > self.threshold + LEAST]
         numbers = {self._snapshot.rows.name(row) or "": self._rates.item(row) for row in still.tolist()}
         bound = f"the threshold is {self.threshold:.3f}"
+        if numbers and len(self.wanted) >= self._request.max_moves:
+            bound += f", and {len(self.wanted)} moves are the most asked for"
         return [about_all(f"{name} stays out of balance: {numbers[name]:.3f}, {bound}") for name in sorted(numbers)]
 
     def _relieve(self, node: str, row: int) -> list[Refusal]:

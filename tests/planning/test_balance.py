@@ -1,0 +1,284 @@
+"""Balance, rule by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.objects import Node, Pod
+from restow.model.times import format_time
+from restow.model.wire import WireError
+from restow.planning.arguments import read_balance
+from restow.planning.balance import rates_of, threshold_of
+from restow.planning.plan import Plan
+from restow.planning.strategies import make_plan
+from restow.scheduling.framework import Cycle
+from tests.model.cluster.builders import node, pod
+from tests.planning.clusters import ENGINE, NOW, annotated, app, cluster, moves, not_ready, reasons, request, ten
+
+
+def planned(nodes: Sequence[Node], pods: Sequence[Pod], **fields: Any) -> Plan:
+    return plan_of(cluster(nodes, pods), **fields)
+
+
+def plan_of(
+    snapshot: Snapshot, *, max_moves: int = 50, migrated: dict[str, float] | None = None, **arguments: Any
+) -> Plan:
+    asked = request(snapshot, arguments, max_moves=max_moves, migrated=migrated or {})
+    return make_plan("balance", snapshot, asked)
+
+
+def fixed(name: str, cpu: str, memory: str, on: str) -> Pod:
+    """Somebody who stays."""
+    return app(name, cpu, memory, on=on, of="agents", kind="DaemonSet")
+
+
+def uneven(*movable: Pod) -> tuple[list[Node], list[Pod]]:
+    """Node a is full of cpu, node b of memory, c and d are even."""
+    nodes = [ten(name) for name in "abcd"]
+    pods = [
+        fixed("a0", "5", "3Gi", "a"),
+        fixed("b0", "4", "6Gi", "b"),
+        fixed("c0", "5", "5Gi", "c"),
+        fixed("d0", "5", "5Gi", "d"),
+    ]
+    return nodes, [*pods, *movable]
+
+
+# --- story 1 ----------------------------------------------------------------------------------------------------------
+
+
+def story() -> Snapshot:
+    """Node a: 90% of cpu, 50% of memory; node b the other way round."""
+    pods = [app(f"a{number}", "3", "1Gi", on="a") for number in range(3)]
+    pods += [app(f"b{number}", "1", "3Gi", on="b") for number in range(3)]
+    return cluster([ten("a"), ten("b")], [*pods, fixed("fa", "0", "2Gi", "a"), fixed("fb", "2", "0", "b")])
+
+
+NEWCOMER = pod("newcomer", {"cpu": "1500m", "memory": "1536Mi"})
+
+
+def test_story_1_a_pod_that_fits_nowhere_fits_afterwards() -> None:
+    snapshot = story()
+    assert not len(ENGINE.acceptable(Cycle(NEWCOMER, snapshot, NOW)))
+    found = plan_of(snapshot, maxThreshold=0.1)
+    assert found.moves
+    for one in found.moves:
+        moved = snapshot.pods.known[one.uid].pod
+        snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=one.target)))
+    assert len(ENGINE.acceptable(Cycle(NEWCOMER, snapshot, NOW)))
+
+
+def test_story_1_without_a_largest_threshold_both_nodes_are_average() -> None:
+    """Mean 0.2 and deviation 0: nobody is strictly above, which is what `maxThreshold` is for."""
+    assert plan_of(story()).moves == ()
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_rate_of_two_resources_is_half_their_difference() -> None:
+    snapshot = cluster([ten("a")], [app("p", "9", "5Gi", on="a")])
+    assert rates_of(snapshot, ["cpu", "memory"]).tolist() == pytest.approx([0.2])
+
+
+def test_more_resources_may_be_compared() -> None:
+    snapshot = cluster([ten("a")], [app("p", "9", "5Gi", on="a")])
+    expected = float(np.std([0.9, 0.5, 1 / 20]))
+    assert rates_of(snapshot, ["cpu", "memory", "pods"]).tolist() == pytest.approx([expected])
+
+
+def test_a_resource_that_a_node_does_not_offer_is_left_out() -> None:
+    snapshot = cluster([node("a", {"cpu": "10", "pods": "20"})], [app("p", "9", "0", on="a")])
+    assert rates_of(snapshot, ["cpu", "memory"]).tolist() == [0.0]
+
+
+def test_the_threshold_is_mean_plus_deviation_of_ready_nodes() -> None:
+    rates, ready = np.array([0.0, 0.2, 0.9]), np.array([True, True, False])
+    assert threshold_of(rates, ready, None) == pytest.approx(0.1 + 0.1)
+    assert threshold_of(rates, ready, 0.15) == 0.15
+    assert threshold_of(rates, ready, 0.5) == pytest.approx(0.2)
+
+
+def test_nodes_that_are_not_ready_neither_give_nor_take() -> None:
+    nodes, pods = uneven(app("p", "3", "0", on="a"))
+    assert planned([not_ready(nodes[0]), *nodes[1:]], pods).moves == ()
+    assert planned([nodes[0], not_ready(nodes[1]), *nodes[2:]], pods).moves == ()
+
+
+def test_the_worst_node_comes_first() -> None:
+    nodes, pods = uneven(app("p", "3", "0", on="a"), app("q", "2", "0", on="e"))
+    pods += [fixed("e0", "5", "4Gi", "e"), fixed("f0", "3", "6Gi", "f")]
+    found = planned([*nodes, ten("e"), ten("f")], pods, maxThreshold=0.1)
+    assert [one[1] for one in moves(found)] == ["a", "e"]
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_whose_leaving_would_raise_the_rate_stays() -> None:
+    nodes, pods = uneven(app("p", "0", "1Gi", on="a"))
+    found = planned(nodes, pods, maxThreshold=0.01)
+    assert found.moves == ()
+    assert reasons(found)["p"] == "without it the imbalance of a would rise from 0.050 to 0.100"
+
+
+def test_pods_leave_until_the_node_is_not_above_the_threshold() -> None:
+    nodes, pods = uneven(*(app(f"p{number}", "1", "0", on="a") for number in range(4)))
+    found = planned(nodes, pods, maxThreshold=0.2)
+    assert len(found.moves) == 2  # 0.9 and 0.3 of a: 0.3; two less: 0.2
+    assert found.after["nodesAbove"] <= 1
+
+
+def cheap(name: str, **fields: Any) -> Pod:
+    """A candidate that is like the others but for one thing."""
+    metadata = {key: fields.pop(key) for key in ("annotations", "created", "qos") if key in fields}
+    one = app(name, fields.pop("cpu", "1"), "0", on="a", **fields)
+    one = annotated(one, metadata.get("annotations") or {})
+    one = replace(one, metadata=replace(one.metadata, creation_timestamp=format_time(metadata.get("created", 1000))))
+    return replace(one, status=replace(one.status, qos_class=metadata.get("qos", "Burstable")))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(
+            {"labels": {"koordinator.sh/priority-class": "koord-free"}, "priority": 9},
+            {"labels": {"koordinator.sh/priority-class": "koord-prod"}, "priority": 1},
+            id="1 lower class of priority, before priority",
+        ),
+        pytest.param({"priority": 1, "qos": "Guaranteed"}, {"priority": 2, "qos": "BestEffort"}, id="2 lower priority"),
+        pytest.param(
+            {"qos": "BestEffort", "labels": {"koordinator.sh/qosClass": "LSR"}},
+            {"qos": "Burstable", "labels": {"koordinator.sh/qosClass": "LSE"}},
+            id="3 lower quality of service of Kubernetes",
+        ),
+        pytest.param(
+            {
+                "labels": {"koordinator.sh/qosClass": "LS"},
+                "annotations": {"controller.kubernetes.io/pod-deletion-cost": "5"},
+            },
+            {"labels": {"koordinator.sh/qosClass": "LSR"}},
+            id="4 lower quality of service of Koordinator",
+        ),
+        pytest.param(
+            {"annotations": {"scheduling.koordinator.sh/eviction-cost": "9"}},
+            {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "1"}},
+            id="5 lower deletion cost",
+        ),
+        pytest.param(
+            {},
+            {"annotations": {"scheduling.koordinator.sh/eviction-cost": "1"}, "cpu": "2"},
+            id="6 lower eviction cost",
+        ),
+        pytest.param({"cpu": "2", "created": 1}, {"cpu": "1", "created": 9}, id="7 lower rate without it"),
+        pytest.param({"created": 9}, {"created": 1}, id="8 newer"),
+    ],
+)
+@pytest.mark.parametrize("names", [("p", "q"), ("q", "p")], ids=["by name", "against names"])
+def test_the_cheapest_goes_first(names: tuple[str, str], first: dict[str, Any], second: dict[str, Any]) -> None:
+    nodes, pods = uneven(cheap(names[0], **dict(first)), cheap(names[1], **dict(second)))
+    assert moves(planned(nodes, pods, max_moves=1, maxThreshold=0.05))[0][0] == names[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        pytest.param(
+            {"evictableNamespaces": {"exclude": ["default"]}}, "evictableNamespaces leaves out", id="namespace"
+        ),
+        pytest.param({"labelSelector": {"matchLabels": {"a": "b"}}}, "its labels do not match a=b", id="labels"),
+    ],
+)
+def test_pods_may_be_left_out(arguments: dict[str, Any], reason: str) -> None:
+    found = planned(*uneven(app("p", "3", "0", on="a")), **arguments)
+    assert found.moves == ()
+    assert reason in reasons(found)["p"]
+
+
+# --- targets ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_target_that_gains_most_is_taken() -> None:
+    assert moves(planned(*uneven(app("p", "3", "0", on="a")))) == [("p", "a", "b")]
+
+
+def test_a_target_must_gain_too() -> None:
+    nodes, pods = uneven(app("p", "3", "0", on="a"))
+    found = planned([nodes[0], *nodes[2:]], [one for one in pods if one.spec.node_name != "b"])
+    assert found.moves == ()
+    assert reasons(found)["p"] == "2 other nodes have room for it, and it would lower the imbalance of none of them"
+
+
+def test_pods_that_ask_for_nothing_are_not_moved_in_vain() -> None:
+    found = planned(*uneven(app("idle", "0", "0", on="a"), app("p", "3", "0", on="a")))
+    assert moves(found) == [("p", "a", "b")]
+
+
+def test_nodes_swap_what_they_have_too_much_of() -> None:
+    pods = [
+        app("p", "5", "0", on="a"),
+        app("q", "0", "5Gi", on="b"),
+        fixed("fa", "4", "1Gi", "a"),
+        fixed("fb", "1", "4Gi", "b"),
+    ]
+    found = planned([ten("a"), ten("b")], pods, maxThreshold=0.1)
+    assert set(moves(found)) == {("p", "a", "b"), ("q", "b", "a")}
+    assert found.after["nodesAbove"] == 0
+
+
+# --- never in circles -------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_not_sent_back_within_the_cool_down() -> None:
+    came = {"restow.sh/moved-at": format_time(NOW - 60), "restow.sh/moved-from": "b"}
+    nodes, pods = uneven(annotated(app("p", "3", "0", on="a"), came))
+    assert moves(planned(nodes, pods)) == [("p", "a", "b")]
+    resting = planned(nodes, pods, coolDownTime=600)
+    assert resting.moves == ()
+    assert "a rests: a pod came or left less than 600s ago" in {one.reason for one in resting.refusals}
+
+
+def test_run_after_run_it_comes_to_rest() -> None:
+    snapshot = story()
+    seen = [float(rates_of(snapshot, ["cpu", "memory"]).sum())]
+    for _ in range(10):
+        found = plan_of(snapshot, maxThreshold=0.05)
+        for one in found.moves:
+            moved = snapshot.pods.known[one.uid].pod
+            snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=one.target)))
+        seen.append(float(rates_of(snapshot, ["cpu", "memory"]).sum()))
+    assert seen == sorted(seen, reverse=True)
+    assert found.moves == ()
+
+
+def test_the_limit_of_moves_is_kept_and_said() -> None:
+    found = planned(
+        *uneven(*(app(f"p{number}", "1", "0", on="a") for number in range(4))), max_moves=1, maxThreshold=0.1
+    )
+    assert len(found.moves) == 1
+    told = "a stays out of balance: 0.250, the threshold is 0.100, and 1 moves are the most asked for"
+    assert reasons(found)[""] == told
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param({"resources": ["cpu"]}, "resources: at least two different resources", id="one resource"),
+        pytest.param({"resources": ["cpu", "cpu"]}, "listed: cpu, cpu", id="one resource twice"),
+        pytest.param({"maxThreshold": 15}, "maxThreshold: must be from 0 to 1, is 15", id="percent"),
+        pytest.param({"maxTreshold": 0.1}, "maxTreshold: unknown field", id="misspelt"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_their_path(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(WireError) as caught:
+        read_balance(arguments)
+    assert message in str(caught.value)

@@ -14,7 +14,7 @@ A pod is not sent back to where it came from within the cool-down, and nodes tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -103,25 +103,31 @@ class _Run:
         rest = resting(self._snapshot, self._request.migrated, self._request.now, self._settings.cool_down)
         refusals: list[Refusal] = []
         over = np.flatnonzero(self._ready & (self._rates > self.threshold + LEAST))
-        for row in over[np.lexsort((self._by_name[over], -self._rates[over]))].tolist():
+        over = over[np.lexsort((self._by_name[over], -self._rates[over]))]
+        for row in over.tolist():
             node = self._snapshot.rows.name(row) or ""
-            if node in rest:
-                why = f"a pod came or left less than {self._settings.cool_down:g}s ago"
-                refusals.append(about_all(f"{node} rests: {why}"))
-            elif self._is_over(row):
+            if len(self.wanted) < self._request.max_moves and node not in rest and self._is_over(row):
                 refusals += self._relieve(node, row)
-        return refusals + self._still_over(over)
+        return [*refusals, *self._left_over(over, rest)]
 
     def _is_over(self, row: int) -> bool:
         return self._rates.item(row) > self.threshold + LEAST
 
-    def _still_over(self, rows: RowIndex) -> list[Refusal]:
-        still = rows[self._rates[rows] > self.threshold + LEAST]
-        numbers = {self._snapshot.rows.name(row) or "": self._rates.item(row) for row in still.tolist()}
-        bound = f"the threshold is {self.threshold:.3f}"
-        if numbers and len(self.wanted) >= self._request.max_moves:
-            bound += f", and {len(self.wanted)} moves are the most asked for"
-        return [about_all(f"{name} stays out of balance: {numbers[name]:.3f}, {bound}") for name in sorted(numbers)]
+    def _left_over(self, rows: RowIndex, rest: frozenset[str]) -> Iterator[Refusal]:
+        """How many nodes stay out of balance, in one sentence."""
+        still = {
+            self._snapshot.rows.name(row) or "": self._rates.item(row) for row in rows.tolist() if self._is_over(row)
+        }
+        if not still:
+            return
+        worst = max(sorted(still), key=still.__getitem__)
+        told = f"{len(still)} nodes stay above the threshold {self.threshold:.3f}, {worst} most with {still[worst]:.3f}"
+        resting = len(rest & still.keys())
+        if resting:
+            told += f"; {resting} of them rest, as a pod came or left less than {self._settings.cool_down:g}s ago"
+        if len(self.wanted) >= self._request.max_moves:
+            told += f"; {len(self.wanted)} moves are the most asked for"
+        yield about_all(told)
 
     def _relieve(self, node: str, row: int) -> list[Refusal]:
         """Move pods of a node until it is not above the threshold; those that may not move, and why."""

@@ -19,6 +19,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scheduler: dict[str, Any] = {}
     descheduler: dict[str, Any] = {}
     migration: dict[str, Any] = {}
+    reservations: dict[str, Any] = {}
 
 
 def read_configuration(data: bytes, name: str) -> Configuration:

@@ -26,7 +26,7 @@ from restow.adapters.health import Check, serve_health
 from restow.client.election import LeaderElection, LeaseTiming
 from restow.client.verbs import Client
 from restow.configuration import Configuration, read_configuration
-from restow.control import migrations, scheduler
+from restow.control import migrations, reservations, scheduler
 from restow.migration.arguments import Arguments, read_arguments
 from restow.model.kinds import NAMESPACE
 from restow.model.problems import Problem
@@ -35,6 +35,7 @@ from restow.model.wire import WireError, convert
 from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown, Unauthorized
 from restow.posts import Component, Masters, Part, Post, Surroundings, hold_all
 from restow.scheduling.registry import SchedulerSection, installed, read_profile
+from restow.scheduling.reservations.arguments import read_arguments as read_terms
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +62,30 @@ class SchedulerPart:
 
     def read(self, configuration: Configuration) -> object:
         read_profile(configuration.scheduler, installed())
-        return configuration.scheduler
+        terms = read_terms(configuration.reservations)
+        return configuration.scheduler, terms.expiry_check, terms.namespace_share
 
     def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
-        profile = read_profile(configuration.scheduler, installed())
-        return scheduler.Scheduler(api, clock, rng, profile=profile, metrics=self._metrics)
+        profile, terms = read_profile(configuration.scheduler, installed()), read_terms(configuration.reservations)
+        settings = scheduler.Settings(expiry_check=terms.expiry_check, namespace_share=terms.namespace_share)
+        return scheduler.Scheduler(api, clock, rng, profile=profile, settings=settings, metrics=self._metrics)
+
+    def adopt(self, component: Component, configuration: Configuration) -> bool:
+        return False
+
+
+class ReservationsPart:
+    name = "reservations"
+
+    def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
+        """Nothing is measured and nothing of its own is kept."""
+
+    def read(self, configuration: Configuration) -> object:
+        return read_terms(configuration.reservations), _scheduler_names(configuration)
+
+    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
+        terms, names = read_terms(configuration.reservations), _scheduler_names(configuration)
+        return reservations.Collector(api, clock, rng, names=names, arguments=terms)
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
         return False
@@ -102,6 +122,7 @@ def _scheduler_names(configuration: Configuration) -> frozenset[str]:
 
 PARTS: dict[str, Callable[[CollectorRegistry, str], Part]] = {
     SchedulerPart.name: SchedulerPart,
+    ReservationsPart.name: ReservationsPart,
     MigrationsPart.name: MigrationsPart,
 }
 

@@ -15,7 +15,7 @@ from restow.model.objects import ObjectMeta, Pod, PodSpec, Reservation
 from restow.ports import Clock
 from restow.scheduling.jobs import DEFAULT_QUEUE, QUEUE_ANNOTATION, Key, Roster
 from restow.scheduling.queue import SchedulingQueue
-from restow.scheduling.reservations.validity import wanted
+from restow.scheduling.reservations.validity import is_for, wanted
 from restow.scheduling.wakeups import Deed, News, Thing
 
 
@@ -62,10 +62,7 @@ class Tickets:
         self._update(key_of(reservation))
 
     def is_ours(self, reservation: Reservation) -> bool:
-        """One that names no scheduler anywhere is ours: nobody else knows the kind."""
-        spec = reservation.spec
-        named = [task.template.spec.scheduler_name for task in spec.tasks or ()]
-        return all(name in self._names for name in (spec.scheduler_name, *named) if name)
+        return is_for(reservation, self._names)
 
     def reservation(self, ticket: Pod) -> Reservation | None:
         """What a ticket from the queue stands for; None for a pod that stands for itself."""

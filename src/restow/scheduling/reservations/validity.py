@@ -38,6 +38,13 @@ def least(reservation: Reservation) -> int:
     return reservation.spec.min_available or sum(wanted(reservation).values())
 
 
+def is_for(reservation: Reservation, names: frozenset[str]) -> bool:
+    """Whether a scheduler of these names looks after it. One that names none anywhere is for any: it is our kind."""
+    spec = reservation.spec
+    named = [task.template.spec.scheduler_name for task in spec.tasks or ()]
+    return all(name in names for name in (spec.scheduler_name, *named) if name)
+
+
 def problems(reservation: Reservation) -> list[Problem]:
     """Everything that is wrong with the spec, by path."""
     spec = reservation.spec

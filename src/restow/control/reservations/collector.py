@@ -1,0 +1,81 @@
+"""The collector: reservations that ended long enough ago are deleted.
+
+Goes in: reservations as the API shows them, and time. Comes out: deletions, each of the very object that was looked at,
+as it was. Nothing else is written here: when and how a reservation ends is the scheduler's to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from random import Random
+
+from restow.client.informer import Informer
+from restow.client.verbs import Client
+from restow.model.cluster.seat import is_ended
+from restow.model.kinds import RESERVATION
+from restow.model.objects import Reservation
+from restow.model.times import parse_time
+from restow.ports import Api, ApiError, Clock, Conflict, NotFound
+from restow.scheduling.reservations.arguments import Arguments
+from restow.scheduling.reservations.validity import is_for
+
+log = logging.getLogger(__name__)
+
+_LOOK_AGAIN = 0.2
+
+
+class Collector:
+    """`run()` it until it is cancelled; one at a time per cluster, which leader election sees to."""
+
+    def __init__(self, api: Api, clock: Clock, rng: Random, *, names: frozenset[str], arguments: Arguments) -> None:
+        self._client = client = Client(api, manager="restow-reservations")
+        self._clock = clock
+        self._names = names
+        self._arguments = arguments
+        self._reservations = Informer(client, RESERVATION, rng=rng)
+        self._ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Collect until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._reservations.run(), name="reservations informer")
+            await self._synced()
+            self._ready.set()
+            while True:
+                await self._collect()
+                await asyncio.sleep(self._arguments.gc_period)
+
+    async def ready(self) -> None:
+        """Wait until it knows the cluster and has begun."""
+        await self._ready.wait()
+
+    async def _synced(self) -> None:
+        """Wait until everything that exists was seen once; where the kind is not installed, nothing does."""
+        while not self._reservations.is_synced and not isinstance(self._reservations.failure, NotFound):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AGAIN):
+                    await self._reservations.synced()
+
+    async def _collect(self) -> None:
+        now = self._clock.now()
+        over = [one for one in self._reservations if is_for(one, self._names) and self._is_over(one, now)]
+        for one in sorted(over, key=lambda each: (each.metadata.namespace or "", each.metadata.name)):
+            await self._delete(one)
+
+    def _is_over(self, one: Reservation, now: float) -> bool:
+        since = one.status.state.last_transition_time or one.metadata.creation_timestamp
+        return is_ended(one) and bool(since) and now - parse_time(since or "") >= self._arguments.gc_duration
+
+    async def _delete(self, one: Reservation) -> None:
+        meta = one.metadata
+        try:
+            await self._client.delete(
+                RESERVATION, meta.name, meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+            )
+            log.info("reservation collected", extra={"namespace": meta.namespace, "reservation": meta.name})
+        except (NotFound, Conflict):  # somebody was quicker, or it is looked at again
+            return
+        except ApiError as error:
+            log.warning("reservation not collected", extra={"reservation": meta.name, "err": str(error)})

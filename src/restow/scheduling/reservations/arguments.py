@@ -1,0 +1,68 @@
+"""The `reservations` section of the configuration.
+
+Goes in: the section as a map. Comes out: `Arguments`, checked; every mistake is told at once, with its path.
+
+    reservations:
+      expiryCheck: 1s        between two looks at reservations whose time may be over
+      gcPeriod: 1m           between two looks at reservations that have ended
+      gcDuration: 24h        how long one that has ended is kept
+      namespaceShare: 50     how much of the cluster one namespace may hold, in percent of every resource
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from restow.model.objects import Duration
+from restow.model.problems import Problem
+from restow.model.times import parse_duration
+from restow.model.wire import WireError, convert
+
+SECTION: Final = "reservations"
+SHORTEST_PERIOD: Final = 0.1
+_PERIODS = ("expiryCheck", "gcPeriod")
+
+
+class ReservationsSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The section as written."""
+
+    expiry_check: Duration = "1s"
+    gc_period: Duration = "1m"
+    gc_duration: Duration = "24h"
+    namespace_share: int = 50
+
+
+class Arguments(msgspec.Struct, frozen=True):
+    """Times in seconds, the share in percent."""
+
+    expiry_check: float
+    gc_period: float
+    gc_duration: float
+    namespace_share: int
+
+
+def read_arguments(section: Mapping[str, Any]) -> Arguments:
+    """Check what is written. Raises WireError."""
+    written = convert(ReservationsSection, section, SECTION)
+    found = [*_problems(written)]
+    if found:
+        raise WireError(SECTION, found)
+    return Arguments(
+        parse_duration(written.expiry_check),
+        parse_duration(written.gc_period),
+        parse_duration(written.gc_duration),
+        written.namespace_share,
+    )
+
+
+def _problems(written: ReservationsSection) -> Iterator[Problem]:
+    for name, text in zip(_PERIODS, (written.expiry_check, written.gc_period), strict=True):
+        if parse_duration(text) < SHORTEST_PERIOD:
+            yield Problem(name, f"{text} is shorter than 100ms")
+    if parse_duration(written.gc_duration) < 0:
+        yield Problem("gcDuration", f"{written.gc_duration} is negative")
+    if not 0 <= written.namespace_share <= 100:
+        yield Problem("namespaceShare", f"{written.namespace_share} is not between 0 and 100")

@@ -1,0 +1,74 @@
+"""Reservations that ended are deleted after their time, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from restow.control.reservations import Collector
+from restow.model import kinds
+from restow.ports import Api
+from restow.scheduling.reservations.arguments import read_arguments
+from restow.sim.faults import FaultPlan, FaultyApi
+from tests.control.reservations.stage import reservation
+from tests.control.stage import stage, world
+from tests.sim.stage import Stage, pass_time, pod, virtual
+
+NAMES = frozenset({"restow"})
+
+
+@asynccontextmanager
+async def collecting(it: Stage, api: Api | None = None, **section: str) -> AsyncIterator[None]:
+    collector = Collector(
+        api or it.api, it.clock, random.Random(1), names=NAMES, arguments=read_arguments({"gcPeriod": "5s", **section})
+    )
+    task = asyncio.create_task(collector.run())
+    await collector.ready()
+    yield
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def names(it: Stage) -> list[str]:
+    return sorted(one.metadata.name for one in (await it.client.list(kinds.RESERVATION)).items)
+
+
+@virtual
+async def test_what_ended_is_kept_for_a_while_and_then_deleted() -> None:
+    async with stage(nodes=1) as it, collecting(it, gcDuration="30s"):
+        await it.create(kinds.RESERVATION, reservation("used", replicas=1))
+        await it.create(kinds.RESERVATION, reservation("expires", replicas=1, ttl="20s", owners=[]))
+        await it.create(kinds.RESERVATION, reservation("lives", replicas=1, owners=[]))
+        await it.create(kinds.RESERVATION, reservation("waits", replicas=9))
+        await pass_time(5)
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(20)
+        assert await names(it) == ["expires", "lives", "used", "waits"]
+        await pass_time(20)
+        assert await names(it) == ["expires", "lives", "waits"]
+        await pass_time(20)
+        assert await names(it) == ["lives", "waits"]
+        assert [one.spec.node_name for one in await it.pods()] == ["n1"]
+
+
+@virtual
+async def test_what_is_another_schedulers_is_left_alone() -> None:
+    async with world(nodes=1) as it, collecting(it, gcDuration="0s"):
+        await it.create(kinds.RESERVATION, reservation(schedulerName="other"))
+        failed = {"status": {"state": {"phase": "Failed", "lastTransitionTime": "2026-01-01T00:00:00Z"}}}
+        await it.client.patch(kinds.RESERVATION, "r", failed, "default", subresource="status")
+        await pass_time(60)
+        assert await names(it) == ["r"]
+
+
+@virtual
+async def test_faults_only_delay_it() -> None:
+    plan = FaultPlan(conflict=0.3, busy=0.2, refused=0.3, unknown=0.3, dropped=0.1, late=0.1)
+    async with stage(nodes=1) as it, collecting(it, FaultyApi(it.api, random.Random(7), plan), gcDuration="0s"):
+        for number in range(4):
+            await it.create(kinds.RESERVATION, reservation(f"r{number}", replicas=1, ttl="2s"))
+        await pass_time(120)
+        assert await names(it) == []

@@ -31,7 +31,7 @@ from restow.configuration import Configuration
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
 from restow.model.objects import Node
-from restow.posts import Post, Surroundings
+from restow.posts import Post, Surroundings, cause
 from restow.running import NAMESPACE_NAME, PARTS, Options, Process, lease_timing
 from restow.sim.world import Settings, World, default_rules
 
@@ -110,7 +110,7 @@ async def _beside(**parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             raise
         body.uncancel()
         problem = stopped[0].exception()
-        raise PartStopped(f"the {stopped[0].get_name()} stopped: {problem or 'it just ended'}") from problem
+        raise PartStopped(f"the {stopped[0].get_name()} stopped: {cause(problem)}") from problem
     finally:
         for task in tasks:
             task.remove_done_callback(ended)

@@ -122,6 +122,7 @@ class Post:
         if not running.cancelled():
             running.result()
             raise RuntimeError("it just ended")
+        others[1].result()
 
     async def _begin(self, component: Component) -> None:
         await component.ready()
@@ -159,12 +160,22 @@ async def hold_all(posts: list[Post]) -> None:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         broken = next(iter(done))
-        problem = broken.exception()
-        raise PostLost(f"the {tasks[broken].part.name} stopped: {problem or 'it just ended'}") from problem
+        name, problem = tasks[broken].part.name, broken.exception()
+        log.error("component broke", extra={"component": name}, exc_info=problem)
+        raise PostLost(f"the {name} stopped: {cause(problem)}") from problem
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+def cause(problem: BaseException | None) -> str:
+    """The first of what went wrong, in a few words."""
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    if problem is None:
+        return "it just ended"
+    return str(problem) or type(problem).__name__
 
 
 class PostLost(RuntimeError):

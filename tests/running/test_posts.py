@@ -14,7 +14,7 @@ from restow.client.verbs import Client
 from restow.configuration import Configuration
 from restow.model.kinds import CONFIG_MAP
 from restow.ports import Api, ApiError, Clock
-from restow.posts import Post, PostLost, Surroundings, hold_all
+from restow.posts import Post, PostLost, Surroundings, cause, hold_all
 from restow.sim.loop import VirtualClock
 from tests.client.test_election import Cut
 from tests.sim.stage import virtual
@@ -30,7 +30,7 @@ class Worker:
 
     async def run(self) -> None:
         if self.configuration.scheduler.get("broken"):
-            raise RuntimeError("out of ideas")
+            raise ExceptionGroup("unhandled", [ExceptionGroup("deeper", [RuntimeError("out of ideas")])])
         self.diary.append(f"starts with {self.configuration.scheduler}")
         try:
             while True:
@@ -124,6 +124,15 @@ async def test_one_that_breaks_ends_all_and_is_named() -> None:
     with pytest.raises(PostLost, match="the worker stopped: out of ideas"):
         await hold_all([lone(whole), lone(broken, broken=True)])
     assert whole.diary[-1:] in ([], ["stops"])
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [(None, "it just ended"), (ValueError("no"), "no"), (KeyError(), "KeyError")],
+    ids=["nothing", "words", "no words"],
+)
+def test_what_went_wrong_in_a_few_words(problem: BaseException | None, words: str) -> None:
+    assert cause(problem) == words
 
 
 @virtual

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from restow.model.cluster import PodClass
+from restow.scheduling.choice import Say
 from restow.scheduling.framework import (
     NEVER,
     Code,
@@ -21,35 +22,62 @@ from restow.scheduling.framework import (
     ScorePlugin,
     Verdict,
 )
+from restow.scheduling.ranking import Ranking
 
 _KEPT = 512  # classes
 
 Said = tuple[int, Verdict | None]
 """Who has a say, or why nobody needs to be asked any more."""
+_ToAsk = tuple[list[tuple[int, Any]], int]
+"""Plugins to ask, by number; and as bits those that have a say without being asked."""
 
 
 class Asking:
     def __init__(self, filters: Sequence[FilterPlugin], scores: Sequence[ScorePlugin]) -> None:
         self._filters = _to_ask(filters, FilterPlugin, "pre_filter")
         self._scores = _to_ask(scores, ScorePlugin, "pre_score")
-        self._kept: dict[PodClass, _Kept] = {}
+        self._kept: dict[PodClass, Asked] = {}
 
     def clear(self) -> None:
         """Another snapshot is looked at."""
         self._kept.clear()
 
+    def of(self, cycle: Cycle) -> Asked:
+        """Whom to ask about a pod of the cycle's class."""
+        snapshot = cycle.snapshot
+        nodes, crowd = snapshot.nodes.changes.generation, snapshot.crowd.version
+        found = self._kept.get(cycle.pod_class)
+        if found is None or found.nodes != nodes or found.crowd != crowd:
+            found = self._kept[cycle.pod_class] = Asked(nodes, crowd, self._filters, self._scores)
+            if len(self._kept) > _KEPT:
+                del self._kept[next(iter(self._kept))]
+        return found
+
+
+class Asked:
+    """The plugins that still have to be asked for a class, and as bits what is known of the others."""
+
+    __slots__ = ("_filters", "_filters_known", "_scores", "_scores_known", "crowd", "nodes", "ranked")
+
+    def __init__(self, nodes: int, crowd: int, filters: _ToAsk, scores: _ToAsk) -> None:
+        self.nodes = nodes
+        self.crowd = crowd
+        self._filters, self._filters_known = filters
+        self._scores, self._scores_known = scores
+        self.ranked: tuple[int, int, Say, Ranking] | None = None
+        """Who had a say the last time, as bits and by name, and the ranking by them."""
+
     def pre_filter(self, cycle: Cycle) -> Said:
-        kept = self._of(cycle)
-        active, refused = kept.filters_known, None
-        for number, plugin in kept.filters:
+        active, refused = self._filters_known, None
+        for number, plugin in self._filters:
             verdict = plugin.pre_filter(cycle)
             code = verdict.code
             if code is Code.SKIP or code is Code.SUCCESS:
                 bit = (code is Code.SUCCESS) << number
                 active |= bit
-                if _holds(verdict, plugin):
-                    kept.filters = [one for one in kept.filters if one[0] != number]
-                    kept.filters_known |= bit
+                if verdict is NEVER or plugin.reach is not Reach.CLUSTER:
+                    self._filters = [one for one in self._filters if one[0] != number]
+                    self._filters_known |= bit
             elif code is Code.UNSCHEDULABLE:
                 refused = refused or signed(verdict, plugin)
             else:
@@ -57,62 +85,24 @@ class Asking:
         return active, refused
 
     def pre_score(self, cycle: Cycle) -> Said:
-        kept = self._of(cycle)
-        active = kept.scores_known
-        for number, plugin in kept.scores:
+        active = self._scores_known
+        for number, plugin in self._scores:
             verdict = plugin.pre_score(cycle)
             code = verdict.code
             if code is not Code.SKIP and code is not Code.SUCCESS:
                 return 0, Verdict(Code.ERROR, verdict.reasons, plugin.name)
             bit = (code is Code.SUCCESS) << number
             active |= bit
-            if _holds(verdict, plugin):
-                kept.scores = [one for one in kept.scores if one[0] != number]
-                kept.scores_known |= bit
+            if verdict is NEVER or plugin.reach is not Reach.CLUSTER:
+                self._scores = [one for one in self._scores if one[0] != number]
+                self._scores_known |= bit
         return active, None
 
-    def _of(self, cycle: Cycle) -> _Kept:
-        snapshot = cycle.snapshot
-        nodes, crowd = snapshot.nodes.changes.generation, snapshot.crowd.version
-        found = self._kept.get(cycle.pod_class)
-        if found is None or found.nodes != nodes or found.crowd != crowd:
-            found = self._kept[cycle.pod_class] = _Kept(nodes, crowd, *self._filters, *self._scores)
-            if len(self._kept) > _KEPT:
-                del self._kept[next(iter(self._kept))]
-        return found
 
-
-class _Kept:
-    """The plugins that still have to be asked for a class, and as bits what is known of the others."""
-
-    __slots__ = ("crowd", "filters", "filters_known", "nodes", "scores", "scores_known")
-
-    def __init__(
-        self,
-        nodes: int,
-        crowd: int,
-        filters: list[tuple[int, FilterPlugin]],
-        filters_known: int,
-        scores: list[tuple[int, ScorePlugin]],
-        scores_known: int,
-    ) -> None:
-        self.nodes = nodes
-        self.crowd = crowd
-        self.filters = filters
-        self.filters_known = filters_known
-        self.scores = scores
-        self.scores_known = scores_known
-
-
-def _to_ask(plugins: Sequence[Plugin], base: type[Plugin], method: str) -> tuple[list[tuple[int, Any]], int]:
-    """The plugins with an answer of their own, by number; and as bits the others, who always have a say."""
+def _to_ask(plugins: Sequence[Plugin], base: type[Plugin], method: str) -> _ToAsk:
+    """The plugins with an answer of their own, and the others."""
     own = [(number, one) for number, one in enumerate(plugins) if overrides(one, base, method)]
     return own, (1 << len(plugins)) - 1 - sum(1 << number for number, _ in own)
-
-
-def _holds(verdict: Verdict, plugin: FilterPlugin | ScorePlugin) -> bool:
-    """Whether an answer is good for all pods of the class."""
-    return verdict is NEVER or plugin.reach is not Reach.CLUSTER
 
 
 def signed(verdict: Verdict, plugin: Plugin) -> Verdict:

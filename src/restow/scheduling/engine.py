@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
-from restow.scheduling.asking import Asking, overrides, signed
+from restow.scheduling.asking import Asked, Asking, overrides, signed
 from restow.scheduling.choice import Say, accepts, accepts_row, best_compared, best_of, cells_of
 from restow.scheduling.explain import counted, joined, sentence
 from restow.scheduling.framework import (
@@ -123,7 +123,8 @@ class Engine:
     def place(self, cycle: Cycle, *, prefer: str | None = None, explain: bool = True) -> Placed | Unplaced:
         """The best node. `prefer` is tried alone first, by default the pod's nominated node; without `explain` an
         Unplaced carries no refusals by node and PostFilter is not asked."""
-        filtering, stopped = self._begin(cycle)
+        asked = self._begin(cycle)
+        filtering, stopped = asked.pre_filter(cycle)
         if stopped is not None:
             return self._post_filter(cycle, self._stopped(cycle, stopped)) if explain else self._stopped(cycle, stopped)
         preferred = prefer or cycle.pod.status.nominated_node_name
@@ -131,10 +132,10 @@ class Engine:
             found = self._alone(cycle, preferred, filtering)
             if found is not None:
                 return found
-        scoring, failed = self._asking.pre_score(cycle)
+        scoring, failed = asked.pre_score(cycle)
         if failed is not None:
             return self._stopped(cycle, failed)
-        key = self._best(cycle, filtering, scoring)
+        key = self._best(cycle, asked, filtering, scoring)
         if key != REFUSED:
             row = self._order.row(key)
             return Placed(cycle.snapshot.rows.name(row) or "", row, key >> TIE_BITS)
@@ -144,12 +145,12 @@ class Engine:
 
     def fits(self, cycle: Cycle, node: str) -> bool:
         """Whether every filter accepts this one node."""
-        filtering, stopped = self._begin(cycle)
+        filtering, stopped = self._begin(cycle).pre_filter(cycle)
         return stopped is None and self._alone(cycle, node, filtering) is not None
 
     def why_not(self, cycle: Cycle, node: str) -> str:
         """What keeps a pod from one node; empty if nothing does."""
-        filtering, stopped = self._begin(cycle)
+        filtering, stopped = self._begin(cycle).pre_filter(cycle)
         row = cycle.snapshot.rows.find(node)
         if stopped is not None or row is None or not cycle.snapshot.nodes.present[row]:
             return joined(stopped.reasons) if stopped else "there is no such node"
@@ -158,7 +159,7 @@ class Engine:
 
     def acceptable(self, cycle: Cycle) -> RowIndex:
         """The rows that every filter accepts, for those who choose by other rules than scores."""
-        filtering, stopped = self._begin(cycle)
+        filtering, stopped = self._begin(cycle).pre_filter(cycle)
         if stopped is not None:
             return np.zeros(0, np.intp)
         say = self._say(filtering, 0)
@@ -169,7 +170,7 @@ class Engine:
 
     def survey(self, cycle: Cycle, rows: RowIndex | None = None) -> Survey:
         """The answer of every node, or of those on some rows, for people who want to know more than the best one."""
-        filtering, stopped = self._begin(cycle)
+        filtering, stopped = self._begin(cycle).pre_filter(cycle)
         if stopped is not None:
             return Survey((), {}, self._stopped(cycle, stopped).message)
         asked = _every_node(cycle) if rows is None else rows
@@ -205,11 +206,11 @@ class Engine:
                 return signed(verdict, plugin)
         return Granted(waits) if waits else GO
 
-    def _begin(self, cycle: Cycle) -> tuple[int, Verdict | None]:
+    def _begin(self, cycle: Cycle) -> Asked:
         if cycle.snapshot is not self._snapshot:
             self._look_at(cycle.snapshot)
         self._order.refresh()
-        return self._asking.pre_filter(cycle)
+        return self._asking.of(cycle)
 
     # --- 2: one node alone --------------------------------------------------------------------------------------------
 
@@ -222,9 +223,12 @@ class Engine:
 
     # --- 3 to 5: the best of all --------------------------------------------------------------------------------------
 
-    def _best(self, cycle: Cycle, filtering: int, scoring: int) -> int:
-        say = self._say(filtering, scoring)
-        ranking = self._ranking(cycle, say, filtering, scoring)
+    def _best(self, cycle: Cycle, asked: Asked, filtering: int, scoring: int) -> int:
+        ranked = asked.ranked
+        if ranked is None or ranked[0] != filtering or ranked[1] != scoring:
+            say = self._say(filtering, scoring)
+            ranked = asked.ranked = (filtering, scoring, say, self._ranking(cycle, say, filtering, scoring))
+        _, _, say, ranking = ranked
         ranking.refresh(cycle)
         best = ranking.best()
         if best == REFUSED:

@@ -192,6 +192,9 @@ def requests_of(pod: Pod) -> dict[str, int]:
     return {**pod_requests(pod), PODS: 1}
 
 
+_NO_ROLES: Counter[str] = Counter()  # not to be written to
+
+
 class Job:
     """A gang or a single pod with something left to place."""
 
@@ -228,7 +231,7 @@ class Job:
         """To be placed, in order."""
         self.placed = 0
         """Members that are on a node, or have been and succeeded."""
-        self.roles: Counter[str] = Counter()
+        self.roles = _NO_ROLES
         """The same by role."""
         self.known = 0
         """Members that exist."""
@@ -254,7 +257,7 @@ class Job:
     def has_placed(self, pods: Sequence[Pod]) -> None:
         """These pods have a node now."""
         self.placed += len(pods)
-        self.roles.update(map(role_of, pods))
+        self.roles = self.roles + Counter(map(role_of, pods))
         self.no_longer_tries(pods)
 
     def preferred(self, pod: Pod) -> Sequence[str]:

@@ -190,11 +190,13 @@ class Ranking:
 
     def _ask_rows(self, cycle: Cycle, changed: RowIndex) -> None:
         """What depends on who is there, for the rows that changed; rows beyond the last belong to nobody any more."""
+        used = changed
         if np.maximum.reduce(changed, initial=0) >= self._rows.size:
             self.keys[changed] = REFUSED
-            changed = changed[changed < self._rows.size]
-        self.keys[changed] = self._keys_of(cycle, changed)
-        self._blocks.max(axis=1, out=self.maxima)
+            used = changed[changed < self._rows.size]
+        self.keys[used] = self._keys_of(cycle, used)
+        blocks = np.flatnonzero(np.bincount(changed // BLOCK))
+        self.maxima[blocks] = np.maximum.reduce(self._blocks[blocks], axis=1)
         if self._cells is not None:
             self._cells.refresh(self.keys)
 

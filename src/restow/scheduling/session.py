@@ -175,10 +175,11 @@ class Session:
             return
         self._decisions.append(step)
         if isinstance(step, Assign):
-            self.roster.assume(step.pod)
-            self._charge(job, step.pod)
-            if step.seat is not None and self.shares.counts:
-                self.shares.discharge(*self._held_by(step.seat))
+            self.roster.assume(step.cycle.pod)
+            if self.shares.counts:
+                self._charge(job, step.pod)
+                if step.seat is not None:
+                    self.shares.discharge(*self._held_by(step.seat))
 
     def keep(self, job: Job, statement: Statement, plugins: Iterable[str], until: float | None) -> None:
         """Room is kept for a job that these plugins refuse now."""

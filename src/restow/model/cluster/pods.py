@@ -92,10 +92,13 @@ class Pods:
 
     def assume(self, pod: Pod, node: str, shape: Shape, seat: SeatName | None, at: float) -> None:
         """Count a pod on a node before the API shows it there. Raises AlreadyPlaced if it is counted already."""
-        uid, known = pod.metadata.uid, self._known.get(pod.metadata.uid)
-        if known is not None:
-            raise AlreadyPlaced(f"pod {pod.metadata.namespace}/{pod.metadata.name} is on {known.node} already")
-        self._set(uid, Occupant(key=uid, pod=pod, node=node, shape=shape, assumed_at=at, seat=seat))
+        uid = pod.metadata.uid
+        if uid in self._known:
+            on = self._known[uid].node
+            raise AlreadyPlaced(f"pod {pod.metadata.namespace}/{pod.metadata.name} is on {on} already")
+        occupant = Occupant(key=uid, pod=pod, node=node, shape=shape, assumed_at=at, seat=seat)
+        self._occupancy.add(occupant)
+        self._log.put(self._known, uid, occupant)
 
     def forget(self, uid: str) -> bool:
         """Take an assumption back; False if there is none (any more)."""

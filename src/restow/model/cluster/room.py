@@ -135,14 +135,17 @@ class Room:
 
     def charge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         """Count one pod, or one seat, on a row."""
-        self._add(book, row, amounts, nonzero)
+        self._fit_columns()
+        ledger = self.requested if book == "requested" else self.reserved
+        ledger.add(row, amounts, self.free)
+        self.nonzero.add(row, nonzero)
+        self.changes.touch(row)
         if self._log.recording:
             self._log.record(self.discharge, book, row, amounts, nonzero)
 
     def discharge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         """The inverse of `charge`."""
-        self._add(book, row, negated(amounts), negated(nonzero))
-        self._log.record(self.charge, book, row, amounts, nonzero)
+        self.charge(book, row, negated(amounts), negated(nonzero))
 
     def leaving(self, row: int, amounts: Amounts) -> None:
         """Count a pod that is already charged as leaving; with negated amounts, no longer."""
@@ -153,13 +156,6 @@ class Room:
 
     def _grow(self, capacity: int) -> None:
         self._resize(self.free.shape[0], capacity)
-
-    def _add(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
-        self._fit_columns()
-        ledger = self.requested if book == "requested" else self.reserved
-        ledger.add(row, amounts, self.free)
-        self.nonzero.add(row, nonzero)
-        self.changes.touch(row)
 
     def _fit_columns(self) -> None:
         if len(self.resources.names) > len(self.free):

@@ -23,25 +23,22 @@ S = TypeVar("S", bound=np.generic)
 
 
 class Rows:
-    __slots__ = ("_free", "_growing", "_log", "_names", "_rows", "capacity")
+    __slots__ = ("_free", "_growing", "_log", "_names", "_rows", "capacity", "size")
 
     def __init__(self, log: UndoLog, capacity: int = 64) -> None:
         self._log = log
         self.capacity = capacity
+        self.size = 0
+        """One more than the largest row ever used."""
         self._growing: list[Callable[[int], None]] = []
         self._rows: dict[str, int] = {}
         self._names: list[str | None] = []
         self._free: list[int] = []
 
     @property
-    def size(self) -> int:
-        """One more than the largest row ever used."""
-        return len(self._names)
-
-    @property
     def every(self) -> slice:
         """All rows, as an index into arrays over rows."""
-        return slice(0, len(self._names))
+        return slice(0, self.size)
 
     def numbers(self, which: Which) -> list[int]:
         """The rows to look at, one by one."""
@@ -75,6 +72,7 @@ class Rows:
             row = len(self._names)
             self._reach(row + 1)
             self._names.append(name)
+            self.size = row + 1
             self._log.record(self._shrink, name)
         self._rows[name] = row
         return row
@@ -95,6 +93,7 @@ class Rows:
     def _shrink(self, name: str) -> None:
         del self._rows[name]
         self._names.pop()
+        self.size -= 1
 
 
 def grown(array: NDArray[S], capacity: int) -> NDArray[S]:

@@ -160,8 +160,11 @@ class Snapshot:
         """
         if self.node(node) is None:
             raise UnknownNode(f"node {node} is not known")
-        self.pods.assume(pod, node, shape or self.shapes.of(pod), seat, at)
-        self._pod_changed(pod, None)
+        shape = shape or self.shapes.of(pod)
+        self.pods.assume(pod, node, shape, seat, at)
+        if shape.readings:
+            self.classes.note(shape, pod.metadata.namespace or "")
+        self.reservations.pod_changed(pod.metadata.uid, None)
 
     def forget(self, pod: Pod) -> bool:
         """Take an assumption back; False, and nothing changes, if there is none or the API has confirmed it."""

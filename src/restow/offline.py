@@ -211,6 +211,7 @@ def _request(
         mobility=_mobility(cluster, profile, sections, now),
         now=now,
         pending=tuple(_ours(cluster.pending(), profile)),
+        roster=cluster.roster,
         arguments=_strategy_arguments(sections.descheduler, asked.strategy),
         max_moves=asked.max_moves,
         objective=asked.objective,

@@ -86,8 +86,8 @@ class Bookings:
         occupant = self._known(uid)
         self._held += 1
         key = f"{uid}/{self._held}"
-        loose = _loose(occupant.pod)
-        seat = replace(loose, metadata=replace(loose.metadata, uid=key))
+        pod = loose(occupant.pod)
+        seat = replace(pod, metadata=replace(pod.metadata, uid=key))
         self.snapshot.assume(seat, node, at=self._now, shape=occupant.shape)
         self._leaving.append((uid, occupant, key))
 
@@ -124,8 +124,8 @@ class Bookings:
     @contextmanager
     def _looking(self, uid: str) -> Iterator[tuple[Cycle, Occupant]]:
         occupant = self._known(uid)
-        loose = _loose(occupant.pod)
-        cycle = Cycle(loose, self.snapshot, self._now, self.snapshot.class_of(loose, occupant.shape))
+        pod = loose(occupant.pod)
+        cycle = Cycle(pod, self.snapshot, self._now, self.snapshot.class_of(pod, occupant.shape))
         if occupant.shape.readings or occupant.shape.facts.volumes:
             with self.snapshot.overlooking(occupant.key):
                 yield cycle, occupant
@@ -150,6 +150,6 @@ class Bookings:
         return ", ".join(str(one) for one in sorted(short))
 
 
-def _loose(pod: Pod) -> Pod:
+def loose(pod: Pod) -> Pod:
     """A pod as it will be created again: on no node yet."""
     return replace(pod, spec=replace(pod.spec, node_name=None), status=replace(pod.status, nominated_node_name=None))

@@ -18,6 +18,7 @@ from restow.model.objects import Pod
 from restow.model.resources import Vector
 from restow.planning.plan import Plan
 from restow.scheduling.engine import Engine
+from restow.scheduling.jobs import Roster
 
 
 class Allowance(msgspec.Struct, frozen=True, gc=False):
@@ -51,6 +52,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     pending: tuple[Pod, ...] = ()
     """Pods of ours that wait for a node."""
+    roster: Roster | None = None
+    """The gangs and queues that pending pods belong to."""
     max_moves: int = 50
     migrated: Mapping[str, float] = {}
     """When a migration last touched a node, by its name, as far as finished jobs tell."""
@@ -65,6 +68,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     work_limit: int | None = None
     """Steps of the strategy's own counting, which unlike seconds are the same everywhere."""
     clock: Callable[[], float] = float
+    tell: Callable[[float, float | None], None] = lambda best, bound: None
+    """Told the best value of the objective so far, and the bound if one is known, while a strategy searches."""
 
 
 Strategy = Callable[[Snapshot, Request], Plan]

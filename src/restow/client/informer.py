@@ -288,10 +288,14 @@ class Informer(Generic[T]):
         """Apply events until the stream ends; whether it ended so soon without news that going on at once is unwise."""
         loop = asyncio.get_running_loop()
         started, version = loop.time(), self._cache.version
+        noted = started
         self._silences += 1
         async with asyncio.timeout(self._pace.idle) as idle:
             async for event in events:
-                idle.reschedule(loop.time() + self._pace.idle)
+                now = loop.time()
+                if now - noted > self._pace.idle / 100:  # not for every single one of many
+                    idle.reschedule(now + self._pace.idle)
+                    noted = now
                 self._silences = 0
                 self._interner.share(event.object)
                 self._announce(self._cache.apply(event))

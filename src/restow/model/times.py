@@ -48,7 +48,12 @@ def parse_time(text: str) -> float:
 
 def format_time(seconds: float) -> str:
     """An RFC 3339 timestamp in UTC with whole seconds, as metav1.Time is written."""
-    return datetime.fromtimestamp(int(seconds // 1), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format_second(int(seconds // 1))
+
+
+@lru_cache(maxsize=64)
+def _format_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -23,6 +23,7 @@ METHODS = {
     "deletecollection": "DELETE",
 }
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+_is_plain = re.compile(r"[A-Za-z0-9_.-]*").fullmatch  # as nearly all names are; looking is cheaper than quoting
 _HEADER_TOKEN = "!#$&'*+-.^_`|~"
 _LONGEST_MESSAGE = 500
 
@@ -40,9 +41,15 @@ def path_of(request: Request) -> str:
             raise Invalid.because(
                 400, "BadRequest", f"{request.verb} {resource.plural} not sent: a name may not be {part!r}"
             )
-    path = "/" + "/".join(quote(part, safe="") for part in parts)
+    path = "/" + "/".join([part if _is_plain(part) else quote(part, safe="") for part in parts])
     query = dict(request.query) | ({"watch": "true"} if request.verb == "watch" else {})
-    return f"{path}?{urlencode(query)}" if query else path
+    return f"{path}?{_query(query)}" if query else path
+
+
+def _query(query: Mapping[str, str]) -> str:
+    if all(_is_plain(key) and _is_plain(value) for key, value in query.items()):
+        return "&".join([f"{key}={value}" for key, value in query.items()])
+    return urlencode(query)
 
 
 def impersonation_headers(impersonation: Impersonation | None) -> list[tuple[str, str]]:
@@ -58,10 +65,11 @@ def impersonation_headers(impersonation: Impersonation | None) -> list[tuple[str
     return headers
 
 
-def warnings_of(headers: Iterable[str]) -> tuple[str, ...]:
-    """The texts of Warning headers."""
-    texts = (match for header in headers for match in _WARNING.findall(header))
-    return tuple(re.sub(r"\\(.)", r"\1", text) for text in texts)
+def warnings_of(header: str | None) -> tuple[str, ...]:
+    """The texts in a Warning header."""
+    if header is None:
+        return ()
+    return tuple(re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(header))
 
 
 def status_of(code: int, body: bytes, content_type: str, retry_after: str | None) -> Status:

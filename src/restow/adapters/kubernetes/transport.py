@@ -10,7 +10,8 @@ What it does about trouble, so that nobody above has to:
     time is up               OutcomeUnknown
 
 A call's time limit covers all its tries, but not the wait for credentials: a log-in takes its own time. A watch has no
-limit; one that breaks or falls silent ends with an ERROR event.
+limit; one that breaks or falls silent ends with an ERROR event. Lists, watches and everything that goes through a proxy
+are aiohttp's; other calls are short, many, and go over `connections` of our own.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from importlib.metadata import PackageNotFoundError, version
 from random import Random
 from types import TracebackType
 from typing import Self, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
+from restow.adapters.kubernetes.answers import Answer, Malformed, headers_of, unpacked
 from restow.adapters.kubernetes.config import ClusterConfig, ConfigError
+from restow.adapters.kubernetes.connections import CONNECT_TIMEOUT, Broken, Connections, NotSent, Untrusted
 from restow.adapters.kubernetes.credentials import Certificate, Identity
 from restow.adapters.kubernetes.http_form import (
     METHODS,
@@ -57,19 +61,10 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 READ_BUFFER = 2**21
-CONNECT_TIMEOUT = 10.0
 RETRIES = 4
 FIRST_RETRY = 0.2
 DEFAULT_RETRY_AFTER = 1.0
 CONNECTIONS = 256
-
-
-class _NotSent(Exception):
-    """No connection could be made: the request certainly had no effect."""
-
-
-class _Broken(Exception):
-    """The connection ended before the answer did."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +98,10 @@ class KubernetesApi:
         self._tls: tuple[Certificate | None, ssl.SSLContext] | None = None
         self._bucket = TokenBucket(self._limits.rate, self._limits.burst) if self._limits.rate else None
         self._headers = [("User-Agent", user_agent()), *impersonation_headers(config.impersonation)]
+        self._prefix = urlsplit(config.server).path.rstrip("/")
+        self._connections: Connections | None = None
+        self._written_for: Identity | None = None
+        self._common = b""
 
     async def __aenter__(self) -> Self:
         return self
@@ -116,6 +115,9 @@ class KubernetesApi:
         if self._session is not None:
             await self._session.close()
             self._session = None
+        if self._connections is not None:
+            self._connections.close()
+            self._connections = None
 
     # ---- ports.Api
 
@@ -125,12 +127,12 @@ class KubernetesApi:
     async def watch(self, request: Request) -> AsyncIterator[bytes]:
         try:
             response = await self._as_someone(request, self._start)
-        except (_NotSent, _Broken) as error:
+        except (NotSent, Broken) as error:
             raise OutcomeUnknown.because(503, "ServiceUnavailable", f"{_describe(request)}: {error}") from None
         try:
             async for line in _lines(response):
                 yield line
-        except _Broken as error:
+        except Broken as error:
             status = Status(code=503, reason="ServiceUnavailable", message=f"{_describe(request)}: {error}")
             yield msgspec.json.encode({"type": "ERROR", "object": status})
         finally:
@@ -181,14 +183,14 @@ class KubernetesApi:
         for attempt in range(RETRIES + 1):
             try:
                 return await self._try(request, identity)
-            except _NotSent as error:
+            except NotSent as error:
                 failure, delay = _unavailable(request, error), backoff.next()
             except TooManyRequests as error:
                 if is_budget_refusal(error.status):
                     raise
                 wanted = DEFAULT_RETRY_AFTER if error.retry_after is None else error.retry_after
                 failure, delay = error, wanted + backoff.next()  # never sooner, and not together with all others
-            except (_Broken, OutcomeUnknown) as error:
+            except (Broken, OutcomeUnknown) as error:
                 failure, delay = _unavailable(request, error), backoff.next()
                 if request.verb not in ("get", "list"):
                     raise failure from None
@@ -199,25 +201,70 @@ class KubernetesApi:
         raise AssertionError("the last attempt returns or raises")
 
     async def _try(self, request: Request, identity: Identity) -> Response:
-        response = await self._start(request, identity)
+        is_long = request.verb == "list" or self.config.proxy is not None
+        answer = await (self._fetch(request, identity) if is_long else self._exchange(request, identity))
+        _raise_for_status(request, answer)
+        kind = answer.headers.get("content-type", "")
+        if "html" in kind:
+            status = status_of(answer.code, answer.body, kind, None)
+            raise ApiError(msgspec.structs.replace(status, message=f"{_describe(request)}: {status.message}"))
+        return Response(body=answer.body, code=answer.code, warnings=warnings_of(answer.headers.get("warning")))
+
+    # ---- short answers
+
+    async def _exchange(self, request: Request, identity: Identity) -> Answer:
+        if self._connections is None:
+            config = self.config
+            self._connections = Connections(config.server, limit=CONNECTIONS, server_name=config.tls_server_name)
+        context = self._context(identity.certificate)
         try:
-            body = await _body(response)
+            written = self._written(request, identity)
+            secured = context if isinstance(context, ssl.SSLContext) else None
+            return unpacked(await self._connections.exchange(written, secured))
+        except Untrusted as error:
+            raise _untrusted(request, self.config.server, str(error)) from None
+        except NotSent as error:
+            raise NotSent(f"cannot connect to {self.config.server}: {error}") from None
+        except (Broken, Malformed) as error:
+            raise Broken(f"connection to {self.config.server} broken: {error}") from None
+
+    def _written(self, request: Request, identity: Identity) -> bytes:
+        """The request as it goes over the wire. What is the same in all of them is written once per identity."""
+        if self._written_for is not identity:
+            self._common = self._common_lines(identity)
+            self._written_for = identity
+        kind = f"Content-Type: {request.content_type}\r\n" if request.body else ""
+        first = f"{METHODS[request.verb]} {self._prefix}{path_of(request)} HTTP/1.1\r\n"
+        return b"".join(
+            (first.encode(), self._common, f"{kind}Content-Length: {len(request.body)}\r\n\r\n".encode(), request.body)
+        )
+
+    def _common_lines(self, identity: Identity) -> bytes:
+        assert self._connections is not None
+        encoding = "gzip" if self.config.compress else "identity"
+        lines = [("Host", self._connections.netloc), *self._headers]
+        lines += [("Accept", "application/json"), ("Accept-Encoding", encoding)]
+        if identity.authorization:
+            lines.append(("Authorization", identity.authorization))
+        return "".join(f"{name}: {value}\r\n" for name, value in lines).encode()
+
+    # ---- long ones
+
+    async def _fetch(self, request: Request, identity: Identity) -> Answer:
+        response = await self._send(request, identity)
+        try:
+            return await _whole(response)
         finally:
             response.release()
-        if "html" in response.content_type:
-            status = status_of(response.status, body, response.content_type, None)
-            raise ApiError(msgspec.structs.replace(status, message=f"{_describe(request)}: {status.message}"))
-        warnings = warnings_of(response.headers.getall("Warning", ()))
-        return Response(body=body, code=response.status, warnings=warnings)
 
     async def _start(self, request: Request, identity: Identity) -> aiohttp.ClientResponse:
         """The answer, if it is a success, with its body still to be read."""
         response = await self._send(request, identity)
-        try:
-            await _raise_for_status(request, response)
-        except BaseException:
-            response.close()
-            raise
+        if response.status >= 300:
+            try:
+                _raise_for_status(request, await _whole(response))
+            finally:
+                response.close()
         return response
 
     async def _send(self, request: Request, identity: Identity) -> aiohttp.ClientResponse:
@@ -243,14 +290,13 @@ class KubernetesApi:
                 read_bufsize=READ_BUFFER,
             )
         except aiohttp.ClientSSLError as error:
-            message = f"{_describe(request)}: TLS to {self.config.server} failed: {_reason(error)}"
-            raise ApiError(Status(code=503, reason="Untrusted", message=message)) from None
+            raise _untrusted(request, self.config.server, _reason(error)) from None
         except (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError) as error:
-            raise _NotSent(f"the proxy of {self.config.server} does not connect: {_reason(error)}") from None
+            raise NotSent(f"the proxy of {self.config.server} does not connect: {_reason(error)}") from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise _NotSent(f"cannot connect to {self.config.server}: {_reason(error)}") from None
+            raise NotSent(f"cannot connect to {self.config.server}: {_reason(error)}") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _Broken(f"connection to {self.config.server} broken: {_reason(error)}") from None
+            raise Broken(f"connection to {self.config.server} broken: {_reason(error)}") from None
 
     # ---- connections
 
@@ -278,23 +324,30 @@ class KubernetesApi:
         return self._tls[1]
 
 
-async def _raise_for_status(request: Request, response: aiohttp.ClientResponse) -> None:
-    code = response.status
-    if 300 <= code < 400:
-        target = response.headers.get("Location", "elsewhere")
+def _raise_for_status(request: Request, answer: Answer) -> None:
+    code = answer.code
+    if code < 300:
+        return
+    if code < 400:
+        target = answer.headers.get("location", "elsewhere")
         message = f"{_describe(request)}: redirected to {target}, which is no API server's way to answer"
         raise ApiError(Status(code=code, reason="Redirected", message=message))
-    if code < 400:
-        return
-    body = await _body(response)
-    raise ApiError.of(status_of(code, body, response.content_type, response.headers.get("Retry-After")))
+    kind = answer.headers.get("content-type", "")
+    raise ApiError.of(status_of(code, answer.body, kind, answer.headers.get("retry-after")))
 
 
-async def _body(response: aiohttp.ClientResponse) -> bytes:
+def _untrusted(request: Request, server: str, reason: str) -> ApiError:
+    message = f"{_describe(request)}: TLS to {server} failed: {reason}"
+    return ApiError(Status(code=503, reason="Untrusted", message=message))
+
+
+async def _whole(response: aiohttp.ClientResponse) -> Answer:
+    """An answer that aiohttp reads, and unpacks."""
     try:
-        return await response.read()
+        body = await response.read()
     except (aiohttp.ClientError, OSError) as error:
-        raise _Broken(f"the answer broke off: {_reason(error)}") from None
+        raise Broken(f"the answer broke off: {_reason(error)}") from None
+    return Answer(response.status, headers_of(response.headers.items()), body)
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -304,11 +357,11 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             for line in lines.feed(chunk):
                 yield line
     except TimeoutError:
-        raise _Broken("silent for too long") from None
+        raise Broken("silent for too long") from None
     except (aiohttp.ClientError, OSError) as error:
-        raise _Broken(f"stream broken: {_reason(error)}") from None
+        raise Broken(f"stream broken: {_reason(error)}") from None
     if lines.rest():
-        raise _Broken("the stream ended in the middle of an event")
+        raise Broken("the stream ended in the middle of an event")
 
 
 def _unavailable(request: Request, error: Exception) -> ApiError:

@@ -143,7 +143,7 @@ class _Stage:
         await self._watch.until(1, process)
         cpu = process.cpu_seconds()
         await self._watch.until(PODS, process)
-        rate = Rate(self._watch.rate, (process.cpu_seconds() - cpu) / PODS)
+        rate = Rate(self._watch.rate, (await _rested(process) - cpu) / PODS)
         await self._end(process)
         return rate
 
@@ -158,7 +158,7 @@ class _Stage:
         cpu = process.cpu_seconds()
         process.signal(signal.SIGCONT)
         await self._watch.until(PODS, process)
-        rate = Rate(self._watch.rate, (process.cpu_seconds() - cpu) / PODS, latency)
+        rate = Rate(self._watch.rate, (await _rested(process) - cpu) / PODS, latency)
         await self._end(process)
         return rate
 
@@ -193,6 +193,16 @@ class _Stage:
         names = [pod.metadata.name for pod in self._watch.pods]
         await together(self._client.delete(POD, name, NAMESPACE_NAME, grace_seconds=0) for name in names)
         await eventually(lambda: len(self._watch.pods) == 0, "all pods are gone", WAIT_SECONDS)
+
+
+async def _rested(process: Process) -> float:
+    """The CPU seconds of a process once it has nothing left to do: the last Events are written after the last pod is
+    bound."""
+    used, before = process.cpu_seconds(), -1.0
+    while used - before > 0.02:
+        await asyncio.sleep(0.5)
+        before, used = used, process.cpu_seconds()
+    return used
 
 
 def _event(pod: Pod) -> Document:

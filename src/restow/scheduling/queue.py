@@ -174,6 +174,11 @@ class SchedulingQueue:
         self._advance(now)
         return [lane for lane in sorted(self._active) if self._line_up(lane)]
 
+    def ready(self, now: float) -> int:
+        """How many pods are ready to be tried, at the most."""
+        self._advance(now)
+        return sum(map(len, self._active.values()))
+
     def pop(self, now: float, lane: Lane | None = None) -> Pod | None:
         """The next pod to try, of one lane or of all; it is in flight until `done` or one of the failures."""
         self._advance(now)

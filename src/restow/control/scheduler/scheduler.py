@@ -155,12 +155,19 @@ class Scheduler:
         for gang in sorted(self._broken):
             if any(self._queue.is_called(pod.metadata.uid) for pod in self._roster.members(gang)):
                 pods |= self._rest_of(gang)
-        limit = self._settings.ahead + self._binding.waiting - len(self._under_way)
+        limit = self._room_ahead(now)
         lanes: Sequence[str | None] = self._queue.lanes(now) if self._roster.counts else [None]
         for lane in lanes if limit > 0 else ():
             pods |= self._first(now, lane, -(-limit // len(lanes)))
         cut = self._queue.lanes(now) if self._roster.counts else ()
         return _Batch(list(pods.values()), frozenset(cut))
+
+    def _room_ahead(self, now: float) -> int:
+        """How many pods may be decided now. While many wait, not until there is room for many: alike ones cost less
+        together."""
+        ahead = self._settings.ahead
+        room = ahead + self._binding.waiting - len(self._under_way)
+        return room if room >= ahead // 2 or room >= self._queue.ready(now) else 0
 
     def _first(self, now: float, lane: str | None, limit: int) -> dict[str, Pod]:
         """So many pods of a queue, or of all of them, and what belongs to their gangs."""

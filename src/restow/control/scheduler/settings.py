@@ -8,8 +8,9 @@ import msgspec
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds."""
 
-    ahead: int = 2000
-    """Pods decided and not yet bound, at most: deciding later is deciding on fresher facts."""
+    ahead: int = 500
+    """Pods decided and not yet bound, at most: deciding later is deciding on fresher facts, and the more there are, the
+    longer somebody important who comes late has to wait."""
     writers: int = 64
     """Bindings and the writes before them under way at once."""
     status_writers: int = 8

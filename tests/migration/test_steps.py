@@ -45,6 +45,8 @@ DRY = Terms(ttl=300.0, dry_run=True)
 EVICTING = said("Eviction", "False", "Evicting")
 REFUSED = said("Eviction", "False", "FailedEvict", NO.message)
 GONE = said("Eviction", "True", "EvictComplete")
+WAS_READY = said("BoundPodReady")
+NEW = {"namespace": "shop", "name": "web-2", "uid": "new"}
 COMPLETE = said("Complete", "False", "Timeout")
 OVER = said("Complete", "False", "Aborted")
 USERS = "spare-room"
@@ -411,6 +413,20 @@ LEAVING: list[Row] = [
         Fail,
         "MissingPod",
         "was deleted",
+    ),
+    (
+        "the successor was Ready once, and is deleted",
+        left(of=job(GONE, WAS_READY, podRef=NEW, nodeName="n2"), reservation=None, consumers=()),
+        Done,
+        "",
+        "moved to node n2 as web-2",
+    ),
+    (
+        "it was Ready once, and the pod is still leaving",
+        facts(job(EVICTING, WAS_READY, podRef=NEW), pod=pod(leaving=True), consumers=()),
+        Wait,
+        "Evicting",
+        "",
     ),
     (
         "Ready in the last moment",

@@ -7,10 +7,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import Said, recorded
+from restow.migration.conditions import Said, holds, recorded
 from restow.migration.facts import Facts
 from restow.migration.instructions import Step, Wait, done, fail, is_there, lament, pod_name, wait, why_failed
-from restow.model.objects import JobConditionType, JobReason, ObjectReference, ReservationPhase
+from restow.model.objects import (
+    JobConditionType,
+    JobReason,
+    ObjectReference,
+    Pod,
+    PodMigrationJobStatus,
+    ReservationPhase,
+)
 from restow.model.pods import is_ready, is_terminating
 
 
@@ -59,30 +66,42 @@ def _observed(facts: Facts) -> Facts:
 
 
 def _see_ready(facts: Facts, heir: ObjectReference) -> Step:
-    successor = facts.successor
+    """The seat is taken: once its taker was Ready, only the pod itself is waited for, whatever becomes of the taker."""
+    if not holds(facts.job.status, JobConditionType.BOUND_POD_READY):
+        successor = facts.successor
+        lost = _lost(successor)
+        if successor is None or lost:
+            return fail(facts, JobReason.MISSING_POD, f"successor {heir.name} {lost} before it was Ready")
+        facts = facts.saying(_bound(facts, heir, successor))
+        if not is_ready(successor) and successor.status.phase != "Succeeded":
+            told = f"pod {heir.name} on node {successor.spec.node_name} is not Ready yet"
+            waiting = Said(JobConditionType.BOUND_POD_READY, False, JobReason.WAIT_FOR_BOUND_POD_READY, told)
+            return wait(facts, waiting)
+        told = f"pod {heir.name} on node {successor.spec.node_name} is Ready"
+        ready = Said(JobConditionType.BOUND_POD_READY, True, "", told)
+        facts = facts.saying(recorded(facts.job.status, ready, now=facts.now))
+    if not facts.is_gone:
+        return Wait(facts.job.status)
+    return done(facts, f"pod {pod_name(facts)} moved to node {facts.job.status.node_name} as {heir.name}")
+
+
+def _lost(successor: Pod | None) -> str:
+    """What became of a successor that will never be Ready; empty if it still may."""
     if successor is None or is_terminating(successor):
-        return fail(facts, JobReason.MISSING_POD, f"successor {heir.name} was deleted before it was Ready")
-    if successor.status.phase == "Failed":
-        return fail(facts, JobReason.MISSING_POD, f"successor {heir.name} failed before it was Ready")
-    node = successor.spec.node_name or ""
+        return "was deleted"
+    return "failed" if successor.status.phase == "Failed" else ""
+
+
+def _bound(facts: Facts, heir: ObjectReference, successor: Pod) -> PodMigrationJobStatus:
+    node = successor.spec.node_name or facts.job.status.node_name
     bound = f"pod {heir.name} took the seat on node {node}"
-    status = recorded(
-        replace(facts.job.status, pod_ref=heir, node_name=node or facts.job.status.node_name),
+    return recorded(
+        replace(facts.job.status, pod_ref=heir, node_name=node),
         Said(JobConditionType.POD_SCHEDULED, True, "", bound),
         Said(JobConditionType.RESERVATION_BOUND, True, "", bound),
         Said(JobConditionType.POD_BOUND_RESERVATION, True, "", bound),
         now=facts.now,
     )
-    facts = facts.saying(status)
-    if not is_ready(successor) and successor.status.phase != "Succeeded":
-        told = f"pod {heir.name} on node {node} is not Ready yet"
-        return wait(facts, Said(JobConditionType.BOUND_POD_READY, False, JobReason.WAIT_FOR_BOUND_POD_READY, told))
-    ready = Said(JobConditionType.BOUND_POD_READY, True, "", f"pod {heir.name} on node {node} is Ready")
-    status = recorded(status, ready, now=facts.now)
-    facts = facts.saying(status)
-    if not facts.is_gone:
-        return Wait(status)
-    return done(facts, f"pod {pod_name(facts)} moved to node {node} as {heir.name}")
 
 
 def leave(facts: Facts) -> Step:

@@ -9,7 +9,8 @@ import pytest
 from restow.model import kinds
 from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room
-from tests.sim.stage import pass_time, pod, ready, virtual
+from tests.control.test_scheduler import CLASS
+from tests.sim.stage import job, pass_time, pod, ready, template, virtual, workload
 
 
 @pytest.mark.parametrize("kind", [kinds.DEPLOYMENT, kinds.REPLICA_SET, kinds.STATEFUL_SET], ids=lambda kind: kind.kind)
@@ -48,3 +49,91 @@ async def test_a_pod_that_fits_nowhere_else_stays_until_it_does() -> None:
         await pass_time(60)
         assert (await it.told())[0] == "Succeed"
         await check_room(it)
+
+
+@virtual
+async def test_a_pod_with_a_volume_takes_it_along() -> None:
+    async with scheduled() as it, controller(it.api, it.clock):
+        await it.create(kinds.STORAGE_CLASS, CLASS)
+        claim = {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "fast",
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        claims = [{"metadata": {"name": "data"}, "spec": claim}]
+        await it.create(kinds.STATEFUL_SET, workload("web", 2, pods=template(app="web"), volumeClaimTemplates=claims))
+        await pass_time(20)
+        old = (await it.pods())[0]
+        await it.move(old)
+        await pass_time(60)
+        assert (await it.told())[0] == "Succeed", await it.told()
+
+
+@virtual
+async def test_a_volume_for_one_pod_alone_keeps_it() -> None:
+    async with scheduled() as it, controller(it.api, it.clock):
+        await it.create(kinds.STORAGE_CLASS, CLASS)
+        claim = {
+            "accessModes": ["ReadWriteOncePod"],
+            "storageClassName": "fast",
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        claims = [{"metadata": {"name": "data"}, "spec": claim}]
+        await it.create(kinds.STATEFUL_SET, workload("web", 1, pods=template(app="web"), volumeClaimTemplates=claims))
+        await pass_time(20)
+        await it.move((await it.pods())[0])
+        await pass_time(10)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and "ReadWriteOncePod" in (message or "")
+
+
+@virtual
+async def test_a_pod_of_a_batch_job_is_made_again_in_its_seat() -> None:
+    async with scheduled() as it, controller(it.api, it.clock):
+        await it.create(kinds.JOB, job("etl", run=500))
+        await pass_time(10)
+        old = (await it.pods())[0]
+        await it.move(old)
+        await pass_time(60)
+        assert (await it.told())[0] == "Succeed", await it.told()
+
+
+@virtual
+async def test_a_seat_that_would_end_too_soon_is_extended_and_kept() -> None:
+    async with scheduled() as it, controller(it.api, it.clock):
+        old = (await it.start())[0]
+        await it.move(old, reservationOptions={"template": {"spec": {"ttl": "30s"}}})
+        await pass_time(60)
+        assert (await it.told())[0] == "Succeed", await it.told()
+        assert [one.spec.ttl for one in await it.reservations()] != ["30s"]
+
+
+@virtual
+async def test_a_pod_whose_affinity_is_to_its_own_kind_may_leave_the_node() -> None:
+    """The pod that moves is ignored for its own spread: two pods, one per node, and a third node to go to."""
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+        old = (await it.start(2, topologySpreadConstraints=[spread]))[0]
+        await it.move(old)
+        await pass_time(60)
+        assert (await it.told())[0] == "Succeed", await it.told()
+        assert len({one.spec.node_name for one in await it.pods()}) == 2
+
+
+@virtual
+async def test_a_rolling_update_after_the_successor_was_ready_changes_nothing() -> None:
+    async with scheduled(stop=10.0) as it, controller(it.api, it.clock):
+        old = (await it.start(2))[0]
+        await it.move(old)
+        await pass_time(3)
+        await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": template("400m", app="web")}})
+        await pass_time(90)
+        assert (await it.told())[0] == "Succeed", await it.told()
+        assert all(map(ready, await it.pods()))
+        live = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
+        assert live == []

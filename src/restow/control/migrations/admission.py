@@ -17,13 +17,14 @@ from restow.control.migrations.feed import Feed
 from restow.control.migrations.settings import Settings
 from restow.migration.arbitration import Admitted, Refused, Verdict, Waiting, arbitrate
 from restow.migration.arguments import Arguments
-from restow.migration.conditions import admitted, ended, refused
-from restow.model.objects import JobPhase, JobReason, PodMigrationJob, PodMigrationJobStatus
+from restow.migration.conditions import admitted, condition, ended, refused
+from restow.model.objects import JobConditionType, JobPhase, JobReason, PodMigrationJob, PodMigrationJobStatus
 from restow.model.wire import WireError
 from restow.ports import ApiError, Clock
 
 log = logging.getLogger(__name__)
 
+_AFTER_FAILURE = 10.0
 _LITTLE_WORDS = frozenset({"its", "the"})
 
 Told = Callable[[PodMigrationJob, PodMigrationJob], None]
@@ -40,7 +41,9 @@ class Admission:
         self._effects = effects
         self._clock = clock
         self._arguments = arguments
+        self._settings = settings
         self._line: set[str] = set()
+        self._told_at: dict[str, float] = {}
         self._news = asyncio.Event()
         self._writers = asyncio.Semaphore(settings.writers)
 
@@ -51,6 +54,7 @@ class Admission:
 
     def leave(self, name: str) -> None:
         self._line.discard(name)
+        self._told_at.pop(name, None)
 
     def tell(self) -> None:
         """Something changed that verdicts may depend on."""
@@ -65,8 +69,15 @@ class Admission:
                 async with asyncio.timeout(None if again is None else max(again - self._clock.now(), 0.0)):
                     await self._news.wait()
             self._news.clear()
-            again = await self._judge() if self._line else None
+            again = await self._judge_safely() if self._line else None
             await asyncio.sleep(self._arguments().interval)
+
+    async def _judge_safely(self) -> float | None:
+        try:
+            return await self._judge()
+        except Exception:  # one odd object must not stop the jobs that run
+            log.exception("arbitration failed", extra={"waiting": len(self._line)})
+            return self._clock.now() + _AFTER_FAILURE
 
     async def _judge(self) -> float | None:
         """One arbitration; when the next is due by itself."""
@@ -94,9 +105,20 @@ class Admission:
             case Admitted():
                 return admitted(status, verdict.message, doubt=bool(verdict.failed_before), now=now)
             case Waiting():
-                return refused(status, _reason(verdict.limit), verdict.message, now=now)
+                return self._told_in_time(verdict.job, _reason(verdict.limit), verdict.message)
             case Refused():
                 return ended(status, JobPhase.FAILED, verdict.reason, verdict.message, now=now)
+
+    def _told_in_time(self, job: PodMigrationJob, reason: str, message: str) -> PodMigrationJobStatus:
+        """What a job waits for. Numbers that change all the time are told from time to time."""
+        name, now = job.metadata.name, self._clock.now()
+        said = condition(job.status, JobConditionType.ADMITTED)
+        if said is not None and said.reason == reason and now < self._told_at.get(name, 0.0) + self._settings.retelling:
+            return job.status
+        status = refused(job.status, reason, message, now=now)
+        if status != job.status:
+            self._told_at[name] = now
+        return status
 
     async def _write(self, statuses: list[tuple[PodMigrationJob, PodMigrationJobStatus]]) -> None:
         await asyncio.gather(*(self._record(job, status) for job, status in statuses if status != job.status))

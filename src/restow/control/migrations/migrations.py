@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 
 _LOOKS = 4
 """Looks in a row before a job is left for later: the cluster changes faster than we read."""
+_LOOK_AFTER = 1.0
+"""Seconds until a job is looked at again after something was done for it, should no news come of it."""
 _SHORTEST_WAIT = 0.05
 """Seconds: waking up a rounding error too early must not turn into a busy loop."""
 _WARNINGS = frozenset({JobReason.FAILED_EVICT, JobReason.FAILED_CREATE_RESERVATION, JobReason.UNSCHEDULABLE})
@@ -206,6 +208,8 @@ class Migrations:
             self._queue.add_after(name, max(step.again - self._clock.now(), _SHORTEST_WAIT))
         elif isinstance(step, Reserve | Fail):
             self._queue.add(name)
+        elif not isinstance(step, Wait | AwaitAdmission):
+            self._queue.add_after(name, _LOOK_AFTER)
 
     async def _concede(self, facts: Facts, answer: Answer) -> None:
         """The API server said no to a step: decide once more, knowing that."""

@@ -15,5 +15,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     event_writers: int = 2
     sweep: float = 60.0
     """Between two looks for what nobody needs any more."""
+    retelling: float = 10.0
+    """Between two numbers of the same limit that a job waits for."""
     telling: float = 5.0
     """A turn to evict that is further away is told."""

@@ -1,0 +1,140 @@
+"""An auditor between the migration controller and its API server: is everything that it does justified by what it read?
+
+2  no eviction unless the reservation was read as Available, and after that its node as fit; it is of the pod that
+   the job names, by UID, and it was recorded as intended before
+3  no reservation is deleted of which the pod is leaving or gone, nor one that was given to a job
+6  no eviction unless the stop switch was read as off, within a minute; the budget has room, or the server refuses
+-  success only with a successor that was read as Ready
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from restow.client.verbs import Client
+from restow.migration.conditions import is_evicting
+from restow.migration.stop import stopped
+from restow.model import kinds
+from restow.model.objects import ConfigMap, Node, Pod, PodMigrationJob, Reservation
+from restow.model.pods import is_ready, is_terminating
+from restow.ports import Api, ApiError, Clock, NotFound, Request, Response
+from restow.sim.writes import is_write, name_of
+
+_TYPES: dict[str, Any] = {
+    "pods": Pod,
+    "nodes": Node,
+    "reservations": Reservation,
+    "configmaps": ConfigMap,
+    "podmigrationjobs": PodMigrationJob,
+}
+Seen = tuple[int, float, Any]
+"""When something was read, in calls and in seconds, and what it was; None if it was not there."""
+
+
+class Auditor:
+    """ports.Api over another one; `truth` is the server itself."""
+
+    def __init__(self, api: Api, truth: Api, clock: Clock, faults: list[str]) -> None:
+        self.faults = faults
+        self.evictions = 0
+        self.watch = api.watch
+        self._api = api
+        self._clock = clock
+        self._truth = Client(truth)
+        self._calls = 0
+        self._seen: dict[tuple[str, str | None, str | None], Seen] = {}
+
+    async def call(self, request: Request) -> Response:
+        self._calls += 1
+        if is_write(request):
+            await self._judge(request)
+        try:
+            response = await self._api.call(request)
+        except NotFound:
+            self._note(request, None)
+            raise
+        if request.verb == "get" and request.resource.plural in _TYPES:
+            self._note(request, msgspec.json.decode(response.body, type=_TYPES[request.resource.plural]))
+        return response
+
+    def _note(self, request: Request, item: Any) -> None:
+        if request.verb == "get":
+            self._seen[request.resource.plural, request.namespace, request.name] = (
+                self._calls,
+                self._clock.now(),
+                item,
+            )
+
+    def _read(self, plural: str, name: str | None, namespace: str | None = None) -> Seen:
+        return self._seen.get((plural, namespace, name), (-1, 0.0, None))
+
+    async def _judge(self, request: Request) -> None:
+        plural = request.resource.plural
+        if request.subresource == "eviction":
+            await self._eviction(request)
+        elif request.verb == "delete" and plural == "reservations":
+            await self._release(request)
+        elif request.subresource == "status" and plural == "podmigrationjobs":
+            self._success(request)
+
+    def _blame(self, request: Request, what: str) -> None:
+        self.faults.append(f"at {self._clock.now():.2f} {name_of(request)}: {what}")
+
+    async def _eviction(self, request: Request) -> None:
+        self.evictions += 1
+        uid = msgspec.json.decode(request.body)["deleteOptions"]["preconditions"]["uid"]
+        jobs = (await self._truth.list(kinds.POD_MIGRATION_JOB)).items
+        meant = [job for job in jobs if job.spec.pod_ref.uid == uid and is_evicting(job.status)]
+        if not meant:
+            if any(job.spec.pod_ref.uid == uid for job in jobs):
+                self._blame(request, "it was not recorded before")
+            return  # the job was deleted in this very moment
+        _, when, switch = self._read("configmaps", "restow-stop", "restow-system")
+        if stopped(switch) is not None or self._clock.now() - when > 60:
+            self._blame(request, f"the switch was read at {when:.2f}: {switch}")
+        if all(job.spec.mode != "EvictDirectly" for job in meant):
+            problems = [self._seat(job, request) for job in meant]
+            if all(problems):
+                self._blame(request, str(problems))
+
+    def _seat(self, job: PodMigrationJob, request: Request) -> str | None:
+        options = job.spec.reservation_options
+        reference = options.reservation_ref if options else None
+        name = reference.name if reference else None
+        number, _, found = self._read("reservations", name, request.namespace)
+        if found is None or found.status.state.phase != "Available":
+            return f"reservation {name} was read as {found.status if found else None}"
+        _, _, pod = self._read("pods", request.name, request.namespace)
+        free = [one.node_name for one in found.status.placements or () if one.pod_ref is None]
+        seats = [one for one in free if pod is None or one != pod.spec.node_name]
+        if not seats:
+            return f"no seat is free: {found.status.placements}"
+        later, _, node = self._read("nodes", seats[0])
+        if node is None or node.spec.unschedulable or later < number:
+            return f"node {seats[0]} was read as {node}, {later - number} calls later"
+        return None
+
+    async def _release(self, request: Request) -> None:
+        try:
+            found = await self._truth.get(kinds.RESERVATION, request.name or "", request.namespace)
+        except ApiError:
+            return
+        if not found.metadata.name.startswith("restow-"):
+            self._blame(request, "it was given to the job")
+        uid = (found.metadata.annotations or {}).get("restow.sh/migrating")
+        seen = [item for _, _, item in self._seen.values() if isinstance(item, Pod) and item.metadata.uid == uid]
+        held = found.status.state.phase in ("Available", "Waiting")
+        if held and not any(not is_terminating(pod) for pod in seen):
+            self._blame(request, "its pod was not read as staying")
+
+    def _success(self, request: Request) -> None:
+        status = msgspec.json.decode(request.body).get("status") or {}
+        if status.get("phase") != "Succeed" or not status.get("podRef"):
+            return
+        heir = status["podRef"]
+        _, _, pod = self._read("pods", heir.get("name"), heir.get("namespace"))
+        done = pod is not None and pod.status.phase == "Succeeded"
+        if pod is None or pod.metadata.uid != heir.get("uid") or not (is_ready(pod) or done):
+            self._blame(request, f"its successor was read as {pod}")

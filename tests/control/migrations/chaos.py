@@ -1,0 +1,251 @@
+"""One seeded run: moves, accidents, and controllers that die and misread.
+
+    python -m tests.control.migrations.chaos 2000 [FILE]
+
+carries out runs until so many seeds have passed; FILE holds how far it got, so that it can be ended and gone on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from restow.migration.conditions import is_ended
+from restow.model import kinds
+from restow.model.objects import Pod, PodMigrationJob
+from restow.ports import Api, ApiError
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
+from restow.sim.loop import run_virtual
+from tests.control.migrations.auditor import Auditor
+from tests.control.migrations.stage import Move, controller, scheduled
+from tests.control.stage import check_room
+from tests.sim.stage import pass_time, pod, ready, template, workload
+
+NODES = ("n1", "n2", "n3", "n4")
+STEPS = 18
+SECTION = {
+    "defaultJobTTL": "90s",
+    "waitingTTL": "3m",
+    "maxConcurrentReconciles": 3,
+    "maxMigratingPerNode": 2,
+    "maxMigratingPerWorkload": 2,
+}
+
+
+class Leaders:
+    """One controller after the other; most of them die after some write."""
+
+    def __init__(self, it: Move, rng: random.Random, plan: FaultPlan, faults: list[str]) -> None:
+        self.lives = self.evictions = 0
+        self._it = it
+        self._rng = rng
+        self._plan = plan
+        self._faults = faults
+
+    async def run(self) -> None:
+        while True:
+            await self.lead(self._rng.randint(0, 30) if self._rng.random() < 0.7 else None, self._rng.uniform(5, 60))
+            await asyncio.sleep(self._rng.uniform(0, 3))
+
+    async def lead(self, last: int | None, seconds: float) -> None:
+        self.lives += 1
+        seed = self._rng.getrandbits(32)
+        mortal = FaultyApi(self._it.api, random.Random(seed), replace(self._plan, crash_after=last))
+        auditor = Auditor(mortal, self._it.api, self._it.clock, self._faults)
+        await run_until_crash(mortal, self._live(auditor, seconds))
+        self.evictions += auditor.evictions
+
+    async def _live(self, api: Api, seconds: float) -> None:
+        async with controller(api, self._it.clock, seed=self.lives, **SECTION):
+            await asyncio.sleep(seconds)
+
+
+class Accidents:
+    """What may happen; each picks by chance, and may be refused."""
+
+    def __init__(self, it: Move, rng: random.Random) -> None:
+        self._it = it
+        self._rng = rng
+        self._made = 0
+        self._all: list[Callable[[], Awaitable[object]]] = [
+            *[self.move] * 8,
+            self.abort,
+            self.pause,
+            self.resume,
+            self.delete_job,
+            self.delete_pod,
+            self.cordon,
+            self.uncordon,
+            self.stop,
+            self.go,
+            self.scale,
+            self.upgrade,
+            self.delete_seat,
+            self.steal,
+            self.give_back,
+        ]
+
+    async def strike(self) -> None:
+        self._made += 1
+        with suppress(ApiError, IndexError):
+            await self._rng.choice(self._all)()
+
+    async def move(self) -> None:
+        for one in self._rng.sample(await self._it.pods(), 2):
+            mode = {"mode": "EvictDirectly"} if self._rng.random() < 0.1 else {}
+            await self._it.move(one, f"move-{self._made}-{one.metadata.name}", **mode)
+
+    async def _job(self) -> PodMigrationJob:
+        found = (await self._it.client.list(kinds.POD_MIGRATION_JOB)).items
+        return self._rng.choice(sorted((job for job in found if not is_ended(job)), key=lambda job: job.metadata.name))
+
+    async def _change(self, **spec: object) -> None:
+        await self._it.patch(kinds.POD_MIGRATION_JOB, (await self._job()).metadata.name, {"spec": spec})
+
+    async def abort(self) -> None:
+        await self._it.set_status((await self._job()).metadata.name, phase="Aborted")
+
+    async def pause(self) -> None:
+        await self._change(paused=True)
+
+    async def resume(self) -> None:
+        await self._change(paused=False)
+
+    async def delete_job(self) -> None:
+        await self._it.delete(kinds.POD_MIGRATION_JOB, (await self._job()).metadata.name)
+
+    async def delete_pod(self) -> None:
+        await self._it.delete(kinds.POD, self._rng.choice(await self._it.pods()).metadata.name)
+
+    async def cordon(self) -> None:
+        await self._it.patch(kinds.NODE, self._rng.choice(NODES), {"spec": {"unschedulable": True}})
+
+    async def uncordon(self) -> None:
+        for name in NODES:
+            await self._it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
+
+    async def stop(self) -> None:
+        await self._it.stop()
+
+    async def go(self) -> None:
+        await self._it.go()
+
+    async def scale(self) -> None:
+        await self._it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": self._rng.randint(1, 4)}})
+
+    async def upgrade(self) -> None:
+        made = template(self._rng.choice(("300m", "500m")), app="web")
+        await self._it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": made}})
+
+    async def delete_seat(self) -> None:
+        found = sorted(one.metadata.name for one in await self._it.reservations())
+        await self._it.delete(kinds.RESERVATION, self._rng.choice(found))
+
+    async def steal(self) -> None:
+        where = self._rng.choice(NODES)
+        thief = pod(f"thief{self._made}", "1500m", app="other", schedulerName="other", nodeName=where)
+        await self._it.create(kinds.POD, thief)
+
+    async def give_back(self) -> None:
+        for one in await self._it.pods():
+            if one.metadata.name.startswith("thief"):
+                await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=0)
+
+    async def calm(self) -> None:
+        """Everything that keeps moves from ending is over."""
+        with suppress(ApiError):
+            await self._it.go()
+        await self.uncordon()
+        await self.give_back()
+        for job in (await self._it.client.list(kinds.POD_MIGRATION_JOB)).items:
+            await self._it.patch(kinds.POD_MIGRATION_JOB, job.metadata.name, {"spec": {"paused": False}})
+
+
+async def run(seed: int) -> Counter[str]:
+    """Carry a run out; AssertionError where a promise is broken. Comes out how jobs ended."""
+    rng = random.Random(seed)
+    faults: list[str] = []
+    async with scheduled(nodes=len(NODES), seed=seed) as it:
+        await _begin(it)
+        leaders = Leaders(it, rng, _plan(rng), faults)
+        accidents = Accidents(it, random.Random(seed + 1))
+        leading = asyncio.create_task(leaders.run())
+        for _ in range(STEPS):
+            await accidents.strike()
+            await pass_time(rng.choice((0.0, 0.3, 1.0, 5.0, 15.0)))
+            assert not leading.done(), leading.exception()
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+        await accidents.calm()
+        leaders._plan = FaultPlan()
+        await leaders.lead(None, 900)
+        assert not faults, faults
+        await _is_at_rest(it)
+        jobs = (await it.client.list(kinds.POD_MIGRATION_JOB)).items
+        ends = Counter(f"{job.status.phase} {job.status.reason or ''}".strip() for job in jobs)
+        return ends + Counter(evictions=leaders.evictions, lives=leaders.lives)
+
+
+async def _begin(it: Move) -> None:
+    await it.create(kinds.DEPLOYMENT, workload("web", 3, pods=template("500m", app="web")))
+    await it.create(kinds.STATEFUL_SET, workload("db", 2, pods=template("700m", app="db")))
+    await it.create(kinds.DEPLOYMENT, workload("api", 3, pods=template("400m", app="api")))
+    for app, least in (("api", 2), ("db", 1)):
+        spec = {"minAvailable": least, "selector": {"matchLabels": {"app": app}}}
+        await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": app, "namespace": "default"}, "spec": spec})
+    await pass_time(10)
+
+
+def _plan(rng: random.Random) -> FaultPlan:
+    often = [rng.uniform(0, 0.15) for _ in range(8)]
+    return FaultPlan(
+        dropped=often[0] / 2,
+        repeated=often[1],
+        late=often[2],
+        stale=often[3],
+        conflict=often[4],
+        busy=often[5] / 2,
+        refused=often[6],
+        unknown=often[7],
+        slow=0.1,
+        delay=2.0,
+    )
+
+
+async def _is_at_rest(it: Move) -> None:
+    """Every job has ended, nothing is held for nobody, every workload is whole, and no node has too much on it."""
+    jobs = (await it.client.list(kinds.POD_MIGRATION_JOB)).items
+    assert [job.metadata.name for job in jobs if not is_ended(job)] == []
+    held = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
+    assert held == [], held
+    pods: list[Pod] = await it.pods()
+    assert all(map(ready, pods)), [one.metadata.name for one in pods if not ready(one)]
+    web = (await it.document(kinds.DEPLOYMENT, "web"))["spec"]["replicas"]
+    assert len(pods) == web + 5
+    await check_room(it)
+
+
+def main(wanted: int, file: Path) -> None:
+    first = int(file.read_text()) if file.exists() else 0
+    total: Counter[str] = Counter()
+    for seed in range(first, wanted):
+        try:
+            total += run_virtual(run(seed))
+        except BaseException:
+            sys.stderr.write(f"seed {seed}\n")
+            raise
+        file.write_text(str(seed + 1))
+        if seed % 10 == 9:
+            sys.stdout.write(f"{seed + 1} runs passed: {dict(total)}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else ".migration-runs"))

@@ -106,6 +106,14 @@ def imbalance(taken: Sequence[Rates]) -> Rates:
     return spread
 
 
+def deviation(taken: Sequence[Rates]) -> Rates:
+    """`imbalance` where every node offers every resource."""
+    mean = sum(taken[1:], taken[0]) / len(taken)
+    squares = [(rates - mean) ** 2 for rates in taken]
+    spread: Rates = np.sqrt(sum(squares[1:], squares[0]) / len(taken))
+    return spread
+
+
 def mean_and_deviation(values: Rates) -> tuple[float, float]:
     """The mean and the population standard deviation; zeros for no values."""
     return (float(values.mean()), float(values.std())) if len(values) else (0.0, 0.0)

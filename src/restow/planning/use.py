@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
-from restow.planning.measures import Rates, imbalance, offered, used
+from restow.planning.measures import Rates, deviation, imbalance, offered, used
 
 Percents = Mapping[str, float]
 
@@ -24,6 +24,9 @@ class Use:
         self.offered = {name: offered(snapshot, name) for name in names}
         self.used = {name: used(snapshot, name) for name in names}
         self.offering: Mask = np.logical_and.reduce([amount > 0 for amount in self.offered.values()])
+        present = snapshot.nodes.present[snapshot.rows.every]
+        self._everywhere = bool(self.offering[present].all())
+        """Whether every node offers all of them, which makes arithmetic simpler."""
 
     def below(self, percents: Percents) -> Mask:
         """Rows strictly below every threshold."""
@@ -68,8 +71,11 @@ class Use:
         for name, column in self._columns.items():
             total = self.used[name][rows] + asked.get(column, 0)
             offered = self.offered[name][rows]
-            taken.append(np.divide(total, offered, out=np.full(len(rows), np.nan), where=offered > 0))
-        return imbalance(taken)
+            if self._everywhere:
+                taken.append(total / offered)
+            else:
+                taken.append(np.divide(total, offered, out=np.full(len(rows), np.nan), where=offered > 0))
+        return deviation(taken) if self._everywhere else imbalance(taken)
 
     def spread_at(self, row: int, without: Occupant | None = None) -> float:
         """The same of one row as it is, or without a pod that is there; plain numbers are quicker than arrays."""

@@ -1,0 +1,147 @@
+"""`restow plan` and `restow replay` on snapshot files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Run
+from tests.cli.test_offline import node, pod
+
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+
+
+def replica(name: str, cpu: str, on: str, **spec: Any) -> dict[str, Any]:
+    document = pod(name, cpu, nodeName=on, **spec)
+    document["metadata"]["ownerReferences"] = [OWNER]
+    document["status"] = {"phase": "Running"}
+    return document
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> str:
+    items = [
+        node("n1", "10"),
+        node("n2", "10"),
+        replica("small", "1", "n1"),
+        replica("large", "8", "n2"),
+        replica("foreign", "1", "n1", schedulerName="default-scheduler"),
+    ]
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(path)
+
+
+MOVES = [{"order": 1, "wave": 1, "namespace": "a", "pod": "small", "from": "n1", "to": "n2"}]
+
+
+def test_the_plan_has_the_documented_shape(run: Run, snapshot: str) -> None:
+    done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    result = json.loads(done.stdout)
+    assert list(result) == [
+        "strategy",
+        "objective",
+        "moves",
+        "places",
+        "before",
+        "after",
+        "bound",
+        "seconds",
+        "refusals",
+    ]
+    assert (result["strategy"], result["moves"], result["places"]) == ("defragmentation", MOVES, [])
+    (refusal,) = result["refusals"]
+    assert refusal["reason"].startswith("1 pods belong to other schedulers: list its name under")
+
+
+def test_yaml_says_the_same(run: Run, snapshot: str) -> None:
+    done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "-o", "yaml")
+    assert yaml.safe_load(done.stdout)["moves"] == MOVES
+
+
+def test_a_table_is_for_people(run: Run, snapshot: str) -> None:
+    done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation")
+    assert done.stdout.startswith("defragmentation: 1 moves in 1 waves\n")
+
+
+def test_the_configuration_is_followed(run: Run, snapshot: str, tmp_path: Path) -> None:
+    config = tmp_path / "restow.yaml"
+    config.write_text(
+        "scheduler: {schedulerNames: [restow, default-scheduler]}\n"
+        "migration: {namespaces: {exclude: [b]}}\n"
+        "descheduler:\n  profiles:\n  - {pluginConfig: [{name: Defragmentation, args: {lowThresholds: {cpu: 25}}}]}\n"
+    )
+    done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "--config", str(config), "-o", "json")
+    result = json.loads(done.stdout)
+    assert [one["pod"] for one in result["moves"]] == ["foreign"]
+    assert "0/1 target nodes take it" in result["refusals"][0]["reason"]
+
+
+def test_a_saved_plan_is_replayed(run: Run, snapshot: str, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "--save", str(plan))
+    assert json.loads(plan.read_text())["moves"][0]["uid"] == "a/small"
+    done = run("replay", "--snapshot", snapshot, "--plan", str(plan), "-o", "json")
+    assert (done.returncode, json.loads(done.stdout)) == (
+        0,
+        {"valid": True, "moves": 1, "waves": 1, "places": 0, "defects": []},
+    )
+
+
+def test_an_invalid_plan_is_told_and_exits_with_1(run: Run, snapshot: str, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        yaml.safe_dump({"strategy": "s", "moves": [{**MOVES[0], "pod": "large", "from": "n2", "to": "n1"}] * 2})
+    )
+    done = run("replay", "--snapshot", snapshot, "--plan", str(plan))
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("not valid, 2 defects: 2 moves in 1 waves, 0 places\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            ["--objective", "slots", "--strategy", "defragmentation"], "Invalid value for '--shape'", id="slots"
+        ),
+        pytest.param(["--shape", "cpu=many"], "'--shape': cpu=many: ", id="a shape that cannot be read"),
+        pytest.param(["--time-limit", "soon"], "Invalid value for '--time-limit'", id="a time that cannot be read"),
+        pytest.param(["--max-moves", "-1"], "Invalid value for '--max-moves'", id="a negative number"),
+        pytest.param(["--strategy", "magic"], "Invalid value for '--strategy'", id="an unknown strategy"),
+        pytest.param(
+            ["--config", "{broken}"], "lowThresholds.cpu: must be from 0 to 100 percent, is 300", id="arguments"
+        ),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(
+    run: Run, snapshot: str, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(
+        "descheduler: {profiles: [{pluginConfig: [{name: Defragmentation, args: {lowThresholds: {cpu: 300}}}]}]}"
+    )
+    filled = [one.format(broken=broken) for one in arguments]
+    done = run(
+        "plan", "--snapshot", snapshot, *([] if "--strategy" in filled else ["--strategy", "defragmentation"]), *filled
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_file_that_is_no_plan_is_one_line_with_paths(run: Run, snapshot: str, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"strategy": "s", "moves": [{"order": "one"}]}')
+    done = run("replay", "--snapshot", snapshot, "--plan", str(plan))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "plan.json: moves[0].order: expected an integer" in done.stderr
+
+
+def test_a_plan_that_cannot_be_saved_is_told(run: Run, snapshot: str, tmp_path: Path) -> None:
+    done = run("plan", "--snapshot", snapshot, "--strategy", "balance", "--save", str(tmp_path / "no" / "where"))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "cannot write" in done.stderr

@@ -1,0 +1,93 @@
+"""What may move, why not, and how many at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.eviction.protections import Protections
+from restow.model.objects import Pod
+from restow.planning.movable import foreign_refusal, guests_of
+from restow.planning.request import Allowance
+from tests.model.cluster.builders import pod, reservation
+from tests.planning.clusters import app, budget, cluster, request, ten
+
+OURS = Protections(scheduler_names=frozenset(["restow"]))
+WEB = {"app": "web"}
+
+
+def ours(name: str, **fields: Any) -> Pod:
+    return app(name, on="a", scheduler_name="restow", **fields)
+
+
+@pytest.mark.parametrize(
+    ("one", "budgets", "reason"),
+    [
+        pytest.param(ours("p"), [], "", id="nothing against it"),
+        pytest.param(pod("p", on="a"), [], "no controller would make it again", id="a bare pod"),
+        pytest.param(ours("p", leaving=True), [], "it is terminating already", id="on its way out"),
+        pytest.param(ours("p", labels=WEB), [budget("one", 1, "web")], "", id="a budget with something left"),
+        pytest.param(
+            ours("p", labels=WEB),
+            [budget("one", 0, "web")],
+            "PodDisruptionBudget default/one: 1 of 1 desired pods are healthy, 0 may be disrupted",
+            id="a budget that is used up",
+        ),
+        pytest.param(
+            ours("p", labels=WEB),
+            [budget("one", 5, "web"), budget("two", 5, "web")],
+            "2 PodDisruptionBudgets cover it (one, two), and the eviction API accepts at most one",
+            id="two budgets",
+        ),
+    ],
+)
+def test_one_reason_is_given(one: Pod, budgets: list[Any], reason: str) -> None:
+    snapshot = cluster([ten("a")], [one])
+    assert request(snapshot, budgets=budgets).mobility.why_not(one) == reason
+
+
+def test_a_pod_on_the_move_draws_on_its_budget_and_its_workload() -> None:
+    one = ours("p", labels=WEB)
+    snapshot = cluster([ten("a")], [one, ours("q")])
+    asked = request(snapshot, budgets=[budget("web", 3, "web")], limit=lambda replicas, has_budget: replicas)
+    assert asked.mobility.allowances(one) == [
+        Allowance("PodDisruptionBudget default/web", 3),
+        Allowance("ReplicaSet default/app", 2),
+    ]
+
+
+def test_the_limit_knows_whether_there_is_a_budget() -> None:
+    snapshot = cluster([ten("a")], [ours("p", labels=WEB), ours("q")])
+    asked = request(snapshot, budgets=[budget("web", 3, "web")], limit=lambda replicas, has: None if has else 1)
+    names = [[one.name for one in asked.mobility.allowances(each.pod)] for each in snapshot.occupants("a")]
+    assert names == [["PodDisruptionBudget default/web"], ["ReplicaSet default/app"]]
+
+
+def test_guests_are_sorted_into_those_who_may_and_those_who_may_not() -> None:
+    pods = [
+        ours("p"),
+        pod("bare", on="a", scheduler_name="restow"),
+        app("foreign", on="a", scheduler_name="other"),
+        app("agent", on="a", kind="DaemonSet"),
+    ]
+    snapshot = cluster([ten("a")], pods)
+    snapshot.apply_reservation(reservation("r", {0: "a"}))
+    snapshot.assume(ours("coming"), "a", at=0.0)
+    found = guests_of(snapshot, "a", request(snapshot, protections=OURS).mobility)
+    assert [one.pod.metadata.name for one in found.movable] == ["p"]
+    assert {one.pod: one.reason for one in found.refusals} == {
+        "bare": "no controller would make it again",
+        "r-t-0": "it is the seat of a reservation",
+    }
+    assert (found.foreign, found.coming, found.staying) == (1, 1, 4)
+
+
+def test_pods_of_other_schedulers_are_one_refusal_that_says_how_to_include_them() -> None:
+    pods = [ours("p"), *(app(f"f{number}", on="a") for number in range(3)), app("agent", on="a", kind="DaemonSet")]
+    snapshot = cluster([ten("a")], pods)
+    (found,) = foreign_refusal(snapshot, request(snapshot, protections=OURS).mobility)
+    assert (found.pod, found.reason) == (
+        "",
+        "3 pods belong to other schedulers: list its name under scheduler.schedulerNames in --config to include them",
+    )

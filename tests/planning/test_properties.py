@@ -1,0 +1,179 @@
+"""What holds for every plan, whatever the cluster: nobody over-committed or lost, the measure better, always the same.
+
+RESTOW_EXAMPLES says how many clusters are tried (by default few enough for every run of the tests).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.objects import (
+    Affinity,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodDisruptionBudget,
+    SelectorSpec,
+    TopologySpreadConstraint,
+)
+from restow.planning.balance import rates_of
+from restow.planning.measures import free_nodes, utilisation
+from restow.planning.plan import Move, Plan
+from restow.planning.replay import replay
+from restow.planning.request import Request
+from restow.planning.sequence import Wanted, sequence
+from restow.planning.strategies import make_plan
+from tests.planning.clusters import app, budget, cluster, request, ten
+
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+EXAMPLES = int(os.environ.get("RESTOW_EXAMPLES", "25"))
+tried = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def selector(name: str) -> SelectorSpec:
+    return SelectorSpec(match_labels={"app": name})
+
+
+def constraints(kind: str, name: str) -> dict[str, Any]:
+    term = PodAffinityTerm(topology_key=HOST, label_selector=selector(name))
+    even = TopologySpreadConstraint(
+        max_skew=2, topology_key=ZONE, when_unsatisfiable="DoNotSchedule", label_selector=selector(name)
+    )
+    return {
+        "none": {},
+        "apart": {"affinity": Affinity(pod_anti_affinity=PodAffinity(required=[term]))},
+        "even": {"topology_spread_constraints": [even]},
+    }[kind]
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    """A few nodes of ten, filled at will but not above, with workloads that want to be apart or even."""
+    names = [f"n{number}" for number in range(draw(st.integers(2, 6)))]
+    free = {name: [10_000, 10_240] for name in names}
+    kinds = {name: draw(st.sampled_from(["none", "none", "apart", "even"])) for name in "xyz"}
+    pods: list[Pod] = []
+    for number in range(draw(st.integers(0, 24))):
+        where, of = draw(st.sampled_from(names)), draw(st.sampled_from("xyz"))
+        cpu, memory = draw(st.integers(0, 40)) * 100, draw(st.integers(0, 40)) * 100
+        if cpu > free[where][0] or memory > free[where][1]:
+            continue
+        free[where][0] -= cpu
+        free[where][1] -= memory
+        fields = {"labels": {"app": of}, "of": of, **constraints(kinds[of], of)}
+        pods.append(app(f"p{number:02d}", f"{cpu}m", f"{memory}Mi", on=where, **fields))
+    labels = {name: {HOST: name, ZONE: f"z{number % 2}"} for number, name in enumerate(names)}
+    return cluster([ten(name, labels=labels[name]) for name in names], pods)
+
+
+asked_budgets = st.lists(st.builds(budget, st.just("b"), st.integers(1, 3), st.sampled_from("xyz")), max_size=1)
+ARGUMENTS: dict[str, list[dict[str, Any]]] = {
+    "defragmentation": [
+        {"lowThresholds": {"cpu": 50}, "defragmentThresholds": {"cpu": 50}},
+        {"lowThresholds": {"cpu": 50}, "defragmentThresholds": {"cpu": 50}, "onlyIfEmptied": True},
+        {"resourceType": "memory", "lowThresholds": {"memory": 60}, "protectionThresholds": {"memory": 100, "cpu": 90}},
+    ],
+    "balance": [{}, {"maxThreshold": 0.05}, {"resources": ["cpu", "memory", "pods"], "maxThreshold": 0.1}],
+}
+BOTH = pytest.mark.parametrize("strategy", sorted(ARGUMENTS))
+
+
+def carried_out(snapshot: Snapshot, plan: Plan) -> None:
+    for move in sorted(plan.moves, key=lambda one: one.order):
+        moved = snapshot.pods.known[move.uid].pod
+        snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=move.target)))
+
+
+@BOTH
+@tried
+@given(st.data())
+def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
+    snapshot = data.draw(snapshots())
+    budgets: list[PodDisruptionBudget] = data.draw(asked_budgets)
+    arguments = data.draw(st.sampled_from(ARGUMENTS[strategy]))
+    most = data.draw(st.integers(0, 12))
+    asked = request(snapshot, arguments, budgets=budgets, limit=lambda replicas, has_budget: 2, max_moves=most)
+    free, count = snapshot.room.free.copy(), len(snapshot.pods.known)
+    uneven, emptied = rates_of(snapshot, ["cpu", "memory"]).sum(), free_nodes(snapshot)
+
+    plan = make_plan(strategy, snapshot, asked)  # raises where a replay finds a defect
+
+    assert plan == replace(make_plan(strategy, snapshot, asked), seconds=plan.seconds)
+    assert len(plan.moves) <= most
+    assert (snapshot.room.free == free).all()
+    carried_out(snapshot, plan)
+    assert (snapshot.room.free >= 0).all()
+    assert len(snapshot.pods.known) == count
+    if strategy == "balance" and arguments.get("resources") is None and plan.moves:
+        assert rates_of(snapshot, ["cpu", "memory"]).sum() < uneven
+    if strategy == "defragmentation":
+        assert free_nodes(snapshot) >= emptied
+        protected = arguments.get("protectionThresholds", {"cpu": 95})
+        for resource, percent in protected.items():
+            rows = [row for move in plan.moves if (row := snapshot.rows.find(move.target)) is not None]
+            assert (utilisation(snapshot, resource)[rows] <= percent + 1e-9).all()
+
+
+@tried
+@given(snapshots(), st.data())
+def test_any_moves_are_put_in_order_or_dropped(snapshot: Snapshot, data: st.DataObject) -> None:
+    uids = sorted(snapshot.pods.known)
+    chosen = data.draw(st.lists(st.sampled_from(uids), unique=True, max_size=8)) if uids else []
+    names = snapshot.rows.names()
+    wanted = [Wanted(uid, data.draw(st.sampled_from(names))) for uid in chosen]
+    asked = request(snapshot, limit=lambda replicas, has_budget: 1)
+    found = sequence(snapshot, asked, wanted)
+    assert replay(snapshot, Plan(strategy="s", moves=found.moves), asked).defects == ()
+    arrived = {move.uid: move.target for move in sorted(found.moves, key=lambda one: one.order)}
+    dropped = {one.pod for one in found.dropped}
+    for one in wanted:
+        name = snapshot.pods.known[one.uid].pod.metadata.name
+        assert (arrived.get(one.uid) == one.target) is not (name in dropped)
+    assert sequence(snapshot, asked, wanted) == found
+
+
+def mutations(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan | None:
+    """The plan with one thing wrong."""
+    if not plan.moves:
+        return None
+    index = data.draw(st.integers(0, len(plan.moves) - 1))
+    move = plan.moves[index]
+    changed: Move = data.draw(
+        st.sampled_from(
+            [
+                replace(move, pod="nobody"),
+                replace(move, uid="another"),
+                replace(move, source=f"{move.source}x"),
+                replace(move, target=f"{move.target}x"),
+                replace(move, target=move.source),
+                replace(move, order=0),
+                replace(move, order=move.order + 1 if index + 1 < len(plan.moves) else 0),
+                replace(move, wave=0),
+            ]
+        )
+    )
+    return replace(plan, moves=(*plan.moves[:index], changed, *plan.moves[index + 1 :]))
+
+
+@tried
+@given(snapshots(), st.data())
+def test_replay_finds_what_was_planted(snapshot: Snapshot, data: st.DataObject) -> None:
+    asked: Request = request(snapshot, data.draw(st.sampled_from(ARGUMENTS["defragmentation"])))
+    spoilt = mutations(make_plan("defragmentation", snapshot, asked), snapshot, data)
+    if spoilt is not None:
+        assert not replay(snapshot, spoilt, asked).valid
+
+
+@tried
+@given(snapshots())
+def test_rates_are_what_the_definition_says(snapshot: Snapshot) -> None:
+    taken = [utilisation(snapshot, name) / 100 for name in ("cpu", "memory")]
+    assert rates_of(snapshot, ["cpu", "memory"]) == pytest.approx(np.std(np.stack(taken), axis=0))

@@ -21,16 +21,19 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from restow.adapters.clock import SystemClock
-from restow.adapters.kubernetes import KubernetesApi, find_config, in_cluster
+from restow.adapters.kubernetes import ConfigError, KubernetesApi, find_config, in_cluster
 from restow.adapters.kubernetes.in_cluster import is_in_cluster
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.adapters.rest.server import serve
 from restow.client.verbs import Client
 from restow.configuration import Configuration
+from restow.installing import Found, look
+from restow.migration.stop import STOP_NAME, stopped
 from restow.model.crds import custom_resource_definitions
-from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
+from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
 from restow.model.objects import Node
+from restow.ports import ApiError, NotFound
 from restow.posts import Post, Surroundings, cause
 from restow.running import NAMESPACE_NAME, PARTS, Options, Process, lease_timing
 from restow.sim.world import Settings, World, default_rules
@@ -176,6 +179,29 @@ async def run_against(kubeconfig: Path | None, options: Options) -> None:
     process, config, clock, rng = Process(options), find_config(kubeconfig), SystemClock(), random.Random()
     async with KubernetesApi(config, clock=clock, rng=random.Random(rng.getrandbits(64))) as api:
         await process.run(api, clock, rng, config.server)
+
+
+async def look_before_install(kubeconfig: Path | None) -> Found | str:
+    """What a cluster has already that installing must mind; a sentence if nobody could look."""
+    try:
+        config = find_config(kubeconfig)
+        async with KubernetesApi(config, clock=SystemClock()) as api:
+            return await look(Client(api))
+    except (ConfigError, ApiError) as problem:
+        return str(problem)
+
+
+async def turn_stop_switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None]) -> str:
+    """Write the stop switch; returns how it stands now. Raises ConfigError and ApiError."""
+    async with KubernetesApi(find_config(kubeconfig), clock=SystemClock()) as api:
+        client = Client(api, manager="restow")
+        try:
+            written = await client.patch(CONFIG_MAP, STOP_NAME, {"data": data}, namespace)
+        except NotFound:
+            said = {key: value for key, value in data.items() if value is not None}
+            document = {"metadata": {"name": STOP_NAME, "namespace": namespace}, "data": said}
+            written = await client.create(CONFIG_MAP, document)
+    return stopped(written) or "evictions go on"
 
 
 @asynccontextmanager

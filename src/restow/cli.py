@@ -8,18 +8,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
-import logging
-import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from restow import __version__
+from restow import __version__, operating
+from restow.mistakes import CouldNot, unwritable, user_mistakes
+from restow.operating import announce
 
 if TYPE_CHECKING:
     from restow.configuration import Configuration
@@ -30,12 +28,6 @@ if TYPE_CHECKING:
 
 
 _NOT_SETTLED = "the embedded cluster did not settle in time; is the machine very busy?"
-
-
-class CouldNot(click.ClickException):
-    """The request was fine, and it could not be carried out."""
-
-    exit_code = 1
 
 
 @click.group(
@@ -75,75 +67,16 @@ def dev(port: int, nodes: int) -> None:
 
     log_to_stderr()
     try:
-        asyncio.run(app.until_stopped(app.serve_embedded(port=port, nodes=nodes, announce=_announce)))
+        asyncio.run(app.until_stopped(app.serve_embedded(port=port, nodes=nodes, announce=announce)))
     except app.PartStopped as problem:
         raise CouldNot(str(problem)) from problem
     except TimeoutError as problem:
         raise CouldNot(_NOT_SETTLED) from problem
     except OSError as problem:
         if problem.filename:
-            raise _unwritable(problem) from problem
+            raise unwritable(problem) from problem
         advice = "; choose another with --port" if port else ""
         raise CouldNot(f"cannot serve on 127.0.0.1:{port}: {problem.strerror or problem}{advice}") from problem
-
-
-def _announce(kubeconfig: Path, url: str) -> None:
-    try:
-        click.echo(str(kubeconfig))  # which also flushes
-    except OSError as problem:
-        raise _unwritable(problem) from problem
-    click.echo(f"serving {url}; in another terminal: export KUBECONFIG={kubeconfig}; Ctrl-C stops", err=True)
-
-
-@restow.command()
-@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="As kubectl's; in a pod, its own.")
-@click.option("--embedded", is_flag=True, help="Against an embedded cluster instead, which lives as long as this.")
-@click.option("--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Configuration file.")
-@click.option("--components", help="Which to run, with commas between them; all by default.")
-@click.option(
-    "--leader-elect/--no-leader-elect",
-    default=None,
-    help="Let several processes take over from each other; by default, unless embedded.",
-)
-@click.option("--lease-duration", default="15s", show_default=True, help="After which silence another takes over.")
-@click.option("--namespace", help="Where the leases and the stop switch are; in a pod, its own.")
-@click.option("--address", help="Where /healthz, /readyz and /metrics are served; in a pod, everywhere.")
-@click.option("--port", type=click.IntRange(0, 65535), default=10290, show_default=True, help="0 picks a free one.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def run(kubeconfig: Path | None, embedded: bool, components: str | None, log_format: str, **written: Any) -> None:
-    """Run Restow's components against a cluster, until Ctrl-C."""
-    from restow import app, running
-    from restow.adapters.kubernetes import ConfigError
-    from restow.logs import log_to_stderr
-    from restow.posts import PostLost
-
-    if embedded and kubeconfig is not None:
-        raise click.UsageError("--kubeconfig and --embedded exclude each other")
-    log_to_stderr(logging.INFO, as_json=log_format == "json")
-    with _user_mistakes(ConfigError), _could_not(running.CannotRun, app.PartStopped, PostLost):
-        options = app.run_options(embedded=embedded, components=_components(components), **written)
-        work = app.run_embedded(options, announce=_announce) if embedded else app.run_against(kubeconfig, options)
-        asyncio.run(app.until_stopped(work))
-
-
-def _components(written: str | None) -> tuple[str, ...]:
-    """The names between commas, each once; all where nothing is said."""
-    from restow.running import PARTS
-
-    names = tuple(dict.fromkeys(name.strip() for name in written.split(","))) if written is not None else tuple(PARTS)
-    unknown = [name for name in names if name not in PARTS]
-    if unknown:
-        told = f"no component is called {', '.join(map(repr, unknown))}; there are {', '.join(PARTS)}"
-        raise click.BadParameter(told, param_hint="'--components'")
-    return names
-
-
-@contextmanager
-def _could_not(*problems: type[Exception]) -> Iterator[None]:
-    try:
-        yield
-    except problems as problem:
-        raise CouldNot(str(problem)) from problem
 
 
 SNAPSHOT = click.option(
@@ -171,7 +104,7 @@ def schedule(snapshot: Path, config: Path | None, output: str) -> None:
     """Where the pending pods would go, and why not."""
     from restow import offline, printing
 
-    with _user_mistakes():
+    with user_mistakes():
         result = offline.schedule(offline.Cluster(_inventory(snapshot)), _profile(_sections(config)), time.time())
     printing.show(result, printing.schedule_table, output)
 
@@ -186,7 +119,7 @@ def explain(snapshot: Path, config: Path | None, output: str, kind: str, name: s
     """Why a pod is not scheduled, and where it could go."""
     from restow import offline, printing
 
-    with _user_mistakes():
+    with user_mistakes():
         cluster = offline.Cluster(_inventory(snapshot))
         result = offline.explain(cluster, _profile(_sections(config)), _find_pod(cluster, name), time.time())
     printing.show(result, printing.explanation_text, output)
@@ -228,7 +161,7 @@ def plan(
     from restow import offline, printing
     from restow.planning.plan import saved
 
-    with _user_mistakes():
+    with user_mistakes():
         wanted = offline.Asked(
             strategy=_strategy(strategy),
             shape=_shape(shape, asked["objective"]),
@@ -259,7 +192,7 @@ def replay(snapshot: Path, config: Path | None, written: Path, output: str) -> N
     from restow import offline, printing
     from restow.planning.plan import read_plan
 
-    with _user_mistakes():
+    with user_mistakes():
         plan = read_plan(written.read_bytes(), str(written))
         sections = _sections(config)
         cluster = offline.Cluster(_inventory(snapshot))
@@ -343,27 +276,8 @@ def _profile(sections: Configuration) -> Profile:
     return read_profile(sections.scheduler, installed())
 
 
-@contextmanager
-def _user_mistakes(*others: type[Exception]) -> Iterator[None]:
-    """A file that cannot be read is the user's mistake: one line, exit code 2. So are these."""
-    from restow.model.wire import WireError
-
-    mistakes: tuple[type[Exception], ...] = (WireError, *others)
-    try:
-        yield
-    except mistakes as error:
-        raise click.UsageError(str(error)) from error
-    except OSError as error:
-        raise click.UsageError(f"{error.filename}: {error.strerror}") from error
-
-
-def _unwritable(problem: OSError) -> CouldNot:
-    """A file, or our own output, which nobody takes any more: what it still holds goes nowhere, so leaving is quiet."""
-    if problem.filename:
-        return CouldNot(f"cannot write {problem.filename}: {problem.strerror}")
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return CouldNot(f"cannot write the output: {problem.strerror or problem}")
+for command in operating.COMMANDS:
+    restow.add_command(command)
 
 
 def main() -> None:
@@ -376,7 +290,7 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()
         except OSError as problem:
-            raise _unwritable(problem) from problem
+            raise unwritable(problem) from problem
     except click.ClickException as mistake:
         click.echo(f"restow: {' '.join(mistake.format_message().split())}", err=True)
         code = mistake.exit_code

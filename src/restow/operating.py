@@ -1,0 +1,124 @@
+"""The commands for a cluster that lives: `run`, `install`, `pause` and `resume`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from restow import __version__
+from restow.mistakes import misfortunes, unwritable, user_mistakes
+
+KUBECONFIG = click.option(
+    "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="As kubectl's; in a pod, its own."
+)
+
+
+def announce(kubeconfig: Path, url: str) -> None:
+    """The first line of output is the path of the kubeconfig, and nothing else."""
+    try:
+        click.echo(str(kubeconfig))  # which also flushes
+    except OSError as problem:
+        raise unwritable(problem) from problem
+    click.echo(f"serving {url}; in another terminal: export KUBECONFIG={kubeconfig}; Ctrl-C stops", err=True)
+
+
+@click.command()
+@KUBECONFIG
+@click.option("--embedded", is_flag=True, help="Against an embedded cluster instead, which lives as long as this.")
+@click.option("--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Configuration file.")
+@click.option("--components", help="Which to run, with commas between them; all by default.")
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=None,
+    help="Let several processes take over from each other; by default, unless embedded.",
+)
+@click.option("--lease-duration", default="15s", show_default=True, help="After which silence another takes over.")
+@click.option("--namespace", help="Where the leases and the stop switch are; in a pod, its own.")
+@click.option("--address", help="Where /healthz, /readyz and /metrics are served; in a pod, everywhere.")
+@click.option("--port", type=click.IntRange(0, 65535), default=10290, show_default=True, help="0 picks a free one.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def run(kubeconfig: Path | None, embedded: bool, components: str | None, log_format: str, **written: Any) -> None:
+    """Run Restow's components against a cluster, until Ctrl-C."""
+    from restow import app, running
+    from restow.adapters.kubernetes import ConfigError
+    from restow.logs import log_to_stderr
+    from restow.posts import PostLost
+
+    if embedded and kubeconfig is not None:
+        raise click.UsageError("--kubeconfig and --embedded exclude each other")
+    log_to_stderr(logging.INFO, as_json=log_format == "json")
+    with user_mistakes(ConfigError), misfortunes(running.CannotRun, app.PartStopped, PostLost):
+        options = app.run_options(embedded=embedded, components=_components(components), **written)
+        work = app.run_embedded(options, announce=announce) if embedded else app.run_against(kubeconfig, options)
+        asyncio.run(app.until_stopped(work))
+
+
+def _components(written: str | None) -> tuple[str, ...]:
+    """The names between commas, each once; all where nothing is said."""
+    from restow.running import PARTS
+
+    names = tuple(dict.fromkeys(name.strip() for name in written.split(","))) if written is not None else tuple(PARTS)
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        told = f"no component is called {', '.join(map(repr, unknown))}; there are {', '.join(PARTS)}"
+        raise click.BadParameter(told, param_hint="'--components'")
+    return names
+
+
+@click.command()
+@KUBECONFIG
+@click.option("--namespace", default="restow-system", show_default=True)
+@click.option("--image", default=f"restow:{__version__}", show_default=True, help="What the Deployment runs.")
+def install(kubeconfig: Path | None, namespace: str, image: str) -> None:
+    """Print what a cluster needs to run Restow, for kubectl apply. The cluster is looked at, not changed."""
+    import yaml
+
+    from restow import app
+    from restow.installing import documents
+
+    found = asyncio.run(app.look_before_install(kubeconfig))
+    if isinstance(found, str):
+        click.echo(f"restow: no cluster was looked at; mind other makers of our kinds there: {found}", err=True)
+        without: tuple[str, ...] = ()
+    else:
+        without = found.definitions
+        for name in found.definitions:
+            click.echo(f"restow: {name} is there and was not made by Restow; it is left as it is", err=True)
+        for master in found.masters:
+            click.echo(f"restow: {master}: two masters for one object do not go well together", err=True)
+    made = documents(namespace=namespace, image=image, without=without)
+    sys.stdout.write(yaml.safe_dump_all(made, sort_keys=False))
+
+
+@click.command()
+@KUBECONFIG
+@click.option("--namespace", default="restow-system", show_default=True)
+@click.option("--reason", default="", help="Shown wherever somebody waits because of it.")
+def pause(kubeconfig: Path | None, namespace: str, reason: str) -> None:
+    """Stop all evictions, now and until `restow resume`."""
+    _switch(kubeconfig, namespace, {"paused": "true", "reason": reason or None})
+
+
+@click.command()
+@KUBECONFIG
+@click.option("--namespace", default="restow-system", show_default=True)
+def resume(kubeconfig: Path | None, namespace: str) -> None:
+    """Let evictions go on."""
+    _switch(kubeconfig, namespace, {"paused": "false", "reason": None})
+
+
+def _switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None]) -> None:
+    from restow import app
+    from restow.adapters.kubernetes import ConfigError
+    from restow.ports import ApiError
+
+    with user_mistakes(ConfigError), misfortunes(ApiError):
+        click.echo(asyncio.run(app.turn_stop_switch(kubeconfig, namespace, data)))
+
+
+COMMANDS = (run, install, pause, resume)

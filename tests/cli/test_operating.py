@@ -1,0 +1,118 @@
+"""`restow install`, `pause` and `resume`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from restow import app
+from restow.adapters.clock import SystemClock
+from restow.adapters.memory import MemoryApi
+from restow.adapters.rest import serve
+from restow.adapters.rest.kubeconfig import write_kubeconfig
+from restow.cli import restow
+from restow.client.verbs import Client
+from restow.installing import LABELS, Found, documents, look
+from restow.model.crds import custom_resource_definitions
+from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE
+
+
+@asynccontextmanager
+async def cluster(tmp_path: Path) -> AsyncIterator[tuple[Client, Path]]:
+    memory = MemoryApi(SystemClock(), random.Random(1))
+    server = await serve(memory)
+    try:
+        yield Client(memory), write_kubeconfig(tmp_path / "kubeconfig", server.url)
+    finally:
+        await server.close()
+
+
+def made(**options: Any) -> dict[tuple[str, str], dict[str, Any]]:
+    found = documents(namespace="restow-system", image="example.com/restow:1", **options)
+    return {(one["kind"], one["metadata"]["name"]): one for one in found}
+
+
+# --- install ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_printed_is_what_a_cluster_accepts() -> None:
+    done = CliRunner().invoke(restow, ["install", "--kubeconfig", "/nowhere", "--namespace", "elsewhere"])
+    assert done.exit_code == 0
+    printed = list(yaml.safe_load_all(done.stdout))
+    assert {one["kind"] for one in printed} == {
+        *("Namespace", "CustomResourceDefinition", "ServiceAccount", "ConfigMap", "Deployment"),
+        *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    }
+    assert {one["metadata"].get("namespace", "elsewhere") for one in printed} == {"elsewhere"}
+    assert done.stderr.startswith("restow: no cluster was looked at; mind other makers of our kinds there: kubeconfig")
+
+
+async def test_what_is_ours_is_not_in_our_way(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (client, _):
+        for (kind, _name), one in made().items():
+            if kind == "CustomResourceDefinition":
+                await client.create(CUSTOM_RESOURCE_DEFINITION, one)
+        assert await look(client) == Found()
+
+
+def test_nobody_who_edits_a_namespace_gets_power_over_the_cluster() -> None:
+    edit = made()["ClusterRole", "restow-edit"]
+    assert edit["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-edit"] == "true"
+    assert [rule["resources"] for rule in edit["rules"]] == [["podgroups"]]
+
+
+def test_no_rule_allows_everything() -> None:
+    for document in made().values():
+        for rule in document.get("rules", ()):
+            assert not {"*"} & {*rule["verbs"], *rule["resources"], *rule["apiGroups"]}
+            assert "secrets" not in rule["resources"]
+
+
+async def test_what_others_made_is_left_alone_and_second_masters_are_named(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (client, _):
+        await client.create(CUSTOM_RESOURCE_DEFINITION, custom_resource_definitions()[0])
+        template = {
+            "metadata": {"labels": {"app": "v"}},
+            "spec": {"containers": [{"name": "v", "image": "docker.io/volcanosh/vc-scheduler:v1.13.0"}]},
+        }
+        spec = {"selector": {"matchLabels": {"app": "v"}}, "template": template}
+        await client.create(DEPLOYMENT, {"metadata": {"name": "volcano", "namespace": "default"}, "spec": spec})
+        found = await look(client)
+    name = custom_resource_definitions()[0]["metadata"]["name"]
+    assert found.definitions == (name,)
+    assert found.masters == ("Deployment default/volcano is Volcano's scheduler, which also writes PodGroups",)
+    assert ("CustomResourceDefinition", name) not in made(without=found.definitions)
+
+
+def test_definitions_say_that_they_are_ours() -> None:
+    for (kind, _), document in made().items():
+        if kind == "CustomResourceDefinition":
+            assert document["metadata"]["labels"] == LABELS
+
+
+# --- the stop switch --------------------------------------------------------------------------------------------------
+
+
+async def test_the_stop_switch_is_turned_on_and_off(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (client, kubeconfig):
+        await client.create(NAMESPACE, {"metadata": {"name": "restow-system"}})
+        on: dict[str, str | None] = {"paused": "true", "reason": "maintenance"}
+        off: dict[str, str | None] = {"paused": "false", "reason": None}
+        told = [await app.turn_stop_switch(kubeconfig, "restow-system", data) for data in (on, on, off)]
+        assert told == ["evictions are stopped: maintenance"] * 2 + ["evictions go on"]
+        switch = await client.get(CONFIG_MAP, "restow-stop", "restow-system")
+        assert switch.data == {"paused": "false"}
+
+
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_no_cluster_is_the_users_mistake(command: str) -> None:
+    done = CliRunner().invoke(restow, [command, "--kubeconfig", "/nowhere"])
+    assert done.exit_code == 2
+    assert "kubeconfig /nowhere: No such file or directory" in done.stderr

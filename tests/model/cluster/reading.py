@@ -60,7 +60,7 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         "reservations": {name: dict(value) for name, value in vars(reservations).items() if isinstance(value, dict)},
         "aside": dict(snapshot.occupancy._aside),
         "vacancies": copy.deepcopy((reservations.vacancies._seats, reservations.vacancies._listed)),
-        "holdings": copy.deepcopy((reservations.holdings._by_namespace, reservations.holdings._by_queue)),
+        "holdings": copy.deepcopy(reservations.holdings._sums),
         "ports": copy.deepcopy(snapshot.ports._held),
         "mounts": copy.deepcopy((snapshot.mounts._on, snapshot.mounts._claims, snapshot.mounts._disks)),
         "crowd": {group.key: dict(group.rows) for group in snapshot.crowd._groups.values() if group.rows},

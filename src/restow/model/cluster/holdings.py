@@ -5,47 +5,56 @@ Goes in: seats as they begin and cease to hold room. Comes out: sums in base uni
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from restow.model.cluster.room import Amounts, Resources
 from restow.model.cluster.undo import UndoLog
 
+Holder = tuple[str, str]
+"""A namespace, and a queue as written: "" is the default one."""
+
 
 class Holdings:
-    __slots__ = ("_by_namespace", "_by_queue", "_log", "_resources")
+    __slots__ = ("_log", "_resources", "_sums")
 
     def __init__(self, log: UndoLog, resources: Resources) -> None:
         self._log = log
         self._resources = resources
-        self._by_namespace: dict[str, dict[int, int]] = {}
-        self._by_queue: dict[str, dict[int, int]] = {}
+        self._sums: dict[Holder, dict[int, int]] = {}
 
     def of_namespace(self, namespace: str) -> dict[str, int]:
-        return self._named(self._by_namespace.get(namespace, {}))
+        return self._total(holder for holder in self._sums if holder[0] == namespace)
 
     def by_queue(self) -> dict[str, dict[str, int]]:
-        """By the queue as written; "" is the default one."""
-        return {queue: self._named(sums) for queue, sums in self._by_queue.items()}
+        """By the queue as written."""
+        queues = dict.fromkeys(queue for _, queue in self._sums)
+        return {queue: self._total(holder for holder in self._sums if holder[1] == queue) for queue in queues}
 
-    def add(self, namespace: str, queue: str, amounts: Amounts) -> None:
+    def add(self, holder: Holder, amounts: Amounts) -> None:
         """A seat holds this much."""
-        self._change(namespace, queue, amounts, 1)
-        self._log.record(self.remove, namespace, queue, amounts)
+        self._change(holder, amounts, 1)
+        self._log.record(self.remove, holder, amounts)
 
-    def remove(self, namespace: str, queue: str, amounts: Amounts) -> None:
+    def remove(self, holder: Holder, amounts: Amounts) -> None:
         """The inverse of `add`."""
-        self._change(namespace, queue, amounts, -1)
-        self._log.record(self.add, namespace, queue, amounts)
+        self._change(holder, amounts, -1)
+        self._log.record(self.add, holder, amounts)
 
-    def _change(self, namespace: str, queue: str, amounts: Amounts, sign: int) -> None:
-        for table, key in ((self._by_namespace, namespace), (self._by_queue, queue)):
-            sums = table.setdefault(key, {})
-            for column, amount in amounts:
-                total = sums.get(column, 0) + sign * amount
-                if total:
-                    sums[column] = total
-                else:
-                    del sums[column]
-            if not sums:
-                del table[key]
+    def _change(self, holder: Holder, amounts: Amounts, sign: int) -> None:
+        sums = self._sums.setdefault(holder, {})
+        for column, amount in amounts:
+            total = sums.get(column, 0) + sign * amount
+            if total:
+                sums[column] = total
+            else:
+                del sums[column]
+        if not sums:
+            del self._sums[holder]
 
-    def _named(self, sums: dict[int, int]) -> dict[str, int]:
-        return {self._resources.names[column]: amount for column, amount in sums.items()}
+    def _total(self, holders: Iterable[Holder]) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for holder in holders:
+            for column, amount in self._sums[holder].items():
+                name = self._resources.names[column]
+                total[name] = total.get(name, 0) + amount
+        return total

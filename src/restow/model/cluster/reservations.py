@@ -21,7 +21,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster.holdings import Holdings
+from restow.model.cluster.holdings import Holder, Holdings
 from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.owners import Kinship
 from restow.model.cluster.pods import Pods
@@ -65,7 +65,7 @@ class Reservations:
         self._claims: dict[SeatName, frozenset[str]] = {}
         self._consumed: dict[str, frozenset[SeatName]] = {}
         self._unseen: dict[SeatName, None] = {}
-        self._accounted: dict[SeatName, tuple[str, Amounts]] = {}
+        self._accounted: dict[SeatName, tuple[Holder, Amounts]] = {}
         self.vacancies = Vacancies(log)
         self.holdings = Holdings(log, shapes.resources)
 
@@ -187,11 +187,17 @@ class Reservations:
         left, taken = before.seat if before else None, after.seat if after else None
         if left is None and taken is None and uid not in self._consumed:
             return
+        if left == taken and before is not None and after is not None and _claims_the_same(before, after):
+            return
         if left and left != taken:
             self._set_members(self._claims, left, self._claims[left] - {uid})
         if taken and left != taken:
             self._set_members(self._claims, taken, self._claims.get(taken, frozenset()) | {uid})
-        self._settle({seat for seat in (left, taken) if seat} | self._consumed.get(uid, frozenset()))
+        consumed = self._consumed.get(uid)
+        if consumed is None and taken is not None and left in (None, taken):
+            self._settle_one(taken)
+        else:
+            self._settle({seat for seat in (left, taken) if seat} | (consumed or frozenset()))
 
     def pods_seen(self) -> None:
         """Pods have been seen up to a newer version."""
@@ -273,25 +279,28 @@ class Reservations:
     def _settle(self, names: Iterable[SeatName]) -> None:
         """Make each of these seats hold room, or not, as the table above says."""
         for name in sorted(names):
-            seat = self._seats.get(name)
-            old, taker = self._held.get(name), self.taker(name)
-            new = self._stand_in(seat, old) if seat and self._should_hold(seat, taker) else None
-            if new and seat and seat.consumer is not None:
-                self._log.put(self._unseen, name, None)
-            else:
-                self._log.drop(self._unseen, name)
-            if old is not None and new is not None:
-                if new is not old:
-                    self._occupancy.replace(old, new)
-                    self._log.put(self._held, name, new)
-            elif old is not None:
-                self._release(name, old)
-            elif new is not None:
-                self._occupancy.add(new)
+            self._settle_one(name)
+
+    def _settle_one(self, name: SeatName) -> None:
+        seat = self._seats.get(name)
+        old, taker = self._held.get(name), self.taker(name)
+        new = self._stand_in(seat, old) if seat and self._should_hold(seat, taker) else None
+        if new and seat and seat.consumer is not None:
+            self._log.put(self._unseen, name, None)
+        else:
+            self._log.drop(self._unseen, name)
+        if old is not None and new is not None:
+            if new is not old:
+                self._occupancy.replace(old, new)
                 self._log.put(self._held, name, new)
-            self._set_aside(name, seat, taker)
-            self._account(name, seat, new)
-            self._advertise(name, seat if new else None)
+        elif old is not None:
+            self._release(name, old)
+        elif new is not None:
+            self._occupancy.add(new)
+            self._log.put(self._held, name, new)
+        self._set_aside(name, seat, taker)
+        self._account(name, seat, new)
+        self._advertise(name, seat if new else None)
 
     def _set_aside(self, name: SeatName, seat: Seat | None, taker: Occupant | None) -> None:
         """What a seat holds beyond the pod that is assumed in it stays held until the API has confirmed the pod: if it
@@ -322,14 +331,14 @@ class Reservations:
     def _account(self, name: SeatName, seat: Seat | None, held: Occupant | None) -> None:
         """Count what a seat holds for its namespace and queue."""
         old = self._accounted.get(name)
-        new = (seat.queue, held.shape.amounts) if seat is not None and held is not None else None
+        new = ((name.namespace, seat.queue), held.shape.amounts) if seat is not None and held is not None else None
         if old == new:
             return
         if old is not None:
-            self.holdings.remove(name.namespace, *old)
+            self.holdings.remove(*old)
             self._log.drop(self._accounted, name)
         if new is not None:
-            self.holdings.add(name.namespace, *new)
+            self.holdings.add(*new)
             self._log.put(self._accounted, name, new)
 
     def _advertise(self, name: SeatName, held: Seat | None) -> None:
@@ -360,6 +369,19 @@ class Reservations:
 
 def _key(reservation: Reservation) -> Key:
     return reservation.metadata.namespace or "", reservation.metadata.name
+
+
+def _claims_the_same(before: Occupant, after: Occupant) -> bool:
+    """Whether nothing changed by which a pod is believed to sit in a seat."""
+    old, new = before.pod.metadata, after.pod.metadata
+    return (
+        before.node == after.node
+        and before.assumed_at == after.assumed_at
+        and before.shape is after.shape
+        and old.labels == new.labels
+        and old.annotations == new.annotations
+        and old.owner_references == new.owner_references
+    )
 
 
 def _asks_the_same(old: Reservation, new: Reservation) -> bool:

@@ -72,7 +72,8 @@ class Vacancies:
         seats = self._seats.get(key, ())
         if seat not in seats:
             return
-        left = tuple(one for one in seats if one != seat)
+        place = seats.index(seat)
+        left = seats[:place] + seats[place + 1 :]
         if left:
             self._log.put(self._seats, key, left)
         else:

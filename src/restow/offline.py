@@ -210,7 +210,7 @@ def _request(
         engine=profile.engine,
         mobility=_mobility(cluster, profile, sections, now),
         now=now,
-        pending=tuple(_ours(cluster.pending(), profile)),
+        pending=tuple(pod for pod in _ours(cluster.pending(), profile) if not _gate(pod, profile)),
         roster=cluster.roster,
         arguments=_strategy_arguments(sections.descheduler, asked.strategy),
         max_moves=asked.max_moves,

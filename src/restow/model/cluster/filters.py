@@ -7,14 +7,13 @@ are not `present`; what a mask about labels or taints says of them means nothing
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
 
 from restow.model.affinity import FieldRequirement, NodeConstraint, NodeTerm
 from restow.model.cluster.nodes import NodeTable
-from restow.model.cluster.room import Amounts, Room
+from restow.model.cluster.room import LIMIT, Amounts, Room, lines
 from restow.model.cluster.rows import Mask, Which
 from restow.model.objects import Toleration
 from restow.model.selectors import Requirement
@@ -24,8 +23,15 @@ from restow.model.taints import UNSCHEDULABLE, untolerated
 def fits(room: Room, amounts: Amounts, rows: Which | None = None, *, after_leaving: bool = False) -> Mask:
     """Rows with enough free of everything asked for; `after_leaving` counts what terminating pods will free."""
     chosen = room.rows.every if rows is None else rows
-    masks = [enough(room, column, amount, chosen, after_leaving=after_leaving) for column, amount in amounts]
-    return functools.reduce(np.logical_and, masks) if masks else _all(room, chosen)
+    asked = [(column, min(amount, LIMIT + 1)) for column, amount in amounts if amount > 0]
+    if any(column >= len(room.free) for column, _ in asked):
+        return ~_all(room, chosen)
+    pairs = np.array(asked, np.int64).reshape(-1, 2)
+    free = lines(room.free, pairs[:, :1], chosen)
+    if after_leaving:
+        free = free + lines(room.releasing.cells, pairs[:, :1], chosen)
+    mask: Mask = np.logical_and.reduce(free >= pairs[:, 1:])
+    return mask
 
 
 def fits_row(room: Room, amounts: Amounts, row: int) -> bool:
@@ -45,17 +51,9 @@ def shortages(room: Room, amounts: Amounts, rows: Which | None = None) -> dict[s
     return {name: short[name] for name in sorted(short) if short[name].any()}
 
 
-def enough(room: Room, column: int, amount: int, rows: Which, *, after_leaving: bool = False) -> Mask:
+def enough(room: Room, column: int, amount: int, rows: Which) -> Mask:
     """Rows with `amount` free of one resource. Who asks for nothing is never refused, even where free is negative."""
-    if amount <= 0:
-        return _all(room, rows)
-    if column >= len(room.free):
-        return ~_all(room, rows)
-    free = room.free[column][rows]
-    if after_leaving:
-        free = free + room.releasing.cells[column][rows]
-    mask: Mask = free >= amount
-    return mask
+    return fits(room, ((column, amount),), rows)
 
 
 def offers(room: Room, column: int, amount: int, rows: Which) -> Mask:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster.changes import Changes
-from restow.model.cluster.rows import Rows, grown
+from restow.model.cluster.rows import Rows, Which, grown
 from restow.model.cluster.undo import UndoLog
 from restow.model.resources import PODS, Vector
 
@@ -171,6 +171,14 @@ class Room:
             self.allocatable.cells[:, rows] - self.requested.cells[:, rows] - self.reserved.cells[:, rows]
         )
         return left
+
+
+def lines(cells: NDArray[np.int64], columns: NDArray[np.int64], rows: Which) -> NDArray[np.int64]:
+    """What a ledger says of some resources, a column vector, on some rows: a line per resource."""
+    if isinstance(rows, slice):
+        return cells[columns[:, 0], rows]
+    found: NDArray[np.int64] = cells.take(columns * cells.shape[1] + rows)  # a flat index is faster than two
+    return found
 
 
 def negated(amounts: Iterable[tuple[int, int]]) -> Amounts:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Which
-from restow.model.cluster.room import Ledger, Room
+from restow.model.cluster.room import LIMIT, Ledger, Room, lines
 from restow.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Vector, is_scheduled
 from restow.scheduling.framework import BEST, Scores
 from restow.scheduling.plugins.few import few_rows
@@ -31,8 +31,19 @@ _SAFE = (2**63 - 1) // BEST
 """The largest amount whose hundredfold fits an array; larger ones are scored as plain integers."""
 
 
-Asked = tuple[tuple[int, int, int], ...]
-"""What a pod asks for: (resource column, amount, weight)."""
+class Asked:
+    """What a pod asks for, resource by resource and as arrays of one line per resource."""
+
+    __slots__ = ("amounts", "columns", "each", "weights")
+
+    def __init__(self, each: tuple[tuple[int, int, int], ...]) -> None:
+        """`each` is (resource column, amount, weight)."""
+        self.each = each
+        table = np.array([(column, min(amount, LIMIT), weight) for column, amount, weight in each], np.int64)
+        self.columns, self.amounts, self.weights = table.reshape(-1, 3, 1).transpose(1, 0, 2)
+
+    def __bool__(self) -> bool:
+        return bool(self.each)
 
 
 class ResourceWeight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,7 +101,7 @@ def asked_of(room: Room, requests: Vector, weights: Sequence[ResourceWeight]) ->
     """What counts for a pod: cpu, memory and ephemeral storage always, other resources where it asks for them."""
     always = (CPU, MEMORY, EPHEMERAL_STORAGE)
     counted = [one for one in weights if one.name in always or (is_scheduled(one.name) and requests.get(one.name, 0))]
-    return tuple((room.column(one.name), requests.get(one.name, 0), one.weight) for one in counted)
+    return Asked(tuple((room.column(one.name), requests.get(one.name, 0), one.weight) for one in counted))
 
 
 def scored_books(room: Room) -> Books:
@@ -106,17 +117,20 @@ def real_books(room: Room) -> Books:
 def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked, rows: Which) -> Scores:
     """The scores of these rows for a pod that asks for this, on top of what is in the books."""
     few = few_rows(rows)
-    scores = _of_rows(strategy, room, books, asked, rows) if few is None else None
-    if scores is not None:
-        return scores
-    return np.array([allocation_score(strategy, room, books, asked, row) for row in room.rows.numbers(rows)], np.int64)
+    if few is None:
+        available = lines(room.allocatable.cells, asked.columns, rows)
+        if np.maximum.reduce(available, axis=None, initial=0) <= _SAFE:
+            requested = sum((lines(book.cells, asked.columns, rows) for book in books), asked.amounts)
+            return _of_rows(strategy, requested, available, asked.weights)
+        few = room.rows.numbers(rows)
+    return np.array([allocation_score(strategy, room, books, asked, row) for row in few], np.int64)
 
 
 def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked, row: int) -> int:
     """`allocation_scores` of a single row."""
     allocatable, least = room.allocatable.cells, strategy.least
     total = weights = 0
-    for column, requested, weight in asked:
+    for column, requested, weight in asked.each:
         available = allocatable.item(column, row)
         if available > 0:
             for book in books:
@@ -128,26 +142,13 @@ def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked,
     return strategy.mean(total, weights) if weights else 0
 
 
-def _of_rows(strategy: Strategy, room: Room, books: Books, asked: Asked, rows: Which) -> Scores | None:
-    """The same for many rows; None where an array cannot hold the products."""
-    total: Number = np.zeros_like(room.free[0][rows])
-    weights: Number = 0
-    for column, requested, weight in asked:
-        available: Number = room.allocatable.cells[column][rows]
-        if np.maximum.reduce(available, initial=0) > _SAFE:
-            return None
-        for book in books:
-            requested = requested + book.cells[column][rows]
-        counted: Number = weight
-        if np.minimum.reduce(available, initial=1) <= 0 or strategy.least > 0:
-            there, available = available > 0, np.maximum(available, 1)
-            score = strategy.of_resource(requested, available)
-            counted = weight * (there & (score >= strategy.least))
-        else:  # everybody has some of it, and everything counts
-            score = strategy.of_resource(requested, available)
-        total += score * counted
-        weights = weights + counted
-    mean: Scores = strategy.mean(total, np.maximum(weights, 1))
+def _of_rows(strategy: Strategy, requested: Cells, available: Cells, weights: Cells) -> Scores:
+    there = available > 0
+    everywhere = bool(there.all())
+    score = strategy.of_resource(requested, available if everywhere else np.maximum(available, 1))
+    if strategy.least > 0 or not everywhere:
+        weights = weights * (there & (score >= strategy.least))
+    mean: Scores = strategy.mean(np.add.reduce(score * weights), np.maximum(np.add.reduce(weights), 1))
     return mean
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, Shape, Which
-from restow.model.cluster.room import Room
+from restow.model.cluster.room import Room, lines
 from restow.scheduling.framework import BEST, SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.allocation import (
     Asked,
@@ -73,7 +73,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
     def _of_row(self, room: Room, asked: Asked, row: int) -> int:
         cells, free = room.allocatable.cells, room.free
         before, after = [], []
-        for column, amount, _ in asked:
+        for column, amount, _ in asked.each:
             allocatable = cells.item(column, row)
             if allocatable:
                 left, of = free.item(column, row), float(allocatable)
@@ -84,22 +84,19 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         return HALF + (HALF + balanced - balance(before)) // 2 if self._change else balanced
 
     def _of_rows(self, room: Room, asked: Asked, rows: Which) -> Scores:
-        before, after, has = [], [], []
-        for column, amount, _ in asked:
-            allocatable = room.allocatable.cells[column][rows]
-            used, of = allocatable - room.free[column][rows], np.maximum(allocatable, 1.0)
-            before.append(np.minimum(used / of, 1.0))
-            after.append(np.minimum((used + amount) / of, 1.0))
-            has.append(allocatable > 0)
-        balanced = balances(after, has)
-        return HALF + (HALF + balanced - balances(before, has)) // 2 if self._change else balanced
+        allocatable = lines(room.allocatable.cells, asked.columns, rows)
+        used = allocatable - lines(room.free, asked.columns, rows)
+        both = np.concatenate([used, used + asked.amounts]).reshape(2, *used.shape)
+        before, after = balances(np.minimum(both / np.maximum(allocatable, 1.0), 1.0), allocatable > 0)
+        scores: Scores = HALF + (HALF + after - before) // 2 if self._change else after
+        return scores
 
     def _of(self, cycle: Cycle) -> Asked:
         shape = cycle.pod_class.shape
         known = self._asked.get(shape)
         if known is None:
             asked = asked_of(cycle.snapshot.room, shape.facts.requests, self._resources)
-            known = self._asked[shape] = asked if any(amount for _, amount, _ in asked) else ()
+            known = self._asked[shape] = asked if asked.amounts.any() else Asked(())
         return known
 
 
@@ -118,26 +115,25 @@ def balance(shares: Sequence[float]) -> int:
     return int((1 - sqrt(squares / len(shares))) * BEST)
 
 
-def balances(shares: Sequence[Shares], has: Sequence[Mask]) -> Scores:
-    """`balance` of many nodes, from their shares of each resource and who has which."""
+def balances(shares: Shares, has: Mask) -> Scores:
+    """`balance` of many nodes, from shares[..., resource, node] and which node has which resource."""
     if len(has) == 2:
-        deviation = np.abs(shares[0] - shares[1]) / 2 * (has[0] & has[1])
+        deviation = np.abs(shares[..., 0, :] - shares[..., 1, :]) / 2 * (has[0] & has[1])
     else:
-        deviation = _deviation(np.stack(shares), np.stack(has))
+        deviation = _deviation(shares, has, has.sum(axis=0))
     found: Scores = ((1 - deviation) * BEST).astype(np.int64)
     return found
 
 
-def _deviation(shares: Shares, has: Mask) -> Shares:
-    count = has.sum(axis=0)
-    total = squares = np.zeros(shares.shape[1])
+def _deviation(shares: Shares, has: Mask, count: NDArray[np.int64]) -> Shares:
+    total = squares = np.zeros((*shares.shape[:-2], shares.shape[-1]))
     divisor = np.maximum(count, 1)
-    for share, there in zip(shares, has, strict=True):
-        total = total + share * there
+    for resource, there in enumerate(has):
+        total = total + shares[..., resource, :] * there
     mean = total / divisor
-    for share, there in zip(shares, has, strict=True):
-        apart = share - mean
+    for resource, there in enumerate(has):
+        apart = shares[..., resource, :] - mean
         squares = squares + apart * apart * there
-    highest = np.where(has, shares, -np.inf).max(axis=0, initial=0.0)
-    lowest = np.where(has, shares, np.inf).min(axis=0, initial=1.0)
+    highest = np.where(has, shares, -np.inf).max(axis=-2, initial=0.0)
+    lowest = np.where(has, shares, np.inf).min(axis=-2, initial=1.0)
     return np.select([count > 2, count == 2], [np.sqrt(squares / divisor), (highest - lowest) / 2], 0.0)

@@ -28,14 +28,15 @@ from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.adapters.rest.server import serve
 from restow.client.verbs import Client
 from restow.configuration import Configuration
+from restow.defaults import HOME
 from restow.installing import Found, look
 from restow.migration.stop import STOP_NAME, stopped
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
 from restow.model.objects import Node
 from restow.ports import ApiError, NotFound
-from restow.posts import Post, Surroundings, cause
-from restow.running import NAMESPACE_NAME, PARTS, Options, Process, lease_timing
+from restow.posts import Post, Station, cause
+from restow.running import PARTS, Options, Process, lease_timing
 from restow.sim.world import Settings, World, default_rules
 
 EMBEDDED = Configuration(
@@ -60,8 +61,8 @@ class EmbeddedCluster(msgspec.Struct, frozen=True):
 async def embedded_cluster(*, nodes: int, rng: random.Random) -> AsyncIterator[EmbeddedCluster]:
     """An API server with our kinds, a world of kubelets and controllers in real time, Ready nodes, and Restow in it."""
     async with empty_cluster(nodes=nodes, rng=rng) as cluster:
-        own = Surroundings(cluster.api, SystemClock(), random.Random(rng.getrandbits(64)), None)
-        parts = [make(CollectorRegistry(), NAMESPACE_NAME) for make in PARTS.values()]
+        own = Station(cluster.api, SystemClock(), random.Random(rng.getrandbits(64)), None)
+        parts = [make(CollectorRegistry(), HOME) for make in PARTS.values()]
         posts = {part.name: Post(part, own, EMBEDDED) for part in parts}
         async with _beside(**{name: post.hold() for name, post in posts.items()}):
             yield cluster
@@ -159,7 +160,7 @@ def run_options(
     return Options(
         components=components,
         config=config,
-        namespace=namespace or own or NAMESPACE_NAME,
+        namespace=namespace or own or HOME,
         leader_elect=not embedded if leader_elect is None else leader_elect,
         timing=lease_timing(lease_duration),
         host=address or ("127.0.0.1" if own is None else "0.0.0.0"),

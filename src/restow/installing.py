@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from restow.client.verbs import Client
+from restow.defaults import PORT
 from restow.migration.stop import STOP_NAME
 from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
@@ -20,7 +21,6 @@ from restow.model.kinds import Kind
 from restow.ports import ApiError
 
 NAME: Final = "restow"
-PORT: Final = 10290
 LABELS: Final = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
 _MASTERS: Final = {
     "vc-scheduler": "Volcano's scheduler, which also writes PodGroups",
@@ -189,7 +189,7 @@ def _container(image: str) -> Document:
     return {
         "name": NAME,
         "image": image,
-        "args": ["run", "--config", "/etc/restow/restow.yaml", "--port", str(PORT), "--log-format", "json"],
+        "args": ["run", "--config", "/etc/restow/restow.yaml", "--log-format", "json"],
         "ports": [{"name": "http", "containerPort": PORT}],
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "initialDelaySeconds": 10},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}},

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from restow import __version__
+from restow.defaults import HOME, PORT
 from restow.mistakes import misfortunes, unwritable, user_mistakes
 
 KUBECONFIG = click.option(
@@ -40,7 +41,7 @@ def announce(kubeconfig: Path, url: str) -> None:
 @click.option("--lease-duration", default="15s", show_default=True, help="After which silence another takes over.")
 @click.option("--namespace", help="Where the leases and the stop switch are; in a pod, its own.")
 @click.option("--address", help="Where /healthz, /readyz and /metrics are served; in a pod, everywhere.")
-@click.option("--port", type=click.IntRange(0, 65535), default=10290, show_default=True, help="0 picks a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 picks a free one.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def run(kubeconfig: Path | None, embedded: bool, components: str | None, log_format: str, **written: Any) -> None:
     """Run Restow's components against a cluster, until Ctrl-C."""
@@ -72,7 +73,7 @@ def _components(written: str | None) -> tuple[str, ...]:
 
 @click.command()
 @KUBECONFIG
-@click.option("--namespace", default="restow-system", show_default=True)
+@click.option("--namespace", default=HOME, show_default=True)
 @click.option("--image", default=f"restow:{__version__}", show_default=True, help="What the Deployment runs.")
 def install(kubeconfig: Path | None, namespace: str, image: str) -> None:
     """Print what a cluster needs to run Restow, for kubectl apply. The cluster is looked at, not changed."""
@@ -97,7 +98,7 @@ def install(kubeconfig: Path | None, namespace: str, image: str) -> None:
 
 @click.command()
 @KUBECONFIG
-@click.option("--namespace", default="restow-system", show_default=True)
+@click.option("--namespace", default=HOME, show_default=True)
 @click.option("--reason", default="", help="Shown wherever somebody waits because of it.")
 def pause(kubeconfig: Path | None, namespace: str, reason: str) -> None:
     """Stop all evictions, now and until `restow resume`."""
@@ -106,7 +107,7 @@ def pause(kubeconfig: Path | None, namespace: str, reason: str) -> None:
 
 @click.command()
 @KUBECONFIG
-@click.option("--namespace", default="restow-system", show_default=True)
+@click.option("--namespace", default=HOME, show_default=True)
 def resume(kubeconfig: Path | None, namespace: str) -> None:
     """Let evictions go on."""
     _switch(kubeconfig, namespace, {"paused": "false", "reason": None})

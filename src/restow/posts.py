@@ -48,8 +48,8 @@ class Part(Protocol):
         """Let a component go by another configuration as it runs; False if it must be made anew."""
 
 
-class Surroundings(msgspec.Struct, frozen=True):
-    """What every post needs."""
+class Station(msgspec.Struct, frozen=True):
+    """What every post of a process shares."""
 
     api: Api
     clock: Clock
@@ -59,7 +59,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class Post:
-    def __init__(self, part: Part, around: Surroundings, configuration: Configuration) -> None:
+    def __init__(self, part: Part, around: Station, configuration: Configuration) -> None:
         self.part = part
         self.election = around.elect(part.name) if around.elect else None
         self._around = around

@@ -27,19 +27,19 @@ from restow.client.election import LeaderElection, LeaseTiming
 from restow.client.verbs import Client
 from restow.configuration import Configuration, read_configuration
 from restow.control import migrations, reservations, scheduler
+from restow.defaults import HOME
 from restow.migration.arguments import Arguments, read_arguments
 from restow.model.kinds import NAMESPACE
 from restow.model.problems import Problem
 from restow.model.times import TimeError, parse_duration
 from restow.model.wire import WireError, convert
 from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown, Unauthorized
-from restow.posts import Component, Masters, Part, Post, Surroundings, hold_all
+from restow.posts import Component, Masters, Part, Post, Station, hold_all
 from restow.scheduling.registry import SchedulerSection, installed, read_profile
 from restow.scheduling.reservations.arguments import read_arguments as read_terms
 
 log = logging.getLogger(__name__)
 
-NAMESPACE_NAME = "restow-system"
 REACH_WITHIN = 10.0
 REACH_AGAIN = 0.5
 SHORTEST_LEASE = 2.0
@@ -182,7 +182,7 @@ class ConfigurationFile:
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     components: tuple[str, ...] = tuple(PARTS)
     config: Path | None = None
-    namespace: str = NAMESPACE_NAME
+    namespace: str = HOME
     """Where the Leases and the stop switch are."""
     leader_elect: bool = True
     timing: LeaseTiming = LeaseTiming()
@@ -224,7 +224,7 @@ class Process:
         if options.leader_elect:
             await find_namespace(client, options.namespace)
             elect = _elections(client, clock, rng, options)
-        around = Surroundings(api, clock, rng, elect)
+        around = Station(api, clock, rng, elect)
         posts = [Post(part, around, self._configuration) for part in self._parts]
         _describe(self._registry, posts)
         async with _health(posts, self._registry, options):

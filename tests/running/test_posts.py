@@ -14,7 +14,7 @@ from restow.client.verbs import Client
 from restow.configuration import Configuration
 from restow.model.kinds import CONFIG_MAP
 from restow.ports import Api, ApiError, Clock
-from restow.posts import Post, PostLost, Surroundings, cause, hold_all
+from restow.posts import Post, PostLost, Station, cause, hold_all
 from restow.sim.loop import VirtualClock
 from tests.client.test_election import Cut
 from tests.sim.stage import virtual
@@ -76,7 +76,7 @@ def lone(part: WorkerPart, **scheduler: Any) -> Post:
     """A post that nobody contends for."""
     clock = VirtualClock()
     api = MemoryApi(clock, Random(1))
-    return Post(part, Surroundings(api, clock, Random(1), None), configured(**scheduler))
+    return Post(part, Station(api, clock, Random(1), None), configured(**scheduler))
 
 
 @virtual
@@ -149,7 +149,7 @@ async def test_who_loses_the_lease_stops_and_the_other_takes_over_and_back() -> 
                 client, namespace="default", name=name, identity=f"p{number}", clock=clock, rng=Random(number)
             )
 
-        return Post(parts[number], Surroundings(cuts[number], clock, Random(number), elect), configured())
+        return Post(parts[number], Station(cuts[number], clock, Random(number), elect), configured())
 
     posts = [contender(0), contender(1)]
     holding = [asyncio.create_task(post.hold()) for post in posts]

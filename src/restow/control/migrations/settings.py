@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from restow.defaults import HOME
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds."""
 
-    namespace: str = "restow-system"
+    namespace: str = HOME
     """Where the stop switch is."""
     writers: int = 16
     """Verdicts of one arbitration that are written at once."""

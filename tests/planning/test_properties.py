@@ -31,6 +31,7 @@ from restow.planning.replay import replay
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
 from restow.planning.strategies import make_plan
+from tests.planning.by_definition import violations
 from tests.planning.clusters import app, budget, cluster, request, ten
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -108,6 +109,7 @@ def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
 
     assert plan == replace(make_plan(strategy, snapshot, asked), seconds=plan.seconds)
     assert len(plan.moves) <= most
+    assert list(violations(snapshot, plan)) == []
     assert (snapshot.room.free == free).all()
     carried_out(snapshot, plan)
     assert (snapshot.room.free >= 0).all()
@@ -131,7 +133,9 @@ def test_any_moves_are_put_in_order_or_dropped(snapshot: Snapshot, data: st.Data
     wanted = [Wanted(uid, data.draw(st.sampled_from(names))) for uid in chosen]
     asked = request(snapshot, limit=lambda replicas, has_budget: 1)
     found = sequence(snapshot, asked, wanted)
-    assert replay(snapshot, Plan(strategy="s", moves=found.moves), asked).defects == ()
+    plan = Plan(strategy="s", moves=found.moves)
+    assert replay(snapshot, plan, asked).defects == ()
+    assert list(violations(snapshot, plan)) == []
     arrived = {move.uid: move.target for move in sorted(found.moves, key=lambda one: one.order)}
     dropped = {one.pod for one in found.dropped}
     for one in wanted:

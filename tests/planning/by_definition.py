@@ -1,0 +1,43 @@
+"""What reservation first means, counted by hand and without any of the code under test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from restow.model.cluster import Snapshot
+from restow.model.objects import Pod
+from restow.model.resources import amounts, pod_requests
+from restow.planning.plan import Plan
+
+
+def violations(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """Nodes above what they offer, and pods that must be apart and meet, at any time while the plan is carried out."""
+    pods = {uid: one.pod for uid, one in snapshot.pods.known.items()}
+    places = {uid: {one.node} for uid, one in snapshot.pods.known.items()}
+    for wave, moves in plan.waves():
+        for move in moves:
+            if places[move.uid] != {move.source}:
+                yield f"{move.pod} is not on {move.source}"
+            neighbours = [pods[uid] for uid, where in places.items() if move.target in where and uid != move.uid]
+            if any(_must_be_apart(pods[move.uid], one) for one in neighbours):
+                yield f"{move.pod} meets another of its kind on {move.target}"
+            places[move.uid] = {move.source, move.target}
+        yield from _above(snapshot, pods, places, wave)
+        for move in moves:
+            places[move.uid] = {move.target}
+
+
+def _must_be_apart(one: Pod, other: Pod) -> bool:
+    affinity = one.spec.affinity
+    apart = affinity is not None and affinity.pod_anti_affinity is not None
+    return apart and one.metadata.labels == other.metadata.labels
+
+
+def _above(snapshot: Snapshot, pods: Mapping[str, Pod], places: Mapping[str, set[str]], wave: int) -> Iterator[str]:
+    for name in snapshot.rows.names():
+        node = snapshot.node(name)
+        offered = amounts(node.status.allocatable if node else {})
+        for resource in ("cpu", "memory"):
+            used = sum(pod_requests(pods[uid]).get(resource, 0) for uid, where in places.items() if name in where)
+            if used > offered[resource]:
+                yield f"wave {wave}: {used} of {offered[resource]} {resource} on {name}"

@@ -11,12 +11,17 @@ from restow.model.cluster import Snapshot
 from restow.planning.arguments import BALANCE, DEFRAGMENTATION
 from restow.planning.balance import balance
 from restow.planning.defragmentation import defragmentation
+from restow.planning.optimal.strategy import optimal
 from restow.planning.plan import Plan
 from restow.planning.replay import replay
 from restow.planning.request import Request, Strategy
 
-STRATEGIES: Final[Mapping[str, Strategy]] = {"defragmentation": defragmentation, "balance": balance}
-DEFAULT: Final = "defragmentation"
+STRATEGIES: Final[Mapping[str, Strategy]] = {
+    "optimal": optimal,
+    "defragmentation": defragmentation,
+    "balance": balance,
+}
+DEFAULT: Final = "optimal"
 PLUGINS: Final[Mapping[str, str]] = {"defragmentation": DEFRAGMENTATION, "balance": BALANCE}
 """Under which name the arguments of a strategy are in `pluginConfig`."""
 

@@ -1,0 +1,238 @@
+"""The flow model: exact over the nodes it is given, whole numbers of pods of each class that leave and come.
+
+Goes in: a problem, an answer to it so far, and the nodes that may be decided anew; what the answer says of all other
+nodes stays. Comes out: a better answer, or none, and over all nodes a bound that no answer exceeds.
+
+    per node and resource    what comes and is placed, less what leaves, fits into what is free
+    per class                as many come as leave, the other nodes counted
+    at most                  `limit` moves; as many placed as wait; gangs as a whole
+    an empty node            takes with it all of its room: everyone leaves and nobody comes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from restow.model.cluster import RowIndex
+from restow.planning.optimal.problem import Cell, Ints, Problem, Shift, all_room, flaws, rounded
+from restow.planning.optimal.solver import UNBOUNDED, Answer, Effort, Program
+
+
+class Solved(msgspec.Struct, frozen=True):
+    shift: Shift | None
+    """The best answer found."""
+    bound: float
+    """Where all nodes were decided: what no answer is worth more than."""
+    proven: bool = False
+    """Whether no answer over these nodes is worth more."""
+
+
+class _Block(msgspec.Struct, frozen=True, eq=False):
+    """Columns that say how many of one class, or demand, there are on each of some nodes."""
+
+    which: int
+    nodes: RowIndex
+    first: int
+
+    @property
+    def columns(self) -> RowIndex:
+        return np.arange(self.first, self.first + len(self.nodes))
+
+
+class Flow:
+    """The program over some nodes."""
+
+    def __init__(self, problem: Problem, base: Shift, nodes: Iterable[int]) -> None:
+        self.problem = problem
+        self._nodes: RowIndex = np.array(sorted(nodes), np.intp)
+        self._outer = _outside(base, frozenset(self._nodes.tolist()))
+        self._spare = max(problem.limit - self._outer.moves, 0)
+        self._unit = problem.unit
+        self._price = 0.5 / (problem.limit + 1)  # of a move: all of them together are not worth one unit
+        self._all_room = all_room(problem, self._nodes)
+        self._out: list[_Block] = []
+        self._in: list[_Block] = []
+        self._put: list[_Block] = []
+        self._empty: list[_Block] = []
+        self._program = Program()
+        self._room = self._program.add_rows(problem.free[self._nodes].ravel())
+        self._build()
+
+    @property
+    def columns(self) -> int:
+        return self._program.columns
+
+    def solve(self, effort: Effort, start: Shift | None = None) -> Solved:
+        """Look for the best answer, beginning with `start` if one is given."""
+        known = None if start is None else self._columns_of(start)
+        return self._read(self._program.solve(effort, start=known))
+
+    # --- building -----------------------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        moving = self._program.add_rows(self._spare)
+        leavers = self._leavers()
+        for which in sorted({*leavers, *(which for which, _ in self._outer.net)}):
+            self._flow(which, leavers.get(which, []), moving)
+        for which in range(len(self.problem.demands)):
+            self._placed(which)
+        for gang in sorted(self.problem.least):
+            self._gang(gang)
+        if self.problem.empties:
+            self._emptied()
+        self._in_debt()
+
+    def _leavers(self) -> dict[int, list[tuple[int, int]]]:
+        """By class, the nodes that pods can leave, and how many."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for node in self._nodes.tolist():
+            for which, count in self.problem.held[node].items():
+                found.setdefault(which, []).append((node, count))
+        return found
+
+    def _flow(self, which: int, leavers: Sequence[tuple[int, int]], moving: int) -> None:
+        """Pods of one class leave some nodes and come to others."""
+        problem, program = self.problem, self._program
+        size = problem.sizes[which]
+        balance = -sum(number for (one, _), number in self._outer.net.items() if one == which)
+        row = program.add_rows(balance, balance)
+        if leavers:
+            nodes, counts = (np.array(part, np.intp) for part in zip(*leavers, strict=True))
+            out = _Block(which, nodes, program.add_columns(0.0, counts))
+            self._out.append(out)
+            self._uses(out, -size)
+            program.add_terms(row, out.columns, -1.0)
+        fits = np.minimum(self._most_that_fit(size), 1 if problem.alone[which] else self._spare)
+        fits[~problem.suits(which)[self._nodes]] = 0
+        comers = _Block(which, self._nodes[fits > 0], program.add_columns(-self._price, fits[fits > 0]))
+        self._in.append(comers)
+        self._uses(comers, size)
+        program.add_terms(row, comers.columns, 1.0)
+        program.add_terms(moving, comers.columns, 1.0)
+
+    def _placed(self, which: int) -> None:
+        """Waiting pods that are alike are placed."""
+        program, demand = self._program, self.problem.demands[which]
+        supply = demand.supply - sum(number for (one, _), number in self._outer.puts.items() if one == which)
+        fits = np.minimum(self._most_that_fit(demand.size), 1 if demand.alone else max(supply, 0))
+        fits[~demand.suits[self._nodes]] = 0
+        placed = _Block(which, self._nodes[fits > 0], program.add_columns(demand.worth / self._unit, fits[fits > 0]))
+        self._put.append(placed)
+        self._uses(placed, demand.size)
+        program.add_terms(program.add_rows(supply), placed.columns, 1.0)
+
+    def _gang(self, gang: int) -> None:
+        """Of a gang, either so many are placed as must be, or nobody."""
+        demands, program = self.problem.demands, self._program
+        gone = sum(number for (which, _), number in self._outer.puts.items() if demands[which].gang == gang)
+        starts = program.add_columns(0.0, 1)
+        enough, nobody_else = program.add_rows(UNBOUNDED, -gone), program.add_rows(-gone)
+        program.add_terms(enough, starts, -self.problem.least[gang])
+        program.add_terms(nobody_else, starts, -sum(demand.supply for demand in demands if demand.gang == gang))
+        for block in self._put:
+            if demands[block.which].gang == gang:
+                program.add_terms(enough, block.columns, 1.0)
+                program.add_terms(nobody_else, block.columns, 1.0)
+
+    def _emptied(self) -> None:
+        """An empty node takes all of its room, and everyone has left."""
+        problem, program = self.problem, self._program
+        nodes = self._nodes[~problem.stuck[self._nodes]]
+        empty = _Block(0, nodes, program.add_columns(1.0, np.ones(len(nodes))))
+        self._empty.append(empty)
+        place, column_of = self._places(nodes), dict(zip(nodes.tolist(), empty.columns.tolist(), strict=True))
+        room = self._room + place[:, None] * problem.free.shape[1] + np.arange(problem.free.shape[1])
+        program.add_terms(room, empty.columns[:, None], np.maximum(self._all_room[place], 0))
+        nobody = program.add_rows(np.full(len(self._nodes), self._spare))
+        program.add_terms(nobody + place, empty.columns, self._spare)
+        for block in self._in:
+            program.add_terms(nobody + self._places(block.nodes), block.columns, 1.0)
+        for block in self._out:
+            for node, column in zip(block.nodes.tolist(), block.columns.tolist(), strict=True):
+                if node in column_of:
+                    row = program.add_rows(UNBOUNDED, 0.0)
+                    count = problem.held[node][block.which]
+                    program.add_terms(row, [column, column_of[node]], [1.0, -count])
+
+    def _in_debt(self) -> None:
+        """Where a node is over-committed, either nobody comes, or so many leave that everything fits."""
+        problem, program = self.problem, self._program
+        for node in self._nodes[(problem.free[self._nodes] < 0).any(axis=1)].tolist():
+            (place,) = self._places(np.array([node]))
+            comers = [
+                column
+                for block in (*self._in, *self._put)
+                for where, column in zip(block.nodes.tolist(), block.columns.tolist(), strict=True)
+                if where == node
+            ]
+            owes = program.add_columns(0.0, 1)
+            rows = self._room + place * problem.free.shape[1] + np.arange(problem.free.shape[1])
+            program.add_terms(rows, owes, np.minimum(problem.free[node], 0))
+            most = self._spare + int(np.abs(self._all_room[place]).max())
+            nobody = program.add_rows(most)
+            program.add_terms(nobody, [*comers, owes], [*(1.0 for _ in comers), most])
+
+    def _uses(self, block: _Block, size: Ints) -> None:
+        """Each column of a block takes this much of its node's room."""
+        rows = self._room + self._places(block.nodes) * len(size)
+        for resource, amount in enumerate(size.tolist()):
+            if amount:
+                self._program.add_terms(rows + resource, block.columns, amount)
+
+    def _places(self, nodes: RowIndex) -> RowIndex:
+        return np.searchsorted(self._nodes, nodes)
+
+    def _most_that_fit(self, size: Ints) -> Ints:
+        """How many of a size each node could take if everyone who may left."""
+        asked = size > 0
+        most: Ints = (np.maximum(self._all_room[:, asked], 0) // size[asked]).min(axis=1, initial=self.problem.limit)
+        return most
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, answer: Answer | None) -> Solved:
+        if answer is None:
+            return Solved(None, UNBOUNDED)
+        bound = self._bound(answer.bound)
+        if answer.values is None:
+            return Solved(None, bound)
+        shift = self._shift(np.rint(answer.values).astype(np.int64))
+        return Solved(shift if not flaws(self.problem, shift) else None, bound, answer.proven)
+
+    def _bound(self, bound: float) -> float:
+        """Moves made the program's worth a little smaller than the answer's, which is a whole number of units."""
+        if len(self._nodes) < self.problem.nodes or bound == UNBOUNDED:
+            return UNBOUNDED
+        return rounded(self.problem, bound + self._price * self.problem.limit)
+
+    def _shift(self, values: Ints) -> Shift:
+        net, puts = dict(self._outer.net), dict(self._outer.puts)
+        for cells, sign, blocks in ((net, 1, self._in), (net, -1, self._out), (puts, 1, self._put)):
+            for block in blocks:
+                numbers = values[block.columns]
+                for place in np.flatnonzero(numbers).tolist():
+                    cell = (block.which, int(block.nodes[place]))
+                    cells[cell] = cells.get(cell, 0) + sign * int(numbers[place])
+        return Shift({cell: number for cell, number in net.items() if number}, puts)
+
+    def _columns_of(self, shift: Shift) -> dict[int, float]:
+        """The solution that a shift is here."""
+        values: dict[int, float] = {}
+        for blocks, numbers in ((self._in, shift.net), (self._out, shift.net), (self._put, shift.puts)):
+            sign = -1 if blocks is self._out else 1
+            for block in blocks:
+                for node, column in zip(block.nodes.tolist(), block.columns.tolist(), strict=True):
+                    number = sign * numbers.get((block.which, node), 0)
+                    if number > 0:
+                        values[column] = number
+        return values
+
+
+def _outside(base: Shift, inside: frozenset[int]) -> Shift:
+    def kept(cells: Iterable[tuple[Cell, int]]) -> dict[Cell, int]:
+        return {cell: number for cell, number in cells if cell[1] not in inside}
+
+    return Shift(kept(base.net.items()), kept(base.puts.items()))

@@ -1,0 +1,81 @@
+"""The greedy answer: openings in the order of what they bring per move, each made if its leavers find a place.
+
+Everything else starts from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from restow.planning.optimal.openings import Lines, Opening, drains
+from restow.planning.optimal.pricing import Floats, Prices, surplus
+from restow.planning.optimal.problem import STAY, Problem, Shift
+from restow.planning.optimal.stage import Stage, pruned
+
+_PRICES = (0.45, 0.95)
+"""Of a move, in units of the least worth: the more it costs, the fewer moves the best opening of a node has."""
+
+
+def first_openings(problem: Problem, some: Lines) -> list[Opening]:
+    """Openings to begin with: what is best for each node if nobody else wanted anything."""
+    if problem.empties:
+        return drains(problem)
+    found: dict[Opening, None] = {}
+    least = min((demand.worth / problem.unit for demand in problem.demands), default=1.0)
+    for price in _PRICES:
+        prices = Prices(
+            move=price * least,
+            demands=np.zeros(len(problem.demands)),
+            places=np.zeros(problem.classes),
+            nodes=np.zeros(problem.nodes),
+            worth=0.0,
+        )
+        found.update((one.opening, None) for one in surplus(problem, some, prices))
+    return list(found)
+
+
+def greedy(problem: Problem, candidates: Sequence[Opening], start: Shift = STAY) -> tuple[Shift, list[Opening]]:
+    """The answer, and the openings it made. Whoever finds that the pods it waited for are gone queues up again."""
+    stage = Stage(problem, start)
+    dear = dearness(problem, candidates)
+    queue = [(_rank(one), number, one) for number, one in enumerate(candidates)]
+    heapify(queue)
+    made = []
+    while queue:
+        _, number, promised = heappop(queue)
+        one = stage.refilled(promised)
+        if one is promised:
+            if stage.make(one, dear):
+                made.append(one)
+        elif one.worth:
+            heappush(queue, (_rank(one), number, one))
+    stage.fill()
+    return pruned(problem, whole_gangs(problem, stage.shift)), made
+
+
+def _rank(one: Opening) -> tuple[float, int]:
+    """Most worth per move first."""
+    return -one.worth / max(one.moves, 0.1), one.node
+
+
+def dearness(problem: Problem, candidates: Sequence[Opening]) -> Floats:
+    """Per node what opening it brings per move at best: leavers of others had better not go there."""
+    dear = np.zeros(problem.nodes)
+    for one in candidates:
+        dear[one.node] = max(dear[one.node], one.worth / problem.unit / max(one.moves, 1))
+    return dear / max(float(dear.max(initial=0.0)), 1e-9)
+
+
+def whole_gangs(problem: Problem, shift: Shift) -> Shift:
+    """The answer without gangs of which too few are placed."""
+    placed: dict[int, int] = {}
+    for (which, _), number in shift.puts.items():
+        gang = problem.demands[which].gang
+        if gang is not None:
+            placed[gang] = placed.get(gang, 0) + number
+    short = {gang for gang, number in placed.items() if number < problem.least[gang]}
+    kept = {cell: number for cell, number in shift.puts.items() if problem.demands[cell[0]].gang not in short}
+    return Shift(shift.net, kept)

@@ -1,0 +1,108 @@
+"""Openings: a few pods leave a node, so that waiting pods, or leavers of other nodes, fit there, or nobody is left.
+
+Goes in: a problem. Comes out: all combinations of leavers that are worth a look, as arrays with one line per
+combination, for all nodes. What then takes their room is the concern of `pricing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from math import comb
+
+import msgspec
+import numpy as np
+
+from restow.model.cluster import RowIndex
+from restow.planning.optimal.problem import Ints, Problem
+
+_COMBINATIONS = 600
+"""Of one number of leavers of one node; if there are more, that number is left out."""
+_LINES = 200_000
+
+Counts = tuple[tuple[int, int], ...]
+"""(class or demand, how many)."""
+
+
+class Opening(msgspec.Struct, frozen=True, gc=False):
+    node: int
+    leavers: tuple[int, ...]
+    """The class of each pod that leaves."""
+    puts: Counts
+    """Waiting pods that are placed."""
+    worth: int
+    comers: Counts = ()
+    """Leavers of other nodes that come."""
+
+    @property
+    def moves(self) -> int:
+        return len(self.leavers)
+
+
+class Lines(msgspec.Struct, frozen=True, eq=False):
+    """Combinations of leavers."""
+
+    node: RowIndex
+    leavers: RowIndex
+    """[line, leaver]: classes; -1 where there are fewer."""
+    room: Ints
+    """[line, resource]: free once they have left."""
+    complete: Ints
+    """Per node, up to how many leavers no combination is left out."""
+
+
+def drains(problem: Problem) -> list[Opening]:
+    """For each node that could become empty, everybody leaving it."""
+    found = []
+    for node, held in enumerate(problem.held):
+        leavers = tuple(which for which, count in sorted(held.items()) for _ in range(count))
+        if leavers and not problem.stuck[node] and len(leavers) <= problem.limit:
+            found.append(Opening(node, leavers, (), 1))
+    return found
+
+
+def lines(problem: Problem, most: int) -> Lines:
+    """The combinations of up to `most` leavers, where there are not too many."""
+    node, leavers = np.zeros(0, np.intp), np.zeros((0, most), np.intp)
+    complete = np.full(problem.nodes, -1, np.int64)
+    for number in range(most + 1):
+        if len(node) > _LINES:
+            break
+        for nodes, pods in _by_number(problem, most):
+            ways = comb(pods.shape[1], number)
+            if ways > _COMBINATIONS:
+                continue
+            complete[nodes] += complete[nodes] == number - 1
+            chosen = np.array(list(combinations(range(pods.shape[1]), number)), np.intp).reshape(ways, number)
+            padded = np.full((len(nodes) * ways, most), -1, np.intp)
+            padded[:, :number] = pods[:, chosen].reshape(len(nodes) * ways, number)
+            node, leavers = np.concatenate([node, np.repeat(nodes, ways)]), np.concatenate([leavers, padded])
+    both = np.unique(np.column_stack([node, np.sort(leavers, axis=1)]), axis=0)
+    node, leavers = both[:, 0], both[:, 1:]
+    return Lines(node, leavers, problem.free[node] + asked_by(problem)[leavers].sum(axis=1), complete)
+
+
+def easy(problem: Problem, some: Lines) -> Lines:
+    """Only those whose leavers would all find some place as things are now."""
+    placeable = np.zeros(problem.classes + 1, np.bool_)
+    placeable[-1] = True
+    for which in np.unique(some.leavers[some.leavers >= 0]).tolist():
+        placeable[which] = ((problem.free >= problem.sizes[which]).all(axis=1) & problem.suits(which)).any()
+    kept = placeable[some.leavers].all(axis=1)
+    return Lines(some.node[kept], some.leavers[kept], some.room[kept], some.complete)
+
+
+def asked_by(problem: Problem) -> Ints:
+    """What a pod of each class asks for; nothing for class -1."""
+    return np.vstack([problem.sizes, np.zeros(problem.free.shape[1], np.int64)])
+
+
+def _by_number(problem: Problem, most: int) -> Iterator[tuple[RowIndex, RowIndex]]:
+    """Nodes that have the same number of pods that could leave, with the classes of those pods [node, pod]."""
+    groups: dict[int, list[tuple[int, list[int]]]] = {}
+    for node, held in enumerate(problem.held):
+        pods = [which for which, count in sorted(held.items()) for _ in range(min(count, most))]
+        groups.setdefault(len(pods), []).append((node, pods))
+    for number in sorted(groups):
+        nodes = np.array([node for node, _ in groups[number]], np.intp)
+        yield nodes, np.array([pods for _, pods in groups[number]], np.intp).reshape(len(nodes), number)

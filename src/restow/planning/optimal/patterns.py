@@ -1,0 +1,254 @@
+"""The pattern model: which openings to make, all at once, with a place for every leaver.
+
+Goes in: a problem and some openings. Comes out: an answer. First fractions of openings are allowed; that gives prices
+for moves, waiting pods and places, at which `pricing` finds better openings, until there are none or time is up. Then
+whole openings are chosen among all that were found.
+
+    per node        at most one opening
+    per kind        places for leavers, less those of nodes that are opened
+    per class       a place for everyone who leaves
+    per demand      as many placed as wait; gangs as a whole
+    at most         `limit` moves
+
+A kind is all nodes that can take the same classes, one pod each: the program has a column per class and kind, where the
+flow model has one per class and node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from restow.planning.optimal.greedy import greedy
+from restow.planning.optimal.openings import Opening
+from restow.planning.optimal.pricing import Prices
+from restow.planning.optimal.problem import Ints, Problem, Shift, flaws
+from restow.planning.optimal.solver import UNBOUNDED, Effort, Floats, Program
+
+_COLUMNS = 3000
+"""Openings that whole ones are chosen among, the most promising ones."""
+_ROOMY = 6
+"""Leavers that one node takes at most, beside those that openings bring."""
+
+
+class Kind(msgspec.Struct, frozen=True, eq=False):
+    """Nodes that can take the same classes."""
+
+    classes: tuple[int, ...]
+    places: dict[int, int]
+    """By node, how many pods it takes, whichever of the classes they are."""
+
+
+class Patterns:
+    """Openings found so far, and the program over them."""
+
+    def __init__(self, problem: Problem, openings: Iterable[Opening]) -> None:
+        self.problem = problem
+        self.openings = list(dict.fromkeys(openings))
+        self._known = set(self.openings)
+        self._kinds: list[Kind] = []
+        self._kind_of: dict[int, tuple[int, Kind]] = {}
+        self._classes: frozenset[int] = frozenset()
+        self._price = 0.49 / (problem.limit + 1)
+
+    def add(self, openings: Iterable[Opening]) -> int:
+        """Add openings that are new, and tell how many."""
+        fresh = [one for one in dict.fromkeys(openings) if one not in self._known]
+        self.openings += fresh
+        self._known.update(fresh)
+        return len(fresh)
+
+    def prices(self, effort: Effort) -> Prices | None:
+        """What everything is worth while fractions of openings are allowed."""
+        program = self._program()
+        answer = program.solve(effort, whole=False)
+        if answer is None or answer.prices is None:
+            return None
+        return self._read_prices(np.maximum(answer.prices, 0.0), answer.bound)
+
+    def best(self, effort: Effort, prices: Prices | None = None, least: float = 0.0) -> Shift | None:
+        """The best answer that is made of whole openings; None if the solver has none. Given prices, openings are left
+        out with which nothing can be worth more than `least`."""
+        if prices is not None:
+            self.openings = self._worthwhile(prices, least / self.problem.unit)
+        answer = self._program().solve(effort)
+        if answer is None or answer.values is None:
+            return None
+        return self._read(np.rint(answer.values).astype(np.int64))
+
+    def _worthwhile(self, prices: Prices, least: float) -> list[Opening]:
+        surplus = np.array([self._surplus(one, prices) for one in self.openings])
+        most = max(prices.worth - least, 0.0) + 0.5
+        order = np.argsort(-surplus, kind="stable")[:_COLUMNS]
+        return [self.openings[number] for number in np.sort(order[surplus[order] >= -most]).tolist()]
+
+    def _surplus(self, one: Opening, prices: Prices) -> float:
+        """What an opening brings beyond the prices of what it uses."""
+        gain = one.worth / self.problem.unit - prices.move * one.moves - prices.nodes[one.node]
+        gain -= sum(prices.places[which] for which in one.leavers)
+        gain += sum(prices.places[which] * number for which, number in one.comers)
+        return float(gain - sum(prices.demands[which] * number for which, number in one.puts))
+
+    # --- building -----------------------------------------------------------------------------------------------------
+    # rows: the limit, then one per class, per demand, per node, per kind, then those of gangs
+
+    def _program(self) -> Program:
+        problem, program = self.problem, Program()
+        self._sort_nodes()
+        program.add_rows(problem.limit)
+        program.add_rows(np.zeros(problem.classes))
+        program.add_rows([demand.supply for demand in problem.demands])
+        program.add_rows(np.ones(problem.nodes))
+        program.add_rows([sum(kind.places.values()) for kind in self._kinds])
+        worths = [one.worth / problem.unit - self._price * one.moves for one in self.openings]
+        program.add_columns(worths, np.full(len(worths), UNBOUNDED))
+        terms = [(row, column, factor) for column, one in enumerate(self.openings) for row, factor in self._terms(one)]
+        rows, columns, factors = zip(*terms, strict=True)
+        program.add_terms(rows, columns, factors)
+        self._add_places(program)
+        self._add_gangs(program)
+        return program
+
+    @property
+    def _first_demand(self) -> int:
+        return 1 + self.problem.classes
+
+    @property
+    def _first_node(self) -> int:
+        return self._first_demand + len(self.problem.demands)
+
+    @property
+    def _first_kind(self) -> int:
+        return self._first_node + self.problem.nodes
+
+    def _terms(self, one: Opening) -> Iterable[tuple[int, float]]:
+        yield 0, one.moves
+        balance = Counter(one.leavers)
+        for which, number in one.comers:
+            balance[which] -= number
+        for which, number in balance.items():
+            yield 1 + which, number
+        for which, number in one.puts:
+            yield self._first_demand + which, number
+        yield self._first_node + one.node, 1
+        if one.node in self._kind_of:
+            number, kind = self._kind_of[one.node]
+            yield self._first_kind + number, kind.places[one.node]
+
+    def _add_places(self, program: Program) -> None:
+        self._taken: dict[tuple[int, int], int] = {}
+        for number, kind in enumerate(self._kinds):
+            total = sum(kind.places.values())
+            most = [len(kind.places) if self.problem.alone[which] else total for which in kind.classes]
+            first = program.add_columns(0.0, most)
+            columns = range(first, first + len(most))
+            program.add_terms(self._first_kind + number, columns, 1.0)
+            program.add_terms([1 + which for which in kind.classes], columns, -1.0)
+            self._taken.update(((which, number), column) for which, column in zip(kind.classes, columns, strict=True))
+
+    def _add_gangs(self, program: Program) -> None:
+        demands = self.problem.demands
+        placed: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for column, one in enumerate(self.openings):
+            for which, number in one.puts:
+                gang = demands[which].gang
+                if gang is not None:
+                    placed[gang].append((column, number))
+        for gang, terms in sorted(placed.items()):
+            starts, most = program.add_columns(0.0, 1), sum(one.supply for one in demands if one.gang == gang)
+            enough, nobody = program.add_rows(UNBOUNDED, 0.0), program.add_rows(0.0)
+            for row, least in ((enough, self.problem.least[gang]), (nobody, most)):
+                program.add_terms(row, [column for column, _ in terms], [number for _, number in terms])
+                program.add_terms(row, starts, -least)
+
+    def _sort_nodes(self) -> None:
+        """Find the kinds of nodes once more, if there are other classes of leavers than before."""
+        classes = frozenset(which for one in self.openings for which in one.leavers)
+        if classes == self._classes:
+            return
+        self._classes = classes
+        self._kinds = kinds(self.problem, sorted(classes))
+        self._kind_of = {node: (number, kind) for number, kind in enumerate(self._kinds) for node in kind.places}
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _read_prices(self, prices: Floats, worth: float) -> Prices:
+        nodes = prices[self._first_node : self._first_kind].copy()
+        for node, (number, kind) in self._kind_of.items():
+            nodes[node] += prices[self._first_kind + number] * kind.places[node]
+        return Prices(
+            move=float(prices[0]) + self._price,
+            places=prices[1 : self._first_demand],
+            demands=prices[self._first_demand : self._first_node],
+            nodes=nodes,
+            worth=worth,
+        )
+
+    def _read(self, values: Ints) -> Shift | None:
+        """Make the chosen openings, and then whatever else is still possible."""
+        problem = self.problem
+        chosen = [one for column, one in enumerate(self.openings) if values[column] > 0]
+        net: Counter[tuple[int, int]] = Counter()
+        puts: Counter[tuple[int, int]] = Counter()
+        for one in chosen:
+            for which in one.leavers:
+                net[which, one.node] -= 1
+            for which, number in one.puts:
+                puts[which, one.node] += number
+        coming = self._coming(values, chosen)
+        for which in range(problem.classes):
+            leave = -sum(number for (each, _), number in net.items() if each == which)
+            for node in coming[which][:leave]:
+                net[which, node] += 1
+        shift = Shift({cell: number for cell, number in net.items() if number}, dict(puts))
+        if flaws(problem, shift):
+            return None
+        return self._completed(shift, chosen)
+
+    def _coming(self, values: Ints, chosen: Sequence[Opening]) -> dict[int, list[int]]:
+        """By class, the nodes that take its leavers: where openings want them first."""
+        coming: dict[int, list[int]] = defaultdict(list)
+        opened = {one.node for one in chosen}
+        for one in chosen:
+            for which, number in one.comers:
+                coming[which] += [one.node] * number
+        for number, kind in enumerate(self._kinds):
+            free = [node for turn in range(_ROOMY) for node, places in kind.places.items() if turn < places]
+            free = [node for node in free if node not in opened]
+            for which in kind.classes:
+                count = int(values[self._taken[which, number]])
+                coming[which] += free[:count]
+                free = free[count:]
+        return coming
+
+    def _completed(self, shift: Shift, chosen: Sequence[Opening]) -> Shift:
+        opened = {one.node for one in chosen}
+        rest = [one for one in self.openings if not one.comers and one.node not in opened]
+        return greedy(self.problem, rest, shift)[0]
+
+
+def kinds(problem: Problem, classes: Sequence[int]) -> list[Kind]:
+    """Nodes by the set of classes of which they can take one pod."""
+    if not classes:
+        return []
+    able = np.stack([(problem.free >= problem.sizes[which]).all(axis=1) & problem.suits(which) for which in classes])
+    if problem.empties:
+        able &= problem.stuck | np.array([bool(held) for held in problem.held])
+    patterns, kind_of = np.unique(able, axis=1, return_inverse=True)
+    found = []
+    for number in range(patterns.shape[1]):
+        taken = tuple(which for which, can in zip(classes, patterns[:, number].tolist(), strict=True) if can)
+        if taken:
+            nodes = np.flatnonzero(kind_of.reshape(-1) == number)
+            found.append(Kind(taken, _places_of(problem, nodes.tolist(), taken)))
+    return found
+
+
+def _places_of(problem: Problem, nodes: Sequence[int], classes: Sequence[int]) -> dict[int, int]:
+    largest = problem.sizes[list(classes)].max(axis=0)
+    asked = largest > 0
+    most = (problem.free[list(nodes)][:, asked] // largest[asked]).min(axis=1, initial=_ROOMY)
+    return dict(zip(nodes, np.maximum(most, 1).tolist(), strict=True))

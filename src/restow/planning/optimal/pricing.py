@@ -1,0 +1,254 @@
+"""Pricing: which openings are worth more than what they use costs.
+
+Goes in: a problem and prices of what openings compete for: moves, waiting pods of which there are few, places for
+leavers. Comes out: per node the openings with the largest surplus. A place has a price because leavers need one; so
+pods that come are wanted like waiting ones, and chains of moves are found without looking for them.
+
+What takes the room of leavers is one of the bundles that need least for what they bring. All of it is arrays: one line
+per combination of leavers, for all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.cluster import Mask, RowIndex
+from restow.planning.optimal.openings import Lines, Opening
+from restow.planning.optimal.problem import PLENTY, Ints, Problem, all_room
+
+Floats = NDArray[np.float64]
+
+_BUNDLES = 400
+"""Of one number of items, at most, while looking for openings."""
+_GRAINS = 128
+_EXACT = 2500
+"""Of one number of items, where none may be missing."""
+_AT_ONCE = 1 << 23
+_LEAST = 1e-6
+
+
+class Prices(msgspec.Struct, frozen=True, eq=False):
+    move: float
+    demands: Floats
+    """Per demand, of one waiting pod."""
+    places: Floats
+    """Per class, of a place for a leaver."""
+    nodes: Floats
+    """Per node, of using it at all."""
+    worth: float
+    """Of everything that is bought at these prices."""
+
+
+class Priced(msgspec.Struct, frozen=True):
+    opening: Opening
+    surplus: float
+
+
+class _Items(msgspec.Struct, frozen=True, eq=False):
+    """What could take room: waiting pods, and leavers of other nodes."""
+
+    size: Ints
+    gain: Floats
+    suits: Mask
+    """[item, node]."""
+    most: Ints
+    """How many of each there may be on one node."""
+    number: RowIndex
+    """The demand, or the class."""
+    comes: Mask
+    """Whether it is a class."""
+
+
+class _Bundles(msgspec.Struct, frozen=True, eq=False):
+    """Items together, the largest gain first."""
+
+    size: Ints
+    gain: Floats
+    counts: NDArray[np.int16]
+    """[bundle, item]."""
+    barred: Ints
+    """The ways in which its items keep it from nodes, as bits."""
+
+
+def surplus(problem: Problem, some: Lines, prices: Prices, per_node: int = 2) -> list[Priced]:
+    """The best openings of each node at these prices, if they are worth more than they cost."""
+    items = _items(problem, prices)
+    if not len(items.gain):
+        return []
+    bundles = _bundles(items, all_room(problem).max(axis=0, initial=0), _BUNDLES)
+    cost = leaving_costs(some, prices) + prices.nodes[some.node]
+    worth, best = _best(some, bundles, _suits(items, bundles), cost)
+    return [
+        Priced(_opening(problem, some, items, bundles, line, int(best[line])), float(worth[line]))
+        for line in _top(some.node, worth, per_node)
+    ]
+
+
+def most_surplus(problem: Problem, some: Lines, cost: Floats, prices: Prices) -> Floats | None:
+    """Per node, what no opening with these leavers, at these costs, is worth more than; None if it takes too long to
+    tell. More of a demand than wait may be in one bundle, so that what is left out of bundles is never missed; and
+    sizes are rounded down a little, so that there are not too many of them."""
+    items = _items(problem, prices)
+    total = np.zeros(problem.nodes)
+    if not len(items.gain):
+        return total
+    largest = some.room.max(axis=0, initial=0)
+    grain = np.maximum(largest // _GRAINS, 1)
+    many = np.where(items.most > 1, PLENTY, items.most)
+    items = msgspec.structs.replace(items, most=many, size=items.size // grain * grain)
+    bundles = _bundles(items, largest, _EXACT)
+    if len(bundles.gain) >= _EXACT:
+        return None
+    worth, _ = _best(some, bundles, _suits(items, bundles), cost)
+    np.maximum.at(total, some.node, worth)
+    return total
+
+
+def leaving_costs(some: Lines, prices: Prices) -> Floats:
+    """Per line what it costs that its leavers go."""
+    costs: Floats = np.append(prices.places + prices.move, 0.0)[some.leavers].sum(axis=1)
+    return costs
+
+
+def _items(problem: Problem, prices: Prices) -> _Items:
+    """Everything that gains something at these prices."""
+    demands, unit = problem.demands, problem.unit
+    gain = np.array([demand.worth / unit for demand in demands]) - prices.demands
+    wanted = [which for which in np.flatnonzero(gain > _LEAST).tolist() if demands[which].supply > 0]
+    coming = np.flatnonzero(prices.places > _LEAST).tolist()
+    nothing = np.zeros((0, problem.free.shape[1]), np.int64)
+    nowhere = np.zeros((0, problem.nodes), np.bool_)
+    return _Items(
+        size=np.vstack([nothing, *(demands[which].size for which in wanted), problem.sizes[coming]]),
+        gain=np.concatenate([gain[wanted], prices.places[coming]]),
+        suits=np.vstack([nowhere, *(demands[which].suits for which in wanted), *map(problem.suits, coming)]),
+        most=np.array([*(demands[which].most for which in wanted), *np.where(problem.alone[coming], 1, PLENTY)]),
+        number=np.array([*wanted, *coming], np.intp),
+        comes=np.arange(len(wanted) + len(coming)) >= len(wanted),
+    )
+
+
+def _bundles(items: _Items, largest: Ints, most: int) -> _Bundles:
+    """Everything that could be together on a node, without what needs more than something else that gains more; of each
+    number of items `most` at most."""
+    one = np.eye(len(items.gain), dtype=np.int16)
+    single = _Bundles(items.size, items.gain, one, _barred(items.suits))
+    single = _taken(single, (items.size <= largest).all(axis=1))
+    kept = newest = _least(single, most)
+    while len(newest.gain):
+        newest = _least(_grown(newest, single, items, largest), most)
+        kept = _joined(kept, newest)
+        if len(newest.gain) >= _EXACT:
+            return kept
+    return _least(kept, len(kept.gain))
+
+
+def _grown(some: _Bundles, single: _Bundles, items: _Items, largest: Ints) -> _Bundles:
+    """Each with one item more, not before the last it has."""
+    last = len(items.gain) - 1 - np.argmax(some.counts[:, ::-1] > 0, axis=1)
+    which = np.argmax(single.counts, axis=1)
+    a, b = np.nonzero(last[:, None] <= which[None, :])
+    counts = some.counts[a] + single.counts[b]
+    size = some.size[a] + single.size[b]
+    able = (size <= largest).all(axis=1) & (counts <= items.most).all(axis=1)
+    a, b = a[able], b[able]
+    return _Bundles(size[able], some.gain[a] + single.gain[b], counts[able], some.barred[a] | single.barred[b])
+
+
+def _least(some: _Bundles, most: int) -> _Bundles:
+    """Without those that need as much as another that gains as much and goes wherever they go."""
+    left = np.argsort(-some.gain, kind="stable")
+    kept: list[int] = []
+    while len(left) and len(kept) < most:
+        first = int(left[0])
+        kept.append(first)
+        covered = (some.size[left] >= some.size[first]).all(axis=1)
+        covered &= (some.barred[first] & ~some.barred[left]) == 0
+        left = left[~covered]
+    return _taken(some, np.array(kept, np.intp))
+
+
+def _barred(suits: Mask) -> Ints:
+    """A bit for each different set of nodes that an item is kept from."""
+    bits = np.zeros(len(suits), np.int64)
+    known: dict[bytes, int] = {}
+    for item in np.flatnonzero(~suits.all(axis=1)).tolist():
+        bits[item] = 1 << known.setdefault(suits[item].tobytes(), len(known) % 62)
+    return bits
+
+
+def _suits(items: _Items, bundles: _Bundles) -> Mask | None:
+    """[bundle, node]: where bundles may be; None for everywhere."""
+    if items.suits.all():
+        return None
+    return np.stack([items.suits[counts > 0].all(axis=0) for counts in bundles.counts])
+
+
+def _taken(some: _Bundles, which: Any) -> _Bundles:
+    return _Bundles(some.size[which], some.gain[which], some.counts[which], some.barred[which])
+
+
+def _joined(one: _Bundles, other: _Bundles) -> _Bundles:
+    return _Bundles(
+        np.concatenate([one.size, other.size]),
+        np.concatenate([one.gain, other.gain]),
+        np.concatenate([one.counts, other.counts]),
+        np.concatenate([one.barred, other.barred]),
+    )
+
+
+def _best(some: Lines, bundles: _Bundles, suits: Mask | None, cost: Floats) -> tuple[Floats, RowIndex]:
+    """Per line the largest surplus, and the bundle that has it; -inf where there is none."""
+    worth, best = np.full(len(cost), -np.inf), np.zeros(len(cost), np.intp)
+    promising = np.flatnonzero(cost < _at_most(some.room, bundles) - _LEAST)
+    step = max(_AT_ONCE // max(len(bundles.gain), 1), 1)
+    for first in range(0, len(promising), step):
+        part = promising[first : first + step]
+        room = some.room[part]
+        fits = np.ones((len(part), len(bundles.gain)), np.bool_)
+        for resource in range(room.shape[1]):
+            fits &= room[:, resource, None] >= bundles.size[None, :, resource]
+        if suits is not None:
+            fits &= suits[:, some.node[part]].T
+        chosen = fits.argmax(axis=1)
+        found = fits[np.arange(len(part)), chosen]
+        best[part] = chosen
+        worth[part] = np.where(found, bundles.gain[chosen] - cost[part], -np.inf)
+    return worth, best
+
+
+def _at_most(room: Ints, bundles: _Bundles) -> Floats:
+    """Per line a gain that no bundle exceeds there, by each resource alone."""
+    most = np.full(len(room), bundles.gain.max(initial=0.0))
+    for resource in range(room.shape[1]):
+        order = np.argsort(bundles.size[:, resource], kind="stable")
+        gains = np.append(0.0, np.maximum.accumulate(bundles.gain[order]))
+        most = np.minimum(most, gains[np.searchsorted(bundles.size[order, resource], room[:, resource], side="right")])
+    return most
+
+
+def _top(node: RowIndex, worth: Floats, per_node: int) -> Sequence[int]:
+    """The lines of the largest surpluses of each node."""
+    good = np.flatnonzero(worth > _LEAST)
+    order = good[np.lexsort((-worth[good], node[good]))]
+    starts = np.searchsorted(node[order], node[order], side="left")
+    chosen: list[int] = order[np.arange(len(order)) - starts < per_node].tolist()
+    return chosen
+
+
+def _opening(problem: Problem, some: Lines, items: _Items, bundles: _Bundles, line: int, bundle: int) -> Opening:
+    counts = bundles.counts[bundle]
+    puts = [(int(items.number[one]), int(counts[one])) for one in np.flatnonzero(counts * ~items.comes).tolist()]
+    comers = [(int(items.number[one]), int(counts[one])) for one in np.flatnonzero(counts * items.comes).tolist()]
+    return Opening(
+        node=int(some.node[line]),
+        leavers=tuple(which for which in some.leavers[line].tolist() if which >= 0),
+        puts=tuple(puts),
+        comers=tuple(comers),
+        worth=sum(problem.demands[which].worth * number for which, number in puts),
+    )

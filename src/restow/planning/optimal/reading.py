@@ -1,0 +1,221 @@
+"""From a snapshot to a problem: nodes in the order of their names, pods by class, and back again.
+
+Goes in: a snapshot and a request. Comes out: a `Reading`: the `Problem`, and which pods stand behind its numbers. Where
+a class may go is asked of the scheduler's own filters, all but the one that looks at room, as if one pod of the class
+were looking for a place; classes that read other pods are told apart by the domains they leave, because that is what a
+spread constraint counts. Whatever depends on several moves at once is left to the sequence of moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from restow.eviction.costs import eviction_cost
+from restow.model.cluster import Mask, Occupant, PodClass, RowIndex, Shape, Snapshot
+from restow.model.cluster.room import Amounts
+from restow.model.objects import PodSpec
+from restow.planning.bookings import loose
+from restow.planning.measures import is_ready, shape_amounts
+from restow.planning.movable import foreign_refusal, guests_of
+from restow.planning.optimal.problem import Demand, Ints, Problem, scaled
+from restow.planning.optimal.worth import Line, line_up
+from restow.planning.plan import Refusal
+from restow.planning.request import Request
+from restow.scheduling.framework import Code, Cycle, FilterPlugin
+from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
+
+_HOST_NAME = "kubernetes.io/hostname"
+
+Key = tuple[PodClass, tuple[str | None, ...]]
+"""A class, and the domains that its pod is in."""
+
+
+class Reading(msgspec.Struct, frozen=True, eq=False):
+    problem: Problem
+    names: Sequence[str]
+    """Of the nodes."""
+    pods: Sequence[Mapping[int, Sequence[Occupant]]]
+    """Per node and class who they are; the first goes first."""
+    line: Line
+    """Whom the demands stand for, where waiting pods are wanted."""
+    refusals: tuple[Refusal, ...]
+
+
+class _Nodes(msgspec.Struct, frozen=True, eq=False):
+    """The nodes that exist, by name."""
+
+    names: list[str]
+    rows: RowIndex
+
+
+class _Wanted(msgspec.Struct, frozen=True, eq=False):
+    """A demand before its resources are scaled."""
+
+    amounts: Amounts
+    suits: Mask
+    worth: int
+    supply: int | None = None
+    gang: int | None = None
+    alone: bool = False
+
+
+def read(snapshot: Snapshot, request: Request) -> Reading:
+    nodes = _nodes(snapshot)
+    classes: dict[Key, int] = {}
+    firsts: list[Occupant] = []
+    pods: list[dict[int, list[Occupant]]] = []
+    stuck = np.zeros(len(nodes.names), np.bool_)
+    refusals: list[Refusal] = []
+    for node, name in enumerate(nodes.names):
+        guests = guests_of(snapshot, name, request.mobility)
+        refusals += guests.refusals
+        stuck[node] = guests.staying > 0
+        here: dict[int, list[Occupant]] = {}
+        for one in sorted(guests.movable, key=_who_first):
+            which = classes.setdefault(_key(snapshot, one), len(classes))
+            if which == len(firsts):
+                firsts.append(one)
+            here.setdefault(which, []).append(one)
+        pods.append(here)
+    line = line_up(snapshot, request if request.objective == "pending" else replace(request, pending=()))
+    wanted = list(_demands(snapshot, request, nodes, line))
+    problem = _problem(snapshot, request, nodes, firsts, wanted)
+    problem = replace(
+        problem,
+        held=[{which: len(some) for which, some in here.items()} for here in pods],
+        stuck=stuck,
+        least=line.least,
+        unit=line.unit if request.objective == "pending" else 1,
+    )
+    refusals += [*foreign_refusal(snapshot, request.mobility), *line.refusals]
+    return Reading(problem, nodes.names, pods, line, tuple(refusals))
+
+
+def _nodes(snapshot: Snapshot) -> _Nodes:
+    names = [name for name in snapshot.rows.names() if snapshot.node(name) is not None]
+    return _Nodes(names, np.array([snapshot.rows.find(name) for name in names], np.intp))
+
+
+def _who_first(one: Occupant) -> tuple[int, int, str, str]:
+    """The least important pod, and of those the one that costs least to evict, goes first."""
+    metadata = one.pod.metadata
+    return one.pod.spec.priority or 0, eviction_cost(one.pod), metadata.namespace or "", metadata.name
+
+
+def _key(snapshot: Snapshot, one: Occupant) -> Key:
+    pod_class = snapshot.class_of(one.pod, one.shape)
+    if not one.shape.readings:
+        return pod_class, ()
+    node = snapshot.node(one.node)
+    labels = (node.metadata.labels if node else None) or {}
+    return pod_class, tuple(labels.get(key) for key in sorted(set(_topology_keys(one.shape.spec))))
+
+
+def _topology_keys(spec: PodSpec) -> Iterator[str]:
+    """The domains, larger than nodes, in which a pod counts others of its kind."""
+    keys = [one.topology_key for one in spec.topology_spread_constraints or ()]
+    for side in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity) if spec.affinity else ():
+        keys += [term.topology_key for term in (side.required if side else None) or ()]
+    return (key for key in keys if key != _HOST_NAME)
+
+
+# --- what is wanted ---------------------------------------------------------------------------------------------------
+
+
+def _demands(snapshot: Snapshot, request: Request, nodes: _Nodes, line: Line) -> Iterator[_Wanted]:
+    if request.objective == "slots":
+        usable = ~snapshot.nodes.unschedulable[nodes.rows]
+        yield _Wanted(shape_amounts(snapshot, request.shape), usable, 1)
+    for one in line.groups:
+        shape = one.pod_class.shape
+        suits = _suitable(request, Cycle(one.pods[0], snapshot, request.now, one.pod_class))[nodes.rows]
+        yield _Wanted(shape.amounts, suits, one.worth, len(one.pods), one.gang, _keeps_apart(shape))
+
+
+def _keeps_apart(shape: Shape) -> bool:
+    """Whether pods of a shape may be in each other's way on a node, by more than the room they take."""
+    return bool(shape.readings or shape.facts.ports)
+
+
+# --- arrays -----------------------------------------------------------------------------------------------------------
+
+
+def _problem(
+    snapshot: Snapshot, request: Request, nodes: _Nodes, firsts: Sequence[Occupant], wanted: Sequence[_Wanted]
+) -> Problem:
+    amounts = [one.shape.amounts for one in firsts], [one.amounts for one in wanted]
+    columns = sorted({column for some in amounts for one in some for column, _ in one})
+    free = np.array([_free(snapshot, column)[nodes.rows] for column in columns], np.int64).reshape(len(columns), -1).T
+    free, (sizes, asked) = scaled(free, *(_vectors(some, columns) for some in amounts))
+    demands = [
+        Demand(size=size, suits=one.suits, worth=one.worth, gang=one.gang, alone=one.alone, **_supply(one))
+        for one, size in zip(wanted, asked, strict=True)
+    ]
+    return Problem(
+        free=free,
+        sizes=sizes,
+        held=[],
+        suits=_suits(snapshot, request, nodes, firsts),
+        alone=np.array([_keeps_apart(one.shape) for one in firsts], np.bool_),
+        limit=request.max_moves,
+        stuck=np.zeros(len(nodes.names), np.bool_),
+        empties=request.objective == "free-nodes",
+        settled=not any(_keeps_apart(one.shape) for one in firsts),
+        demands=demands,
+    )
+
+
+def _supply(one: _Wanted) -> dict[str, int]:
+    return {} if one.supply is None else {"supply": one.supply}
+
+
+def _free(snapshot: Snapshot, column: int) -> Ints:
+    room = snapshot.room
+    return room.free[column] if column < len(room.free) else np.zeros(snapshot.rows.capacity, np.int64)
+
+
+def _vectors(amounts: Sequence[Amounts], columns: Sequence[int]) -> Ints:
+    place = {column: number for number, column in enumerate(columns)}
+    vectors = np.zeros((len(amounts), len(columns)), np.int64)
+    for number, some in enumerate(amounts):
+        for column, amount in some:
+            vectors[number, place[column]] = amount
+    return vectors
+
+
+# --- where classes may go ---------------------------------------------------------------------------------------------
+
+
+def _suits(snapshot: Snapshot, request: Request, nodes: _Nodes, firsts: Sequence[Occupant]) -> Callable[[int], Mask]:
+    ready = is_ready(snapshot)
+
+    @cache
+    def suits(which: int) -> Mask:
+        one = firsts[which]
+        with snapshot.overlooking(one.key):
+            cycle = Cycle(loose(one.pod), snapshot, request.now, snapshot.class_of(one.pod, one.shape))
+            mask: Mask = (_suitable(request, cycle) & ready)[nodes.rows]
+        return mask
+
+    return suits
+
+
+def _suitable(request: Request, cycle: Cycle) -> Mask:
+    """Rows that every filter of the scheduler accepts, room aside."""
+    every = cycle.snapshot.rows.every
+    mask: Mask = cycle.snapshot.nodes.present[every].copy()
+    for plugin in request.engine.plugins:
+        if not isinstance(plugin, FilterPlugin) or isinstance(plugin, NodeResourcesFit):
+            continue
+        verdict = plugin.pre_filter(cycle)
+        if verdict.code is Code.SKIP:
+            continue
+        if verdict.code is not Code.SUCCESS:
+            return np.zeros_like(mask)
+        mask &= plugin.filter(cycle, every)
+    return mask

@@ -1,0 +1,174 @@
+"""The search, from the first answer to the best that time allows. At any moment there is an answer.
+
+    1  greedy          openings by what they bring per move                       milliseconds
+    2  patterns        all openings at once, new ones found by their prices       a second
+    3  flow            the exact model over all nodes, if it is small enough      proves the optimum, mostly
+    4  neighbourhoods  the exact model over a few dozen nodes at a time           until time or steps are over
+
+Each begins with what the one before has found. It ends as soon as an answer is as good as the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from restow.planning.optimal.bounds import drain_bound, price_bound, volume_bound
+from restow.planning.optimal.budget import Budget
+from restow.planning.optimal.flow import Flow
+from restow.planning.optimal.focus import Focus
+from restow.planning.optimal.greedy import dearness, first_openings, greedy
+from restow.planning.optimal.neighbourhood import Neighbourhoods
+from restow.planning.optimal.openings import Lines, Opening, easy, lines
+from restow.planning.optimal.patterns import Patterns
+from restow.planning.optimal.pricing import Prices, surplus
+from restow.planning.optimal.problem import STAY, Problem, Shift, better, flaws, value
+from restow.planning.optimal.solver import UNBOUNDED
+from restow.planning.optimal.stage import pruned
+
+_TOGETHER = 2
+"""Leavers of one node that are tried in all combinations while looking for openings."""
+_MORE_TOGETHER = 3
+_FLOW_COLUMNS, _FLOW_NODES = 20_000, 2_000
+"""Up to which size all nodes are decided at once."""
+_STEP = 0.6
+"""Seconds that one neighbourhood may take."""
+_ROUNDS = 12
+_IDLE = 60
+"""Steps without gain after which the search gives up."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    shift: Shift
+    bound: float
+    """What no answer is worth more than; infinite where nothing is known."""
+    steps: int
+    """Programs that were solved."""
+    by: str
+    """The method that found the answer."""
+    failed: bool = False
+    """Whether the solver was of no help at all."""
+
+
+Tell = Callable[[int, float], None]
+"""Told the best worth so far, and the bound, whenever one of them improves."""
+
+
+def search(
+    problem: Problem,
+    budget: Budget,
+    rng: np.random.Generator,
+    tell: Tell = lambda worth, bound: None,
+    start: Shift = STAY,
+) -> Found:
+    """Look for the best answer, beginning with `start`."""
+    return _Search(problem, budget, rng, tell, start).run()
+
+
+class _Search:
+    def __init__(self, problem: Problem, budget: Budget, rng: np.random.Generator, tell: Tell, start: Shift) -> None:
+        self._problem = problem
+        self._budget = budget
+        self._rng = rng
+        self._tell = tell
+        self._best = start
+        self._by = "nothing"
+        self._bound = UNBOUNDED
+        self._openings: Sequence[Opening] = ()
+        self._helped = False
+
+    def run(self) -> Found:
+        self._narrow(volume_bound(self._problem))
+        self._greedy()
+        for method in (self._patterns, self._flow, self._neighbourhoods):
+            if not self._done:
+                method()
+        failed = self._budget.steps > 0 and not self._helped and not self._budget.over
+        return Found(self._best, self._bound, self._budget.steps, self._by, failed)
+
+    @property
+    def _done(self) -> bool:
+        return self._budget.over or value(self._problem, self._best) >= self._bound
+
+    # --- the methods --------------------------------------------------------------------------------------------------
+
+    def _greedy(self) -> None:
+        self._focus = Focus.of(self._problem, lines(self._problem, _TOGETHER), self._rng)
+        part = self._focus.problem
+        self._easy = easy(part, lines(part, _TOGETHER))
+        candidates = first_openings(part, self._easy)
+        shift, made = greedy(part, candidates)
+        self._openings = [*candidates, *made]
+        self._take(self._focus.whole(shift), "greedy")
+
+    def _patterns(self) -> None:
+        """Look for openings whose leavers have a place already, then for any."""
+        part = self._focus.problem
+        patterns = Patterns(part, self._openings)
+        prices = None
+        if self._problem.empties:
+            self._narrow(drain_bound(self._problem, self._budget.step(0.2, 1.0)))
+        for some in (self._easy, lines(part, _MORE_TOGETHER)):
+            if not self._done:
+                prices = self._choose(patterns, some) or prices
+        self._openings = patterns.openings
+        if prices is not None and self._focus.everything and not self._done:
+            self._narrow(price_bound(self._problem, prices))
+
+    def _choose(self, patterns: Patterns, some: Lines) -> Prices | None:
+        """Find openings until there are no better ones, then choose the best of them."""
+        part, prices = self._focus.problem, None
+        for _ in range(_ROUNDS):
+            if self._budget.over:
+                break
+            newest = patterns.prices(self._budget.step(0.5))
+            prices = newest or prices
+            if newest is None or not patterns.add(one.opening for one in surplus(part, some, newest)):
+                break
+        if not self._budget.over:
+            rest = value(self._problem, self._focus.rest)
+            least = value(self._problem, self._best) - rest
+            shift = patterns.best(self._budget.step(0.35), prices, least)
+            if shift is not None:
+                self._take(self._focus.whole(shift), "patterns")
+        return prices
+
+    def _flow(self) -> None:
+        """All nodes at once."""
+        if self._problem.nodes > _FLOW_NODES:
+            return
+        flow = Flow(self._problem, STAY, range(self._problem.nodes))
+        if flow.columns <= _FLOW_COLUMNS:
+            solved = flow.solve(self._budget.step(0.6), start=self._best)
+            if self._problem.settled:
+                self._narrow(solved.bound)
+            if solved.shift is not None:
+                self._take(solved.shift, "flow")
+
+    def _neighbourhoods(self) -> None:
+        appeal = np.zeros(self._problem.nodes)
+        appeal[self._focus.nodes] = dearness(self._focus.problem, self._openings) ** 2
+        neighbourhoods = Neighbourhoods(self._problem, appeal, self._rng)
+        idle = 0
+        while idle < _IDLE and not self._done:
+            shift = neighbourhoods.improved(self._best, self._budget.step(0.5, _STEP))
+            idle = 0 if shift is not None else idle + 1
+            if shift is not None:
+                self._take(shift, "neighbourhoods")
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _take(self, shift: Shift, by: str) -> None:
+        """Keep an answer if it is better than the best so far, and right."""
+        shift = pruned(self._problem, shift)
+        self._helped = self._helped or by != "greedy"
+        if better(self._problem, shift, self._best) and not flaws(self._problem, shift):
+            self._best, self._by = shift, by
+            self._tell(value(self._problem, shift), self._bound)
+
+    def _narrow(self, bound: float) -> None:
+        if bound < self._bound:
+            self._bound = bound
+            self._tell(value(self._problem, self._best), bound)

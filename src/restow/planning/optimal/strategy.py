@@ -1,0 +1,218 @@
+"""The strategy `optimal`: read the snapshot, search, see what becomes of it, repair, and tell how good it is.
+
+    free-nodes   as many nodes as possible without pods that could be elsewhere
+    slots        room for as many pods as possible of the shape that was asked for
+    pending      as many waiting pods and whole gangs as possible: see `worth`
+
+Every plan comes with a bound that no plan of so many moves exceeds. A search that finds nothing better than what there
+is gives an empty plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from math import isfinite
+
+import numpy as np
+from msgspec.structs import replace
+
+from restow.model.cluster import Mask, Snapshot
+from restow.model.problems import Problem as Mistake
+from restow.model.quantity import quantity_of
+from restow.model.resources import CPU, MEMORY, quantities
+from restow.model.wire import WireError
+from restow.planning.effect import after, versions
+from restow.planning.measures import offered, overview, slots
+from restow.planning.movable import about_all
+from restow.planning.optimal.budget import Budget
+from restow.planning.optimal.outcome import Outcome, realise
+from restow.planning.optimal.problem import STAY, Demand, Problem, Shift, better
+from restow.planning.optimal.reading import Reading, read
+from restow.planning.optimal.search import Found, search
+from restow.planning.optimal.stage import Stage
+from restow.planning.optimal.worth import Line, unplaced
+from restow.planning.plan import Measures, Plan, Refusal
+from restow.planning.request import Request
+
+OBJECTIVES = ("free-nodes", "slots", "pending")
+_REPAIRS = 4
+_KEPT_BACK, _KEPT_BACK_MOST = 0.12, 3.0
+"""The share of the seconds, and the most of them, that are kept for turning the answer into moves."""
+
+
+def optimal(snapshot: Snapshot, request: Request) -> Plan:
+    """Plan for the objective. Raises WireError for a request that makes no sense."""
+    _check(request)
+    ends = request.clock() + request.time_limit
+    reading = read(snapshot, request)
+    outcome, found = _searched(snapshot, request, reading, lambda: ends - request.clock())
+    measure = _measure(request)
+    before = {**measure(snapshot), **_placed(reading, _as_it_is(reading.problem))}
+    later = {**after(snapshot, request, outcome.moves, measure, outcome.places), **_placed(reading, outcome.shift)}
+    bound = _bound(reading, request, found.bound)
+    reached = later[_figure(reading, request)]
+    if bound is not None:
+        bound = max(bound, reached)
+        later["gap"] = round(100 * (bound - reached) / bound, 2) if bound else 0.0
+    return Plan(
+        strategy="optimal",
+        objective=request.objective,
+        moves=outcome.moves,
+        places=outcome.places,
+        before=before,
+        after=later,
+        bound=bound,
+        refusals=(*reading.refusals, *outcome.dropped, *_remarks(snapshot, request, reading, outcome, found)),
+        versions=versions(snapshot, outcome.moves, outcome.places),
+    )
+
+
+def _searched(
+    snapshot: Snapshot, request: Request, reading: Reading, seconds_left: Callable[[], float]
+) -> tuple[Outcome, Found]:
+    """Search, carry out, and search again around what was refused, as long as there is time. What the rest of the
+    search avoids is no law, so the bound is that of the first."""
+    rng, problem = np.random.default_rng(request.seed), reading.problem
+    kept_back = min(_KEPT_BACK * request.time_limit, _KEPT_BACK_MOST)
+    best = Outcome(shift=_as_it_is(problem))
+    if best.shift.puts:
+        best = realise(snapshot, request, reading, best.shift)
+    first: Found | None = None
+    steps = request.work_limit
+    for _ in range(_REPAIRS):
+        ends = (seconds_left() - kept_back) * (1.0 if problem.settled else 0.6)
+        left = seconds_left() - ends
+        budget = Budget(lambda left=left: seconds_left() - left, steps)  # type: ignore[misc]
+        found = search(problem, budget, rng, _teller(reading, request), start=best.shift)
+        first = first or found
+        steps = None if steps is None else max(steps - found.steps, 0)
+        outcome = realise(snapshot, request, reading, found.shift)
+        if better(reading.problem, outcome.shift, best.shift):
+            best = outcome
+        if not (outcome.refused_moves or outcome.refused_places) or seconds_left() < kept_back or steps == 0:
+            break
+        problem = _avoiding(problem, outcome)
+    return best, first or Found(STAY, float("inf"), 0, "nothing")
+
+
+def _as_it_is(problem: Problem) -> Shift:
+    """What can be placed without a move."""
+    stage = Stage(problem)
+    stage.fill()
+    return stage.shift
+
+
+def _avoiding(problem: Problem, outcome: Outcome) -> Problem:
+    """The problem without what was refused."""
+
+    def suits(which: int) -> Mask:
+        mask = problem.suits(which).copy()
+        mask[[node for one, node in outcome.refused_moves if one == which]] = False
+        return mask
+
+    demands = [_less(demand, which, outcome) for which, demand in enumerate(problem.demands)]
+    return replace(problem, suits=cache(suits), demands=demands)
+
+
+def _less(demand: Demand, which: int, outcome: Outcome) -> Demand:
+    mask = demand.suits.copy()
+    mask[[node for one, node in outcome.refused_places if one == which]] = False
+    return replace(demand, suits=mask)
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def _measure(request: Request) -> Callable[[Snapshot], Measures]:
+    def measure(snapshot: Snapshot) -> Measures:
+        figures = overview(snapshot, (CPU, MEMORY))
+        return {**figures, "slots": slots(snapshot, request.shape)} if request.objective == "slots" else figures
+
+    return measure
+
+
+def _figure(reading: Reading, request: Request) -> str:
+    """The figure that the objective is about."""
+    if request.objective == "pending":
+        return f"placed.{reading.line.scarcest}" if reading.line.amount else "placedPods"
+    return "slots" if request.objective == "slots" else "freeNodes"
+
+
+def _placed(reading: Reading, shift: Shift) -> Measures:
+    """How many waiting pods are placed, and how much of the resource that counts first."""
+    groups, line = reading.line.groups, reading.line
+    if not groups:
+        return {}
+    figures: Measures = {"placedPods": sum(shift.puts.values()), "pendingPods": sum(len(one.pods) for one in groups)}
+    if line.amount:
+        units = sum(groups[which].worth * count for (which, _), count in shift.puts.items()) // line.unit
+        figures[f"placed.{line.scarcest}"] = _shown(line, units)
+    return figures
+
+
+def _shown(line: Line, units: int) -> int | float:
+    """Units of the scarcest resource as people count it."""
+    total = units * line.amount
+    return total / 1000 if line.scarcest == CPU else total
+
+
+def _bound(reading: Reading, request: Request, worth: float) -> int | float | None:
+    if not isfinite(worth):
+        return None
+    if request.objective != "pending":
+        return int(worth)
+    return _shown(reading.line, int(worth) // reading.line.unit) if reading.line.amount else None
+
+
+def _teller(reading: Reading, request: Request) -> Callable[[int, float], None]:
+    def tell(worth: int, bound: float) -> None:
+        best = _bound(reading, request, worth)
+        if best is not None:
+            request.tell(best, _bound(reading, request, bound))
+
+    return tell
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _check(request: Request) -> None:
+    mistakes = []
+    if request.objective not in OBJECTIVES:
+        mistakes.append(Mistake("objective", f"expected one of {', '.join(OBJECTIVES)}, got {request.objective!r}"))
+    if request.max_moves < 0:
+        mistakes.append(Mistake("maxMoves", f"must not be negative, is {request.max_moves}"))
+    if request.time_limit <= 0:
+        mistakes.append(Mistake("timeLimit", f"must be more than 0, is {request.time_limit:g}"))
+    if request.work_limit is not None and request.work_limit < 0:
+        mistakes.append(Mistake("workLimit", f"must not be negative, is {request.work_limit}"))
+    if request.objective == "slots" and not request.shape:
+        mistakes.append(Mistake("shape", "the objective slots needs one, such as cpu=16,memory=64Gi"))
+    mistakes += [
+        Mistake(f"shape.{name}", f"must be more than 0, is {quantity_of(name, amount)}")
+        for name, amount in sorted(request.shape.items())
+        if amount <= 0
+    ]
+    if mistakes:
+        raise WireError("cannot plan", mistakes)
+
+
+def _remarks(
+    snapshot: Snapshot, request: Request, reading: Reading, outcome: Outcome, found: Found
+) -> Iterator[Refusal]:
+    if not reading.names:
+        yield about_all("there are no nodes")
+    elif request.objective == "slots":
+        yield from _too_large(snapshot, request)
+    if found.failed:
+        yield about_all("the solver was of no help: this is the greedy plan")
+    yield from unplaced(reading.line, len(outcome.places))
+
+
+def _too_large(snapshot: Snapshot, request: Request) -> Iterator[Refusal]:
+    """A shape that no node could hold even if it were empty."""
+    room = np.stack([offered(snapshot, name) >= amount for name, amount in sorted(request.shape.items())])
+    if not room.all(axis=0).any():
+        written = ", ".join(f"{name}={text}" for name, text in quantities(request.shape).items())
+        yield about_all(f"none of {len(snapshot.rows.names())} nodes offers {written}, even when empty")

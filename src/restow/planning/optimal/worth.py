@@ -1,0 +1,158 @@
+"""What it is worth to place waiting pods: by priority; within one priority the most of the scarcest resource they ask
+for, extended resources before others, then the most pods; the oldest of those that are alike.
+
+Goes in: the pods that wait, and what is free. Comes out: groups of pods that are alike, each with its worth: one number
+made so that no number of less important pods outweighs a more important one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import gcd
+
+import msgspec
+import numpy as np
+
+from restow.model.cluster import PodClass, Snapshot
+from restow.model.cluster.room import Amounts
+from restow.model.objects import Pod
+from restow.model.resources import PODS
+from restow.planning.movable import about_all, refused
+from restow.planning.plan import Refusal
+from restow.planning.request import Request
+from restow.scheduling.jobs import Job, Roster, jobs_of, requests_of
+from restow.scheduling.plugins.node_resources_fit import is_extended
+from restow.scheduling.shares import Shares
+
+_LARGEST = 10**6
+"""Units that one pod is worth at most: a solver cannot tell smaller differences from nothing."""
+
+
+class Waiting(msgspec.Struct, frozen=True, eq=False):
+    """Pods that wait and are alike, the oldest first."""
+
+    pods: tuple[Pod, ...]
+    pod_class: PodClass
+    worth: int
+    gang: int | None
+
+
+class Line(msgspec.Struct, frozen=True, eq=False):
+    """Everybody who waits."""
+
+    groups: tuple[Waiting, ...]
+    least: dict[int, int]
+    """By gang, how many of its pods have to be placed, if any is."""
+    unit: int
+    """What the smallest amount of the scarcest resource is worth, at the lowest priority."""
+    scarcest: str
+    """The resource that counts first at the highest priority."""
+    amount: int
+    """How much of it one unit is; 0 where pods of several priorities wait, so that units are of different things."""
+    refusals: tuple[Refusal, ...]
+
+
+class _Group(msgspec.Struct, eq=False):
+    priority: int
+    pod_class: PodClass
+    gang: int | None
+    pods: list[Pod] = []
+
+
+def line_up(snapshot: Snapshot, request: Request) -> Line:
+    groups: dict[tuple[int, PodClass, int | None], _Group] = {}
+    least: dict[int, int] = {}
+    refusals: list[Refusal] = []
+    roster = request.roster or Roster()
+    for number, job in enumerate(jobs_of(request.pending, roster, snapshot)):
+        why = _inadmissible(job, Shares(roster, snapshot))
+        if why:
+            refusals += [refused(pod, why) for pod in job.pods]
+            continue
+        gang, pods = _members(job, number)
+        if gang is not None:
+            least[gang] = job.least - job.placed
+        for pod in pods:
+            key = (job.priority, snapshot.class_of(pod), gang)
+            groups.setdefault(key, _Group(job.priority, key[1], gang)).pods.append(pod)
+    return _weighed(snapshot, list(groups.values()), least, refusals)
+
+
+def _inadmissible(job: Job, shares: Shares) -> str | None:
+    if job.is_gang and job.group is None:
+        return f"pod group {job.name} does not exist"
+    if job.placed + len(job.pods) < job.least:
+        return f"pod group {job.name} needs {job.least} pods, {job.known} exist"
+    total: dict[str, int] = {}
+    for pod in job.pods[: max(job.least - job.placed, 1)]:
+        for name, amount in requests_of(pod).items():
+            total[name] = total.get(name, 0) + amount
+    return shares.refusal(job.queue, total) if shares.counts else None
+
+
+def _members(job: Job, number: int) -> tuple[int | None, Sequence[Pod]]:
+    """Which gang a job's pods are bound by, if any, and the pods: of a gang with roles only those it starts with."""
+    if job.least <= job.placed or not job.is_gang:
+        return None, job.pods
+    if job.least_roles:
+        count = job.least - job.placed
+        return (number, job.pods[:count]) if job.is_enough(job.pods[:count]) else (number, ())
+    return number, job.pods
+
+
+# --- worth ------------------------------------------------------------------------------------------------------------
+
+
+def _weighed(snapshot: Snapshot, groups: list[_Group], least: dict[int, int], refusals: list[Refusal]) -> Line:
+    found: list[Waiting] = []
+    below, unit, scarcest, amount = 0, 1, "", 0
+    for priority in sorted({group.priority for group in groups}):
+        level = [group for group in groups if group.priority == priority]
+        scarcest, column = _scarcest(snapshot, level)
+        asked = [dict(group.pod_class.shape.amounts).get(column, 0) for group in level]
+        step = gcd(*asked) or 1
+        pods = sum(len(group.pods) for group in level)
+        weight = (pods + 1) * (below + 1)
+        unit, amount = (unit, 0) if below else (weight, step)
+        for group, each in zip(level, asked, strict=True):
+            worth = each // step * weight + below + 1
+            found.append(Waiting(tuple(sorted(group.pods, key=_age)), group.pod_class, worth, group.gang))
+        below = sum(one.worth * len(one.pods) for one in found)
+    most = max((one.worth for one in found), default=1)
+    ordered = sorted(found, key=lambda one: (-one.worth, _age(one.pods[0])))
+    return Line(tuple(ordered), least, max(unit, most // _LARGEST), scarcest, amount, tuple(refusals))
+
+
+def _scarcest(snapshot: Snapshot, groups: Iterable[_Group]) -> tuple[str, int]:
+    """The resource of which most is asked for compared with what is free, extended ones before others."""
+    room, present = snapshot.room, np.flatnonzero(snapshot.nodes.present[snapshot.rows.every])
+    asked: dict[int, int] = {}
+    for group in groups:
+        _count(asked, group.pod_class.shape.amounts, len(group.pods))
+    named = {column: room.resources.names[column] for column in asked}
+    others = [column for column in asked if named[column] != PODS]
+    if not others:
+        return PODS, room.resources.column(PODS)
+    free = {column: int(np.maximum(room.free[column][present], 0).sum()) for column in others}
+
+    def scarcity(column: int) -> tuple[bool, float, str]:
+        return is_extended(named[column]), asked[column] / max(free[column], 0.5), named[column]
+
+    best = max(others, key=scarcity)
+    return named[best], best
+
+
+def _count(total: dict[int, int], amounts: Amounts, times: int) -> None:
+    for column, amount in amounts:
+        total[column] = total.get(column, 0) + times * amount
+
+
+def _age(pod: Pod) -> tuple[str, str, str]:
+    return pod.metadata.creation_timestamp or "", pod.metadata.namespace or "", pod.metadata.name
+
+
+def unplaced(line: Line, placed: int) -> Iterable[Refusal]:
+    """A sentence about everybody who still waits."""
+    total = sum(len(one.pods) for one in line.groups)
+    if placed < total:
+        yield about_all(f"{total - placed} of {total} pending pods are not placed")

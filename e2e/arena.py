@@ -56,6 +56,15 @@ READ: tuple[Kind[Any], ...] = (
 )
 
 
+EMPTIED: tuple[Kind[Any], ...] = (
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    PERSISTENT_VOLUME,
+    STORAGE_CLASS,
+    CSI_NODE,
+    CSI_DRIVER,
+    CSI_STORAGE_CAPACITY,
+)
 MAKERS: tuple[Kind[Any], ...] = (DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, JOB, REPLICATION_CONTROLLER)
 """Whoever would make pods anew."""
 
@@ -79,7 +88,7 @@ class Arena:
             return not pods
 
         await _until(emptied, "the server has no pod left")
-        for kind in (NODE, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS, CSI_NODE):
+        for kind in EMPTIED:
             await self._delete_all(kind)
         await eventually(lambda: [pod.metadata.name for pod in self.pods] == [], "the informer has no pod left")
 
@@ -88,6 +97,8 @@ class Arena:
         for name, labels in cluster.namespaces.items():
             await client.patch(NAMESPACE, name, {"metadata": {"labels": labels}})
         await together(client.create(STORAGE_CLASS, one) for one in cluster.classes)
+        await together(client.create(CSI_DRIVER, one) for one in cluster.csi_drivers)
+        await together(client.create(CSI_STORAGE_CAPACITY, one) for one in cluster.capacities)
         await together(client.create(PERSISTENT_VOLUME, one) for one in cluster.volumes)
         await together(self._add_node(one) for one in cluster.nodes)
         await self._volumes_known()

@@ -51,6 +51,8 @@ class RandomCluster(msgspec.Struct, frozen=True):
     classes: list[Document]
     volumes: list[Document]
     claims: list[Document]
+    csi_drivers: list[Document]
+    capacities: list[Document]
     placed: list[tuple[Document, str, bool]]
     """Pods that exist already, each with its node and whether it is terminating."""
     pending: list[Document]
@@ -72,7 +74,7 @@ class _Maker:
         rng = self._rng
         placed = [self._placed(number) for number in range(rng.randint(0, 3 * len(self._names)))]
         waiting = [self._pending(number) for number in range(pending)]
-        if rng.random() < 0.3:
+        if rng.random() < 0.6:
             waiting.append(self._last())
         return RandomCluster(
             namespaces={name: {"team": rng.choice(("red", "blue"))} for name in NAMESPACES},
@@ -81,6 +83,8 @@ class _Maker:
             classes=self._volumes.classes,
             volumes=self._volumes.volumes,
             claims=self._volumes.claims,
+            csi_drivers=self._volumes.drivers,
+            capacities=self._volumes.capacities,
             placed=placed,
             pending=waiting,
         )
@@ -133,6 +137,8 @@ class _Maker:
             spec["containers"][0]["ports"] = [_host_port(rng)]
         if rng.random() < 0.1:
             self._volumes.mount(spec, pod["metadata"]["namespace"], bound=True)
+        if rng.random() < 0.2:
+            self._volumes.mount_disk(spec)
         terminating = rng.random() < 0.1
         if terminating:
             pod["metadata"]["finalizers"] = [FINALIZER]
@@ -163,6 +169,8 @@ class _Maker:
             spec["topologySpreadConstraints"] = self._spread(pod["metadata"]["labels"])
         if rng.random() < 0.25:
             self._volumes.mount(spec, pod["metadata"]["namespace"])
+        if rng.random() < 0.2:
+            self._volumes.mount_disk(spec)
         return pod
 
     def _last(self) -> Document:

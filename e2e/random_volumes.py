@@ -1,8 +1,9 @@
 """Random volumes and claims for random clusters: bound ones, ones that wait for their first consumer, ones that never
-will be bound.
+will be bound, and disks that pods name themselves.
 
 Goes in: a Random, and the names of nodes and zones. Comes out: specs of pods that mount, and beside them the classes,
-volumes and claims to create. Pods may share a claim, so that volumes meet limits and exclusive modes.
+volumes, claims, and what a driver can still make, to create. Pods may share a claim or a disk, so that volumes meet
+limits and exclusive modes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from random import Random
 from restow.model.objects import Document
 
 DRIVER = "disk.example.com"
+ZONE = "topology.kubernetes.io/zone"
 _SIZES = ("1Gi", "2Gi", "5Gi")
 
 
@@ -27,8 +29,12 @@ class Volumes:
         self.classes = [
             _storage_class(self.waiting, "kubernetes.io/no-provisioner", "WaitForFirstConsumer"),
             _storage_class(self.immediate, "kubernetes.io/no-provisioner", "Immediate"),
-            _storage_class(self.on_demand, "nobody.example.com", "WaitForFirstConsumer") | self._only_some_zone(),
+            _storage_class(self.on_demand, f"{prefix}.example.com", "WaitForFirstConsumer") | self._only_some_zone(),
         ]
+        self.drivers: list[Document] = []
+        self.capacities: list[Document] = []
+        if rng.random() < 0.7:
+            self._limit_what_is_made()
         self.volumes: list[Document] = []
         self.claims: list[Document] = []
         for _ in range(rng.randint(0, 6)):
@@ -48,7 +54,14 @@ class Volumes:
 
     def mount_on_demand(self, spec: Document, namespace: str) -> None:
         """Give a pod a claim whose volume would have to be made; nobody here makes it."""
-        spec["volumes"] = [_claimed(_name(self._new(namespace, self.on_demand, "1Gi")))]
+        spec["volumes"] = [_claimed(_name(self._new(namespace, self.on_demand, self._rng.choice(_SIZES))))]
+
+    def mount_disk(self, spec: Document) -> None:
+        """Give a pod one or two of few disks, the old way."""
+        rng = self._rng
+        disks = [_disk(rng, f"{self._prefix}-{rng.choice('ab')}") for _ in range(rng.choice((1, 1, 2)))]
+        kinds = {next(iter(disk)): disk for disk in disks}
+        spec["volumes"] = [*spec.get("volumes", ()), *({"name": kind.lower(), **kinds[kind]} for kind in sorted(kinds))]
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -103,19 +116,61 @@ class Volumes:
         }
         reach = rng.random()
         if reach < 0.35:
-            volume["metadata"]["labels"] = {"topology.kubernetes.io/zone": rng.choice(self._zones)}
+            volume["metadata"]["labels"] = {ZONE: rng.choice(self._zones)}
         elif reach < 0.6:
-            volume["spec"]["nodeAffinity"] = _required("topology.kubernetes.io/zone", rng.sample(self._zones, 2))
+            volume["spec"]["nodeAffinity"] = _required(ZONE, rng.sample(self._zones, 2))
         elif reach < 0.75:
             volume["spec"]["nodeAffinity"] = _required("kubernetes.io/hostname", [rng.choice(self._nodes)])
         self.volumes.append(volume)
         return volume
 
+    def _limit_what_is_made(self) -> None:
+        """The driver says how much it can still make where; where it says nothing, it makes nothing."""
+        rng, name = self._rng, f"{self._prefix}.example.com"
+        says = rng.random() < 0.8
+        self.drivers.append({"metadata": {"name": name}, "spec": {"storageCapacity": says, "attachRequired": True}})
+        for number in range(rng.randint(0, 3)):
+            capacity: Document = {
+                "metadata": {"name": f"{self._prefix}-capacity-{number}", "namespace": "default"},
+                "storageClassName": self.on_demand,
+                "capacity": rng.choice(("512Mi", "3Gi", "100Gi")),
+            }
+            if rng.random() < 0.9:
+                capacity["nodeTopology"] = self._part_of_the_cluster()
+            if rng.random() < 0.3:
+                capacity["maximumVolumeSize"] = rng.choice(("1Gi", "2Gi"))
+            self.capacities.append(capacity)
+
+    def _part_of_the_cluster(self) -> Document:
+        rng = self._rng
+        chosen = rng.random()
+        if chosen < 0.5:
+            return {"matchLabels": {ZONE: rng.choice(self._zones)}}
+        if chosen < 0.8:
+            operator = rng.choice(("In", "NotIn"))
+            return {"matchExpressions": [{"key": ZONE, "operator": operator, "values": rng.sample(self._zones, 2)}]}
+        return {}
+
     def _only_some_zone(self) -> Document:
         if self._rng.random() < 0.5:
             return {}
-        expression = {"key": "topology.kubernetes.io/zone", "values": [self._rng.choice(self._zones)]}
+        expression = {"key": ZONE, "values": [self._rng.choice(self._zones)]}
         return {"allowedTopologies": [{"matchLabelExpressions": [expression]}]}
+
+
+def _disk(rng: Random, name: str) -> Document:
+    read_only = rng.random() < 0.5
+    match rng.choice(("gce", "ebs", "iscsi", "rbd")):
+        case "gce":
+            return {"gcePersistentDisk": {"pdName": name, "readOnly": read_only}}
+        case "ebs":
+            return {"awsElasticBlockStore": {"volumeID": name, "readOnly": read_only}}
+        case "iscsi":
+            target = {"targetPortal": "192.0.2.1:3260", "iqn": f"iqn.2026-01.com.example:{name}", "lun": 0}
+            return {"iscsi": target | {"readOnly": read_only}}
+    monitors = rng.sample(("192.0.2.1:6789", "192.0.2.2:6789", "192.0.2.3:6789"), 2)
+    pool = {"pool": rng.choice(("rbd", "fast"))} if rng.random() < 0.5 else {}
+    return {"rbd": {"monitors": monitors, "image": name, "readOnly": read_only, **pool}}
 
 
 def _name(document: Document) -> str:

@@ -41,7 +41,7 @@ from restow.model.objects import Document, Pod
 from restow.scheduling.registry import read_profile
 
 NODES = 5_000
-PODS = 2_000
+PODS = 3_000
 PACED, PACE = 150, 25.0  # pods, and pods per second, of which latency is measured: what any of the schedulers can do
 CLASSES = 20
 NAMESPACE_NAME = "bench"

@@ -11,7 +11,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ahead: int = 500
     """Pods decided and not yet bound, at most: deciding later is deciding on fresher facts, and the more there are, the
     longer somebody important who comes late has to wait."""
-    writers: int = 64
+    writers: int = 32
     """Bindings and the writes before them under way at once."""
     status_writers: int = 8
     event_writers: int = 4

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
@@ -29,7 +29,7 @@ from restow.configuration import Configuration, read_configuration
 from restow.control import migrations, reservations, scheduler
 from restow.defaults import HOME
 from restow.migration.arguments import Arguments, read_arguments
-from restow.model.kinds import NAMESPACE
+from restow.model.kinds import NAMESPACE, OWN_KINDS, Kind
 from restow.model.problems import Problem
 from restow.model.times import TimeError, parse_duration
 from restow.model.wire import WireError, convert
@@ -221,6 +221,8 @@ class Process:
         """Run them until cancelled. Raises CannotRun and PostLost."""
         options, client, elect = self._options, Client(api), None
         await reach(client, where)
+        for kind in await missing_kinds(client):
+            log.warning("not installed; `restow install` prints its definition", extra={"kind": kind.qualified_name})
         if options.leader_elect:
             await find_namespace(client, options.namespace)
             elect = _elections(client, clock, rng, options)
@@ -250,6 +252,20 @@ async def reach(client: Client, where: str) -> None:
         except ApiError:
             return  # it answers: what we may do there, every component finds out for itself
         await asyncio.sleep(REACH_AGAIN)
+
+
+async def missing_kinds(client: Client) -> list[Kind[Any]]:
+    """Which of our kinds the cluster does not know; what needs them has nothing to do until it does."""
+    missing: list[Kind[Any]] = []
+    for kind in OWN_KINDS:
+        try:
+            await client.get(kind, "restow", "default" if kind.namespaced else None)
+        except NotFound as error:
+            if error.status.details is None or not error.status.details.name:
+                missing.append(kind)
+        except (ApiError, WireError):
+            continue
+    return missing
 
 
 async def find_namespace(client: Client, name: str) -> None:

@@ -9,12 +9,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from restow.client.verbs import Client
-from restow.migration.conditions import is_evicting
+from restow.migration.conditions import holds, is_evicting
 from restow.migration.stop import stopped
 from restow.model import kinds
 from restow.model.objects import ConfigMap, Node, Pod, PodMigrationJob, Reservation
@@ -77,7 +78,8 @@ class Auditor:
         elif request.verb == "delete" and plural == "reservations":
             await self._release(request)
         elif request.subresource == "status" and plural == "podmigrationjobs":
-            self._success(request)
+            with suppress(NotFound):
+                await self._readiness(request)
 
     def _blame(self, request: Request, what: str) -> None:
         self.faults.append(f"at {self._clock.now():.2f} {name_of(request)}: {what}")
@@ -129,12 +131,17 @@ class Auditor:
         if held and not any(not is_terminating(pod) for pod in seen):
             self._blame(request, "its pod was not read as staying")
 
-    def _success(self, request: Request) -> None:
+    async def _readiness(self, request: Request) -> None:
         status = msgspec.json.decode(request.body).get("status") or {}
-        if status.get("phase") != "Succeed" or not status.get("podRef"):
+        said = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+        heir = status.get("podRef") or {}
+        if said.get("BoundPodReady") != "True":
+            if status.get("phase") == "Succeed" and heir:
+                self._blame(request, "nobody was said to be Ready")
             return
-        heir = status["podRef"]
+        before = (await self._truth.get(kinds.POD_MIGRATION_JOB, request.name or "")).status
         _, _, pod = self._read("pods", heir.get("name"), heir.get("namespace"))
         done = pod is not None and pod.status.phase == "Succeeded"
-        if pod is None or pod.metadata.uid != heir.get("uid") or not (is_ready(pod) or done):
+        was_ready = holds(before, "BoundPodReady")
+        if not was_ready and (pod is None or pod.metadata.uid != heir.get("uid") or not (is_ready(pod) or done)):
             self._blame(request, f"its successor was read as {pod}")

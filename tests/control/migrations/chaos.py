@@ -17,7 +17,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import is_ended
+from restow.migration.conditions import is_ended, is_evicting
+from restow.migration.reservation import is_made_for
 from restow.model import kinds
 from restow.model.objects import Pod, PodMigrationJob
 from restow.ports import Api, ApiError
@@ -81,7 +82,7 @@ class Accidents:
             self.resume,
             self.delete_job,
             self.delete_pod,
-            self.cordon,
+            *[self.cordon] * 2,
             self.uncordon,
             self.stop,
             self.go,
@@ -226,6 +227,12 @@ async def _is_at_rest(it: Move) -> None:
     held = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
     assert held == [], held
     pods: list[Pod] = await it.pods()
+    staying = {one.metadata.uid for one in pods}
+    for one in await it.reservations():
+        of = next((job for job in jobs if is_made_for(one, job)), None)
+        expired = one.status.state.reason == "Expired"
+        kept = expired and of is not None and not is_evicting(of.status) and of.spec.pod_ref.uid in staying
+        assert not kept, f"{one.metadata.name} was never released: {of}"
     assert all(map(ready, pods)), [one.metadata.name for one in pods if not ready(one)]
     web = (await it.document(kinds.DEPLOYMENT, "web"))["spec"]["replicas"]
     assert len(pods) == web + 5

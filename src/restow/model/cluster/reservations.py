@@ -65,6 +65,7 @@ class Reservations:
         self._claims: dict[SeatName, frozenset[str]] = {}
         self._consumed: dict[str, frozenset[SeatName]] = {}
         self._unseen: dict[SeatName, None] = {}
+        self._vacated: dict[SeatName, None] = {}
         self._accounted: dict[SeatName, tuple[Holder, Amounts]] = {}
         self.vacancies = Vacancies(log)
         self.holdings = Holdings(log, shapes.resources)
@@ -174,10 +175,12 @@ class Reservations:
         held = self._held.get(name)
         if held is not None:
             self._release(name, held)
+            self._log.put(self._vacated, name, None)
 
     def hold_again(self, name: SeatName) -> None:
         """Hold a seat that was vacated, unless somebody took it."""
-        self._settle((name,))
+        self._log.drop(self._vacated, name)
+        self._settle_one(name)
 
     # --- what happens around them -------------------------------------------------------------------------------------
 
@@ -195,7 +198,10 @@ class Reservations:
             self._set_members(self._claims, taken, self._claims.get(taken, frozenset()) | {uid})
         consumed = self._consumed.get(uid)
         if consumed is None and taken is not None and left in (None, taken):
-            self._settle_one(taken)
+            if taken in self._vacated and after is not None and after.assumed_at is not None:
+                self._hand_over(taken, after)
+            else:
+                self._settle_one(taken)
         else:
             self._settle({seat for seat in (left, taken) if seat} | (consumed or frozenset()))
 
@@ -301,6 +307,17 @@ class Reservations:
         self._set_aside(name, seat, taker)
         self._account(name, seat, new)
         self._advertise(name, seat if new else None)
+
+    def _hand_over(self, name: SeatName, taker: Occupant) -> None:
+        """`_settle_one` of a seat that was vacated for this very pod."""
+        self._log.drop(self._vacated, name)
+        seat = self._seats[name]
+        if not self._may_take(seat, taker):
+            self._settle_one(name)
+            return
+        self._set_aside(name, seat, taker)
+        self._account(name, seat, None)
+        self.vacancies.close(name)
 
     def _set_aside(self, name: SeatName, seat: Seat | None, taker: Occupant | None) -> None:
         """What a seat holds beyond the pod that is assumed in it stays held until the API has confirmed the pod: if it

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
-from restow.model.cluster.owners import Facet, Kinship, Owners, values_of
+from restow.model.cluster.owners import NAME, UID, Facet, Kinship, Owners, values_of
 from restow.model.cluster.seat import SeatName, migrating_pod
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Pod, Reservation
@@ -38,6 +38,11 @@ class Vacancies:
     def any_in(self, namespace: str) -> bool:
         """Whether any seat of a namespace is vacant."""
         return namespace in self._listed
+
+    def is_sought(self, pod: Pod) -> bool:
+        """Whether a reservation asks for this very pod, by name or UID."""
+        listed = self._listed.get(pod.metadata.namespace or "", {})
+        return pod.metadata.name in listed.get(NAME, ()) or pod.metadata.uid in listed.get(UID, ())
 
     def seats(self, namespace: str, name: str) -> tuple[SeatName, ...]:
         """The vacant seats of a reservation, by task and index."""

@@ -13,7 +13,6 @@ is left of it is placed beside them, and nothing is committed unless it is enoug
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 
 import msgspec
 
@@ -66,14 +65,51 @@ _Result = _Seated | _Waits | _Unused
 _SEATED, _NOTHING = _Seated(), _Unused()
 
 
+class _Swarm:
+    """Pods that are alike in all that decides about seats, one after the other, as those of a workload come. Where one
+    sat down at once in the first reservation that is its own, so may the next, without looking for it."""
+
+    __slots__ = ("_book", "_last", "_pod")
+
+    def __init__(self, session: Session) -> None:
+        self._book = session.snapshot.reservations
+        self._pod: Pod | None = None
+        self._last: Seat | None = None
+
+    def follow(self, pod: Pod, seat: Seat) -> None:
+        """This pod took the very first seat that it tried."""
+        self._pod, self._last = pod, seat
+
+    def seat(self, pod: Pod) -> Seat | None:
+        """The seat that a pod would try first, if that is known."""
+        last = self._last
+        if last is None or self._pod is None or not _are_alike(pod, self._pod) or self._book.vacancies.is_sought(pod):
+            return None
+        seat = next(self._book.vacant(last.name.namespace, last.name.reservation), None)
+        return seat if seat is not None and seat.name.task == last.name.task else None
+
+
+def _are_alike(one: Pod, other: Pod) -> bool:
+    """Whether the same reservations are tried for two pods, in the same order and with the same result."""
+    mine, its = one.metadata, other.metadata
+    return (
+        mine.labels == its.labels
+        and mine.namespace == its.namespace
+        and mine.owner_references == its.owner_references
+        and mine.annotations == its.annotations
+        and one.spec == other.spec
+    )
+
+
 def reserve(session: Session) -> None:
     vacancies = session.snapshot.reservations.vacancies
+    swarm = _Swarm(session)
     for job in session.jobs:
         if not job.admitted or job.reservation is not None:
             continue
         name = _named(session, job)
         if name is not None or vacancies.any_in(job.pods[0].metadata.namespace or ""):
-            _look_for_seats(session, job, name)
+            _look_for_seats(session, job, name, swarm)
     session.jobs = [job for job in session.jobs if job.pods]
 
 
@@ -86,9 +122,9 @@ def _named(session: Session, job: Job) -> str | None:
     return None
 
 
-def _look_for_seats(session: Session, job: Job, name: str | None) -> None:
+def _look_for_seats(session: Session, job: Job, name: str | None, swarm: _Swarm) -> None:
     try:
-        result = _try_all(session, job) if name is None else _insist(session, job, name)
+        result = _try_all(session, job, swarm) if name is None else _insist(session, job, name)
     except Exception as error:  # of a plugin: it must not keep other jobs from starting
         session.refuse(job, f"{type(error).__name__}: {error}", (), Code.ERROR)
         return
@@ -138,29 +174,45 @@ def _insist(session: Session, job: Job, name: str) -> _Result:
 # --- whatever is its own ----------------------------------------------------------------------------------------------
 
 
-def _try_all(session: Session, job: Job) -> _Result:
+def _try_all(session: Session, job: Job, swarm: _Swarm) -> _Result:
     if job.is_gang:
         return _NOTHING if incomplete(job) is not None else _try_gang(session, job)
     pod = job.pods[0]
-    own = candidates(pod, session.snapshot, session.now)
-    first = next(own, None)
-    if first is None:  # as for most pods: it costs them next to nothing
-        return _NOTHING
     if session.shares.counts or job.queue not in session.roster.queues:
         with session.statement() as statement:
-            result = _seat(session, statement.occupy, pod, chain([first], own))
+            result = _seat(session, statement.occupy, pod, candidates(pod, session.snapshot, session.now))
             return _accept(session, job, statement) if isinstance(result, _Seated) else result
+    alone = _Alone(session, job)
+    known = swarm.seat(pod)
+    if known is not None and alone.occupy(Cycle(pod, session.snapshot, session.now), known).code is Code.SUCCESS:
+        return _SEATED
+    result = _seat(session, alone.occupy, pod, candidates(pod, session.snapshot, session.now))
+    if alone.at_once is not None:
+        swarm.follow(pod, alone.at_once)
+    return result
 
-    def put(cycle: Cycle, seat: Seat) -> Verdict:
-        """One pod needs no statement: an assignment that fails takes itself back."""
-        assigned = occupy(session.engine, cycle, seat)
+
+class _Alone:
+    """One pod needs no statement: an assignment that fails takes itself back."""
+
+    __slots__ = ("_job", "_session", "_tries", "at_once")
+
+    def __init__(self, session: Session, job: Job) -> None:
+        self._session = session
+        self._job = job
+        self._tries = 0
+        self.at_once: Seat | None = None
+        """The seat it took, if it was the first that it tried."""
+
+    def occupy(self, cycle: Cycle, seat: Seat) -> Verdict:
+        self._tries += 1
+        assigned = occupy(self._session.engine, cycle, seat)
         if isinstance(assigned, Verdict):
             return assigned
-        job.pods = []
-        session.decide(job, assigned)
+        self.at_once = seat if self._tries == 1 else None
+        self._job.pods = []
+        self._session.decide(self._job, assigned)
         return SUCCESS
-
-    return _seat(session, put, pod, chain([first], own))
 
 
 def _try_gang(session: Session, job: Job) -> _Result:

@@ -8,7 +8,7 @@ Goes in: a problem, and prices from the pattern model where there are some. Come
               node the largest surplus that an opening can have there. Leavers beyond those that are looked at in every
               combination are taken for larger than they are: each resource by its largest pods.
 
-A relaxation may use any prices; the better they are, the closer the bound.
+Any prices give a bound; the better they are, the closer. Problems have to be `relaxed` for bounds of prices to hold.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ def drain_bound(problem: Problem, effort: Effort) -> float:
 def price_bound(problem: Problem, prices: Prices, most: int = 3) -> float:
     """The bound of these prices, or of the same ones with places for nothing, whichever is less."""
     some = lines(problem, most)
-    bound = _priced(problem, _without_places(prices), some)
-    return min(bound, _priced(problem, prices, some)) if problem.settled else bound
+    return min(_priced(problem, _without_places(prices), some), _priced(problem, prices, some))
 
 
 def _priced(problem: Problem, prices: Prices, exact: Lines) -> float:

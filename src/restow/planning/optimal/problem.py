@@ -71,12 +71,26 @@ class Problem(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """How many pods of a gang have to be placed, if any is."""
     unit: int = 1
     """The difference in worth that matters most; solvers look for the best answer to the nearest unit."""
-    settled: bool = True
-    """Whether `suits` and `alone` hold whatever moves; otherwise, bounds must not rest on them."""
+    could: Callable[[int], Mask] | None = None
+    """Where `suits` and `alone` may change as pods move: the nodes that pods of a class could go to at all."""
 
     @property
     def nodes(self) -> int:
         return len(self.free)
+
+    @property
+    def settled(self) -> bool:
+        """Whether `suits` and `alone` hold whatever moves."""
+        return self.could is None
+
+    @property
+    def relaxed(self) -> Problem:
+        """The problem with nothing but what holds whatever moves: its bounds hold for every plan."""
+        if self.could is None:
+            return self
+        demands = [msgspec.structs.replace(demand, alone=False) for demand in self.demands]
+        alone = np.zeros_like(self.alone)
+        return msgspec.structs.replace(self, suits=self.could, could=None, alone=alone, demands=demands)
 
     @property
     def classes(self) -> int:

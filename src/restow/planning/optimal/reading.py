@@ -8,7 +8,7 @@ spread constraint counts. Whatever depends on several moves at once is left to t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 
 import msgspec
@@ -26,7 +26,7 @@ from restow.planning.optimal.problem import Demand, Ints, Problem, scaled
 from restow.planning.optimal.worth import Line, line_up
 from restow.planning.plan import Refusal
 from restow.planning.request import Request
-from restow.scheduling.framework import Code, Cycle, FilterPlugin
+from restow.scheduling.framework import Code, Cycle, FilterPlugin, Reach
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 
 _HOST_NAME = "kubernetes.io/hostname"
@@ -156,16 +156,17 @@ def _problem(
         Demand(size=size, suits=one.suits, worth=one.worth, gang=one.gang, alone=one.alone, **_supply(one))
         for one, size in zip(wanted, asked, strict=True)
     ]
+    suits, could = (_suits(snapshot, request, nodes, firsts, reaches) for reaches in (tuple(Reach), (Reach.NODE,)))
     return Problem(
         free=free,
         sizes=sizes,
         held=[],
-        suits=_suits(snapshot, request, nodes, firsts),
+        suits=suits,
         alone=np.array([_keeps_apart(one.shape) for one in firsts], np.bool_),
         limit=request.max_moves,
         stuck=np.zeros(len(nodes.names), np.bool_),
         empties=request.objective == "free-nodes",
-        settled=not any(_keeps_apart(one.shape) for one in firsts),
+        could=could if any(_keeps_apart(one.shape) for one in firsts) else None,
         demands=demands,
     )
 
@@ -191,7 +192,10 @@ def _vectors(amounts: Sequence[Amounts], columns: Sequence[int]) -> Ints:
 # --- where classes may go ---------------------------------------------------------------------------------------------
 
 
-def _suits(snapshot: Snapshot, request: Request, nodes: _Nodes, firsts: Sequence[Occupant]) -> Callable[[int], Mask]:
+def _suits(
+    snapshot: Snapshot, request: Request, nodes: _Nodes, firsts: Sequence[Occupant], reaches: Collection[Reach]
+) -> Callable[[int], Mask]:
+    """By class, the nodes that filters of these reaches accept."""
     ready = is_ready(snapshot)
 
     @cache
@@ -199,18 +203,21 @@ def _suits(snapshot: Snapshot, request: Request, nodes: _Nodes, firsts: Sequence
         one = firsts[which]
         with snapshot.overlooking(one.key):
             cycle = Cycle(loose(one.pod), snapshot, request.now, snapshot.class_of(one.pod, one.shape))
-            mask: Mask = (_suitable(request, cycle) & ready)[nodes.rows]
-        return mask
+            mask = _suitable(request, cycle, reaches) & ready
+        if _keeps_apart(one.shape) and len(reaches) > 1:
+            mask[snapshot.rows.find(one.node)] = False  # it was overlooked there; the others of its class meet it
+        suited: Mask = mask[nodes.rows]
+        return suited
 
     return suits
 
 
-def _suitable(request: Request, cycle: Cycle) -> Mask:
-    """Rows that every filter of the scheduler accepts, room aside."""
+def _suitable(request: Request, cycle: Cycle, reaches: Collection[Reach] = tuple(Reach)) -> Mask:
+    """Rows that every filter of these reaches accepts, room aside."""
     every = cycle.snapshot.rows.every
     mask: Mask = cycle.snapshot.nodes.present[every].copy()
     for plugin in request.engine.plugins:
-        if not isinstance(plugin, FilterPlugin) or isinstance(plugin, NodeResourcesFit):
+        if not isinstance(plugin, FilterPlugin) or isinstance(plugin, NodeResourcesFit) or plugin.reach not in reaches:
             continue
         verdict = plugin.pre_filter(cycle)
         if verdict.code is Code.SKIP:

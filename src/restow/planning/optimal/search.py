@@ -114,8 +114,8 @@ class _Search:
             if not self._done:
                 prices = self._choose(patterns, some) or prices
         self._openings = patterns.openings
-        if prices is not None and self._focus.everything and not self._done:
-            self._narrow(price_bound(self._problem, prices))
+        if prices is not None and self._focus.everything and not self._problem.empties and not self._done:
+            self._narrow(price_bound(self._problem.relaxed, prices))
 
     def _choose(self, patterns: Patterns, some: Lines) -> Prices | None:
         """Find openings until there are no better ones, then choose the best of them."""
@@ -139,13 +139,18 @@ class _Search:
         """All nodes at once."""
         if self._problem.nodes > _FLOW_NODES:
             return
-        flow = Flow(self._problem, STAY, range(self._problem.nodes))
-        if flow.columns <= _FLOW_COLUMNS:
-            solved = flow.solve(self._budget.step(0.6), start=self._best)
-            if self._problem.settled:
-                self._narrow(solved.bound)
-            if solved.shift is not None:
-                self._take(solved.shift, "flow")
+        every = range(self._problem.nodes)
+        flow = Flow(self._problem, STAY, every)
+        if flow.columns > _FLOW_COLUMNS:
+            return
+        solved = flow.solve(self._budget.step(0.6), start=self._best)
+        if solved.shift is not None:
+            self._take(solved.shift, "flow")
+        if not self._problem.settled and not self._done:
+            solved = Flow(self._problem.relaxed, STAY, every).solve(self._budget.step(0.4), start=self._best)
+            self._narrow(solved.bound)
+        elif self._problem.settled:
+            self._narrow(solved.bound)
 
     def _neighbourhoods(self) -> None:
         appeal = np.zeros(self._problem.nodes)

@@ -9,6 +9,8 @@ from restow.model.objects import Pod
 from restow.model.resources import amounts, pod_requests
 from restow.planning.plan import Plan
 
+ZONE = "topology.kubernetes.io/zone"
+
 
 def violations(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     """Nodes above what they offer, and pods that must be apart and meet, at any time while the plan is carried out."""
@@ -25,6 +27,22 @@ def violations(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         yield from _above(snapshot, pods, places, wave)
         for move in moves:
             places[move.uid] = {move.target}
+
+
+def skews(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """Moves that would break a spread over zones if every move were done before the next begins."""
+    pods = {uid: one.pod for uid, one in snapshot.pods.known.items()}
+    place = {uid: one.node for uid, one in snapshot.pods.known.items()}
+    zones = {name: (one.metadata.labels or {})[ZONE] for name in snapshot.rows.names() if (one := snapshot.node(name))}
+    for move in sorted(plan.moves, key=lambda one: one.order):
+        mine = pods[move.uid]
+        for constraint in mine.spec.topology_spread_constraints or ():
+            counts = dict.fromkeys(zones.values(), 0)
+            for uid, where in place.items():
+                counts[zones[where]] += uid != move.uid and pods[uid].metadata.labels == mine.metadata.labels
+            if counts[zones[move.target]] + 1 - min(counts.values()) > constraint.max_skew:
+                yield f"move {move.order} of {move.pod} to {move.target}: {counts}"
+        place[move.uid] = move.target
 
 
 def _must_be_apart(one: Pod, other: Pod) -> bool:

@@ -4,17 +4,20 @@
     end_wave    every pod that was given a seat leaves its old place
 
 A pod that looks for a place is overlooked where it is now (it is neither crowd nor company for itself, and its ports
-are no obstacle), but its room stays taken. Nodes that are emptied stay, and stay domains of topology keys. Whoever else
-looks meanwhile meets both the pod and its seat. Used as a context: at its end the snapshot is as it was.
+are no obstacle), but its room stays taken. Nodes that are emptied stay, and stay domains of topology keys. Pods of one
+wave may still be where they were, or be gone already, so a place has to suit in both cases: whoever else looks meets
+both the pod and its seat, and whoever asks something of other pods must also do without those who are leaving. Used as
+a context: at its end the snapshot is as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
+import numpy as np
 from msgspec.structs import replace
 
 from restow.model.cluster import Mark, Occupant, RowIndex, Shape, Snapshot, filters
@@ -51,17 +54,16 @@ class Bookings:
 
     def choices(self, uid: str) -> RowIndex:
         """The rows a pod could move to, by every filter of the scheduler."""
-        with self._looking(uid) as (cycle, occupant):
-            rows = self._engine.acceptable(cycle)
-        elsewhere: RowIndex = rows[rows != self.snapshot.rows.find(occupant.node)]
-        return elsewhere
+        occupant = self._known(uid)
+        rows = _without(self._acceptable(occupant, ()), self.snapshot.rows.find(occupant.node))
+        gone = self._leaving_among(occupant)
+        return np.intersect1d(rows, self._acceptable(occupant, gone), assume_unique=True) if gone else rows
 
     def why_not(self, uid: str, node: str) -> str:
         """What keeps a pod from moving to a node, with numbers where room is short; empty if nothing does."""
-        with self._looking(uid) as (cycle, occupant):
-            if self._engine.fits(cycle, node):
-                return ""
-            return self._short(occupant.shape, node) or self._engine.why_not(cycle, node)
+        occupant = self._known(uid)
+        gone = self._leaving_among(occupant)
+        return self._why_not(occupant, node, ()) or (self._why_not(occupant, node, gone) if gone else "")
 
     def why_not_placed(self, pod: Pod, node: str) -> str:
         """What keeps a pending pod from a node; empty if nothing does."""
@@ -70,8 +72,8 @@ class Bookings:
         return (self._short(cycle.pod_class.shape, node) or refused) if refused else ""
 
     def survey(self, uid: str, rows: RowIndex) -> Survey:
-        """What the nodes on these rows say to a pod that is to move."""
-        with self._looking(uid) as (cycle, _):
+        """What the nodes on these rows say to a pod that is to move, while all who leave are still there."""
+        with self._looking(self._known(uid), ()) as cycle:
             return self._engine.survey(cycle, rows)
 
     def has_room(self, uid: str, node: str) -> bool:
@@ -122,15 +124,34 @@ class Bookings:
     # ------------------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _looking(self, uid: str) -> Iterator[tuple[Cycle, Occupant]]:
-        occupant = self._known(uid)
+    def _looking(self, occupant: Occupant, gone: Sequence[str]) -> Iterator[Cycle]:
+        """A cycle in which a pod looks for a place, while those who are gone are overlooked."""
+        shape = occupant.shape
+        own = [occupant.key] if shape.readings or shape.facts.volumes else []  # else it matters on its own node alone
         pod = loose(occupant.pod)
-        cycle = Cycle(pod, self.snapshot, self._now, self.snapshot.class_of(pod, occupant.shape))
-        if occupant.shape.readings or occupant.shape.facts.volumes:
-            with self.snapshot.overlooking(occupant.key):
-                yield cycle, occupant
-        else:  # it asks nothing of other pods, so that its own presence matters on its own node alone
-            yield cycle, occupant
+        with self.snapshot.overlooking(*dict.fromkeys([*own, *gone])):
+            yield Cycle(pod, self.snapshot, self._now, self.snapshot.class_of(pod, shape))
+
+    def _acceptable(self, occupant: Occupant, gone: Sequence[str]) -> RowIndex:
+        with self._looking(occupant, gone) as cycle:
+            return self._engine.acceptable(cycle)
+
+    def _why_not(self, occupant: Occupant, node: str, gone: Sequence[str]) -> str:
+        with self._looking(occupant, gone) as cycle:
+            if self._engine.fits(cycle, node):
+                return ""
+            return self._short(occupant.shape, node) or self._engine.why_not(cycle, node)
+
+    def _leaving_among(self, occupant: Occupant) -> list[str]:
+        """Those who leave in this wave and may be among the pods that a pod asks something of."""
+        readings = occupant.shape.readings
+        if not readings or not self._leaving:
+            return []
+        own = occupant.pod.metadata.namespace or ""
+        names = {name for one in readings for name in (*one.namespaces, *([own] if one.own_namespace else []))}
+        everywhere = any(one.all_namespaces for one in readings)
+        leaving = (one for _, one, _ in self._leaving)
+        return [one.key for one in leaving if everywhere or (one.pod.metadata.namespace or "") in names]
 
     def _known(self, uid: str) -> Occupant:
         occupant = self.occupant(uid)
@@ -153,3 +174,8 @@ class Bookings:
 def loose(pod: Pod) -> Pod:
     """A pod as it will be created again: on no node yet."""
     return replace(pod, spec=replace(pod.spec, node_name=None), status=replace(pod.status, nominated_node_name=None))
+
+
+def _without(rows: RowIndex, row: int | None) -> RowIndex:
+    others: RowIndex = rows[rows != row]
+    return others

@@ -86,6 +86,11 @@ class Occupancy:
             self._log.drop(self._occupants, occupant.node)
         self.vacate(occupant.node)
 
+    @property
+    def any_aside(self) -> bool:
+        """Whether amounts are set aside anywhere."""
+        return bool(self._aside)
+
     def set_aside(self, key: str, node: str, amounts: Amounts) -> None:
         """Reserve mere amounts on a node, in place of what was set aside under this key before; none for nothing."""
         old = self._aside.get(key)
@@ -102,13 +107,13 @@ class Occupancy:
     def overlook(self, occupant: Occupant) -> None:
         """Take an occupant for gone in every respect but the room it takes. Only undoing it makes it whole again."""
         row = self._rows.claim(occupant.node)
-        self._log.record(self._room.changes.touch, row)  # runs last: whoever looked in between looks again
         self._crowd.leave(row, occupant)
         if occupant.shape.facts.volumes:
             self.mounts.release(row, occupant.key)
         if occupant.shape.facts.ports:
+            self._log.record(self._room.changes.touch, row)  # runs last: whoever looked in between looks again
             self._ports.release(row, occupant.key, occupant.shape.facts.ports)
-        self._room.changes.touch(row)
+            self._room.changes.touch(row)
 
     def replace(self, old: Occupant, new: Occupant) -> None:
         """Put `new` in the place of `old`. News that take no other room change no row: API servers write the labels of

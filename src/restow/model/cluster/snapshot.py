@@ -200,14 +200,15 @@ class Snapshot:
         self._log.keep(mark)
 
     @contextmanager
-    def overlooking(self, uid: str) -> Iterator[None]:
-        """For as long as it lasts, a pod that is to move counts for nothing but the room it takes: it shuts its own
-        successor out of no port, and is neither company nor crowd for it. Nothing may be changed meanwhile."""
-        occupant = self.pods.known.get(uid)
+    def overlooking(self, *uids: str) -> Iterator[None]:
+        """For as long as it lasts, pods that are to move count for nothing but the room they take: they shut nobody out
+        of a port, and are neither company nor crowd. Nothing may be changed meanwhile."""
         mark = self.mark()
         try:
-            if occupant is not None:
-                self.occupancy.overlook(occupant)
+            for uid in uids:
+                occupant = self.pods.known.get(uid)
+                if occupant is not None:
+                    self.occupancy.overlook(occupant)
             yield
         finally:
             self.undo_to(mark)

@@ -121,11 +121,16 @@ class Session:
         it; the pod that its reservation is to move is taken for gone, but for the room it takes."""
         if job.reservation is None:
             return self.place(cycle)
-        with self.snapshot.overlooking(migrating_pod(job.reservation) or ""):
-            for node in job.preferred(cycle.pod):
-                if self.engine.fits(cycle, node):
-                    return Placed(node, self.snapshot.rows.find(node) or 0, 0)
-            return self.place(cycle)
+        mover = migrating_pod(job.reservation)
+        if mover is None:
+            return self._first_named(job, cycle) or self.place(cycle)
+        with self.snapshot.overlooking(mover):  # what is refused so is refused to nobody else
+            return self._first_named(job, cycle) or self.engine.place(cycle)
+
+    def _first_named(self, job: Job, cycle: Cycle) -> Placed | None:
+        fitting = (node for node in job.preferred(cycle.pod) if self.engine.fits(cycle, node))
+        node = next(fitting, None)
+        return None if node is None else Placed(node, self.snapshot.rows.find(node) or 0, 0)
 
     def statement(self) -> Statement:
         return Statement(self.snapshot, self.engine, self.now)

@@ -260,6 +260,17 @@ def test_only_the_pod_that_moves_does_not_keep_its_successor_away(fields, marked
     assert outcome.held == ({"r": ["a2"]} if marked else {})
 
 
+def test_a_refusal_to_one_is_none_to_the_successor_of_a_pod_that_moves() -> None:
+    apart = Affinity(pod_anti_affinity=PodAffinity(required=[NEAR]))
+    stage = Stage(*hosts("a1", "a2"), pod("old", {}, on="a1", labels=LABELS))
+    first = booking("a", task(1, {}, labels=LABELS, affinity=apart), created="2026-01-01T00:00:00Z")
+    moved = booking(
+        "b", task(1, {}, labels=LABELS, affinity=apart), migrating="uid-old", created="2026-01-02T00:00:00Z"
+    )
+    outcome = stage.session(first, moved)
+    assert (list(outcome.declined), list(outcome.held)) == (["a"], ["b"])
+
+
 def test_the_pod_that_moves_is_no_company_for_its_successor() -> None:
     stage = Stage(*hosts("a1", "a2"), pod("old", {}, on="a1", labels=LABELS))
     seat = task(1, {}, affinity=TOGETHER)

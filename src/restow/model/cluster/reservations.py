@@ -323,7 +323,9 @@ class Reservations:
         """What a seat holds beyond the pod that is assumed in it stays held until the API has confirmed the pod: if it
         does not come, the seat is there again, whole."""
         more: Amounts = ()
-        if taker is not None and taker.assumed_at is not None and taker.shape is not self._shape_of[name]:
+        if taker is not None and taker.shape is self._shape_of[name] and not self._occupancy.any_aside:
+            return  # by far the usual case
+        if taker is not None and taker.assumed_at is not None:
             taken = dict(taker.shape.amounts)
             beyond = ((column, amount - taken.get(column, 0)) for column, amount in self._shape_of[name].amounts)
             more = tuple((column, amount) for column, amount in beyond if amount > 0)

@@ -62,13 +62,13 @@ class Ledger:
         self.cells: NDArray[np.int64] = np.zeros((resources, capacity), np.int64)
         self._beyond: dict[tuple[int, int], int] = {}
 
-    def add(self, row: int, amounts: Amounts, left: NDArray[np.int64] | None = None) -> None:
+    def add(self, row: int, amounts: Amounts, left: NDArray[np.int64] | None = None, times: int = 1) -> None:
         """Change the sums of a row; cells of `left` change by as much as those here, the other way round."""
         cells, beyond = self.cells, self._beyond
         for column, amount in amounts:
             shown = cells.item(column, row)
             exact = beyond.pop((column, row), shown) if beyond else shown
-            cell = exact = exact + amount
+            cell = exact = exact + times * amount
             if not -LIMIT <= exact <= LIMIT:
                 beyond[column, row] = exact
                 cell = LIMIT if exact > 0 else -LIMIT
@@ -135,17 +135,22 @@ class Room:
 
     def charge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         """Count one pod, or one seat, on a row."""
-        self._fit_columns()
-        ledger = self.requested if book == "requested" else self.reserved
-        ledger.add(row, amounts, self.free)
-        self.nonzero.add(row, nonzero)
-        self.changes.touch(row)
+        self._count(book, row, amounts, nonzero, 1)
         if self._log.recording:
             self._log.record(self.discharge, book, row, amounts, nonzero)
 
     def discharge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         """The inverse of `charge`."""
-        self.charge(book, row, negated(amounts), negated(nonzero))
+        self._count(book, row, amounts, nonzero, -1)
+        if self._log.recording:
+            self._log.record(self.charge, book, row, amounts, nonzero)
+
+    def _count(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts, times: int) -> None:
+        self._fit_columns()
+        ledger = self.requested if book == "requested" else self.reserved
+        ledger.add(row, amounts, self.free, times)
+        self.nonzero.add(row, nonzero, None, times)
+        self.changes.touch(row)
 
     def leaving(self, row: int, amounts: Amounts) -> None:
         """Count a pod that is already charged as leaving; with negated amounts, no longer."""

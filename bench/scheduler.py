@@ -3,8 +3,8 @@
 What is timed is the whole path of a pod that waits: jobs, queue order, engine, assume, decision. Rates are pods per
 second of CPU; latencies are from one decision to the next. Each class of pods has been seen once before the clock
 starts. Pods are in the order of a queue: by age, those of a second by name, so mostly by workload; where classes take
-turns instead, each has to catch up with what all others did since. The peer is what one would write first: a loop over
-all nodes for each pod.
+turns instead, each has to catch up with what all others did since. Preferences, for which all feasible nodes have to be
+compared, are told without a claim. The peer is what one would write first: a loop over all nodes for each pod.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.measure import Cost, measured
 from bench.report import Claim, Report, Row
-from bench.workloads import KINDS, nodes, pods
+from bench.workloads import KINDS, PREFERENCES, nodes, pods
 from restow.control.scheduler import Settings
 from restow.model.cluster import Snapshot
 from restow.model.objects import Node, Pod
@@ -113,6 +113,7 @@ def run() -> Report:
     costs = {(kind, classes): _cost(kind, classes, NODES) for kind in KINDS for classes in CLASSES}
     more = {kind: _cost(kind, CLASSES[1], MORE_NODES) for kind in KINDS}
     turns = {kind: _cost(kind, CLASSES[-1], NODES, IN_TURNS) for kind in KINDS}
+    soft = {(kind, count): _cost(kind, CLASSES[1], count) for kind in PREFERENCES for count in (NODES, MORE_NODES)}
     loop = measured(f"bench.scheduler:naive:{NODES}")
     peer = _per_pod(loop)
     rows = [_row(f"{KINDS[kind]}, classes: {classes}", cost, peer) for (kind, classes), cost in costs.items()]
@@ -120,6 +121,7 @@ def run() -> Report:
     rows += [
         _row(f"{KINDS[kind]}, classes: {CLASSES[-1]}, which take turns", cost, peer) for kind, cost in turns.items()
     ]
+    rows += [_row(f"{PREFERENCES[kind]}, {count:,} nodes", cost) for (kind, count), cost in soft.items()]
     rows.append(Row(what="a loop over nodes, plain", figures={"pods_per_s": 1 / peer}, ratio=1.0))
     return Report(name=f"placing pods on {NODES:,} nodes, no API server", rows=rows, claims=_claims(costs, more))
 

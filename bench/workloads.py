@@ -21,6 +21,11 @@ KINDS = {
     "spread": "hard spread, zone",
     "together": "required affinity, zone",
 }
+PREFERENCES = {
+    "evenly": "soft spread, zone",
+    "near": "preferred affinity, zone",
+    "elsewhere": "preferred anti-affinity, host name",
+}
 Document = dict[str, Any]
 
 
@@ -79,11 +84,21 @@ def _constraint(kind: str, app: str) -> Document:
             return {"affinity": {"podAntiAffinity": _required(alike, HOST_NAME)}}
         case "together":
             return {"affinity": {"podAffinity": _required(alike, ZONE)}}
-        case "spread":
-            constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+        case "spread" | "evenly":
+            action = "DoNotSchedule" if kind == "spread" else "ScheduleAnyway"
+            constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": action}
             return {"topologySpreadConstraints": [constraint | {"labelSelector": alike}]}
+        case "near":
+            return {"affinity": {"podAffinity": _preferred(alike, ZONE)}}
+        case "elsewhere":
+            return {"affinity": {"podAntiAffinity": _preferred(alike, HOST_NAME)}}
     raise ValueError(kind)
 
 
 def _required(selector: Document, key: str) -> Document:
     return {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector, "topologyKey": key}]}
+
+
+def _preferred(selector: Document, key: str) -> Document:
+    term = {"weight": 100, "podAffinityTerm": {"labelSelector": selector, "topologyKey": key}}
+    return {"preferredDuringSchedulingIgnoredDuringExecution": [term]}

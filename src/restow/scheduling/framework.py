@@ -117,7 +117,7 @@ class Cycle:
         self.pod = pod
         self.snapshot = snapshot
         self.now = now
-        self.pod_class = pod_class or snapshot.class_of(pod)
+        self.pod_class = pod_class or snapshot.classes.of(pod)
         self.notes: dict[str, Any] = {}
 
 

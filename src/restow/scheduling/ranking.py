@@ -67,7 +67,8 @@ class NameOrder:
 
     def rows(self, keys: NDArray[np.int64]) -> RowIndex:
         """`row` of several keys."""
-        return np.array([self._row_of[place] for place in (TIE_MASK - (keys & TIE_MASK)).tolist()], np.intp)
+        rows: RowIndex = self._rows_of[TIE_MASK - (keys & TIE_MASK)]
+        return rows
 
     def _name(self, row: int) -> str | None:
         """The name of the node on a row, None if there is none."""
@@ -81,6 +82,7 @@ class NameOrder:
         self._names = [self._name(row) for row in range(self._snapshot.rows.size)]
         named = sorted((name, row) for row, name in enumerate(self._names) if name is not None)
         self._row_of = [row for _, row in named]
+        self._rows_of: RowIndex = np.array(self._row_of, np.intp)
         self.ties = np.zeros(self._snapshot.rows.capacity, np.int64)
         self.ties[self._row_of] = TIE_MASK - np.arange(len(named))
 

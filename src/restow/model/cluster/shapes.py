@@ -176,17 +176,17 @@ _UNREAD: Final[dict[str, Any]] = dict.fromkeys(
 )
 
 
-_UNREPORTED: Final = PodStatus()
 _read: Final = attrgetter(*(name for name in PodSpec.__struct_fields__ if name not in {"volumes", *_UNREAD}))
 
 
 def _written(pod: Pod) -> bytes:
     """The bytes that decide the shape, cheap to make: `facts_of` must not read anything that is not in them."""
-    spec = pod.spec
-    if pod.status == _UNREPORTED and not spec.volumes and not spec.resource_claims:
-        return _encode(_read(spec))  # a pod that nobody has tried yet
-    volumes = _volumes(spec)
-    return _encode((_read(spec), volumes, _reported(pod.status), _name_if_read(pod, volumes)))
+    spec, status = pod.spec, pod.status
+    volumes = _volumes(spec) if spec.volumes else []
+    name = _name_if_read(pod, volumes) if volumes or spec.resource_claims else None
+    reports = status.container_statuses or status.init_container_statuses or status.conditions
+    reported = _reported(status) if reports or status.resources or status.allocated_resources else None
+    return _encode((_read(spec), volumes, reported, name))
 
 
 def _reported(status: PodStatus) -> tuple[object, ...]:

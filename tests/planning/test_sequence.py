@@ -7,7 +7,14 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from restow.model.cluster import Snapshot
-from restow.model.objects import Affinity, Pod, PodAffinity, PodAffinityTerm, SelectorSpec
+from restow.model.objects import (
+    Affinity,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    SelectorSpec,
+    TopologySpreadConstraint,
+)
 from restow.planning.plan import Plan
 from restow.planning.replay import replay
 from restow.planning.request import Request
@@ -177,3 +184,19 @@ def test_what_cannot_be_meant_is_dropped(move: Wanted, reason: str) -> None:
     snapshot = cluster([ten("a"), ten("b")], [app("p", on="a")])
     (dropped,) = sequence(snapshot, request(snapshot), [move]).dropped
     assert reason in dropped.reason
+
+
+def test_a_place_must_suit_once_those_who_leave_are_gone() -> None:
+    """While p is still in zone 1, moving q there to zone 2 looks even; once p has left, it is not."""
+    even = TopologySpreadConstraint(
+        max_skew=1,
+        topology_key="zone",
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=SelectorSpec(match_labels={"app": "db"}),
+    )
+    fields = {"labels": {"app": "db"}, "topology_spread_constraints": [even]}
+    nodes = [ten("a", labels={"zone": "1"}), ten("b", labels={"zone": "2"}), ten("c", labels={"zone": "2"})]
+    snapshot = cluster(nodes, [app("p", on="a", **fields), app("q", on="a", **fields), app("r", on="b", **fields)])
+    found = ordered(snapshot, request(snapshot), wanted(p="c", q="c"))
+    assert moves(found.moves) == [("p", "a", "c")]
+    assert "topology spread" in found.dropped[0].reason

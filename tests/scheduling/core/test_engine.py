@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from restow.model.objects import PodStatus, Taint
@@ -207,3 +208,34 @@ def test_permit(answers, expected):
 def test_a_refusal_of_permit_stops_it():
     plugins = [Keeps([], permit=(wait(), 5), name="w"), Keeps([], permit=(unschedulable("no"), 0), name="r")]
     assert Engine(plugins).permit(cycle(cluster(*nodes(1))), "n0").plugin == "r"
+
+
+@pytest.mark.parametrize(
+    "plugins", [[Fit(), Eligible()], [Fit(), Eligible(), Apart()]], ids=["rows", "and the cluster"]
+)
+def test_acceptable_rows_are_those_that_a_survey_finds(plugins):
+    snapshot = cluster(*nodes(4), node("full", {"cpu": "0"}), pods=[pod("a", on="n0", labels={"app": "p"})])
+    engine, one = Engine(plugins), pod("p", labels={"app": "p"})
+    rows = engine.acceptable(cycle(snapshot, one)).tolist()
+    assert sorted(snapshot.rows.name(row) for row in rows) == list(engine.survey(cycle(snapshot, one)).feasible)
+
+
+def test_a_survey_may_be_of_some_rows():
+    snapshot = cluster(*nodes(3), node("full", {"cpu": "0"}))
+    rows = np.array([snapshot.rows.find("n1"), snapshot.rows.find("full")])
+    found = Engine([Fit()]).survey(cycle(snapshot), rows)
+    assert found.feasible == ("n1",)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "where", "reason"),
+    [
+        pytest.param(Fit(), "n0", "", id="nothing"),
+        pytest.param(Fit(), "full", "Insufficient cpu, Too many pods", id="a filter"),
+        pytest.param(Fit(), "nowhere", "there is no such node", id="no such node"),
+        pytest.param(Says(unresolvable("hopeless")), "n0", "hopeless", id="said before any node was asked"),
+    ],
+)
+def test_what_keeps_a_pod_from_one_node(plugin, where, reason):
+    snapshot = cluster(*nodes(1), node("full", {"cpu": "0"}))
+    assert Engine([plugin]).why_not(cycle(snapshot), where) == reason

@@ -1,0 +1,50 @@
+"""A pod that is to move is overlooked: it counts for nothing but the room it takes."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.cluster.audience import of_term
+from restow.model.objects import ContainerPort, PodAffinityTerm, SelectorSpec
+from tests.model.cluster.builders import node, pod
+
+WEB = of_term(PodAffinityTerm(topology_key="zone", label_selector=SelectorSpec(match_labels={"app": "web"})), "default")
+PORT = ("0.0.0.0", "TCP", 80)
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    found = Snapshot()
+    found.apply_node(node("a"))
+    one = pod("p", {"cpu": "1"}, on="a", labels={"app": "web"})
+    ports = [ContainerPort(container_port=80, host_port=80)]
+    containers = [replace(each, ports=ports) for each in one.spec.containers or ()]
+    found.apply_pod(replace(one, spec=replace(one.spec, containers=containers)))
+    return found
+
+
+def facts(snapshot: Snapshot) -> tuple[int, bool, int]:
+    """How many of the audience are there, whether the port is vacant, how much cpu is free."""
+    headcount = snapshot.crowd.headcount((WEB,)).by_row.get(0, 0)
+    vacant = bool(snapshot.ports.vacant([PORT], snapshot.rows.every)[0])
+    return headcount, vacant, int(snapshot.room.free[snapshot.room.resources.column("cpu"), 0])
+
+
+def test_crowd_and_ports_forget_it_and_room_does_not(snapshot: Snapshot) -> None:
+    assert facts(snapshot) == (1, False, 3000)
+    with snapshot.overlooking("uid-p"):
+        assert facts(snapshot) == (0, True, 3000)
+    assert facts(snapshot) == (1, False, 3000)
+
+
+def test_whoever_looked_meanwhile_looks_again(snapshot: Snapshot) -> None:
+    with snapshot.overlooking("uid-p"):
+        seen = snapshot.room.changes.generation
+    assert snapshot.room.changes.since(seen).tolist() == [0]
+
+
+def test_nobody_is_overlooked_where_nobody_is_known(snapshot: Snapshot) -> None:
+    with snapshot.overlooking("nobody"):
+        assert facts(snapshot) == (1, False, 3000)

@@ -20,6 +20,7 @@ class Claims:
     def __init__(self, kinship: Kinship) -> None:
         self._kinship = kinship
         self._pods: dict[SeatName, dict[str, Pod]] = {}
+        self._seat_of: dict[str, SeatName] = {}
         self._unseen: dict[str, tuple[SeatName, Pod]] = {}
         """Bound by us and not shown since, by UID."""
         self._gone: dict[SeatName, Pod] = {}
@@ -31,12 +32,15 @@ class Claims:
             self._unseen[pod.metadata.uid] = (seat, pod)
 
     def show(self, pod: Pod) -> SeatName | None:
-        """A pod as it is; returns the seat it claims."""
-        seat = claimed_seat(pod) if pod.spec.node_name else None
-        if pod.spec.node_name:
-            self._unseen.pop(pod.metadata.uid, None)
+        """A pod as it is; returns the seat that it was not known to claim. A binding is final, and so is a claim."""
+        uid, notes = pod.metadata.uid, pod.metadata.annotations
+        if not pod.spec.node_name or uid in self._seat_of:
+            return None
+        self._unseen.pop(uid, None)
+        seat = claimed_seat(pod) if notes else None
         if seat is not None:
-            self._pods.setdefault(seat, {})[pod.metadata.uid] = pod
+            self._seat_of[uid] = seat
+            self._pods.setdefault(seat, {})[uid] = pod
         return seat
 
     def hide(self, pod: Pod) -> SeatName | None:
@@ -47,9 +51,9 @@ class Claims:
             seat, bound = unseen
             self._gone[seat] = bound
             return seat
-        claimed = claimed_seat(pod)
-        if claimed is not None and claimed in self._pods:
-            self._pods[claimed].pop(uid, None)
+        claimed = self._seat_of.pop(uid, None)
+        if claimed is not None:
+            del self._pods[claimed][uid]
             if not self._pods[claimed]:
                 del self._pods[claimed]
         return claimed

@@ -83,8 +83,12 @@ class Holding:
         self._refusals: dict[Key, str] = {}
         self._hoping: set[Key] = set()
         """Given seats that others are still leaving, which their status does not say yet."""
+        self._written: dict[Key, str] = {}
+        """The versions that we wrote ourselves: seeing them is no news."""
         self._watched: dict[str, set[Key]] = {}
         """Nodes on which something has to happen before these reservations can be relied on."""
+        self._watching: dict[Key, set[str]] = {}
+        """The same, by reservation."""
         self._checked: dict[Key, tuple[tuple[str, int | None], list[Problem]]] = {}
         feed.on_node = self._node_changed
         feed.on_pod = self._pod_changed
@@ -125,7 +129,9 @@ class Holding:
             self._live.add(key)
         if gone:
             self._checked.pop(key, None)
-        self._queue.add(key)
+        if gone or self._written.get(key) != reservation.metadata.resource_version:
+            self._written.pop(key, None)
+            self._queue.add(key)
 
     def _node_changed(self, node: str) -> None:
         for key in {(seat.namespace, seat.reservation) for seat in seats_on(self._snapshot, node)}:
@@ -186,7 +192,7 @@ class Holding:
     async def _pass(self, key: Key) -> None:
         """Look at one reservation, and write its status if it is to be another."""
         reservation = self._book.get(*key)
-        if reservation is None or not self._tickets.is_ours(reservation):
+        if reservation is None or _is_done_with(reservation) or not self._tickets.is_ours(reservation):
             return
         facts = self._look(reservation)
         lost = sorted({one.placement.node_name for one in facts.seats if one.is_lost})
@@ -208,7 +214,7 @@ class Holding:
 
     def _look(self, reservation: Reservation) -> Facts:
         self._feed.catch_up()
-        found = {name: one for node in self._nodes(reservation) for name, one in troubles(self._snapshot, node).items()}
+        found = troubles(self._snapshot, self._book.seats(*key_of(reservation)))
         if reservation.status.state.phase == ReservationPhase.WAITING or key_of(reservation) in self._hoping:
             found = blocked(self._snapshot, self._engine, reservation, self._clock.now()) | found
         seats = [self._found(reservation, placement, found) for placement in self._placements(reservation)]
@@ -231,9 +237,6 @@ class Holding:
         assumed = [seat for seat in seats if (seat.name.task, seat.name.index) not in known]
         return shown + [Placement(task=one.name.task, index=one.name.index, node_name=one.node) for one in assumed]
 
-    def _nodes(self, reservation: Reservation) -> list[str]:
-        return sorted({one.node_name for one in self._placements(reservation) if one.pod_ref is None})
-
     def _without_lost_hopes(self, reservation: Reservation, facts: Facts) -> Facts:
         """Seats that were decided and lost before they were written: they are given back and looked for anew."""
         shown = {(one.task, one.index) for one in reservation.status.placements or ()}
@@ -252,10 +255,12 @@ class Holding:
 
     def _watch(self, key: Key, nodes: Iterable[str]) -> None:
         wanted = set(nodes)
-        for node in [node for node, keys in self._watched.items() if key in keys and node not in wanted]:
+        for node in self._watching.pop(key, set()) - wanted:
             self._watched[node].discard(key)
             if not self._watched[node]:
                 del self._watched[node]
+        if wanted:
+            self._watching[key] = wanted
         for node in wanted:
             self._watched.setdefault(node, set()).add(key)
 
@@ -300,6 +305,7 @@ class Holding:
         except ApiError:  # it may have moved on, or be written although it seemed to fail: read it, and look again
             await self._read_again(reservation)
             raise
+        self._written[key_of(written)] = written.metadata.resource_version
         self._tickets.show(written)
         self._tell(reservation, status)
 
@@ -332,6 +338,11 @@ class Holding:
 
 def _name(reservation: Reservation, placement: Placement) -> SeatName:
     return SeatName(*key_of(reservation), placement.task, placement.index)
+
+
+def _is_done_with(reservation: Reservation) -> bool:
+    """Whether it has ended, and all that was taken is marked."""
+    return is_ended(reservation) and all(one.pod_ref is not None for one in reservation.status.placements or ())
 
 
 def _is_due(reservation: Reservation, now: float) -> bool:

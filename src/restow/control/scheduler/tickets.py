@@ -36,9 +36,10 @@ class Tickets:
 
     def show(self, reservation: Reservation) -> None:
         """A reservation as it is, from an event or from an answer to a write."""
-        book = self._snapshot.reservations
+        known = self._snapshot.reservations.get(*key_of(reservation))
+        if known is not None and known.metadata.resource_version == reservation.metadata.resource_version != "":
+            return
         with self._watching(reservation):
-            known = book.get(*key_of(reservation))
             if known is not None and known.metadata.uid != reservation.metadata.uid:  # it only has the same name
                 self._snapshot.forget_placements(known)
                 self._withdraw(known)

@@ -43,7 +43,7 @@ from restow.model.objects import (
     TaskState,
 )
 from restow.model.problems import Problem
-from restow.model.resources import Vector, add, quantities, template_requests
+from restow.model.resources import Vector, add, quantities, scale, template_requests
 from restow.model.times import format_time
 from restow.scheduling.reservations.standing import Troubled
 from restow.scheduling.reservations.validity import least, wanted
@@ -224,7 +224,9 @@ def _counts(reservation: Reservation, seats: Sequence[Found], phase: Reservation
     tasks = {task: Counter({PENDING: count}) for task, count in wants.items()}
     for one in seats:
         if one.is_of(wants):
-            tasks[one.placement.task].update({_phase(one): 1, PENDING: -1})
+            count = tasks[one.placement.task]
+            count[_phase(one)] += 1
+            count[PENDING] -= 1
     if phase is FAILED:
         for count in tasks.values():
             count[FAILED] = count[PENDING] + count[WAITING] + count[AVAILABLE]
@@ -261,6 +263,6 @@ def _amounts(reservation: Reservation, seats: Sequence[Found], phase: Reservatio
 
 def _sum(each: Mapping[str, Vector], seats: Iterable[Found]) -> Vector:
     total: Vector = {}
-    for one in seats:
-        total = add(total, each.get(one.placement.task, {}))
+    for task, count in Counter(one.placement.task for one in seats).items():
+        total = add(total, scale(each.get(task, {}), count))
     return total

@@ -1,6 +1,7 @@
 """How the seats on a node stand: may they be relied on?
 
-Goes in: the snapshot and a node. Comes out: the open seats there that are in trouble, each with why.
+Goes in: the snapshot and the seats of a reservation. Comes out: those that nobody took and that are in trouble, each
+with why.
 
     NodeGone        the node does not exist (any more): the seat is lost
     RoomTaken       there is more on the node than it offers, even once those who are leaving have left: seats are lost,
@@ -19,7 +20,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster import Occupant, SeatName, Snapshot
+from restow.model.cluster import Occupant, Seat, SeatName, Shape, Snapshot
 from restow.model.cluster.seat import migrating_pod
 from restow.model.objects import Reservation, Taint
 from restow.model.quantity import quantity_of
@@ -48,21 +49,26 @@ class Troubled(msgspec.Struct, frozen=True):
     message: str
 
 
-def troubles(snapshot: Snapshot, node: str) -> dict[SeatName, Troubled]:
-    """The open seats on a node that are in trouble."""
-    row = snapshot.rows.find(node)
-    if row is None:
-        return {}
-    if not snapshot.nodes.present[row]:
-        gone = Troubled(Trouble.NODE_GONE, f"node {node} is gone")
-        return dict.fromkeys((name for name, _ in _open_seats(snapshot, node)), gone)
+def troubles(snapshot: Snapshot, seats: Iterable[Seat]) -> dict[SeatName, Troubled]:
+    """Which of these seats are in trouble; it costs little as long as none is."""
     found: dict[SeatName, Troubled] = {}
-    seats = [*_open_seats(snapshot, node)]
-    for name, seat in seats:
-        why = _unfit(snapshot, row, seat)
+    crowded: dict[int, dict[SeatName, Troubled]] = {}
+    for seat in seats:
+        row = snapshot.rows.find(seat.node)
+        if seat.consumer is not None or row is None or not snapshot.reservations.holds(seat.name):
+            continue
+        if not snapshot.nodes.present[row]:
+            found[seat.name] = Troubled(Trouble.NODE_GONE, f"node {seat.node} is gone")
+            continue
+        why = _unfit(snapshot, row, snapshot.shapes.of(seat.stand_in))
         if why:
-            found[name] = Troubled(Trouble.NODE_UNFIT, f"node {node} {why}")
-    return found | (_crowded_out(snapshot, row, seats) if (snapshot.room.free[:, row] < 0).any() else {})
+            found[seat.name] = Troubled(Trouble.NODE_UNFIT, f"node {seat.node} {why}")
+        if (snapshot.room.free[:, row] < 0).any():
+            if row not in crowded:
+                crowded[row] = _crowded_out(snapshot, row, [*_open_seats(snapshot, seat.node)])
+            if seat.name in crowded[row]:
+                found[seat.name] = crowded[row][seat.name]
+    return found
 
 
 def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> dict[SeatName, Troubled]:
@@ -108,11 +114,11 @@ def _open_seats(snapshot: Snapshot, node: str) -> Iterator[tuple[SeatName, Occup
 # --- the node ---------------------------------------------------------------------------------------------------------
 
 
-def _unfit(snapshot: Snapshot, row: int, seat: Occupant) -> str:
+def _unfit(snapshot: Snapshot, row: int, shape: Shape) -> str:
     """What keeps the pod of a seat away from its node; nothing if that suits it."""
-    if snapshot.masks.eligible(seat.shape)[row]:
+    if snapshot.masks.eligible(shape)[row]:
         return ""
-    tolerations = seat.shape.facts.tolerations
+    tolerations = shape.facts.tolerations
     if snapshot.nodes.unschedulable[row] and untolerated([UNSCHEDULABLE], tolerations):
         return "is cordoned"
     taints = untolerated(snapshot.nodes.taint_sets[snapshot.nodes.taints[row]], tolerations)

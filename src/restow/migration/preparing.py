@@ -256,7 +256,7 @@ def _stopped(facts: Facts) -> Step | None:
 def _tried(facts: Facts) -> Step | None:
     """What the API server says to the eviction, before anything is done for it."""
     if facts.trial is None:
-        return Look(trial=True) if facts.fresh else Look()
+        return Look(trial=True)
     return None if facts.trial.allowed else _refused(facts, facts.trial)
 
 

@@ -303,11 +303,12 @@ def heirs_of(job: PodMigrationJob, reservation: Reservation | None) -> list[Obje
     placements = (reservation.status.placements if reservation else None) or ()
     named = [job.status.pod_ref, *(one.pod_ref for one in placements)]
     namespace = job.spec.pod_ref.namespace
-    return [
-        ObjectReference(namespace=one.namespace or namespace, name=one.name, uid=one.uid)
+    found = {
+        one.uid: ObjectReference(namespace=one.namespace or namespace, name=one.name, uid=one.uid)
         for one in named
         if one is not None
-    ]
+    }
+    return list(found.values())
 
 
 def _is_missing(informer: Informer[Any]) -> bool:

@@ -1,7 +1,7 @@
 """Reading: the facts about one job as the API server has them now, for decisions that something depends on.
 
-The node is read after the reservation that names it, and the stop switch last. An eviction that is only tried comes
-before all of them, so that nothing read is older than its answer.
+The node is read after the reservation that names it, and the stop switch last, if an eviction may follow: one that is
+only tried comes before all of them, so that nothing read is older than its answer.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Reading:
         reservation = await self._get(RESERVATION, where[1], where[0])
         node = await self._node(reservation, pod)
         consumers = await self._all(heirs_of(found, reservation))
-        switch = await self._get(CONFIG_MAP, STOP_NAME, self._namespace)
+        why = await self._stopped() if trial else self._feed.stopped()
         return self._feed.around(
             Facts(
                 job=found,
@@ -54,7 +54,7 @@ class Reading:
                 reservation=reservation,
                 node=node,
                 consumers=consumers,
-                stopped=stopped(switch),
+                stopped=why,
                 trial=tried,
                 fresh=True,
             )
@@ -80,6 +80,10 @@ class Reading:
                 raise
             return answer
         return Answer(True)
+
+    async def _stopped(self) -> str | None:
+        switch = await self._get(CONFIG_MAP, STOP_NAME, self._namespace)
+        return stopped(switch)
 
     async def _node(self, reservation: Reservation | None, pod: Pod | None) -> Node | None:
         """The node of the seat that would be taken."""

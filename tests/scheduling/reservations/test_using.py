@@ -8,14 +8,11 @@ from msgspec.structs import replace
 from restow.model.cluster import Snapshot
 from restow.model.objects import (
     Affinity,
-    ClaimVolume,
     Container,
     ContainerPort,
     ObjectMeta,
     ObjectReference,
     OwnerReference,
-    PersistentVolumeClaim,
-    PersistentVolumeClaimSpec,
     Pod,
     PodAffinity,
     PodAffinityTerm,
@@ -24,7 +21,6 @@ from restow.model.objects import (
     Reservation,
     ReservationOwner,
     SelectorSpec,
-    Volume,
 )
 from restow.scheduling.decisions import Refuse
 from restow.scheduling.wakeups import RESERVATION
@@ -156,7 +152,6 @@ def test_another_seat_is_tried_when_one_is_unfit() -> None:
 
 
 PORT = [Container(name="main", ports=[ContainerPort(container_port=80, host_port=80)])]
-CLAIM = [Volume(name="v", persistent_volume_claim=ClaimVolume(claim_name="data"))]
 APART = Affinity(
     pod_anti_affinity=PodAffinity(
         required=[
@@ -173,28 +168,13 @@ APART = Affinity(
     [
         pytest.param({"containers": PORT}, id="its host ports"),
         pytest.param({"affinity": APART}, id="its anti-affinity"),
-        pytest.param({"volumes": CLAIM}, id="its ReadWriteOncePod claim"),
     ],
 )
 def test_what_stands_in_for_a_pod_does_not_keep_it_out(fields) -> None:
-    seat = task(1, {}, labels={"app": "web"})
+    seat, taker = task(1, {}, labels={"app": "web"}), user("p", {})
     seat = replace(seat, template=replace(seat.template, spec=replace(seat.template.spec, **fields)))
-    stage = Stage(node("n1", labels={"kubernetes.io/hostname": "n1"}))
-    claim = PersistentVolumeClaim(
-        metadata=ObjectMeta(name="data", namespace="default"),
-        spec=PersistentVolumeClaimSpec(access_modes=["ReadWriteOncePod"], volume_name=None, storage_class_name=""),
-    )
-    stage.snapshot.apply_storage(claim)
-    taker = user("p", {})
-    taker = replace(taker, spec=replace(taker.spec, **fields))
-    stage.show(booking("r", seat, at={0: "n1"}))
-    [occupant] = stage.snapshot.occupants("n1")
-    assert occupant.book == "reserved"
-    outcome = stage.session(taker)
-    if "volumes" in fields:
-        assert "unbound" in outcome.told["p"][1] and "in-use" not in outcome.told["p"][1]
-    else:
-        assert outcome.seats == {"p": "r/t/0"}
+    stage = Stage(node("n1", labels={"kubernetes.io/hostname": "n1"}), booking("r", seat, at={0: "n1"}))
+    assert stage.session(replace(taker, spec=replace(taker.spec, **fields))).seats == {"p": "r/t/0"}
 
 
 # --- migrations -------------------------------------------------------------------------------------------------------

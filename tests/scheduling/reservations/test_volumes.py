@@ -1,0 +1,76 @@
+"""Seats of pods with volumes: what a single pod may use is handed over, never shared."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.model.objects import ClaimVolume, Pod, TaskSpec, Volume
+from tests.model.cluster.builders import node
+from tests.scheduling.plugins.volumes import claim, on_label, volume
+from tests.scheduling.reservations.stage import Stage, booking, task, user
+
+ALONE = ["ReadWriteOncePod"]
+DATA = [Volume(name="v", persistent_volume_claim=ClaimVolume(claim_name="data"))]
+
+
+def stage(*things, modes=ALONE) -> Stage:
+    made = Stage(*(node(name, labels={"zone": name[0]}) for name in ("a1", "a2", "b1")))
+    reachable = on_label("zone", "a")
+    made.snapshot.apply_storage(
+        volume("pv", at=reachable, claim="data", claim_uid="uid-data", phase="Bound", modes=modes)
+    )
+    made.snapshot.apply_storage(claim("data", to="pv", modes=modes))
+    for thing in things:
+        made.show(thing)
+    return made
+
+
+def seat(**fields) -> TaskSpec:
+    return task(1, {}, volumes=DATA, **fields)
+
+
+def owner(name: str, **fields) -> Pod:
+    return user(name, {}, volumes=DATA, **fields)
+
+
+def test_a_seat_is_where_its_volume_can_be_reached() -> None:
+    assert stage().session(booking("r", seat(nodes=["b1", "a2"]))).held == {"r": ["a2"]}
+
+
+def test_a_held_claim_is_nobody_elses() -> None:
+    said = stage(booking("r", seat(), at={0: "a1"}, owners=[])).session(owner("p")).refused["p"]
+    assert "ReadWriteOncePod" in said
+
+
+def test_a_held_claim_is_its_own_pods() -> None:
+    assert stage(booking("r", seat(), at={0: "a1"})).session(owner("p")).seats == {"p": "r/t/0"}
+
+
+@pytest.mark.parametrize(("mark", "held"), [("uid-old", {"r": ["a2"]}), (None, {})])
+def test_the_claim_of_a_pod_that_moves_may_be_reserved_for_its_successor(mark, held) -> None:
+    running = stage(owner("old", on="a1"))
+    assert running.session(booking("r", seat(nodes=["a2"]), migrating=mark)).held == held
+
+
+@pytest.mark.parametrize("modes", [ALONE, ["ReadWriteOnce"]])
+def test_a_successor_waits_until_its_predecessor_has_left_the_claim(modes) -> None:
+    leaving = owner("web-0", on="a1", uid="uid-old", leaving=True)
+    moved = booking("restow-1", seat(), at={0: "a2"}, match_policy="Fits", migrating="uid-old")
+    moving = stage(leaving, moved, modes=modes)
+    moving.now = 1767225600.0
+    successor = owner("web-0", uid="uid-new")
+    outcome = moving.session(successor)
+    if modes == ALONE:
+        assert outcome.refused == {
+            "web-0": "waiting for default/web-0 to leave: its seat default/restow-1/t/0 on node a2 is kept"
+        }
+        moving.snapshot.remove_pod(leaving)
+        outcome = moving.session(successor)
+    assert outcome.seats == {"web-0": "restow-1/t/0"}
+
+
+def test_a_volume_that_cannot_be_reached_any_more_makes_the_seat_unfit() -> None:
+    late = stage(booking("r", seat(), at={0: "a1"}), modes=["ReadWriteOnce"])
+    late.show(node("a1", labels={"zone": "c"}))
+    outcome = late.session(owner("p"))
+    assert (outcome.nodes, outcome.told["p"][0]) == ({"p": "a2"}, "ReservationNotUsed")

@@ -41,7 +41,7 @@ from restow.model.objects import Document, Pod
 from restow.scheduling.registry import read_profile
 
 NODES = 5_000
-PODS = 3_000
+PODS = 5_000  # with each kube-scheduler has more to look at where pods keep apart; it settles after thousands
 PACED, PACE = 150, 25.0  # pods, and pods per second, of which latency is measured: what any of the schedulers can do
 CLASSES = 20
 NAMESPACE_NAME = "bench"

@@ -43,6 +43,7 @@ def test_answers_are_read_however_they_are_cut(sent, code, body, ends, cuts):
     reading = Reading()
     found = [reading.feed(sent[start:end]) for start, end in pairwise(places)]
     [answer] = [one for one in found if one is not None]
+    assert answer.is_ordinary is (sent in (SIZED, INTERIM))
     assert (answer.code, answer.body, answer.ends_connection) == (code, body, ends)
     assert not reading.has_begun
 

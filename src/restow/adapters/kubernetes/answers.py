@@ -18,6 +18,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 LONGEST_HEAD = 64 * 1024
+_JSON = b"\r\ncontent-type: application/json\r\n"
+_LENGTH = b"\r\ncontent-length: "
+_OF_INTEREST = tuple(
+    b"\r\n%s:" % name for name in (b"transfer-encoding", b"content-encoding", b"connection", b"warning")
+)
 _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: |$)")
 
 
@@ -32,6 +37,8 @@ class Answer(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes = b""
     ends_connection: bool = False
+    is_ordinary: bool = False
+    """A success in JSON that says nothing else of interest; its headers are left out."""
 
 
 def unpacked(answer: Answer) -> Answer:
@@ -90,6 +97,10 @@ class Reading:
         return self._finish(self._received, b"")
 
     def _begin(self, head: bytes) -> None:
+        self._length = _ordinary_length(head)
+        if self._length is not None:
+            self._head = Answer(int(head[9:12]), {}, is_ordinary=True)
+            return
         first, *lines = head.decode("latin-1").split("\r\n")
         found = _STATUS_LINE.match(first)
         if found is None:
@@ -145,9 +156,21 @@ class Reading:
     def _finish(self, body: bytes, rest: bytes) -> Answer:
         assert self._head is not None
         head = self._head
-        whole = Answer(head.code, head.headers, body, head.ends_connection)
+        whole = Answer(head.code, head.headers, body, head.ends_connection, head.is_ordinary)
         self._received, self._head, self._length, self._chunks = rest, None, None, None
         return whole
+
+
+def _ordinary_length(head: bytes) -> int | None:
+    """The length of the body, if this is the head of an ordinary answer, as nearly all are: looking is cheaper than
+    reading every line."""
+    small = head.lower() + b"\r\n"
+    if not small.startswith((b"http/1.1 200 ", b"http/1.1 201 ")) or _JSON not in small:
+        return None
+    if small.count(_LENGTH) != 1 or any(one in small for one in _OF_INTEREST):
+        return None
+    length = small.partition(_LENGTH)[2].partition(b"\r\n")[0]
+    return int(length) if length.isdigit() else None
 
 
 def _closes(version: str, headers: Mapping[str, str]) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from restow.adapters.kubernetes.config import Impersonation
 from restow.client.replies import read_status
-from restow.ports import Invalid, Request, Status, StatusDetails
+from restow.ports import Invalid, Request, Resource, Status, StatusDetails
 
 METHODS = {
     "get": "GET",
@@ -23,33 +23,39 @@ METHODS = {
     "deletecollection": "DELETE",
 }
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
-_is_plain = re.compile(r"[A-Za-z0-9_.-]*").fullmatch  # as nearly all names are; looking is cheaper than quoting
+_STEPS = (".", "..")  # which no quoting keeps from being taken as a step
+_is_plain = re.compile(r"[A-Za-z0-9_.-]*").fullmatch  # as nearly all names are, which need no quoting
 _HEADER_TOKEN = "!#$&'*+-.^_`|~"
 _LONGEST_MESSAGE = 500
 
 
 def path_of(request: Request) -> str:
     """The path and query of a request, relative to the server's URL. Raises Invalid for names that lead elsewhere."""
-    resource = request.resource
-    parts = ["apis", resource.group, resource.version] if resource.group else ["api", resource.version]
-    if request.namespace is not None:
-        parts += ["namespaces", request.namespace]
-    parts.append(resource.plural)
-    parts += [part for part in (request.name, request.subresource) if part is not None]
-    for part in (".", ".."):  # which no quoting keeps from being taken as a step
-        if part in parts:
-            raise Invalid.because(
-                400, "BadRequest", f"{request.verb} {resource.plural} not sent: a name may not be {part!r}"
-            )
-    path = "/" + "/".join([part if _is_plain(part) else quote(part, safe="") for part in parts])
-    query = dict(request.query) | ({"watch": "true"} if request.verb == "watch" else {})
+    for part in (request.namespace, request.name, request.subresource):
+        if part in _STEPS:
+            plural = request.resource.plural
+            raise Invalid.because(400, "BadRequest", f"{request.verb} {plural} not sent: a name may not be {part!r}")
+    path = _folder(request.resource, request.namespace)
+    for part in (request.name, request.subresource):
+        if part is not None:
+            path = f"{path}/{part if _is_plain(part) else quote(part, safe='')}"
+    query = tuple(request.query.items())
+    if request.verb == "watch":
+        query = (*query, ("watch", "true"))
     return f"{path}?{_query(query)}" if query else path
 
 
-def _query(query: Mapping[str, str]) -> str:
-    if all(_is_plain(key) and _is_plain(value) for key, value in query.items()):
-        return "&".join([f"{key}={value}" for key, value in query.items()])
-    return urlencode(query)
+@lru_cache(maxsize=1024)
+def _folder(resource: Resource, namespace: str | None) -> str:
+    parts = ["apis", resource.group, resource.version] if resource.group else ["api", resource.version]
+    if namespace is not None:
+        parts += ["namespaces", namespace]
+    return "/" + "/".join(quote(part, safe="") for part in (*parts, resource.plural))
+
+
+@lru_cache(maxsize=1024)
+def _query(parameters: tuple[tuple[str, str], ...]) -> str:
+    return urlencode(parameters)
 
 
 def impersonation_headers(impersonation: Impersonation | None) -> list[tuple[str, str]]:

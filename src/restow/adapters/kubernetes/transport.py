@@ -203,6 +203,8 @@ class KubernetesApi:
     async def _try(self, request: Request, identity: Identity) -> Response:
         is_long = request.verb == "list" or self.config.proxy is not None
         answer = await (self._fetch(request, identity) if is_long else self._exchange(request, identity))
+        if answer.is_ordinary:
+            return Response(body=answer.body, code=answer.code)
         _raise_for_status(request, answer)
         kind = answer.headers.get("content-type", "")
         if "html" in kind:

@@ -69,24 +69,33 @@ class _Swarm:
     """Pods that are alike in all that decides about seats, one after the other, as those of a workload come. Where one
     sat down at once in the first reservation that is its own, so may the next, without looking for it."""
 
-    __slots__ = ("_book", "_last", "_pod")
+    __slots__ = ("_cycle", "_last", "_snapshot", "_version")
 
     def __init__(self, session: Session) -> None:
-        self._book = session.snapshot.reservations
-        self._pod: Pod | None = None
+        self._snapshot = session.snapshot
+        self._cycle: Cycle | None = None
         self._last: Seat | None = None
+        self._version = -1
 
-    def follow(self, pod: Pod, seat: Seat) -> None:
-        """This pod took the very first seat that it tried."""
-        self._pod, self._last = pod, seat
+    def follow(self, cycle: Cycle, seat: Seat) -> None:
+        """The pod of this cycle took the very first seat that it tried."""
+        self._cycle, self._last, self._version = cycle, seat, self._snapshot.classes.version
 
     def seat(self, pod: Pod) -> Seat | None:
         """The seat that a pod would try first, if that is known."""
-        last = self._last
-        if last is None or self._pod is None or not _are_alike(pod, self._pod) or self._book.vacancies.is_sought(pod):
+        last, book = self._last, self._snapshot.reservations
+        if last is None or self._cycle is None or not _are_alike(pod, self._cycle.pod) or book.vacancies.is_sought(pod):
             return None
-        seat = next(self._book.vacant(last.name.namespace, last.name.reservation), None)
+        seat = next(book.vacant(last.name.namespace, last.name.reservation), None)
         return seat if seat is not None and seat.name.task == last.name.task else None
+
+    def cycle(self, pod: Pod) -> Cycle:
+        """The attempt of a pod that is like the one before."""
+        before = self._cycle
+        assert before is not None, "a seat is known"
+        same = pod.status == before.pod.status and self._version == self._snapshot.classes.version
+        reads_name = before.pod_class.shape.facts.pod_name is not None
+        return Cycle(pod, self._snapshot, before.now, before.pod_class if same and not reads_name else None)
 
 
 def _are_alike(one: Pod, other: Pod) -> bool:
@@ -184,11 +193,11 @@ def _try_all(session: Session, job: Job, swarm: _Swarm) -> _Result:
             return _accept(session, job, statement) if isinstance(result, _Seated) else result
     alone = _Alone(session, job)
     known = swarm.seat(pod)
-    if known is not None and alone.occupy(Cycle(pod, session.snapshot, session.now), known).code is Code.SUCCESS:
+    if known is not None and alone.occupy(swarm.cycle(pod), known).code is Code.SUCCESS:
         return _SEATED
     result = _seat(session, alone.occupy, pod, candidates(pod, session.snapshot, session.now))
     if alone.at_once is not None:
-        swarm.follow(pod, alone.at_once)
+        swarm.follow(*alone.at_once)
     return result
 
 
@@ -201,7 +210,7 @@ class _Alone:
         self._session = session
         self._job = job
         self._tries = 0
-        self.at_once: Seat | None = None
+        self.at_once: tuple[Cycle, Seat] | None = None
         """The seat it took, if it was the first that it tried."""
 
     def occupy(self, cycle: Cycle, seat: Seat) -> Verdict:
@@ -209,7 +218,7 @@ class _Alone:
         assigned = occupy(self._session.engine, cycle, seat)
         if isinstance(assigned, Verdict):
             return assigned
-        self.at_once = seat if self._tries == 1 else None
+        self.at_once = (cycle, seat) if self._tries == 1 else None
         self._job.pods = []
         self._session.decide(self._job, assigned)
         return SUCCESS

@@ -28,10 +28,13 @@ _FOREIGN_KINDS = (QUEUE, POD_GROUP, POD_MIGRATION_JOB)
 _COLUMNS: dict[str, list[tuple[str, str, str]]] = {
     RESERVATION.kind: [
         ("Phase", "string", ".status.state.phase"),
-        ("Min", "integer", ".spec.minAvailable"),
+        ("Reason", "string", ".status.state.reason"),
+        ("Min", "integer", ".status.minAvailable"),
+        ("Pending", "integer", ".status.pending"),
         ("Available", "integer", ".status.available"),
         ("Succeeded", "integer", ".status.succeeded"),
-        ("Reason", "string", ".status.state.reason"),
+        ("Failed", "integer", ".status.failed"),
+        ("Owner", "string", ".status.currentOwner.name"),
         ("Queue", "string", ".spec.queue"),
         ("TTL", "string", ".spec.ttl"),
         ("Age", "date", ".metadata.creationTimestamp"),

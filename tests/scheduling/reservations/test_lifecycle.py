@@ -161,7 +161,7 @@ HELD = (seat(0), seat(1))
             reservation("Available", replicas=3),
             HELD,
             None,
-            ("Pending", "SeatsMissing", "2 seats are held, 3 are needed"),
+            ("Pending", "SeatsMissing", "2 of the 3 seats that are needed are held"),
             id="it was given more replicas: Pending until they are placed, too",
         ),
         pytest.param(
@@ -276,7 +276,7 @@ def test_one_condition_per_phase_updated_in_place() -> None:
     ]
     assert (one.status.state.last_transition_time, one.status.state.message) == (
         format_time(NOW + 20),
-        "1 seats are held, 2 are needed",
+        "1 of the 2 seats that are needed are held",
     )
 
 

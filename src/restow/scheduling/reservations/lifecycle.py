@@ -168,7 +168,7 @@ def _life(reservation: Reservation, seats: Sequence[Found], facts: Facts, total:
             return _Verdict(PENDING, Reason.UNSCHEDULABLE, facts.refusal)
         if old.phase == PENDING:
             return _Verdict(PENDING, old.reason or "", old.message or "")
-        message = f"{len(held)} seats are held, {needed} are needed"
+        message = f"{len(held)} of the {needed} seats that are needed are held"
         return _Verdict(PENDING, Reason.SEATS_MISSING, message) if old.phase else None
     ready = [one for one in held if one.is_ready]
     troubled = [one.troubled for one in held if not one.is_ready and one.troubled]

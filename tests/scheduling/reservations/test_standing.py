@@ -1,0 +1,143 @@
+"""How seats stand: what a node must do to cost one, or to make it wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.objects import Node, Reservation, Taint
+from restow.scheduling.registry import read_profile
+from restow.scheduling.reservations.standing import Trouble, blocked, troubles
+from tests.model.cluster.builders import node, pod, reservation
+
+
+def made(name: str, at: int, cpu: str = "1", *, changed: bool = False, **more: Any) -> Reservation:
+    """A reservation with a seat on n1, made at some second."""
+    one = reservation(name, {0: "n1"}, requests={"cpu": cpu}, **more)
+    metadata = replace(one.metadata, creation_timestamp=f"2026-01-01T00:00:{at:02d}Z", generation=2)
+    return replace(one, metadata=metadata, status=replace(one.status, observed_generation=1 if changed else 2))
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    snapshot = Snapshot()
+    snapshot.apply_node(node("n1"))
+    return snapshot
+
+
+def found(snapshot: Snapshot, *names: str) -> dict[str, str]:
+    """The trouble that the seats of each reservation are in."""
+    book = snapshot.reservations
+    return {
+        name: one.trouble.value for name in names for one in troubles(snapshot, book.seats("default", name)).values()
+    }
+
+
+def test_seats_that_fit_are_in_no_trouble(snapshot: Snapshot) -> None:
+    for number, name in enumerate(("a", "b")):
+        snapshot.apply_reservation(made(name, number, "2"))
+    assert found(snapshot, "a", "b") == {}
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [
+        pytest.param("1", {}, id="what is free costs nobody anything"),
+        pytest.param("2", {"c": "RoomTaken"}, id="the newest first"),
+        pytest.param("2500m", {"b": "RoomTaken", "c": "RoomTaken"}, id="and then the next"),
+        pytest.param("9", {"a": "RoomTaken", "b": "RoomTaken", "c": "RoomTaken"}, id="until nobody is left"),
+    ],
+)
+def test_more_than_a_node_offers_costs_the_newest(snapshot: Snapshot, taken: str, expected: dict[str, str]) -> None:
+    for number, name in enumerate(("a", "b", "c")):
+        snapshot.apply_reservation(made(name, number))
+    snapshot.apply_pod(pod("thief", {"cpu": taken}, on="n1"))
+    assert found(snapshot, "a", "b", "c") == expected
+
+
+def test_names_decide_between_those_of_the_same_age(snapshot: Snapshot) -> None:
+    for name in ("a", "b"):
+        snapshot.apply_reservation(made(name, 0, "2"))
+    snapshot.apply_pod(pod("thief", {"cpu": "1"}, on="n1"))
+    assert found(snapshot, "a", "b") == {"b": "RoomTaken"}
+
+
+def test_who_was_changed_comes_after_everybody_else(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(made("old", 0, "3", changed=True))
+    snapshot.apply_reservation(made("new", 9, "2"))
+    assert found(snapshot, "old", "new") == {"old": "RoomTaken"}
+
+
+def test_who_uses_nothing_of_what_is_short_is_spared(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(made("cpu", 0))
+    snapshot.apply_reservation(made("nothing", 9, "0"))
+    snapshot.apply_pod(pod("thief", {"cpu": "4"}, on="n1"))
+    assert found(snapshot, "cpu", "nothing") == {"cpu": "RoomTaken"}
+
+
+def test_room_that_is_being_left_is_waited_for(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(made("a", 0, "2"))
+    snapshot.apply_reservation(made("b", 1, "2"))
+    snapshot.apply_pod(pod("going", {"cpu": "1"}, on="n1", leaving=True))
+    assert found(snapshot, "a", "b") == {"b": "RoomBeingLeft"}
+
+
+def test_a_seat_that_was_taken_is_in_no_trouble(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(made("a", 0, "2", taken={0: "uid-p"}))
+    snapshot.apply_pod(pod("p", {"cpu": "2"}, on="n1"))
+    snapshot.apply_pod(pod("thief", {"cpu": "9"}, on="n1"))
+    assert found(snapshot, "a") == {}
+
+
+GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        pytest.param(node("n1", unschedulable=True), "node n1 is cordoned", id="cordoned"),
+        pytest.param(
+            node("n1", taints=[GPU]),
+            "node n1 has the taint gpu=yes:NoSchedule, which the task does not tolerate",
+            id="tainted",
+        ),
+        pytest.param(
+            node("n1", labels={"zone": "b"}),
+            "node n1 no longer matches the node selector or affinity of the task",
+            id="its labels changed",
+        ),
+    ],
+)
+def test_an_unfit_node_is_told_in_words(snapshot: Snapshot, changed: Node, message: str) -> None:
+    snapshot.apply_node(node("n1", labels={"zone": "a"}))
+    snapshot.apply_reservation(made("a", 0, node_selector={"zone": "a"}))
+    assert found(snapshot, "a") == {}
+    snapshot.apply_node(
+        replace(changed, metadata=replace(changed.metadata, labels=changed.metadata.labels or {"zone": "a"}))
+    )
+    [one] = troubles(snapshot, snapshot.reservations.seats("default", "a")).values()
+    assert (one.trouble, one.message) == (Trouble.NODE_UNFIT, message)
+
+
+def test_a_node_that_is_gone_takes_its_seats_along(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(made("a", 0))
+    snapshot.remove_node(node("n1"))
+    assert found(snapshot, "a") == {"a": "NodeGone"}
+
+
+def test_one_that_waits_is_asked_by_every_filter_and_leaves_no_trace(snapshot: Snapshot) -> None:
+    one = made("a", 0)
+    snapshot.apply_reservation(one)
+    engine, free = read_profile({}).engine, snapshot.room.free.copy()
+    assert blocked(snapshot, engine, one, 0.0) == {}
+    snapshot.apply_pod(pod("full", {"cpu": "3500m"}, on="n1", leaving=True))
+    [why] = blocked(snapshot, engine, one, 0.0).values()
+    assert (why.trouble, why.message) == (
+        Trouble.ROOM_BEING_LEFT,
+        "terminating pods have not left node n1 yet: Insufficient cpu",
+    )
+    snapshot.remove_pod(pod("full", on="n1"))
+    assert (snapshot.room.free == free).all()

@@ -17,14 +17,25 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from restow.model.cluster import Mark, Occupant, RowIndex, Shape, Snapshot, filters
+from restow.model.cluster import Mark, Occupant, PodClass, RowIndex, Shape, Snapshot, filters
 from restow.model.objects import Pod
 from restow.model.resources import Shortage
+from restow.planning.leaving import Leaver, Leaving
 from restow.scheduling.engine import Engine, Survey
 from restow.scheduling.framework import Cycle
+
+
+class _Look(msgspec.Struct, frozen=True, gc=False):
+    """A pod that looks for a place."""
+
+    occupant: Occupant
+    pod: Pod
+    """As it will be created again."""
+    pod_class: PodClass
 
 
 class Bookings:
@@ -35,8 +46,7 @@ class Bookings:
         self._mark: Mark
         self._where: dict[str, str] = {}
         """By UID of a pod that has moved: the key of what stands for it now."""
-        self._leaving: list[tuple[str, Occupant, str]] = []
-        """(UID, where it still is, key of its seat), this wave's."""
+        self._leaving = Leaving(snapshot)
         self._held = 0
 
     def __enter__(self) -> Self:
@@ -54,16 +64,16 @@ class Bookings:
 
     def choices(self, uid: str) -> RowIndex:
         """The rows a pod could move to, by every filter of the scheduler."""
-        occupant = self._known(uid)
-        rows = _without(self._acceptable(occupant, ()), self.snapshot.rows.find(occupant.node))
-        gone = self._leaving_among(occupant)
-        return np.intersect1d(rows, self._acceptable(occupant, gone), assume_unique=True) if gone else rows
+        look = self._look(uid)
+        rows = _without(self._acceptable(look, ()), self.snapshot.rows.find(look.occupant.node))
+        gone = self._leaving.concerning(look.pod, look.pod_class)
+        return np.intersect1d(rows, self._acceptable(look, gone), assume_unique=True) if gone else rows
 
     def why_not(self, uid: str, node: str) -> str:
         """What keeps a pod from moving to a node, with numbers where room is short; empty if nothing does."""
-        occupant = self._known(uid)
-        gone = self._leaving_among(occupant)
-        return self._why_not(occupant, node, ()) or (self._why_not(occupant, node, gone) if gone else "")
+        look = self._look(uid)
+        gone = self._leaving.concerning(look.pod, look.pod_class)
+        return self._why_not(look, node, ()) or (self._why_not(look, node, gone) if gone else "")
 
     def why_not_placed(self, pod: Pod, node: str) -> str:
         """What keeps a pending pod from a node; empty if nothing does."""
@@ -73,7 +83,7 @@ class Bookings:
 
     def survey(self, uid: str, rows: RowIndex) -> Survey:
         """What the nodes on these rows say to a pod that is to move, while all who leave are still there."""
-        with self._looking(self._known(uid), ()) as cycle:
+        with self._looking(self._look(uid), ()) as cycle:
             return self._engine.survey(cycle, rows)
 
     def has_room(self, uid: str, node: str) -> bool:
@@ -91,17 +101,16 @@ class Bookings:
         pod = loose(occupant.pod)
         seat = replace(pod, metadata=replace(pod.metadata, uid=key))
         self.snapshot.assume(seat, node, at=self._now, shape=occupant.shape)
-        self._leaving.append((uid, occupant, key))
+        self._leaving.add(Leaver(uid, occupant, key))
 
     def end_wave(self) -> None:
         """Everybody who has a seat takes it."""
-        for uid, occupant, key in self._leaving:
-            if occupant.key == uid:
-                self.snapshot.remove_pod(occupant.pod)
+        for one in self._leaving.end():
+            if one.occupant.key == one.uid:
+                self.snapshot.remove_pod(one.occupant.pod)
             else:
-                self.snapshot.forget(occupant.pod)
-            self._where[uid] = key
-        self._leaving.clear()
+                self.snapshot.forget(one.occupant.pod)
+            self._where[one.uid] = one.seat
 
     @contextmanager
     def trying(self) -> Iterator[Callable[[], None]]:
@@ -118,40 +127,35 @@ class Bookings:
             self.snapshot.keep(mark)
         else:
             self.snapshot.undo_to(mark)
-            del self._leaving[leaving:]
+            self._leaving.take_back(leaving)
             self._where = where
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _looking(self, occupant: Occupant, gone: Sequence[str]) -> Iterator[Cycle]:
-        """A cycle in which a pod looks for a place, while those who are gone are overlooked."""
-        shape = occupant.shape
-        own = [occupant.key] if shape.readings or shape.facts.volumes else []  # else it matters on its own node alone
+    def _look(self, uid: str) -> _Look:
+        occupant = self._known(uid)
         pod = loose(occupant.pod)
-        with self.snapshot.overlooking(*dict.fromkeys([*own, *gone])):
-            yield Cycle(pod, self.snapshot, self._now, self.snapshot.class_of(pod, shape))
+        return _Look(occupant, pod, self.snapshot.class_of(pod, occupant.shape))
 
-    def _acceptable(self, occupant: Occupant, gone: Sequence[str]) -> RowIndex:
-        with self._looking(occupant, gone) as cycle:
+    @contextmanager
+    def _looking(self, look: _Look, gone: Sequence[str]) -> Iterator[Cycle]:
+        """A cycle in which a pod looks for a place, while those who are gone are overlooked."""
+        shape = look.occupant.shape
+        own = (
+            [look.occupant.key] if shape.readings or shape.facts.volumes else []
+        )  # else only its own node is concerned
+        with self.snapshot.overlooking(*dict.fromkeys([*own, *gone])):
+            yield Cycle(look.pod, self.snapshot, self._now, look.pod_class)
+
+    def _acceptable(self, look: _Look, gone: Sequence[str]) -> RowIndex:
+        with self._looking(look, gone) as cycle:
             return self._engine.acceptable(cycle)
 
-    def _why_not(self, occupant: Occupant, node: str, gone: Sequence[str]) -> str:
-        with self._looking(occupant, gone) as cycle:
+    def _why_not(self, look: _Look, node: str, gone: Sequence[str]) -> str:
+        with self._looking(look, gone) as cycle:
             if self._engine.fits(cycle, node):
                 return ""
-            return self._short(occupant.shape, node) or self._engine.why_not(cycle, node)
-
-    def _leaving_among(self, occupant: Occupant) -> list[str]:
-        """Those who leave in this wave and may be among the pods that a pod asks something of."""
-        readings = occupant.shape.readings
-        if not readings or not self._leaving:
-            return []
-        own = occupant.pod.metadata.namespace or ""
-        names = {name for one in readings for name in (*one.namespaces, *([own] if one.own_namespace else []))}
-        everywhere = any(one.all_namespaces for one in readings)
-        leaving = (one for _, one, _ in self._leaving)
-        return [one.key for one in leaving if everywhere or (one.pod.metadata.namespace or "") in names]
+            return self._short(look.occupant.shape, node) or self._engine.why_not(cycle, node)
 
     def _known(self, uid: str) -> Occupant:
         occupant = self.occupant(uid)

@@ -110,6 +110,8 @@ def test_another_configuration(adopts: bool, diary: list[str]) -> None:
         post.configure(configured(a=1))
         await asyncio.sleep(2)
         post.configure(configured(a=2))
+        await asyncio.sleep(0.1)
+        assert post.is_well is adopts, "made anew, it has to begin anew"
         await asyncio.sleep(2)
         assert part.diary == diary
         holding.cancel()

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from restow.migration.history import History, evicted_at
+from restow.model.objects import ObjectReference, PodMigrationJob
+from tests.eviction.objects import deployment, pod, replica_set
+from tests.migration.jobs import NOW, job, scene
+
+MOVED = {"restow.sh/moved-at": "2027-01-15T08:00:00Z"}
+OWNERS = [deployment(), replica_set()]
+
+
+def moved(name: str, heir: str, **more: str) -> PodMigrationJob:
+    """A job that succeeded, and who came in its pod's place."""
+    one = job(name, pod="gone", phase="Succeed", annotations=more)
+    reference = ObjectReference(namespace="shop", name=heir, uid=heir)
+    return replace(one, status=replace(one.status, pod_ref=reference))
+
+
+def history(jobs: list[PodMigrationJob], *pods: object) -> History:
+    around = scene(pods, OWNERS)  # type: ignore[arg-type]
+    return History(jobs, around.pods, around.workloads)
+
+
+def test_a_move_that_its_job_and_its_pod_tell_of_counts_once() -> None:
+    assert history([moved("a", "web-1")], pod("web-1", annotations=MOVED)).moves("web") == 1
+
+
+def test_moves_of_which_only_the_pod_or_only_the_job_tells_count_too() -> None:
+    known = history(
+        [moved("a", "web-1"), moved("b", "lost", **{"restow.sh/workload": "web"})],
+        pod("web-1", annotations=MOVED),
+        pod("web-2", annotations=MOVED),
+        pod("web-3"),
+    )
+    assert known.moves("web") == 3
+
+
+def test_the_workload_of_a_job_is_what_is_written_else_its_pods_else_its_successors() -> None:
+    known = history([], pod("web-1"), pod("web-2"))
+    assert known.workload(job(pod="web-1", annotations={"restow.sh/workload": "other"})) == "other"
+    assert known.workload(job(pod="web-1")) == "web"
+    assert known.workload(moved("a", "web-2")) == "web"
+    assert known.workload(moved("a", "nobody")) is None
+
+
+def test_only_failures_for_this_very_pod_count() -> None:
+    tries = [job("a", phase="Failed"), job("b", phase="Aborted"), job("c", pod="web-2", phase="Failed")]
+    assert history(tries, pod("web-1")).failures(pod("web-1")) == 1
+
+
+def test_when_a_pod_was_evicted() -> None:
+    assert evicted_at(job(phase="Running", evicted=NOW - 5)) == NOW - 5
+    assert evicted_at(job(phase="Running")) is None

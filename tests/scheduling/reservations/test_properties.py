@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -21,6 +22,7 @@ from restow.model.objects import (
     ReservationState,
     SelectorSpec,
 )
+from restow.scheduling.actions.seating import Swarm
 from restow.scheduling.decisions import Assign, Decision, Hold
 from restow.scheduling.framework import Cycle
 from restow.scheduling.statement import Statement
@@ -277,3 +279,25 @@ def test_the_same_cluster_gives_the_same_decisions_in_whatever_order_it_is_told(
     told = list(made)
     random.shuffle(told)
     assert decided(made, at) == decided(told, at)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(apps, sizes, st.integers(0, 2)), min_size=1, max_size=6),
+    st.lists(st.tuples(apps, sizes, st.booleans()), min_size=2, max_size=10),
+)
+def test_pods_that_come_in_swarms_get_the_seats_they_would_get_alone(held, swarm) -> None:
+    def seats(follows: bool) -> dict[str, str]:
+        stage = Stage(*(node(name, {"cpu": "20", "pods": "20"}) for name in NODES))
+        for number, (app, size, mover) in enumerate(held):
+            seat = task(2, {"cpu": size}, labels={"app": app})
+            placed = {0: NODES[number % 3], 1: NODES[(number + 1) % 3]}
+            migrating = f"uid-m{mover}" if mover else None
+            stage.show(booking(f"r{number}", seat, at=placed, match_policy="Fits", migrating=migrating, **for_app(app)))
+        pods = [user(f"p{number}", {"cpu": size}, labels={"app": app}) for number, (app, size, _) in enumerate(swarm)]
+        with pytest.MonkeyPatch.context() as patched:
+            if not follows:
+                patched.setattr(Swarm, "seat", lambda self, pod: None)
+            return stage.session(*pods).seats
+
+    assert seats(follows=True) == seats(follows=False)

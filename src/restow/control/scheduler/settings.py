@@ -8,7 +8,7 @@ import msgspec
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds."""
 
-    ahead: int = 500
+    ahead: int = 1000
     """Pods decided and not yet bound, at most: deciding later is deciding on fresher facts, and the more there are, the
     longer somebody important who comes late has to wait."""
     writers: int = 32

@@ -156,6 +156,16 @@ async def test_who_gives_up_takes_the_connection_along():
     assert seen == [1, 1]
 
 
+async def test_what_is_under_way_at_the_end_is_not_kept():
+    async with server(SIZED, SIZED) as (made, seen):
+        asked = asyncio.create_task(made.exchange(b"?", None))
+        await asyncio.sleep(0)
+        made.close()
+        assert (await asked).code == 201
+        await made.exchange(b"?", None)
+    assert seen == [1, 1]
+
+
 async def test_only_so_many_at_a_time():
     async with server(*[SIZED] * 10) as (made, seen):
         await asyncio.gather(*(made.exchange(b"?", None) for _ in range(10)))

@@ -45,6 +45,7 @@ class Connections:
         self._server_name = server_name
         self._slots = asyncio.Semaphore(limit)
         self._idle: list[_Connection] = []
+        self._closed = False
 
     async def exchange(self, request: bytes, context: ssl.SSLContext | None) -> Answer:
         """Send a request and read its answer. Raises NotSent, Untrusted, Broken."""
@@ -55,7 +56,7 @@ class Connections:
             except BaseException:  # an answer that comes later must not be taken for another request's
                 connection.close()
                 raise
-        if answer.ends_connection or connection.says_more:
+        if answer.ends_connection or connection.says_more or self._closed:
             connection.close()
         else:
             connection.idle_since = asyncio.get_running_loop().time()
@@ -63,6 +64,8 @@ class Connections:
         return answer
 
     def close(self) -> None:
+        """Those under way end with their answers."""
+        self._closed = True
         for connection in self._idle:
             connection.close()
         self._idle.clear()

@@ -57,6 +57,7 @@ from restow.scheduling.engine import Survey
 from restow.scheduling.framework import Code, Cycle
 from restow.scheduling.jobs import Roster
 from restow.scheduling.registry import Profile
+from restow.scheduling.reservations.validity import is_for, problems
 from restow.scheduling.session import Session
 
 OWNERS: Sequence[Kind[Any]] = (REPLICA_SET, DEPLOYMENT, STATEFUL_SET, DAEMON_SET, JOB)
@@ -271,14 +272,18 @@ def _workload_limit(limits: Limits) -> WorkloadLimit:
 
 
 def schedule(cluster: Cluster, profile: Profile, now: float) -> Schedule:
-    """One session over all pending pods."""
+    """One session over all pending pods, and over what reservations have left to place: they come before or after pods
+    as they would in a cluster."""
     pending = cluster.pending()
     ours = _ours(pending, profile)
     gated = {pod.metadata.uid: reason for pod in ours if (reason := _gate(pod, profile))}
     refused = [Refused(*_name(pod), gated[pod.metadata.uid]) for pod in ours if pod.metadata.uid in gated]
     placements: list[Seated] = []
     free = [pod for pod in ours if pod.metadata.uid not in gated]
-    session = Session(cluster.snapshot, profile.engine, cluster.roster, now=now, pods=free)
+    asked = [
+        one for one in cluster.inventory.of(RESERVATION) if is_for(one, profile.scheduler_names) and not problems(one)
+    ]
+    session = Session(cluster.snapshot, profile.engine, cluster.roster, now=now, pods=free, reservations=asked)
     for decision in session.run(profile.actions):
         if isinstance(decision, Assign):
             placements.append(Seated(*_name(decision.pod), decision.node))

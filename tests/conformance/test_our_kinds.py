@@ -9,6 +9,7 @@ import pytest
 
 from restow.model.crds import custom_resource_definitions
 from restow.model.wire import read_documents
+from restow.ports import JSON_PATCH, Conflict, Invalid
 from tests.conformance.server import Document, Server
 
 EXAMPLES = {path.name: path.read_bytes() for path in sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))}
@@ -58,3 +59,51 @@ def plural_of(document: Document) -> str:
         ):
             return str(known["metadata"]["name"])
     return f"{document['kind'].lower()}s"
+
+
+# --- the status of a reservation, as the scheduler writes it ----------------------------------------------------------
+
+RESERVATIONS = "reservations.batch.volcano.sh"
+SEAT = {"task": "web", "index": 0, "nodeName": "n1"}
+
+
+def status(version: str, *placements: Document) -> list[Document]:
+    """One write: all of the status, if nobody has written meanwhile."""
+    value = {"state": {"phase": "Available"}, "available": 1, "observedGeneration": 1, "placements": list(placements)}
+    return [
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": "/status", "value": value},
+    ]
+
+
+@pytest.fixture
+async def reservation(installed: Server) -> Document:
+    task = {"name": "web", "replicas": 1, "template": {"spec": {"containers": [{"name": "main", "image": "a"}]}}}
+    document = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Reservation", "metadata": {"name": "r"}}
+    return await installed.create(RESERVATIONS, {**document, "spec": {"tasks": [task]}})
+
+
+async def test_the_status_is_written_whole_and_the_spec_stays(installed: Server, reservation: Document) -> None:
+    version = reservation["metadata"]["resourceVersion"]
+    for taken in ({}, {"podRef": {"name": "p", "uid": "u"}}):
+        seat = {**SEAT, **taken}
+        written = await installed.patch(RESERVATIONS, "r", JSON_PATCH, status(version, seat), sub="status")
+        assert written["status"]["placements"] == [seat]
+        assert (written["spec"], written["metadata"]["generation"]) == (reservation["spec"], 1)
+        version = written["metadata"]["resourceVersion"]
+
+
+async def test_a_status_worked_out_from_an_older_version_is_a_conflict(
+    installed: Server, reservation: Document
+) -> None:
+    version = reservation["metadata"]["resourceVersion"]
+    await installed.patch(RESERVATIONS, "r", JSON_PATCH, status(version, SEAT), sub="status")
+    with pytest.raises(Conflict):
+        await installed.patch(RESERVATIONS, "r", JSON_PATCH, status(version), sub="status")
+    assert (await installed.get(RESERVATIONS, "r"))["status"]["placements"] == [SEAT]
+
+
+async def test_a_seat_is_in_one_place(installed: Server, reservation: Document) -> None:
+    twice = status(reservation["metadata"]["resourceVersion"], SEAT, {**SEAT, "nodeName": "n2"})
+    with pytest.raises(Invalid, match="Duplicate value"):
+        await installed.patch(RESERVATIONS, "r", JSON_PATCH, twice, sub="status")

@@ -6,18 +6,18 @@ the pods it is spread with and the pods it must be near. Whom a pod keeps away f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from restow.model.cluster import Occupant, PodClass, Snapshot
-from restow.model.cluster.audience import Audience, of_constraint, of_term
+from restow.model.cluster.audience import Audience, of_constraint, of_term, required_label
 from restow.model.cluster.seat import fold_label_keys
 from restow.model.objects import Pod
 from restow.model.selectors import SelectorError
 
-_Alike = tuple[str, tuple[tuple[str, str], ...]]
-"""Namespace and labels: what others can tell pods apart by."""
+_Label = tuple[str, str, str]
+"""Namespace, key and value."""
 
 
 class Leaver(msgspec.Struct, frozen=True, gc=False):
@@ -34,26 +34,27 @@ class Leaving:
     def __init__(self, snapshot: Snapshot) -> None:
         self._namespaces = snapshot.namespaces
         self._leavers: list[Leaver] = []
-        self._alike: dict[_Alike, list[str]] = {}
+        self._labelled: dict[_Label, list[Leaver]] = {}
         self._needs: dict[PodClass, tuple[Audience, ...]] = {}
-        self._concerns: dict[PodClass, dict[_Alike, bool]] = {}
 
     def __len__(self) -> int:
         return len(self._leavers)
 
     def add(self, leaver: Leaver) -> None:
         self._leavers.append(leaver)
-        self._alike.setdefault(_alike(leaver.occupant.pod), []).append(leaver.occupant.key)
+        for label in _labels(leaver):
+            self._labelled.setdefault(label, []).append(leaver)
 
     def take_back(self, number: int) -> None:
         """Forget all but the first `number`."""
         while len(self._leavers) > number:
-            self._alike[_alike(self._leavers.pop().occupant.pod)].pop()
+            for label in _labels(self._leavers.pop()):
+                self._labelled[label].pop()
 
     def end(self) -> list[Leaver]:
         """Everybody is gone: who that was."""
         gone, self._leavers = self._leavers, []
-        self._alike.clear()
+        self._labelled.clear()
         return gone
 
     def concerning(self, pod: Pod, pod_class: PodClass) -> list[str]:
@@ -63,18 +64,20 @@ class Leaving:
         needs = self._needs.get(pod_class)
         if needs is None:
             needs = self._needs[pod_class] = tuple(needed_company(pod))
-        if not needs:
-            return []
-        known = self._concerns.setdefault(pod_class, {})
-        return [key for alike, keys in self._alike.items() if self._concern(needs, alike, known) for key in keys]
+        return list(dict.fromkeys(one.occupant.key for need in needs for one in self._among(need)))
 
-    def _concern(self, needs: tuple[Audience, ...], alike: _Alike, known: dict[_Alike, bool]) -> bool:
-        found = known.get(alike)
-        if found is None:
-            namespace, labels = alike[0], dict(alike[1])
-            about = self._namespaces.labels(namespace)
-            found = known[alike] = any(one.includes(namespace, labels, about) for one in needs)
-        return found
+    def _among(self, need: Audience) -> Iterator[Leaver]:
+        label = required_label(need)
+        if label is None or not need.namespace_selector.nothing:
+            candidates: Iterable[Leaver] = self._leavers
+        else:
+            named = sorted(need.namespaces)
+            candidates = (one for name in named for one in self._labelled.get((name, *label), ()))
+        for one in candidates:
+            metadata = one.occupant.pod.metadata
+            namespace = metadata.namespace or ""
+            if need.includes(namespace, metadata.labels or {}, self._namespaces.labels(namespace)):
+                yield one
 
 
 def needed_company(pod: Pod) -> Iterator[Audience]:
@@ -92,5 +95,7 @@ def needed_company(pod: Pod) -> Iterator[Audience]:
         return
 
 
-def _alike(pod: Pod) -> _Alike:
-    return pod.metadata.namespace or "", tuple((pod.metadata.labels or {}).items())
+def _labels(leaver: Leaver) -> Iterator[_Label]:
+    metadata = leaver.occupant.pod.metadata
+    for key, value in (metadata.labels or {}).items():
+        yield metadata.namespace or "", key, value

@@ -74,6 +74,7 @@ class _Attempt:
         self._stopped: set[str] = set()
         self._spare = spare
         self._moves: list[Move] = []
+        self._drawn_on: dict[str, Sequence[Allowance]] = {}
         self._wave = 1
 
     def run(self, *, in_order: bool) -> Sequenced:
@@ -165,8 +166,11 @@ class _Attempt:
         return self.bookings.why_not(one.uid, one.target)
 
     def _allowances(self, uid: str) -> Sequence[Allowance]:
-        occupant = self.bookings.occupant(uid)
-        return self._mobility.allowances(occupant.pod) if occupant else ()
+        found = self._drawn_on.get(uid)
+        if found is None:
+            occupant = self.bookings.occupant(uid)
+            found = self._drawn_on[uid] = self._mobility.allowances(occupant.pod) if occupant else ()
+        return found
 
     def _why_dropped(self, one: Wanted) -> Refusal:
         occupant = self.bookings.occupant(one.uid)

@@ -14,13 +14,15 @@ import numpy as np
 from msgspec.structs import replace
 
 from restow.model.cluster import Mask, RowIndex
-from restow.planning.optimal.openings import Lines
+from restow.planning.optimal.openings import lines
 from restow.planning.optimal.pricing import Prices, surplus
 from restow.planning.optimal.problem import PLENTY, STAY, Demand, Ints, Problem, Shift
 from restow.planning.optimal.stage import Stage
 
 _ORDINARY = 2000
 _OPENED, _TAKEN = 500, 700
+_TOGETHER = 2
+"""Leavers of one node that are tried in all combinations."""
 _SAMPLE = 48
 """Classes of leavers that nodes are asked for room for."""
 
@@ -35,10 +37,10 @@ class Focus(msgspec.Struct, frozen=True, eq=False):
     everything: bool = True
 
     @classmethod
-    def of(cls, problem: Problem, some: Lines, rng: np.random.Generator) -> Focus:
+    def of(cls, problem: Problem, rng: np.random.Generator) -> Focus:
         if problem.nodes <= _ORDINARY:
             return cls(problem, np.arange(problem.nodes))
-        opened = _promising(problem, some)
+        opened = _promising(problem)
         taken = _roomy(problem, opened, rng)
         nodes = np.union1d(opened, taken)
         rest = _filled(problem, np.setdiff1d(np.arange(problem.nodes), nodes))
@@ -77,7 +79,7 @@ def _suits_of(problem: Problem, nodes: RowIndex) -> Callable[[int], Mask]:
     return cache(lambda which: problem.suits(which)[nodes])
 
 
-def _promising(problem: Problem, some: Lines) -> RowIndex:
+def _promising(problem: Problem) -> RowIndex:
     """The nodes that bring most per move."""
     if problem.empties:
         pods = np.array([sum(held.values()) for held in problem.held])
@@ -86,7 +88,7 @@ def _promising(problem: Problem, some: Lines) -> RowIndex:
     least = min(demand.worth / problem.unit for demand in problem.demands)
     free = Prices(0.45 * least, np.zeros(len(problem.demands)), np.zeros(problem.classes), np.zeros(problem.nodes), 0.0)
     gains = np.zeros(problem.nodes)
-    for one in surplus(problem, some, free):
+    for one in surplus(problem, lines(problem, _TOGETHER), free):
         if one.opening.moves:
             gains[one.opening.node] = max(gains[one.opening.node], one.opening.worth / one.opening.moves)
     nodes = np.flatnonzero(gains)

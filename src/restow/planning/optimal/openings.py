@@ -83,11 +83,11 @@ def lines(problem: Problem, most: int) -> Lines:
 
 
 def easy(problem: Problem, some: Lines) -> Lines:
-    """Only those whose leavers would all find some place as things are now."""
+    """Only those for each of whose leavers some node has room as things are now."""
     placeable = np.zeros(problem.classes + 1, np.bool_)
     placeable[-1] = True
     for which in np.unique(some.leavers[some.leavers >= 0]).tolist():
-        placeable[which] = ((problem.free >= problem.sizes[which]).all(axis=1) & problem.suits(which)).any()
+        placeable[which] = (problem.free >= problem.sizes[which]).all(axis=1).any()
     kept = placeable[some.leavers].all(axis=1)
     return Lines(some.node[kept], some.leavers[kept], some.room[kept], some.complete)
 

@@ -184,7 +184,7 @@ def _barred(suits: Mask) -> Ints:
 
 def _suits(items: _Items, bundles: _Bundles) -> Mask | None:
     """[bundle, node]: where bundles may be; None for everywhere."""
-    if items.suits.all():
+    if items.suits.all() or not len(bundles.gain):
         return None
     return np.stack([items.suits[counts > 0].all(axis=0) for counts in bundles.counts])
 

@@ -95,9 +95,9 @@ class _Search:
     # --- the methods --------------------------------------------------------------------------------------------------
 
     def _greedy(self) -> None:
-        self._focus = Focus.of(self._problem, lines(self._problem, _TOGETHER), self._rng)
+        self._focus = Focus.of(self._problem, self._rng)
         part = self._focus.problem
-        self._easy = easy(part, lines(part, _TOGETHER))
+        self._easy = easy(part, lines(part, 0 if part.empties else _TOGETHER))
         candidates = first_openings(part, self._easy)
         shift, made = greedy(part, candidates)
         self._openings = [*candidates, *made]
@@ -105,13 +105,15 @@ class _Search:
 
     def _patterns(self) -> None:
         """Look for openings whose leavers have a place already, then for any."""
-        part = self._focus.problem
-        patterns = Patterns(part, self._openings)
-        prices = None
         if self._problem.empties:
             self._narrow(drain_bound(self._problem, self._budget.step(0.2, 1.0)))
-        for some in (self._easy, lines(part, _MORE_TOGETHER)):
+        if not self._openings:
+            return
+        part, prices = self._focus.problem, None
+        patterns = Patterns(part, self._openings)
+        for some in (self._easy, None):
             if not self._done:
+                some = some or lines(part, 1 if part.empties else _MORE_TOGETHER)
                 prices = self._choose(patterns, some) or prices
         self._openings = patterns.openings
         if prices is not None and self._focus.everything and not self._problem.empties and not self._done:

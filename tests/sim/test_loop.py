@@ -103,3 +103,18 @@ def test_tasks_left_behind_are_cancelled() -> None:
 async def test_the_virtual_clock_refuses_an_ordinary_loop() -> None:
     with pytest.raises(TypeError, match="run_virtual"):
         VirtualClock()
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
+def test_no_timer_comes_early(moments: list[float]) -> None:
+    """Not by a rounding error either: who then waits for what is left would be woken at once, again and again."""
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        early: list[float] = []
+        for moment in moments:
+            loop.call_at(moment, lambda moment=moment: early.append(moment) if loop.time() < moment else None)
+        await asyncio.sleep(max(moments) + 1)
+        assert early == []
+
+    run_virtual(story())

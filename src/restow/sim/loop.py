@@ -9,6 +9,7 @@ simulated world does no real I/O.
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
@@ -36,7 +37,7 @@ class VirtualSelector(selectors.BaseSelector):
             return ready
         if timeout is None:
             raise Deadlock(_waiting(self.loop))
-        self.time += max(timeout, 0.0)
+        self.time = _after(self.time, max(timeout, 0.0))
         return []
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -67,6 +68,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.time
 
+    @property
+    def _clock_resolution(self) -> float:
+        """asyncio runs timers early by this much, because real clocks are coarse. Here time would then never come: who
+        looks at it, and waits for what is left, is woken at once, again and again."""
+        return math.ulp(self.time())
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, seconds: float) -> None:
+        """asyncio sets what the real clock has."""
+
 
 class VirtualClock:
     """ports.Clock on a virtual loop: wall time is the loop's start plus the time it has jumped over."""
@@ -85,6 +96,12 @@ def run_virtual(main: Coroutine[Any, Any, T], *, start: float = EPOCH) -> T:
     """Run `main` to its end on a virtual loop and return its result; tasks it leaves behind are cancelled."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(start)) as runner:
         return runner.run(main)
+
+
+def _after(time: float, seconds: float) -> float:
+    """The time so many seconds later, never rounded down: no timer comes early."""
+    later = time + seconds
+    return math.nextafter(later, math.inf) if later - time < seconds else later
 
 
 def _waiting(loop: asyncio.AbstractEventLoop | None) -> str:

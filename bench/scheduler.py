@@ -57,7 +57,7 @@ def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[]
         snapshot.apply_node(node)
     total = int(classes) + (PLAIN_COUNT if kind == "plain" else COUNT)
     waiting = pods(kind, total, int(classes), in_turns=order == IN_TURNS)
-    known, rest = waiting[: int(classes)], waiting[int(classes) :]
+    known, rest = waiting[: int(classes)], sorted(waiting[int(classes) :], key=_age)
 
     def place(some: list[Pod], times: list[float]) -> int:
         session = _Timed(snapshot, profile.engine, roster, now=0.0, pods=some, times=times)
@@ -75,6 +75,11 @@ def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[]
         return {"placed": placed, "p50_us": p50 * 1e6, "p99_us": p99 * 1e6}
 
     return work
+
+
+def _age(pod: Pod) -> tuple[str, str]:
+    """The order of a queue, whatever part of it a session takes."""
+    return pod.metadata.creation_timestamp or "", pod.metadata.name
 
 
 def naive(count: str) -> Callable[[], dict[str, float]]:

@@ -29,9 +29,10 @@ def test_a_row_is_stable_and_used_again_only_when_released() -> None:
     assert (rows.size, rows.name(1), rows.names()) == (4, "d", ["a", "c", "d", "e"])
 
 
-@given(st.lists(st.integers(0, 9), max_size=60), st.integers(0, 60))
-def test_changes_since_a_generation_are_the_rows_touched_after_it(touched: list[int], look: int) -> None:
-    changes = Changes(rows_of(*"abcdefghij"))
+@pytest.mark.parametrize("capacity", [16, 4096], ids=["few rows: by stamps", "many rows: by journal"])
+@given(touched=st.lists(st.integers(0, 9), max_size=60), look=st.integers(0, 60))
+def test_changes_since_a_generation_are_the_rows_touched_after_it(touched: list[int], look: int, capacity: int) -> None:
+    changes = Changes(Rows(UndoLog(), capacity))
     for row in touched:
         changes.touch(row)
     assert sorted(changes.since(min(look, len(touched)))) == sorted(set(touched[look:]))

@@ -2,7 +2,7 @@
 
 A generation counts row changes. `stamps[row]` is the generation of a row's latest change, and a journal lists the rows
 in order of change, so that whoever remembers the generation of its last look pays for the rows that changed since, not
-for all rows. The journal is cut now and then; a look back beyond it reads the stamps instead.
+for all rows. The journal is cut now and then; a look back beyond it, or upon much of it, reads the stamps instead.
 
 Generations only grow, also when a change is undone: a vector computed in between has seen the tried value, so the row
 must count as changed again.
@@ -20,6 +20,7 @@ from restow.model.cluster.rows import Mask, RowIndex, Rows, grown
 
 _JOURNAL_LIMIT = 8192
 _FEW = 32  # below this a dict finds repetitions faster than arrays do
+_MANY = 8  # more than one change for so many rows, and looking at all rows is faster
 
 
 class Changes:
@@ -48,7 +49,8 @@ class Changes:
 
     def since(self, generation: int) -> RowIndex:
         """The rows that changed after `generation`, each once."""
-        if generation < self._cut:
+        many = (self.generation - generation) * _MANY > len(self.stamps)
+        if generation < self._cut or many:
             return np.flatnonzero(self.stamps > generation)
         recent = self._journal[generation - self._cut :]
         if len(recent) <= _FEW:

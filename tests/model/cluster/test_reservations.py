@@ -258,3 +258,15 @@ def test_seats_that_are_nobodys_come_and_go_beside_those_that_are_somebodys(snap
     for name in ("r", "nobodys"):
         snapshot.apply_reservation(reservation(name, {0: "n1"}, phase="Failed", version=2))
     assert held(snapshot) == 0
+
+
+def test_a_seat_that_is_only_assumed_is_not_vacant_until_the_status_shows_it(snapshot: Snapshot) -> None:
+    def vacant() -> list[int]:
+        return [seat.name.index for seat in snapshot.reservations.vacant("default", "r")]
+
+    one = reservation("r", {0: "n1"}, version=1)
+    snapshot.apply_reservation(one)
+    snapshot.assume_placements(one, placements_of({1: "n2"}), at=1.0)
+    assert (vacant(), amount(snapshot, "reserved", "n2")) == ([0], 1000)
+    snapshot.apply_reservation(reservation("r", {0: "n1", 1: "n2"}, version=2))
+    assert vacant() == [0, 1]

@@ -134,9 +134,8 @@ class Holding:
             self._queue.add(key)
 
     def _node_changed(self, node: str) -> None:
-        for key in {(seat.namespace, seat.reservation) for seat in seats_on(self._snapshot, node)}:
-            self._queue.add(key)
-        for key in self._watched.get(node, ()):
+        seated = {(seat.namespace, seat.reservation) for seat in seats_on(self._snapshot, node)}
+        for key in sorted(seated | self._watched.get(node, set())):
             self._queue.add(key)
 
     def _pod_changed(self, pod: Pod, gone: bool) -> None:

@@ -143,7 +143,8 @@ class Reservations:
         if assumed is not None:
             left = () if is_ended(reservation) else _not_shown(reservation, assumed.placements)
             self._set_assumed(key, AssumedPlacements(left, assumed.at))
-        self._reseat(key, like=old if old is not None and _asks_the_same(old, reservation) else None)
+        same = old is not None and assumed is None and _asks_the_same(old, reservation)
+        self._reseat(key, like=old if same else None)
 
     def remove(self, reservation: Reservation) -> None:
         """An event says a reservation was deleted."""
@@ -361,13 +362,20 @@ class Reservations:
             self._log.put(self._accounted, name, new)
 
     def _advertise(self, name: SeatName, held: Seat | None) -> None:
-        """List a seat as vacant, or not: it is held, open, and its reservation available."""
+        """List a seat as vacant, or not: it is held, open, and its reservation available and says so itself. Of a seat
+        that is only assumed nobody else knows: whoever came next could give it away once more."""
         reservation = self._known.get((name.namespace, name.reservation))
         available = reservation is not None and reservation.status.state.phase == ReservationPhase.AVAILABLE
-        if reservation is not None and held is not None and held.open and available:
+        if reservation is not None and held is not None and held.open and available and not self._is_assumed(name):
             self.vacancies.open(name, reservation, held.owners)
         else:
             self.vacancies.close(name)
+
+    def _is_assumed(self, name: SeatName) -> bool:
+        assumed = self._assumed.get((name.namespace, name.reservation))
+        return assumed is not None and any(
+            (one.task, one.index) == (name.task, name.index) for one in assumed.placements
+        )
 
     def _stand_in(self, seat: Seat, held: Occupant | None) -> Occupant:
         if held is not None and held.pod is seat.stand_in and held.node == seat.node:

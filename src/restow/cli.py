@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from restow import __version__, operating
-from restow.mistakes import CouldNot, unwritable, user_mistakes
+from restow.mistakes import CouldNot, misfortunes, unwritable, user_mistakes
 from restow.operating import announce
 
 if TYPE_CHECKING:
     from restow.configuration import Configuration
     from restow.model.inventory import Inventory
     from restow.model.objects import Pod
+    from restow.model.resources import Vector
     from restow.offline import Cluster
+    from restow.planning.plan import Plan
     from restow.scheduling.registry import Profile
 
 
@@ -147,6 +149,7 @@ def explain(snapshot: Path, config: Path | None, output: str, kind: str, name: s
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same plan.")
 @PLAN_OUTPUT
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Also save it for replay and apply.")
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Also write it as one HTML page.")
 def plan(
     snapshot: Path,
     config: Path | None,
@@ -155,13 +158,15 @@ def plan(
     time_limit: str,
     output: str,
     save: Path | None,
+    report: Path | None,
     **asked: Any,
 ) -> None:
     """Which pods should move where, in which order, and what that brings."""
     from restow import offline, printing
     from restow.planning.plan import saved
+    from restow.planning.strategies import InvalidPlan
 
-    with user_mistakes():
+    with user_mistakes(), misfortunes(InvalidPlan):
         wanted = offline.Asked(
             strategy=_strategy(strategy),
             shape=_shape(shape, asked["objective"]),
@@ -171,8 +176,13 @@ def plan(
         sections = _sections(config)
         cluster = offline.Cluster(_inventory(snapshot))
         result = offline.plan(cluster, _profile(sections), sections, wanted, time.time)
-    if save:
-        save.write_bytes(saved(result))
+    try:
+        if save:
+            save.write_bytes(saved(result))
+        if report:
+            report.write_text(_page(result, cluster, wanted.shape), encoding="utf-8")
+    except OSError as problem:
+        raise unwritable(problem) from problem
     printing.show(result, printing.plan_table, output)
 
 
@@ -200,6 +210,16 @@ def replay(snapshot: Path, config: Path | None, written: Path, output: str) -> N
     printing.show(result, printing.replay_table, output)
     if not result.valid:
         sys.exit(1)
+
+
+def _page(plan: Plan, cluster: Cluster, shape: Vector) -> str:
+    from restow.model.kinds import NODE
+    from restow.model.times import format_time
+    from restow.report import main_resource, page
+
+    nodes, pods = cluster.inventory.of(NODE), cluster.pods
+    resource = main_resource(plan, nodes, pods, shape)
+    return page(plan, nodes, pods, resource=resource, made=format_time(time.time()))
 
 
 def _strategy(name: str | None) -> str:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from restow.offline import Explanation, Schedule
-from restow.planning.plan import Plan, Refusal, printed
+from restow.planning.plan import Plan, Refusal, by_reason, printed
 from restow.planning.replay import Replay
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -52,11 +52,8 @@ def plan_table(result: Plan) -> RenderableType:
 
 def _refusal_table(refusals: Iterable[Refusal]) -> Table:
     """Pods that stay, by reason, most first."""
-    pods: dict[str, list[str]] = {}
-    for one in refusals:
-        pods.setdefault(one.reason, []).extend([f"{one.namespace}/{one.pod}"] if one.pod else [])
     table = _table("pods", "why not", "for example")
-    for reason, names in sorted(pods.items(), key=lambda item: (-len(item[1]), item[0])):
+    for reason, names in by_reason(refusals):
         table.add_row(str(len(names) or ""), reason, _some(names))
     return table
 

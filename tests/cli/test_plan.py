@@ -145,3 +145,16 @@ def test_a_plan_that_cannot_be_saved_is_told(run: Run, snapshot: str, tmp_path: 
     done = run("plan", "--snapshot", snapshot, "--strategy", "balance", "--save", str(tmp_path / "no" / "where"))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert "cannot write" in done.stderr
+
+
+def test_the_report_is_a_page(run: Run, snapshot: str, tmp_path: Path) -> None:
+    report = tmp_path / "plan.html"
+    done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "--report", str(report))
+    assert done.returncode == 0
+    assert "a/small" in report.read_text()
+
+
+def test_a_report_that_cannot_be_written_is_one_line(run: Run, snapshot: str, tmp_path: Path) -> None:
+    report = tmp_path / "nowhere" / "plan.html"
+    done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "--report", str(report))
+    assert (done.returncode, done.stderr) == (1, f"restow: cannot write {report}: No such file or directory\n")

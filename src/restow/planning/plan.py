@@ -11,7 +11,7 @@ whoever carries it out can tell what changed since. `read_plan` reads both.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -77,6 +77,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
         ordered = sorted(self.moves, key=lambda move: (move.wave, move.order))
         for wave, moves in groupby(ordered, key=lambda move: move.wave):
             yield wave, list(moves)
+
+
+def by_reason(refusals: Iterable[Refusal]) -> list[tuple[str, list[str]]]:
+    """Each reason with the pods it is said of, the most frequent first."""
+    pods: dict[str, list[str]] = {}
+    for one in refusals:
+        pods.setdefault(one.reason, []).extend([f"{one.namespace}/{one.pod}"] if one.pod else [])
+    return sorted(pods.items(), key=lambda item: (-len(item[1]), item[0]))
 
 
 _SAVED_ONLY = ("versions", "configuration")

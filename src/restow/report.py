@@ -1,0 +1,253 @@
+"""A plan as one page to look at: before and after per node, the figures, the moves, what stays and why.
+
+Goes in: a plan, the nodes and pods it was made for, and when. Comes out: one HTML document that needs nothing else, no
+script and no network, so it can be mailed, kept with a change request, and opened anywhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from msgspec.structs import replace
+
+from restow.model.objects import Node, Pod
+from restow.model.resources import pod_requests
+from restow.picture import NodeUse, node_uses, slots
+from restow.planning.plan import Plan, Refusal, by_reason
+
+COLOURS = 8
+"""Workloads with a colour of their own; the others share one."""
+OTHERS = "others"
+MOST_UNCHANGED = 200
+MOST_EXAMPLES = 20
+NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+def page(plan: Plan, nodes: Sequence[Node], pods: Sequence[Pod], *, resource: str, made: str) -> str:
+    """The document; the bars show `resource`, `made` says when the plan was made."""
+    before = node_uses(nodes, pods, resource)
+    after = node_uses(nodes, moved(plan, pods), resource)
+    colours = _colours([*before, *after])
+    body = [
+        _headline(plan, resource, made),
+        _figures(plan),
+        _scatter(before, after, pods, resource),
+        _nodes(before, after, colours, resource),
+        _moves(plan, pods, resource),
+        _places(plan),
+        _refusals(plan.refusals),
+    ]
+    title = f"Restow: {plan.strategy} plan, {_count(len(plan.moves), 'move')}"
+    return _PAGE.format(title=escape(title), style=_STYLE, body="\n".join(part for part in body if part))
+
+
+def moved(plan: Plan, pods: Iterable[Pod]) -> list[Pod]:
+    """The pods as they will be once the plan is carried out."""
+    target = {(move.namespace, move.pod): move.target for move in sorted(plan.moves, key=lambda move: move.order)}
+    target |= {(place.namespace, place.pod): place.node for place in plan.places}
+    return [
+        replace(pod, spec=replace(pod.spec, node_name=target[name])) if (name := _name(pod)) in target else pod
+        for pod in pods
+    ]
+
+
+def main_resource(plan: Plan, nodes: Iterable[Node], pods: Iterable[Pod], shape: Iterable[str] = ()) -> str:
+    """What to draw: what the shape asks for, or the extended resource that placed pods ask for, else cpu."""
+    asked = [name for name in shape if name != "pods"]
+    placed = {(place.namespace, place.pod) for place in plan.places}
+    wanted = Counter(name for pod in pods if _name(pod) in placed for name in pod_requests(pod))
+    offered = {name for node in nodes for name in node.status.allocatable or ()}
+    extended = sorted(name for name in wanted if name in offered and name not in NATIVE)
+    return next(iter([*extended, *asked, "cpu"]))
+
+
+# --- parts of the page ------------------------------------------------------------------------------------------------
+
+
+def _headline(plan: Plan, resource: str, made: str) -> str:
+    waves = len({move.wave for move in plan.moves})
+    said = f"{_count(len(plan.moves), 'move')} in {_count(waves, 'wave')}" if plan.moves else "nothing to move"
+    if plan.places:
+        said += f", {_count(len(plan.places), 'pending pod')} placed"
+    objective = f", objective {plan.objective}" if plan.objective else ""
+    line = f"strategy {plan.strategy}{objective}; made {made} in {plan.seconds:g} s; bars show {resource}"
+    return f"<header><h1>{escape(said)}</h1><p>{escape(line)}</p></header>"
+
+
+def _figures(plan: Plan) -> str:
+    names = [*plan.before, *(name for name in plan.after if name not in plan.before)]
+    rows = [[name, _figure(plan.before.get(name)), _figure(plan.after.get(name))] for name in names]
+    if plan.bound is not None:
+        rows.append(["the most that any plan could reach", "", _figure(plan.bound)])
+    return _section("What it brings", _table(["", "before", "after"], rows, numbers=(1, 2))) if rows else ""
+
+
+def _scatter(before: Sequence[NodeUse], after: Sequence[NodeUse], pods: Iterable[Pod], resource: str) -> str:
+    """How many pods of each common size fit, as the pods lie before and after."""
+    sizes = Counter(pod_requests(pod).get(resource, 0) for pod in pods)
+    common = sorted(size for size, _ in sizes.most_common(6) if size > 0)
+    largest = max((use.allocatable for use in before), default=0)
+    shapes = sorted({*common, *(part for part in (largest // 2, largest) if part > 0)})
+    rows = [[_amount(resource, size), str(slots(before, size)), str(slots(after, size))] for size in shapes]
+    if not rows:
+        return ""
+    head = [f"{resource} of one pod", "fit before", "fit after"]
+    return _section("Room as pods find it", _table(head, rows, numbers=(0, 1, 2)))
+
+
+def _nodes(before: Sequence[NodeUse], after: Sequence[NodeUse], colours: dict[str, int], resource: str) -> str:
+    pairs = list(zip(before, after, strict=True))
+    changed = [pair for pair in pairs if pair[0] != pair[1]]
+    same = [pair for pair in pairs if pair[0] == pair[1]]
+    parts = [_legend(colours), _bars(changed, colours, resource)] if changed else ["<p>No node changes.</p>"]
+    if same:
+        shown = same[:MOST_UNCHANGED]
+        more = f" (the first {len(shown)} of them)" if len(shown) < len(same) else ""
+        summary = f"{_count(len(same), 'node')} as before{more}"
+        parts.append(f"<details><summary>{summary}</summary>{_bars(shown, colours, resource)}</details>")
+    return _section("Nodes", "".join(parts))
+
+
+def _bars(pairs: Sequence[tuple[NodeUse, NodeUse]], colours: dict[str, int], resource: str) -> str:
+    largest = max((old.allocatable for old, _ in pairs), default=0) or 1
+    rows = [
+        f"<tr><th scope=row>{escape(old.node)}{'' if old.schedulable else ' <em>cordoned</em>'}</th>"
+        f"<td class=bar>{_bar(old, colours, largest)}</td><td class=bar>{_bar(new, colours, largest)}</td>"
+        f"<td class=number>{_amount(resource, old.idle)}</td><td class=number>{_amount(resource, new.idle)}</td>"
+        f"<td class=number>{old.pods}</td><td class=number>{new.pods}</td></tr>"
+        for old, new in pairs
+    ]
+    head = "".join(
+        f"<th scope=col>{name}</th>"
+        for name in ("node", "before", "after", "idle before", "after", "pods before", "after")
+    )
+    return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+
+
+def _bar(use: NodeUse, colours: dict[str, int], largest: int) -> str:
+    shares: Counter[str] = Counter()
+    for who, requested in use.requested.items():
+        shares[who if who in colours else OTHERS] += requested
+    parts = [
+        f'<i class="c{colours.get(who, COLOURS)}" style="flex-grow:{amount}" title="{escape(who)} {amount}"></i>'
+        for who, amount in sorted(shares.items(), key=lambda item: colours.get(item[0], COLOURS))
+        if amount
+    ]
+    idle = max(use.allocatable - use.used, 0)
+    width = 100 * max(use.allocatable, use.used) / largest
+    return f'<div style="width:{min(width, 100):.1f}%">{"".join(parts)}<i style="flex-grow:{idle}"></i></div>'
+
+
+def _legend(colours: dict[str, int]) -> str:
+    entries = [f'<span><i class="c{number}"></i>{escape(who)}</span>' for who, number in colours.items()]
+    return (
+        f'<p class=legend>{"".join(entries)}<span><i class="c{COLOURS}"></i>others</span><span><i></i>idle</span></p>'
+    )
+
+
+def _moves(plan: Plan, pods: Iterable[Pod], resource: str) -> str:
+    if not plan.moves:
+        return ""
+    known = {_name(pod): pod for pod in pods}
+    rows = []
+    for move in sorted(plan.moves, key=lambda move: (move.wave, move.order)):
+        pod = known.get((move.namespace, move.pod))
+        request = _amount(resource, pod_requests(pod).get(resource, 0)) if pod else ""
+        name = f"{move.namespace}/{move.pod}"
+        rows.append([str(move.wave), str(move.order), name, request, move.source, move.target])
+    table = _table(["wave", "order", "pod", resource, "from", "to"], rows, numbers=(0, 1, 3))
+    said = "A wave begins when the one before has ended. Every pod has its new seat before it leaves the old one."
+    return _section("Moves", f"<p>{said}</p>{table}")
+
+
+def _places(plan: Plan) -> str:
+    rows = [[f"{place.namespace}/{place.pod}", place.node] for place in plan.places]
+    return _section("Pending pods that then fit", _table(["pod", "node"], rows)) if rows else ""
+
+
+def _refusals(refusals: Iterable[Refusal]) -> str:
+    rows = []
+    for reason, names in by_reason(refusals):
+        more = f", and {len(names) - MOST_EXAMPLES} more" if len(names) > MOST_EXAMPLES else ""
+        rows.append([str(len(names) or ""), reason, ", ".join(names[:MOST_EXAMPLES]) + more])
+    return _section("What stays, and why", _table(["pods", "why", "which"], rows, numbers=(0,))) if rows else ""
+
+
+# --- words and tables -------------------------------------------------------------------------------------------------
+
+
+def _colours(uses: Iterable[NodeUse]) -> dict[str, int]:
+    """The workloads that take most, each with the number of its colour."""
+    total: Counter[str] = Counter()
+    for use in uses:
+        total.update(use.requested)
+    largest = sorted(total, key=lambda who: (-total[who], who))[:COLOURS]
+    return {who: number for number, who in enumerate(largest)}
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+    kinds = [" class=number" if column in numbers else "" for column in range(len(head))]
+    top = "".join(f"<th scope=col{kind}>{escape(cell)}</th>" for kind, cell in zip(kinds, head, strict=True))
+    lines = ["".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) for row in rows]
+    content = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<div class=wide><table><thead><tr>{top}</tr></thead><tbody>{content}</tbody></table></div>"
+
+
+def _amount(resource: str, base_units: int) -> str:
+    """Cores for cpu, GiB for bytes, else the number."""
+    if resource == "cpu":
+        return f"{base_units / 1000:g}"
+    if resource in ("memory", "ephemeral-storage"):
+        return f"{base_units / 2**30:.3g}Gi"
+    return str(base_units)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _name(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace or "", pod.metadata.name
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>{style}</style></head>
+<body>
+{body}
+</body></html>
+"""
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --empty: #8882; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1100px; padding: 0 1rem; }
+header p, .legend, section > p { opacity: .75; }
+h1 { margin: 0; font-size: 1.6rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+thead th { font-weight: 600; white-space: nowrap; } tbody th { font-weight: 400; white-space: nowrap; }
+.number { text-align: right; white-space: nowrap; }
+.bar { width: 32%; min-width: 180px; vertical-align: middle; }
+.bar div { display: flex; height: .9rem; background: var(--empty); border-radius: 3px; overflow: hidden; }
+.bar i { flex-basis: 0; min-width: 0; }
+.legend span { margin-right: 1rem; white-space: nowrap; }
+.legend i { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; margin-right: .35rem;
+  vertical-align: -1px; background: var(--empty); }
+.bar .c0, .legend .c0 { background: #4477aa; } .bar .c1, .legend .c1 { background: #ee6677; }
+.bar .c2, .legend .c2 { background: #228833; } .bar .c3, .legend .c3 { background: #ccbb44; }
+.bar .c4, .legend .c4 { background: #66ccee; } .bar .c5, .legend .c5 { background: #aa3377; }
+.bar .c6, .legend .c6 { background: #ee8866; } .bar .c7, .legend .c7 { background: #44bb99; }
+.bar .c8, .legend .c8 { background: #999999; }
+details { margin-top: 1rem; } summary { cursor: pointer; }
+"""

@@ -1,0 +1,107 @@
+"""The page of a plan: what it says, and that nothing in a cluster can change what it is."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from restow.model.objects import Container, Node, NodeSpec, NodeStatus, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from restow.planning.plan import Move, Place, Plan, Refusal
+from restow.report import main_resource, moved, page
+
+
+def node(name: str, **offers: str) -> Node:
+    return Node(metadata=ObjectMeta(name=name), spec=NodeSpec(), status=NodeStatus(allocatable={"cpu": "8", **offers}))
+
+
+def pod(name: str, where: str | None = None, **requests: str) -> Pod:
+    container = Container(name="main", resources=ResourceRequirements(requests={"cpu": "2", **requests}))
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="default"), spec=PodSpec(containers=[container], node_name=where)
+    )
+
+
+NODES = [node("n1"), node("n2"), node("n3")]
+PODS = [pod("web", "n1"), pod("db", "n2"), pod("other", "n3"), pod("waiting")]
+PLAN = Plan(
+    strategy="optimal",
+    objective="pending",
+    moves=(Move(order=1, wave=1, namespace="default", pod="web", source="n1", target="n2"),),
+    places=(Place(namespace="default", pod="waiting", node="n1"),),
+    before={"freeNodes": 0},
+    after={"freeNodes": 1},
+    bound=2,
+    refusals=(Refusal(namespace="default", pod="db", reason="it is <b>bare</b>"),),
+)
+
+
+class Reader(HTMLParser):
+    """Text, tags and whatever would be fetched from elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def read(plan: Plan = PLAN, pods: list[Pod] = PODS, resource: str = "cpu") -> Reader:
+    return Reader(page(plan, NODES, pods, resource=resource, made="2026-11-16T08:00:00Z"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "1 move in 1 wave, 1 pending pod placed",
+        "the most that any plan could reach",
+        "default/web",
+        "Pending pods that then fit",
+        "it is <b>bare</b>",
+        "1 node as before",
+    ],
+)
+def test_the_page_says(said: str) -> None:
+    assert said in read().words
+
+
+def test_it_needs_nothing_from_elsewhere() -> None:
+    page = read()
+    assert not page.fetched
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+
+
+def test_names_are_text_whatever_they_contain() -> None:
+    hostile = "<script>alert(1)</script>"
+    move = Move(order=1, wave=1, namespace="default", pod=hostile, source="n1", target='n2"><script>')
+    assert "script" not in read(Plan(strategy=hostile, moves=(move,)), [pod(hostile, "n1")]).tags
+
+
+def test_after_the_plan_every_pod_is_where_the_plan_says() -> None:
+    assert [one.spec.node_name for one in moved(PLAN, PODS)] == ["n2", "n2", "n3", "n1"]
+
+
+def test_an_empty_plan_has_a_page_too() -> None:
+    assert "nothing to move" in read(Plan(strategy="balance"), []).words
+
+
+@pytest.mark.parametrize(
+    ("plan", "shape", "resource"),
+    [
+        (Plan(strategy="optimal"), (), "cpu"),
+        (Plan(strategy="optimal"), ("memory",), "memory"),
+        (PLAN, (), "nvidia.com/gpu"),
+    ],
+    ids=["cpu where nothing else is asked for", "what the shape asks for", "the extended resource that is waited for"],
+)
+def test_which_resource_is_drawn(plan: Plan, shape: tuple[str, ...], resource: str) -> None:
+    nodes = [node("n1", **{"nvidia.com/gpu": "8"})]
+    assert main_resource(plan, nodes, [pod("waiting", **{"nvidia.com/gpu": "8"})], shape) == resource

@@ -111,8 +111,6 @@ def test_an_invalid_plan_is_told_and_exits_with_1(run: Run, snapshot: str, tmp_p
         ),
         pytest.param(["--shape", "cpu=many"], "'--shape': cpu=many: ", id="a shape that cannot be read"),
         pytest.param(["--time-limit", "soon"], "Invalid value for '--time-limit'", id="a time that cannot be read"),
-        pytest.param(["--max-moves", "-1"], "Invalid value for '--max-moves'", id="a negative number"),
-        pytest.param(["--strategy", "magic"], "Invalid value for '--strategy'", id="an unknown strategy"),
         pytest.param(
             ["--config", "{broken}"], "lowThresholds.cpu: must be from 0 to 100 percent, is 300", id="arguments"
         ),

@@ -16,7 +16,7 @@ from restow.eviction.budgets import Budgets
 from restow.eviction.protections import DEFAULT_SCHEDULER
 from restow.eviction.workloads import Workloads
 from restow.migration.arguments import read_arguments
-from restow.migration.limits import Limits, most_missing
+from restow.migration.limits import at_once
 from restow.model.cluster import Snapshot
 from restow.model.inventory import Inventory
 from restow.model.kinds import (
@@ -46,7 +46,7 @@ from restow.model.kinds import (
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.resources import Vector
 from restow.model.wire import convert
-from restow.planning.movable import Movability, WorkloadLimit
+from restow.planning.movable import Movability
 from restow.planning.plan import Plan, fingerprint
 from restow.planning.replay import Replay
 from restow.planning.replay import replay as replay_plan
@@ -255,20 +255,8 @@ def _mobility(cluster: Cluster, profile: Profile, sections: Sections, now: float
         workloads=workloads,
         claims=claims,
         priority_classes={one.metadata.name: one.value for one in inventory.of(PRIORITY_CLASS)},
-        workload_limit=_workload_limit(arguments.limits),
+        workload_limit=at_once(arguments.limits),
     )
-
-
-def _workload_limit(limits: Limits) -> WorkloadLimit:
-    """The limits that migrations of one workload will meet; the default ladder only where there is no budget."""
-    checked = [limits.migrating] if limits.check_migrating else []
-    checked += [limits.unavailable] if limits.check_unavailable else []
-
-    def most(replicas: int, has_budget: bool) -> int | None:
-        told = [most_missing(replicas, one) for one in checked if one is not None or not has_budget]
-        return min(told, default=None)
-
-    return most
 
 
 def schedule(cluster: Cluster, profile: Profile, now: float) -> Schedule:

@@ -5,6 +5,7 @@ Goes in: what is configured, and how many replicas there are. Comes out: the lar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -50,6 +51,19 @@ def most_missing(replicas: int, configured: int | str | None) -> int:
     if replicas > MANY:
         return fraction(SHARE, replicas, up=True)
     return 2 if replicas >= FEW else 1
+
+
+def at_once(limits: Limits) -> Callable[[int, bool], int | None]:
+    """How many pods of a workload with so many replicas may be on the move at once, with a budget or without; None for
+    any number. The default ladder applies only where there is no budget."""
+    checked = [limits.migrating] if limits.check_migrating else []
+    checked += [limits.unavailable] if limits.check_unavailable else []
+
+    def most(replicas: int, has_budget: bool) -> int | None:
+        told = [most_missing(replicas, one) for one in checked if one is not None or not has_budget]
+        return min(told, default=None)
+
+    return most
 
 
 def most_evicted(replicas: int, window: Window, limits: Limits) -> int:

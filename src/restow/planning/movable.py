@@ -43,8 +43,8 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
         return names is None or (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in names
 
     def why_not(self, pod: Pod) -> str:
-        covering = tuple(self._covering(pod))
-        return refusal(pod, self.protections, self._around(pod, covering)) or shortage(covering, pod) or ""
+        around = self.around(pod)
+        return refusal(pod, self.protections, around) or shortage(around.budgets, pod) or ""
 
     def allowances(self, pod: Pod) -> Sequence[Allowance]:
         covering = self._covering(pod)
@@ -58,14 +58,15 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
     def _covering(self, pod: Pod) -> list[Budget]:
         return self.budgets.covering(pod, self.workloads.chain(pod))
 
-    def _around(self, pod: Pod, covering: tuple[Budget, ...]) -> Surroundings:
+    def around(self, pod: Pod) -> Surroundings:
+        """What is known around a pod."""
         workload = self.workloads.of(pod)
         node = self.snapshot.node(pod.spec.node_name or "")
         return Surroundings(
             now=self.now,
             replicas=workload.replicas if workload else None,
             claims=self.claims.get(pod.metadata.namespace or "", {}),
-            budgets=covering,
+            budgets=tuple(self._covering(pod)),
             node_labels=(node.metadata.labels or {}) if node else {},
             priority_classes=self.priority_classes,
         )

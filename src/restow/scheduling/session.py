@@ -22,7 +22,7 @@ from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominat
 from restow.scheduling.endings import Ending, endings, latest_end, leaving
 from restow.scheduling.engine import Engine, Placed, Unplaced
 from restow.scheduling.framework import Code, Cycle
-from restow.scheduling.jobs import DEFAULT_QUEUE, Job, Roster, jobs_of, requests_of, reservation_jobs, seat_of
+from restow.scheduling.jobs import DEFAULT_QUEUE, Job, Roster, jobs_of, requests_of, reservation_jobs
 from restow.scheduling.shares import Shares
 from restow.scheduling.statement import Statement
 
@@ -289,9 +289,9 @@ def _placed(job: Job, step: Decision) -> list[Pod]:
         return [step.pod]
     if not isinstance(step, Hold):
         return []
-    held = {(one.task, one.index) for one in step.placements}
-    seats = [(pod, seat_of(pod)) for pod in job.pods]
-    return [pod for pod, seat in seats if (seat.task, seat.index) in held]
+    meta = step.reservation.metadata
+    held = {str(SeatName(meta.namespace or "", meta.name, one.task, one.index)) for one in step.placements}
+    return [pod for pod in job.pods if pod.metadata.uid in held]
 
 
 def _by_priority(nominated: Iterable[Pod], pods: Sequence[Pod]) -> list[Pod]:

@@ -21,13 +21,14 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from restow.model.cluster.classes import Classes
 from restow.model.cluster.holdings import Holder, Holdings
 from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.owners import Kinship
 from restow.model.cluster.pods import Pods
 from restow.model.cluster.room import Amounts
 from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_ended, is_in_life, seats_of
-from restow.model.cluster.shapes import Shape, Shapes
+from restow.model.cluster.shapes import Shape
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.vacancies import Vacancies, turn_of
 from restow.model.cluster.versions import Versions, version_number
@@ -49,10 +50,10 @@ class AssumedPlacements(msgspec.Struct, frozen=True):
 class Reservations:
     """The reservations of the cluster and the seats they hold."""
 
-    def __init__(self, log: UndoLog, occupancy: Occupancy, shapes: Shapes, pods: Pods, kinship: Kinship) -> None:
+    def __init__(self, log: UndoLog, occupancy: Occupancy, classes: Classes, pods: Pods, kinship: Kinship) -> None:
         self._log = log
         self._occupancy = occupancy
-        self._shapes = shapes
+        self._classes = classes
         self._pods = pods
         self._kinship = kinship
         self._versions = Versions(log)
@@ -68,7 +69,7 @@ class Reservations:
         self._vacated: dict[SeatName, None] = {}
         self._accounted: dict[SeatName, tuple[Holder, Amounts]] = {}
         self.vacancies = Vacancies(log)
-        self.holdings = Holdings(log, shapes.resources)
+        self.holdings = Holdings(log, classes.shapes.resources)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -84,7 +85,7 @@ class Reservations:
 
     def seats(self, namespace: str, name: str) -> list[Seat]:
         """The seats of a reservation, by task and index."""
-        return [self._seats[seat] for seat in self._seats_of.get((namespace, name), ())]
+        return [self._seats[seat] for seat in sorted(self._seats_of.get((namespace, name), ()))]
 
     def holds(self, name: SeatName) -> bool:
         """Whether a seat takes room on its node now."""
@@ -158,10 +159,14 @@ class Reservations:
         key = (namespace, name)
         if key not in self._known:
             raise LookupError(f"reservation {namespace}/{name} is not known")
-        old = self._assumed.get(key, AssumedPlacements((), at))
-        placed = _not_shown(self._known[key], (*old.placements, *placements))
-        self._set_assumed(key, AssumedPlacements(placed, old.at))
-        self._reseat(key)
+        old, more = self._assumed.get(key, AssumedPlacements((), at)), tuple(placements)
+        if any(SeatName(namespace, name, one.task, one.index) in self._seats for one in more):
+            placed = _not_shown(self._known[key], (*old.placements, *more))
+            self._set_assumed(key, AssumedPlacements(placed, old.at))
+            self._reseat(key)
+        else:
+            self._set_assumed(key, AssumedPlacements(old.placements + more, old.at))
+            self._seat(key, more)
 
     def forget(self, namespace: str, name: str) -> bool:
         """Take assumed placements back; False if there are none (any more)."""
@@ -229,12 +234,21 @@ class Reservations:
         for name in {**old, **seats}:
             if seats.get(name) is not old.get(name):
                 self._set_seat(name, seats.get(name))
-        if tuple(seats) != tuple(old):
-            self._log.put(self._seats_of, key, tuple(sorted(seats)))
+        if seats.keys() != old.keys():
+            self._log.put(self._seats_of, key, tuple(seats))
         if not seats:
             self._log.drop(self._seats_of, key)
         alike = like is not None and like.status.state.phase == self._known[key].status.state.phase
         self._settle(name for name in {**old, **seats} if not alike or seats.get(name) is not old.get(name))
+
+    def _seat(self, key: Key, placements: Iterable[Placement]) -> None:
+        """`_reseat` where there are only new seats: those that stay cost nothing, however many they are."""
+        seats = [seat for seat in seats_of(self._known[key], placements) if self._read(seat)]
+        if seats:
+            self._log.put(self._seats_of, key, (*self._seats_of.get(key, ()), *(seat.name for seat in seats)))
+        for seat in seats:
+            self._set_seat(seat.name, seat)
+            self._settle_one(seat.name)
 
     def _set_assumed(self, key: Key, assumed: AssumedPlacements) -> None:
         if assumed.placements:
@@ -254,12 +268,13 @@ class Reservations:
         """Work out the shape of a seat; False if it has none. The API server does not check quantities inside a
         template: what nobody can read, or is less than nothing, holds nothing."""
         try:
-            shape = self._shapes.of(seat.stand_in)
+            shape = self._classes.shapes.of(seat.stand_in)
         except QuantityError:
             return False
         if any(amount <= 0 for _, amount in shape.amounts):
             return False
         self._log.put(self._shape_of, seat.name, shape)
+        self._classes.note(shape, seat.name.namespace)
         return True
 
     def _carried_over(self, seat: Seat) -> Seat:

@@ -73,7 +73,7 @@ class Snapshot:
         self.attached = Attached(self.storage, self.mounts, self.nodes)
         self.kinship = Kinship(log)
         self.pods = Pods(log, self.occupancy, self.shapes)
-        self.reservations = Reservations(log, self.occupancy, self.shapes, self.pods, self.kinship)
+        self.reservations = Reservations(log, self.occupancy, self.classes, self.pods, self.kinship)
 
     # --- what the API shows -------------------------------------------------------------------------------------------
 
@@ -114,7 +114,6 @@ class Snapshot:
 
     def apply_reservation(self, reservation: Reservation) -> None:
         self.reservations.apply(reservation)
-        self._note_seats(reservation)
 
     def remove_reservation(self, reservation: Reservation) -> None:
         self.reservations.remove(reservation)
@@ -182,7 +181,6 @@ class Snapshot:
         """Hold seats before the reservation's status shows them. Raises LookupError for an unknown reservation."""
         namespace, name = reservation.metadata.namespace or "", reservation.metadata.name
         self.reservations.assume(namespace, name, placements, at)
-        self._note_seats(reservation)
 
     def forget_placements(self, reservation: Reservation) -> bool:
         """Take assumed placements back; False if there are none or the status shows some."""
@@ -242,8 +240,3 @@ class Snapshot:
         if after is not None and after.shape.readings:
             self.classes.note(after.shape, pod.metadata.namespace or "")
         self.reservations.pod_changed(pod.metadata.uid, before)
-
-    def _note_seats(self, reservation: Reservation) -> None:
-        namespace = reservation.metadata.namespace or ""
-        for seat in self.reservations.seats(namespace, reservation.metadata.name):
-            self.classes.note(self.shapes.of(seat.stand_in), namespace)

@@ -40,7 +40,7 @@ class Effects:
         self._metrics = metrics
 
     async def carry_out(self, facts: Facts, step: Act) -> tuple[Facts, Answer | None]:
-        """Do what a step says and record its status; the facts are those of the job as it is then."""
+        """Do what a step says, but for an eviction, and record its status; the facts are those of the job then."""
         job = facts.job
         match step:
             case Pin():
@@ -55,9 +55,7 @@ class Effects:
                 await self._extend(step)
             case Release():
                 await self._release(step)
-        job = await self.record(job, step.status)
-        answer = await self._evict(facts, step) if isinstance(step, Evict) else None
-        return replace(facts, job=job), answer
+        return replace(facts, job=await self.record(job, step.status)), None
 
     async def record(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> PodMigrationJob:
         """Write a job's status, if it is another; a Conflict if the job has moved on."""
@@ -112,8 +110,8 @@ class Effects:
         except NotFound:
             return
 
-    async def _evict(self, facts: Facts, step: Evict) -> Answer | None:
-        """Send the eviction. An answer that leaves open what happened is an error: look before trying again."""
+    async def evict(self, facts: Facts, step: Evict) -> Answer | None:
+        """Send the eviction, once it is recorded. An answer that leaves open what happened is an error: look again."""
         meta = step.pod.metadata
         about = {
             "job": facts.job.metadata.name,

@@ -227,6 +227,8 @@ class Feed:
 
     def _job(self, change: Change[PodMigrationJob]) -> None:
         self.on_job(change.object.metadata.name)
+        if change.type == "DELETED":
+            self._written.pop(change.object.metadata.name, None)
         if change.type == "DELETED" or (is_ended(change.object) and change.old and not is_ended(change.old)):
             for other in self._jobs.find("pod", _pod_name(change.object.spec.pod_ref)):
                 self.on_job(other.metadata.name)

@@ -38,7 +38,7 @@ from restow.migration.steps import next_step
 from restow.model.kinds import POD_MIGRATION_JOB
 from restow.model.objects import JobPhase, JobReason, ObjectReference, PodMigrationJob
 from restow.model.wire import WireError
-from restow.ports import Api, ApiError, Clock, NotFound, TooManyRequests
+from restow.ports import Api, ApiError, Clock, TooManyRequests
 
 log = logging.getLogger(__name__)
 
@@ -137,12 +137,12 @@ class Migrations:
         """One pass over one job; whatever goes wrong is tried again, later and later."""
         try:
             await self._pass(name)
-        except NotFound:
-            self._queue.forget(name)
-        except TooManyRequests as error:
-            self._queue.add_after(name, max(self._queue.retry(name), error.retry_after or 0.0))
         except (ApiError, WireError) as error:
-            delay = self._queue.retry(name)
+            delay = error.retry_after if isinstance(error, TooManyRequests) else None
+            if delay:
+                self._queue.add_after(name, delay)
+            else:
+                delay = self._queue.retry(name)
             log.info("job interrupted", extra={"job": name, "err": str(error), "delay": round(delay, 3)})
         except Exception:  # one job's trouble must not stop the others
             log.exception("job failed", extra={"job": name})
@@ -200,6 +200,7 @@ class Migrations:
         self._tell(job, after.job)
         if isinstance(step, Evict):
             self._pacing.used(job.metadata.uid)
+            answer = await self._effects.evict(after, step)
         if answer is not None and not (intended and isinstance(step, Evict)):
             await self._concede(after, answer)
         elif answer is not None:

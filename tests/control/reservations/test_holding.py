@@ -8,6 +8,7 @@ import pytest
 
 from restow.client.verbs import Client
 from restow.model import kinds
+from restow.ports import Api, Forbidden, Request, Response
 from tests.control.reservations.stage import message, over_committed, phase, read, reservation, seats
 from tests.control.stage import events, places, stage, world
 from tests.sim.stage import Stage, node, pass_time, pod, scheduler, template, virtual, workload
@@ -376,3 +377,43 @@ async def test_a_forged_annotation_takes_no_seat(labels: str, where: str) -> Non
         await it.create(kinds.POD, pod("thief", "1", app=labels, annotations=forged, nodeName=node_name, **THEIRS))
         await settled(it)
         assert (await seats(it), await phase(it)) == ({0: (held, None)}, ("Available", "Reserved"))
+
+
+# --- a server that refuses --------------------------------------------------------------------------------------------
+
+
+class Strict:
+    """An Api that lets nobody write the status of reservations for a while."""
+
+    def __init__(self, api: Api) -> None:
+        self.refuses = True
+        self.refused = 0
+        self.watch = api.watch
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        if self.refuses and (request.resource.plural, request.subresource) == ("reservations", "status"):
+            self.refused += 1
+            raise Forbidden.because(403, "Forbidden", "no rights")
+        return await self._api.call(request)
+
+
+@virtual
+async def test_what_cannot_be_written_down_is_not_held_and_tried_again_with_pauses() -> None:
+    made: list[Strict] = []
+
+    def around(api: Api) -> Api:
+        made.append(Strict(api))
+        return made[0]
+
+    async with stage(nodes=1, around=around) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="2"))
+        await pass_time(60)
+        assert 5 < made[0].refused < 25
+        await it.create(kinds.POD, pod("other", "3", app="other"))
+        await pass_time(20)
+        assert await places(it) == {"other": "n1"}
+        await it.delete(kinds.POD, "other", grace_seconds=0)
+        made[0].refuses = False
+        await pass_time(20)
+        assert await phase(it) == ("Available", "Reserved")

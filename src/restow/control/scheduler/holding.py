@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable
 
 import msgspec
@@ -53,6 +54,8 @@ from restow.scheduling.reservations.validity import problems
 log = logging.getLogger(__name__)
 
 _WARNINGS = (ReservationPhase.PENDING, ReservationPhase.FAILED)
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+_NEVER = math.inf
 _MARK_DELAY = 0.1
 """Seconds to wait for more pods of a reservation before their seats are marked: they come in swarms."""
 
@@ -83,6 +86,10 @@ class Holding:
         self._refusals: dict[Key, str] = {}
         self._hoping: set[Key] = set()
         """Given seats that others are still leaving, which their status does not say yet."""
+        self._refused: dict[Key, int] = {}
+        """How often in a row the server refused what was to be written."""
+        self._resume: dict[Key, float] = {}
+        """When seats are looked for again that could not be written down."""
         self._written: dict[Key, str] = {}
         """The versions that we wrote ourselves: seeing them is no news."""
         self._watched: dict[str, set[Key]] = {}
@@ -123,6 +130,8 @@ class Holding:
         if gone or is_ended(reservation):
             self._live.discard(key)
             self._hoping.discard(key)
+            self._refused.pop(key, None)
+            self._resume.pop(key, None)
             self._refusals.pop(key, None)
             self._watch(key, ())
         else:
@@ -193,6 +202,9 @@ class Holding:
         reservation = self._book.get(*key)
         if reservation is None or _is_done_with(reservation) or not self._tickets.is_ours(reservation):
             return
+        if self._resume.get(key, _NEVER) <= self._clock.now():
+            del self._resume[key]
+            self._look_for_seats(key)
         facts = self._look(reservation)
         lost = sorted({one.placement.node_name for one in facts.seats if one.is_lost})
         if lost:
@@ -243,7 +255,19 @@ class Holding:
         if not any(one.is_lost for one in fresh):
             return facts
         self._tickets.give_back(reservation)
+        self._look_for_seats(key_of(reservation))
         return msgspec.structs.replace(facts, seats=[one for one in facts.seats if one not in fresh])
+
+    def _pause(self, key: Key) -> None:
+        """Before the next try, longer each time."""
+        self._refused[key] = times = self._refused.get(key, 0) + 1
+        delay = float(min(_SHORTEST_PAUSE * 2 ** min(times, 10), _LONGEST_PAUSE))
+        self._resume[key] = self._clock.now() + delay
+        self._queue.add_after(key, delay + _MARK_DELAY)
+
+    def _look_for_seats(self, key: Key) -> None:
+        self._tickets.issue(key)
+        self._feed.changed.set()
 
     def _problems(self, reservation: Reservation) -> list[Problem]:
         key, version = key_of(reservation), (reservation.metadata.uid, reservation.metadata.generation)
@@ -300,12 +324,15 @@ class Holding:
         except (Invalid, Forbidden) as error:  # nothing that comes of itself will change it: hold nothing meanwhile
             log.error("reservation not written", extra={"reservation": meta.name, "err": str(error)})
             self._tickets.give_back(reservation)
-            raise
+            self._pause(key_of(reservation))
+            return
         except ApiError:  # it may have moved on, or be written although it seemed to fail: read it, and look again
             await self._read_again(reservation)
             raise
         self._written[key_of(written)] = written.metadata.resource_version
+        self._refused.pop(key_of(written), None)
         self._tickets.show(written)
+        self._feed.changed.set()
         self._tell(reservation, status)
 
     async def _read_again(self, reservation: Reservation) -> None:
@@ -318,6 +345,7 @@ class Holding:
         self._tickets.show(now)
         if now.metadata.generation != meta.generation:  # what was decided was decided for another spec
             self._tickets.give_back(now)
+            self._look_for_seats(key_of(now))
 
     def _tell(self, reservation: Reservation, status: ReservationStatus) -> None:
         """An Event where the phase or its reason is new; of one that waits for room also where the message is."""

@@ -44,7 +44,7 @@ class Tickets:
                 self._snapshot.forget_placements(known)
                 self._withdraw(known)
             self._snapshot.apply_reservation(reservation)
-        self._update(key_of(reservation))
+        self.issue(key_of(reservation))
         if self.is_ours(reservation):
             self.on_change(reservation, False)
 
@@ -57,10 +57,9 @@ class Tickets:
             self.on_change(reservation, True)
 
     def give_back(self, reservation: Reservation) -> None:
-        """Seats that were decided are not to be; they are looked for anew."""
+        """Seats that were decided are not to be; `issue` lets them be looked for anew."""
         with self._watching(reservation):
             self._snapshot.forget_placements(reservation)
-        self._update(key_of(reservation))
 
     def is_ours(self, reservation: Reservation) -> bool:
         return is_for(reservation, self._names)
@@ -75,7 +74,7 @@ class Tickets:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _update(self, key: Key) -> None:
+    def issue(self, key: Key) -> None:
         """A ticket if there is something left to place, none otherwise."""
         reservation = self._snapshot.reservations.get(*key)
         if reservation is None:

@@ -244,13 +244,13 @@ async def _serve(kubeconfig: Path, who: str) -> None:
     async with KubernetesApi(load_kubeconfig(kubeconfig), clock=SystemClock(), limits=LIMITS) as api:
         if who == BARE:
             await _write(Client(api))
+            await asyncio.Event().wait()  # whoever measures ends it
         profile = read_profile({"schedulerNames": [OURS]})
         await Scheduler(api, SystemClock(), random.Random(1), profile=profile).run()
 
 
 async def _write(client: Client) -> None:
-    """Bind all pods, and write Events beside, by as many writers as our scheduler has of each; then there is nothing
-    left to schedule."""
+    """Bind all pods, and write Events beside, by as many writers as our scheduler has of each."""
     pods, settings = (await client.list(POD, NAMESPACE_NAME)).items, Settings()
 
     async def bind(number: int, pod: Pod) -> None:

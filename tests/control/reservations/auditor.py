@@ -45,6 +45,8 @@ class Auditor:
     def __init__(self, api: MemoryApi, clock: Clock) -> None:
         self.faults: list[str] = []
         self.audits = 0
+        self.stolen: dict[str, float] = {}
+        """When room of a node was last taken by others: of that very moment nobody can have heard yet."""
         self.watch = api.watch
         self._api: Api = _AtOnce(api)
         self._clock = clock
@@ -68,7 +70,7 @@ class Auditor:
         response = await self._api.call(request)
         self.audits += 1
         for place, missing in (await self.shortages()).items():
-            if missing > max(short.get(place, 0), 0):
+            if missing > max(short.get(place, 0), 0) and self.stolen.get(place[1]) != now:
                 self._note(request, f"{' '.join(place)} lacks {missing}, {short.get(place, 0)} before")
         if request.subresource == "binding":
             await self._bind(request)

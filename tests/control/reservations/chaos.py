@@ -89,8 +89,9 @@ class Leaders:
 class Accidents:
     """What may happen; each picks by chance, and may be refused."""
 
-    def __init__(self, it: Stage, rng: random.Random, *, thieves: bool) -> None:
+    def __init__(self, it: Stage, auditor: Auditor, rng: random.Random, *, thieves: bool) -> None:
         self._it = it
+        self._auditor = auditor
         self._rng = rng
         self._made = 0
         self._all: list[Callable[[], Awaitable[object]]] = [
@@ -157,6 +158,7 @@ class Accidents:
     async def steal(self) -> None:
         where = self._rng.choice(NODES)
         thief = pod(f"thief{self._made}", self._cpu(), app="other", schedulerName="other", nodeName=where)
+        self._auditor.stolen[where] = self._it.clock.now()
         await self._it.create(kinds.POD, thief)
 
     async def give_back(self) -> None:
@@ -177,7 +179,7 @@ async def run(seed: int) -> Auditor:
         auditor = Auditor(it.api, it.clock)
         leaders = Leaders(it, auditor, rng, plan)
         leading = asyncio.create_task(leaders.run())
-        accidents = Accidents(it, random.Random(seed + 1), thieves=thieves)
+        accidents = Accidents(it, auditor, random.Random(seed + 1), thieves=thieves)
         for _ in range(STEPS):
             await accidents.strike()
             await pass_time(rng.choice((0.0, 0.05, 0.5, 3.0, 8.0)))

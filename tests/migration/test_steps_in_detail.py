@@ -253,7 +253,7 @@ def _settled(of: Facts) -> tuple[Facts, Step]:
 
 
 @given(anything)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_there_is_always_a_step_and_waiting_has_a_reason(of: Facts) -> None:
     _, step = _settled(of)
     assert not isinstance(step, Look)
@@ -263,7 +263,7 @@ def test_there_is_always_a_step_and_waiting_has_a_reason(of: Facts) -> None:
 
 
 @given(anything)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_what_is_recorded_once_is_not_recorded_again(of: Facts) -> None:
     of, step = _settled(of)
     if isinstance(step, Wait) and of.outcome is None:
@@ -273,7 +273,7 @@ def test_what_is_recorded_once_is_not_recorded_again(of: Facts) -> None:
 
 
 @given(nearly_ready())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_pod_leaves_without_its_seat(of: Facts) -> None:
     _, step = _settled(of)
     if not isinstance(step, Evict):
@@ -291,7 +291,7 @@ def test_no_pod_leaves_without_its_seat(of: Facts) -> None:
 
 
 @given(anything)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(of: Facts) -> None:
     _, step = _settled(of)
     if isinstance(step, Release):
@@ -302,7 +302,7 @@ def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(o
 
 
 @given(anything)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_nothing_is_done_on_facts_that_may_be_old(of: Facts) -> None:
     step = next_step(replace(of, fresh=False))
     assert isinstance(step, Look) or (isinstance(step, Wait | AwaitAdmission) and step.status == of.job.status)

@@ -64,7 +64,9 @@ def searched(problem: Problem, steps: int = 40, seed: int = 0) -> Found:
 
 def best_of_all(problem: Problem) -> int:
     """By trying every way to put every pod somewhere, and every way to fill what is left."""
-    pods = [(which, node) for node, held in enumerate(problem.held) for which, count in held.items() for _ in range(count)]
+    pods = [
+        (which, node) for node, held in enumerate(problem.held) for which, count in held.items() for _ in range(count)
+    ]
     best = 0
     for ends in product(range(problem.nodes), repeat=len(pods)):
         net: Counter[tuple[int, int]] = Counter()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from restow.planning.optimal.solver import Effort
 
-_BRANCHES = 200
+_BRANCHES = 10
 _SHORTEST = 0.02
 
 

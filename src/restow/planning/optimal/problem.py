@@ -120,7 +120,7 @@ STAY = Shift()
 
 def scaled(free: Ints, *asked: Ints) -> tuple[Ints, list[Ints]]:
     """Free room and amounts in the largest units that leave every amount whole. [.., resource] each."""
-    everything = np.concatenate([part.reshape(-1, free.shape[1]) for part in asked])
+    everything = np.concatenate(asked)
     unit = np.maximum(np.gcd.reduce(everything, axis=0), 1) if len(everything) else np.ones(free.shape[1], np.int64)
     return free // unit, [part // unit for part in asked]
 

@@ -23,7 +23,7 @@ from restow.planning.bookings import loose
 from restow.planning.measures import is_ready, shape_amounts
 from restow.planning.movable import foreign_refusal, guests_of
 from restow.planning.optimal.problem import Demand, Ints, Problem, scaled
-from restow.planning.optimal.worth import Line, line_up
+from restow.planning.optimal.worth import Line, free_of, line_up
 from restow.planning.plan import Refusal
 from restow.planning.request import Request
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, Reach
@@ -150,7 +150,9 @@ def _problem(
 ) -> Problem:
     amounts = [one.shape.amounts for one in firsts], [one.amounts for one in wanted]
     columns = sorted({column for some in amounts for one in some for column, _ in one})
-    free = np.array([_free(snapshot, column)[nodes.rows] for column in columns], np.int64).reshape(len(columns), -1).T
+    free = np.zeros((len(nodes.names), len(columns)), np.int64)
+    for place, column in enumerate(columns):
+        free[:, place] = free_of(snapshot, column)[nodes.rows]
     free, (sizes, asked) = scaled(free, *(_vectors(some, columns) for some in amounts))
     demands = [
         Demand(size=size, suits=one.suits, worth=one.worth, gang=one.gang, alone=one.alone, **_supply(one))
@@ -173,11 +175,6 @@ def _problem(
 
 def _supply(one: _Wanted) -> dict[str, int]:
     return {} if one.supply is None else {"supply": one.supply}
-
-
-def _free(snapshot: Snapshot, column: int) -> Ints:
-    room = snapshot.room
-    return room.free[column] if column < len(room.free) else np.zeros(snapshot.rows.capacity, np.int64)
 
 
 def _vectors(amounts: Sequence[Amounts], columns: Sequence[int]) -> Ints:

@@ -36,6 +36,8 @@ _FLOW_COLUMNS, _FLOW_NODES = 20_000, 2_000
 _STEP = 0.6
 """Seconds that one neighbourhood may take."""
 _ROUNDS = 12
+_FOR_CHOOSING = 0.6
+"""The share of the seconds that are kept for choosing among openings."""
 _IDLE = 60
 """Steps without gain after which the search gives up."""
 
@@ -122,8 +124,9 @@ class _Search:
     def _choose(self, patterns: Patterns, some: Lines) -> Prices | None:
         """Find openings until there are no better ones, then choose the best of them."""
         part, prices = self._focus.problem, None
+        began = self._budget.seconds
         for _ in range(_ROUNDS):
-            if self._budget.over:
+            if self._budget.over or self._budget.seconds < _FOR_CHOOSING * began:
                 break
             newest = patterns.prices(self._budget.step(0.5))
             prices = newest or prices

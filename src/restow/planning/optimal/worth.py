@@ -18,6 +18,7 @@ from restow.model.cluster.room import Amounts
 from restow.model.objects import Pod
 from restow.model.resources import PODS
 from restow.planning.movable import about_all, refused
+from restow.planning.optimal.problem import Ints
 from restow.planning.plan import Refusal
 from restow.planning.request import Request
 from restow.scheduling.jobs import Job, Roster, jobs_of, requests_of
@@ -133,13 +134,19 @@ def _scarcest(snapshot: Snapshot, groups: Iterable[_Group]) -> tuple[str, int]:
     others = [column for column in asked if named[column] != PODS]
     if not others:
         return PODS, room.resources.column(PODS)
-    free = {column: int(np.maximum(room.free[column][present], 0).sum()) for column in others}
+    free = {column: int(np.maximum(free_of(snapshot, column)[present], 0).sum()) for column in others}
 
     def scarcity(column: int) -> tuple[bool, float, str]:
         return is_extended(named[column]), asked[column] / max(free[column], 0.5), named[column]
 
     best = max(others, key=scarcity)
     return named[best], best
+
+
+def free_of(snapshot: Snapshot, column: int) -> Ints:
+    """What rows have left of a resource; nothing of one that only waiting pods have heard of."""
+    room = snapshot.room
+    return room.free[column] if column < len(room.free) else np.zeros(snapshot.rows.capacity, np.int64)
 
 
 def _count(total: dict[int, int], amounts: Amounts, times: int) -> None:

@@ -1,0 +1,176 @@
+"""Plans of the optimiser on small clusters: every one is replayed, and none makes anything worse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.objects import (
+    Affinity,
+    ObjectMeta,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodGroup,
+    PodGroupPhase,
+    PodGroupSpec,
+    PodGroupStatus,
+    SelectorSpec,
+)
+from restow.model.wire import WireError
+from restow.planning.optimal.strategy import optimal
+from restow.planning.plan import Plan
+from restow.planning.replay import replay
+from restow.scheduling.jobs import Roster
+from tests.planning.clusters import annotated, app, budget, cluster, moves, reasons, request, ten
+
+APART = Affinity(
+    pod_anti_affinity=PodAffinity(
+        required=[
+            PodAffinityTerm(
+                topology_key="kubernetes.io/hostname", label_selector=SelectorSpec(match_labels={"app": "db"})
+            )
+        ]
+    )
+)
+
+
+def planned(snapshot: Snapshot, **asked: Any) -> Plan:
+    """A plan that was replayed, with as many steps as such a cluster needs."""
+    wish = request(snapshot, **{"work_limit": 30, "time_limit": 60.0, **asked})
+    plan = optimal(snapshot, wish)
+    assert replay(snapshot, plan, wish).defects == ()
+    assert len(plan.moves) <= wish.max_moves
+    return plan
+
+
+def waits(name: str, cpu: str, **fields: Any) -> Pod:
+    return app(name, cpu, phase="Pending", **fields)
+
+
+def scattered() -> Snapshot:
+    """Three nodes, each half full: one can be emptied with two moves, or with one if it is the last."""
+    pods = [app("a1", "3", on="a"), app("a2", "2", on="a"), app("b1", "3", on="b"), app("b2", "2", on="b")]
+    return cluster([ten("a"), ten("b"), ten("c")], [*pods, app("c1", "4", on="c")])
+
+
+def test_the_node_with_the_fewest_pods_is_emptied() -> None:
+    plan = planned(scattered())
+    assert [(pod, source) for pod, source, _ in moves(plan)] == [("c1", "c")]
+    assert (plan.before["freeNodes"], plan.after["freeNodes"], plan.bound) == (0, 1, 1)
+
+
+def test_room_for_a_shape_is_gathered_with_the_fewest_moves() -> None:
+    plan = planned(scattered(), objective="slots", shape={"cpu": 10_000})
+    assert (plan.before["slots"], plan.after["slots"], plan.bound, len(plan.moves)) == (0, 1, 1, 1)
+
+
+def test_a_pending_pod_gets_the_room_that_others_leave() -> None:
+    plan = planned(scattered(), objective="pending", pending=(waits("large", "9"),))
+    assert [(place.pod, place.node) for place in plan.places] == [("large", "c")]
+    assert (plan.before["placedPods"], plan.after["placedPods"], plan.after["placed.cpu"]) == (0, 1, 9.0)
+    assert plan.bound == 9.0
+
+
+def test_a_pending_pod_that_fits_needs_no_move() -> None:
+    plan = planned(scattered(), objective="pending", pending=(waits("small", "5"),))
+    assert (plan.moves, len(plan.places)) == ((), 1)
+
+
+def test_higher_priority_goes_before_more_room() -> None:
+    important = waits("important", "6")
+    important = replace(important, spec=replace(important.spec, priority=10))
+    pods = [app("a1", "4", on="a")]
+    plan = planned(
+        cluster([ten("a")], pods), objective="pending", pending=(waits("one", "3"), waits("two", "3"), important)
+    )
+    assert [place.pod for place in plan.places] == ["important"]
+
+
+def gang(*pods: Pod, least: int) -> tuple[tuple[Pod, ...], Roster]:
+    group = PodGroup(
+        metadata=ObjectMeta(name="ring", namespace="default"),
+        spec=PodGroupSpec(min_member=least),
+        status=PodGroupStatus(phase=PodGroupPhase.INQUEUE),
+    )
+    members = tuple(annotated(pod, {"scheduling.k8s.io/group-name": "ring"}) for pod in pods)
+    roster = Roster()
+    roster.apply_group(group)
+    for member in members:
+        roster.apply_pod(member)
+    return members, roster
+
+
+def test_a_gang_is_placed_as_a_whole() -> None:
+    members, roster = gang(waits("g1", "6"), waits("g2", "6"), least=2)
+    plan = planned(scattered(), objective="pending", pending=members, roster=roster)
+    assert sorted(place.pod for place in plan.places) == ["g1", "g2"]
+
+
+def test_a_gang_that_cannot_be_whole_gets_nothing() -> None:
+    members, roster = gang(waits("g1", "6"), waits("g2", "6"), waits("g3", "6"), least=3)
+    plan = planned(scattered(), objective="pending", pending=members, roster=roster)
+    assert (plan.moves, plan.places) == ((), ())
+
+
+def test_pods_that_keep_apart_stay_apart() -> None:
+    def db(name: str, on: str) -> Pod:
+        return app(name, "1", on=on, of="db", labels={"app": "db"}, affinity=APART)
+
+    nodes = [ten(name, labels={"kubernetes.io/hostname": name}) for name in "abc"]
+    plan = planned(cluster(nodes, [db("db-1", "a"), db("db-2", "b"), app("web", "2", on="c")]))
+    assert (plan.after["freeNodes"], len(plan.moves)) == (1, 1)
+
+
+def test_a_budget_that_lets_none_go_keeps_its_pods_and_says_so() -> None:
+    snapshot = cluster([ten("a"), ten("b")], [app("web", "2", on="a", labels={"app": "web"}), app("b1", "9", on="b")])
+    plan = planned(snapshot, budgets=[budget("web", 0, "web")])
+    assert plan.moves == ()
+    assert "web" in reasons(plan)
+
+
+def test_same_snapshot_seed_and_work_limit_same_plan() -> None:
+    plans = [planned(scattered(), objective="slots", shape={"cpu": 5_000}, seed=3) for _ in range(2)]
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "path"),
+    [
+        pytest.param({"objective": "slots"}, "shape", id="slots need a shape"),
+        pytest.param({"objective": "slots", "shape": {"cpu": 0}}, "shape.cpu", id="a shape of nothing"),
+        pytest.param({"max_moves": -1}, "maxMoves", id="fewer than no moves"),
+        pytest.param({"time_limit": 0.0}, "timeLimit", id="no time"),
+        pytest.param({"work_limit": -1}, "workLimit", id="less than no work"),
+        pytest.param({"objective": "beauty"}, "objective", id="an objective that nobody knows"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused_with_its_path(asked: dict[str, Any], path: str) -> None:
+    with pytest.raises(WireError, match=path):
+        planned(scattered(), **asked)
+
+
+@pytest.mark.parametrize("objective", ["free-nodes", "slots", "pending"])
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        pytest.param(cluster([], []), id="no nodes"),
+        pytest.param(cluster([ten("a")], []), id="no pods"),
+        pytest.param(cluster([ten("a")], [app("lost", on="nowhere")]), id="a pod on an unknown node"),
+        pytest.param(cluster([ten("a"), ten("b")], [app("big", "15", on="a"), app("b1", on="b")]), id="over-committed"),
+    ],
+)
+@pytest.mark.parametrize("limit", [0, 5])
+def test_odd_clusters_get_a_plan_that_makes_nothing_worse(snapshot: Snapshot, objective: str, limit: int) -> None:
+    plan = planned(snapshot, objective=objective, shape={"cpu": 1_000}, pending=(waits("new", "3"),), max_moves=limit)
+    figure = {"free-nodes": "freeNodes", "slots": "slots", "pending": "placedPods"}[objective]
+    assert plan.after[figure] >= plan.before[figure]
+
+
+def test_a_shape_that_no_node_could_hold_is_told() -> None:
+    plan = planned(scattered(), objective="slots", shape={"cpu": 64_000})
+    assert plan.moves == ()
+    assert "none of 3 nodes offers cpu=64, even when empty" in reasons(plan)[""]

@@ -1,0 +1,291 @@
+"""The descheduler: the story of a cycle.
+
+    a trigger ──nothing in the way?──> news is held ──run_cycle──> a plan ──jobs──> one PodMigrationJob for each move
+
+Goes in: an API server, a clock, a Random, a policy, the arguments of migrations and the scheduler's profile. What comes
+out are jobs, which others carry out, and an Event on each pod that is to move. Nothing that matters lives only here:
+whether a plan is under way, which pods are on the move and which nodes rest is read off the jobs.
+
+A run is refused while a plan is under way, whoever made it, and while the stop switch is on; runs on an interval or a
+schedule wait until nothing is in their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from random import Random
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from restow.client.events import EventRecorder
+from restow.client.verbs import Client
+from restow.control.descheduler.feed import Feed
+from restow.control.descheduler.jobs import (
+    PROFILE_ANNOTATION,
+    STRATEGY_ANNOTATION,
+    Document,
+    PlanJobs,
+    busy,
+    migrated,
+    plan_name,
+    reference_to,
+    under_way,
+)
+from restow.control.descheduler.metrics import Metrics
+from restow.control.descheduler.settings import Settings
+from restow.migration.arguments import Arguments
+from restow.migration.history import evicted_at
+from restow.model.cluster import MOVED_FROM_ANNOTATION
+from restow.model.kinds import POD, POD_MIGRATION_JOB
+from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob
+from restow.model.wire import WireError
+from restow.planning.descheduling.cycle import Guarded, Outcome, run_cycle
+from restow.planning.descheduling.policy import Policy, Profile
+from restow.planning.request import Request
+from restow.ports import AlreadyExists, Api, ApiError, Clock, OutcomeUnknown
+from restow.scheduling.registry import Profile as SchedulerProfile
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Aside(Protocol):
+    """How something is computed that takes a while."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+async def at_once(work: Callable[[], T], /) -> T:
+    return work()
+
+
+class Refused(Exception):
+    """A run does not begin; the message says why."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cycle came to."""
+
+    profile: str
+    plan: str
+    """The name of its plan; empty where no jobs were created."""
+    outcome: Outcome
+    jobs: tuple[str, ...] = ()
+
+
+class Descheduler:
+    """`run()` it until it is cancelled; one at a time per cluster, which leader election sees to."""
+
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        rng: Random,
+        *,
+        policy: Policy,
+        scheduler: SchedulerProfile,
+        arguments: Arguments | None = None,
+        settings: Settings | None = None,
+        metrics: Metrics | None = None,
+        aside: Aside = at_once,
+    ) -> None:
+        self._policy = policy
+        self._scheduler = scheduler
+        self._arguments = arguments or Arguments()
+        self._settings = settings or Settings()
+        self._metrics = metrics
+        self._aside = aside
+        self._clock = clock
+        self._client = Client(api, manager="restow-descheduler")
+        self._feed = Feed(self._client, clock, rng, self._settings.namespace)
+        self._feed.on_ended = self._count_ended
+        self._recorder = EventRecorder(
+            self._client,
+            component="restow",
+            instance="restow-descheduler",
+            clock=clock,
+            rng=Random(rng.getrandbits(64)),
+        )
+        self._running = asyncio.Lock()
+        self._ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Run profiles when they are due, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._feed.run(), name="descheduler feed")
+            tasks.create_task(self._recorder.run(), name="descheduler events")
+            await self._feed.synced()
+            self._ready.set()
+            for profile in self._policy.profiles:
+                if profile.interval is not None or profile.schedule is not None:
+                    tasks.create_task(self._keep(profile), name=f"descheduler profile {profile.name}")
+            await asyncio.Event().wait()
+
+    async def ready(self) -> None:
+        """Wait until the descheduler knows the cluster and has begun."""
+        await self._ready.wait()
+
+    # --- triggers -----------------------------------------------------------------------------------------------------
+
+    async def _keep(self, profile: Profile) -> None:
+        """Run a profile whenever it is due."""
+        while True:
+            if profile.interval is None:
+                due = profile.schedule.after(self._clock.now()) if profile.schedule else None
+                if due is None:
+                    return
+                await asyncio.sleep(max(due - self._clock.now(), 0.0))
+            await self._nothing_in_the_way(profile)
+            try:
+                await self.deschedule(profile)
+            except Refused as refusal:
+                log.info("cycle refused", extra={"profile": profile.name, "told": str(refusal)})
+            except (ApiError, WireError) as error:
+                log.warning("cycle interrupted", extra={"profile": profile.name, "err": str(error)})
+                self._count_cycle(profile, "error")
+            if profile.interval is not None:
+                await asyncio.sleep(profile.interval)
+
+    async def _nothing_in_the_way(self, profile: Profile) -> None:
+        told = ""
+        while why := self._in_the_way():
+            if why != told:
+                log.info("cycle waits", extra={"profile": profile.name, "told": why})
+            told = why
+            await asyncio.sleep(self._settings.look_again)
+
+    def _in_the_way(self) -> str:
+        if self._running.locked():
+            return "a cycle is under way"
+        return self._feed.stopped() or under_way(self._feed.jobs())
+
+    async def trigger(self, name: str | None = None, *, dry_run: bool = False) -> Run:
+        """Run a profile now. Raises Refused, ApiError, and LookupError for a profile that is not there."""
+        return await self.deschedule(self._policy.profile(name), dry_run=dry_run)
+
+    # --- a cycle ------------------------------------------------------------------------------------------------------
+
+    async def deschedule(self, profile: Profile, *, dry_run: bool = False) -> Run:
+        """One cycle of a profile."""
+        dry_run = dry_run or self._policy.dry_run
+        why = "" if dry_run else self._in_the_way()
+        if why:
+            self._count_cycle(profile, "refused")
+            raise Refused(why)
+        async with self._running:
+            began = asyncio.get_running_loop().time()
+            outcome = await self._decide(profile)
+            done = Run(profile=profile.name, plan="", outcome=outcome)
+            if not dry_run and (outcome.plan.moves or outcome.removals):
+                done = await self._write(profile, outcome)
+            self._tell(profile, done, asyncio.get_running_loop().time() - began, dry_run=dry_run)
+        return done
+
+    async def _decide(self, profile: Profile) -> Outcome:
+        with self._feed.held():
+            request = self._request(profile)
+            ended = self._feed.ended_pods() if profile.removers else []
+            return await self._aside(partial(run_cycle, profile, self._feed.snapshot, request, ended))
+
+    def _request(self, profile: Profile) -> Request:
+        now, jobs = self._clock.now(), self._feed.jobs()
+        rules = self._feed.rules(self._arguments)
+        return Request(
+            engine=self._scheduler.engine,
+            mobility=Guarded(rules, profile.guards, busy(jobs, now, self._settings.after_failure)),
+            now=now,
+            pending=self._feed.pending(self._scheduler),
+            roster=self._feed.roster,
+            max_moves=self._settings.most_moves,
+            migrated=migrated(jobs),
+            clock=asyncio.get_running_loop().time,
+        )
+
+    async def _write(self, profile: Profile, outcome: Outcome) -> Run:
+        """Create the jobs in the order of the plan. Should that break off, what was created is a plan, too."""
+        plan = outcome.plan
+        jobs = PlanJobs(
+            plan=plan_name(profile.name, plan, self._clock.now()),
+            moves=len(plan.moves),
+            grace=self._policy.grace_seconds,
+            annotations={PROFILE_ANNOTATION: profile.name},
+        )
+        made: list[str] = []
+        for move in plan.moves:
+            strategy = outcome.planners[move.uid]
+            made.append(await self._create(jobs.move(move, reference_to(move), strategy)))
+            self._count_move(profile, strategy)
+            told = f"plan {jobs.plan} moves it from {move.source} to {move.target} ({strategy})"
+            self._recorder.record(_about(move.namespace, move.pod, move.uid), "MovePlanned", told)
+        for removal in outcome.removals:
+            meta = removal.pod.metadata
+            strategy = outcome.removers[meta.uid]
+            made.append(await self._create(jobs.removal(removal.pod, strategy)))
+            told = f"{strategy} removes it: {removal.reason}"
+            self._recorder.record(_about(meta.namespace or "default", meta.name, meta.uid), "RemovalPlanned", told)
+        return Run(profile=profile.name, plan=jobs.plan, outcome=outcome, jobs=tuple(made))
+
+    async def _create(self, document: Document) -> str:
+        name: str = document["metadata"]["name"]
+        self._feed.note(await create_job(self._client, document, self._settings))
+        return name
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def _tell(self, profile: Profile, run: Run, seconds: float, *, dry_run: bool) -> None:
+        outcome = run.outcome
+        result = "dry-run" if dry_run else "planned" if run.jobs else "nothing"
+        for name, problem in outcome.failures.items():
+            log.error("plugin failed", extra={"profile": profile.name, "plugin": name, "err": problem})
+        facts = {"profile": profile.name, "result": result, "plan": run.plan, "moves": len(outcome.plan.moves)}
+        log.info("cycle", extra=facts | {"removals": len(outcome.removals), "refusals": len(outcome.plan.refusals)})
+        self._count_cycle(profile, result)
+        if self._metrics is not None:
+            self._metrics.loop(seconds)
+            for name, spent in outcome.seconds.items():
+                self._metrics.strategy(name, profile.name, spent)
+
+    def _count_cycle(self, profile: Profile, result: str) -> None:
+        if self._metrics is not None:
+            self._metrics.cycle(profile.name, result)
+
+    def _count_move(self, profile: Profile, strategy: str) -> None:
+        if self._metrics is not None:
+            self._metrics.planned(strategy, profile.name)
+
+    def _count_ended(self, job: PodMigrationJob) -> None:
+        notes = job.metadata.annotations or {}
+        if self._metrics is None or PROFILE_ANNOTATION not in notes:
+            return
+        went = job.status.phase == JobPhase.SUCCEED or evicted_at(job) is not None
+        self._metrics.ended(
+            "success" if went else "error",
+            notes.get(STRATEGY_ANNOTATION, ""),
+            notes[PROFILE_ANNOTATION],
+            job.spec.pod_ref.namespace or "",
+            notes.get(MOVED_FROM_ANNOTATION, ""),
+        )
+
+
+async def create_job(client: Client, document: Document, settings: Settings) -> PodMigrationJob:
+    """Create a job; one that is there already is the same one, because its name says which it is. Raises ApiError."""
+    name: str = document["metadata"]["name"]
+    for attempt in range(1, settings.tries + 1):
+        try:
+            return await client.create(POD_MIGRATION_JOB, document)
+        except AlreadyExists:
+            return await client.get(POD_MIGRATION_JOB, name)
+        except OutcomeUnknown:
+            if attempt == settings.tries:
+                raise
+            await asyncio.sleep(settings.try_again)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _about(namespace: str, name: str, uid: str) -> ObjectReference:
+    return ObjectReference(api_version=POD.api_version, kind=POD.kind, namespace=namespace, name=name, uid=uid)

@@ -1,0 +1,269 @@
+"""Feeding: what the API shows, event by event, into the snapshot and the rules of eviction that planning goes by.
+
+Goes in: one informer per kind that planning reads. Comes out: requests to plan with. While somebody plans (`held`) news
+waits, so that a plan is about one state of the cluster. Kinds that are not installed have no objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from restow.client.cache import Change
+from restow.client.informer import Informer
+from restow.client.syncing import all_synced
+from restow.client.verbs import Client
+from restow.eviction.budgets import Budgets
+from restow.eviction.protections import DEFAULT_SCHEDULER
+from restow.eviction.workloads import Workloads
+from restow.migration.arguments import Arguments
+from restow.migration.conditions import is_ended
+from restow.migration.limits import at_once
+from restow.migration.stop import STOP_NAME, stopped
+from restow.model import kinds
+from restow.model.cluster import Snapshot
+from restow.model.kinds import Kind
+from restow.model.objects import PersistentVolumeClaim, Pod, PodMigrationJob
+from restow.model.pods import is_finished, is_terminating
+from restow.model.quantity import QuantityError
+from restow.planning.movable import Movability
+from restow.ports import Clock
+from restow.scheduling.framework import Code
+from restow.scheduling.jobs import Roster
+from restow.scheduling.registry import Profile
+
+log = logging.getLogger(__name__)
+
+_STORAGE: Final = (
+    kinds.PERSISTENT_VOLUME,
+    kinds.STORAGE_CLASS,
+    kinds.CSI_NODE,
+    kinds.CSI_DRIVER,
+    kinds.CSI_STORAGE_CAPACITY,
+    kinds.VOLUME_ATTACHMENT,
+)
+_WORKLOADS: Final = (
+    kinds.DEPLOYMENT,
+    kinds.REPLICA_SET,
+    kinds.STATEFUL_SET,
+    kinds.REPLICATION_CONTROLLER,
+    kinds.JOB,
+)
+_BUDGETS: Final = (kinds.POD_DISRUPTION_BUDGET, kinds.POD_UNAVAILABLE_BUDGET)
+_OPTIONAL: Final = (*kinds.OWN_KINDS, kinds.POD_UNAVAILABLE_BUDGET)
+_UNSEEN: Final = 60.0
+"""Seconds after which a job that we wrote and the watch never showed is believed to be gone."""
+
+
+class Feed:
+    """`on_ended` is told of every job that ends, `on_job` of every job that anything happens to."""
+
+    def __init__(self, client: Client, clock: Clock, rng: Random, namespace: str) -> None:
+        self.snapshot = Snapshot()
+        self.roster = Roster()
+        self.on_ended: Callable[[PodMigrationJob], None] = lambda job: None
+        self.on_job: Callable[[PodMigrationJob], None] = lambda job: None
+        self._workloads = Workloads()
+        self._budgets = Budgets()
+        self._claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
+        self._clock = clock
+        self._made: dict[str, tuple[PodMigrationJob, float]] = {}
+        """Jobs that we wrote and the watch has not shown yet, by name, and when."""
+        self._holders = 0
+        self._waiting: list[Callable[[], None]] = []
+        self._uncounted: set[str] = set()
+        handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
+            kinds.NAMESPACE: self._namespace,
+            kinds.NODE: self._node,
+            kinds.PRIORITY_CLASS: self._priority_class,
+            **dict.fromkeys(_STORAGE, self._storage),
+            kinds.PERSISTENT_VOLUME_CLAIM: self._claim,
+            **dict.fromkeys(_WORKLOADS, self._workload),
+            **{kind: partial(self._budget, kind) for kind in _BUDGETS},
+            kinds.QUEUE: self._queue,
+            kinds.POD_GROUP: self._group,
+            kinds.RESERVATION: self._reservation,
+            kinds.CONFIG_MAP: lambda change: None,
+            kinds.POD_MIGRATION_JOB: self._job,
+            kinds.POD: self._pod,
+        }
+        options: dict[Kind[Any], dict[str, Any]] = {
+            kinds.CONFIG_MAP: {"namespace": namespace, "fields": {"metadata.name": STOP_NAME}}
+        }
+        self._informers: dict[Kind[Any], Informer[Any]] = {}
+        for kind, handler in handlers.items():
+            informer = Informer(client, kind, rng=Random(rng.getrandbits(64)), **options.get(kind, {}))
+            informer.subscribe(partial(self._learn, handler))
+            self._informers[kind] = informer
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep up with the API, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for kind, informer in self._informers.items():
+                tasks.create_task(informer.run(), name=f"descheduler informer {kind.kind}")
+
+    async def synced(self) -> None:
+        """Wait until everything that exists was seen once."""
+        await all_synced(self._informers.values(), _OPTIONAL)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """News waits until this ends."""
+        self._holders += 1
+        version = self._informers[kinds.POD].version
+        if version is not None and not self._waiting:
+            self.snapshot.pods_seen_through(version)
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            while self._waiting and not self._holders:
+                self._waiting.pop(0)()
+
+    def stopped(self) -> str | None:
+        """Why nothing is evicted, as last seen."""
+        return stopped(next(iter(self._informers[kinds.CONFIG_MAP]), None))
+
+    def note(self, job: PodMigrationJob) -> None:
+        """A job as we have just written it: the watch may show it later."""
+        if self._informers[kinds.POD_MIGRATION_JOB].get(job.metadata.name) is None:
+            self._made[job.metadata.name] = job, self._clock.now()
+
+    def jobs(self) -> list[PodMigrationJob]:
+        """Every job, as last seen or written."""
+        since = self._clock.now() - _UNSEEN
+        self._made = {name: (job, at) for name, (job, at) in self._made.items() if at > since}
+        made = {name: job for name, (job, _) in self._made.items()}
+        seen = {job.metadata.name: job for job in self._informers[kinds.POD_MIGRATION_JOB]}
+        return list((made | seen).values())
+
+    def job(self, name: str) -> PodMigrationJob | None:
+        seen: PodMigrationJob | None = self._informers[kinds.POD_MIGRATION_JOB].get(name)
+        made = self._made.get(name)
+        return seen or (made[0] if made else None)
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        found: Pod | None = self._informers[kinds.POD].get(name, namespace)
+        return found
+
+    def ended_pods(self) -> list[Pod]:
+        """Pods that are over and still there."""
+        return [pod for pod in self._informers[kinds.POD] if is_finished(pod) and not is_terminating(pod)]
+
+    def pending(self, profile: Profile) -> tuple[Pod, ...]:
+        """Pods of ours that wait for a node and may be tried."""
+        return tuple(pod for pod in self._informers[kinds.POD] if _is_pending(pod) and _is_ours(pod, profile))
+
+    def rules(self, arguments: Arguments) -> Movability:
+        """The rules of eviction as of now."""
+        classes: Mapping[str, int] = {one.metadata.name: one.value for one in self._informers[kinds.PRIORITY_CLASS]}
+        return Movability(
+            snapshot=self.snapshot,
+            now=self._clock.now(),
+            protections=arguments.protections,
+            budgets=self._budgets,
+            workloads=self._workloads,
+            claims=self._claims,
+            priority_classes=classes,
+            workload_limit=at_once(arguments.limits),
+        )
+
+    # --- news ---------------------------------------------------------------------------------------------------------
+
+    def _learn(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
+        if self._holders:
+            self._waiting.append(partial(self._handle, handler, change))
+        else:
+            self._handle(handler, change)
+
+    def _handle(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
+        meta = change.object.metadata
+        try:
+            handler(change)
+            self._uncounted.discard(meta.uid)
+        except QuantityError as error:  # one object that cannot be counted must not stop the news of all others
+            if meta.uid not in self._uncounted:
+                self._uncounted.add(meta.uid)
+                facts = {"namespace": meta.namespace, "object": meta.name, "err": str(error)}
+                log.error("object cannot be counted", extra=facts)
+
+    def _namespace(self, change: Change[Any]) -> None:
+        self._either(change, self.snapshot.apply_namespace, self.snapshot.remove_namespace)
+
+    def _node(self, change: Change[Any]) -> None:
+        self._either(change, self.snapshot.apply_node, self.snapshot.remove_node)
+
+    def _priority_class(self, change: Change[Any]) -> None:
+        self._either(change, self.roster.apply_priority_class, self.roster.remove_priority_class)
+
+    def _storage(self, change: Change[Any]) -> None:
+        self._either(change, self.snapshot.apply_storage, self.snapshot.remove_storage)
+
+    def _queue(self, change: Change[Any]) -> None:
+        self._either(change, self.roster.apply_queue, self.roster.remove_queue)
+
+    def _group(self, change: Change[Any]) -> None:
+        self._either(change, self.snapshot.apply_group, self.snapshot.remove_group)
+        self._either(change, self.roster.apply_group, self.roster.remove_group)
+
+    def _reservation(self, change: Change[Any]) -> None:
+        self._either(change, self.snapshot.apply_reservation, self.snapshot.remove_reservation)
+
+    def _pod(self, change: Change[Pod]) -> None:
+        self._either(change, self.snapshot.apply_pod, self.snapshot.remove_pod)
+        self._either(change, self.roster.apply_pod, self.roster.remove_pod)
+        self._either(change, self._workloads.put_pod, lambda pod: self._workloads.drop_pod(pod.metadata.uid))
+
+    def _claim(self, change: Change[PersistentVolumeClaim]) -> None:
+        self._storage(change)
+        meta = change.object.metadata
+        inside = self._claims.setdefault(meta.namespace or "", {})
+        if change.type == "DELETED":
+            inside.pop(meta.name, None)
+        else:
+            inside[meta.name] = change.object
+
+    def _workload(self, change: Change[Any]) -> None:
+        meta = change.object.metadata
+        self._either(change, self._workloads.put_owner, lambda owner: self._workloads.drop_owner(meta.uid))
+        if change.type == "DELETED":
+            self.snapshot.remove_owner(meta)
+        else:
+            self.snapshot.apply_owner(meta)
+
+    def _budget(self, kind: Kind[Any], change: Change[Any]) -> None:
+        meta = change.object.metadata
+        self._either(
+            change, self._budgets.put, lambda one: self._budgets.drop(kind.kind, meta.namespace or "", meta.name)
+        )
+
+    def _job(self, change: Change[PodMigrationJob]) -> None:
+        job, old = change.object, change.old
+        self._made.pop(job.metadata.name, None)
+        self.on_job(job)
+        if change.type == "MODIFIED" and old is not None and is_ended(job) and not is_ended(old):
+            self.on_ended(job)
+
+    def _either(self, change: Change[Any], put: Callable[[Any], object], drop: Callable[[Any], object]) -> None:
+        if change.type == "DELETED":
+            drop(change.object)
+        else:
+            put(change.object)
+
+
+def _is_pending(pod: Pod) -> bool:
+    return not pod.spec.node_name and not is_finished(pod) and not is_terminating(pod)
+
+
+def _is_ours(pod: Pod, profile: Profile) -> bool:
+    ours = (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in profile.scheduler_names
+    return ours and all(gate.pre_enqueue(pod).code is Code.SUCCESS for gate in profile.gates)

@@ -1,0 +1,23 @@
+"""How the descheduler spends its time and its API calls. What people configure is `planning.descheduling.policy`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from restow.defaults import HOME
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in seconds."""
+
+    namespace: str = HOME
+    """Where the stop switch is."""
+    most_moves: int = 50
+    """In one cycle, where maxNoOfPodsToEvictTotal does not say."""
+    after_failure: float = 600.0
+    """For which a pod is left alone whose migration failed."""
+    look_again: float = 5.0
+    """Between two looks whether what was in the way of a run still is."""
+    tries: int = 3
+    """To create a job, while nobody knows whether it was created."""
+    try_again: float = 1.0

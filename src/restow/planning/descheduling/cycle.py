@@ -1,0 +1,227 @@
+"""One cycle of a profile: its plugins one after the other, on one snapshot.
+
+Goes in: a profile, a snapshot, a request, and the pods that are over. Comes out: one plan with the moves of all
+plugins, and the pods to remove. What one plugin plans is booked before the next is asked, so that nobody plans on a
+hole that is taken, and everybody sees the cluster as it will be. Every plugin's plan is replayed first; a plugin whose
+plan does not hold, or that breaks, is left out and named.
+
+Limits are of a whole cycle. Moves beyond them are taken out, and the rest is put in order anew. A pod moves once in a
+cycle: its successor is a pod that nobody knows yet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.objects import Pod
+from restow.model.resources import CPU, MEMORY
+from restow.planning.bookings import Bookings
+from restow.planning.descheduling.framework import Guard, Planner, Removal, Remover
+from restow.planning.descheduling.policy import Profile
+from restow.planning.effect import after, versions
+from restow.planning.measures import overview
+from restow.planning.movable import Movability
+from restow.planning.plan import Measures, Move, Plan, Refusal
+from restow.planning.replay import replay
+from restow.planning.request import Allowance, Request
+from restow.planning.sequence import Wanted, sequence
+from restow.planning.strategies import InvalidPlan
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    plan: Plan
+    planners: Mapping[str, str] = {}
+    """By UID of a pod that moves: the plugin that wants it."""
+    removals: tuple[Removal, ...] = ()
+    removers: Mapping[str, str] = {}
+    failures: Mapping[str, str] = {}
+    """By plugin: what went wrong with it."""
+    seconds: Mapping[str, float] = {}
+    """By plugin: how long it took."""
+
+
+class Guarded(msgspec.Struct, frozen=True):
+    """The rules of eviction, with what the evictors of a profile and migrations under way have to say besides."""
+
+    rules: Movability
+    guards: tuple[Guard, ...] = ()
+    busy: Mapping[str, str] = {}
+    """By UID of a pod that is not to be touched now: why."""
+
+    def is_ours(self, pod: Pod) -> bool:
+        return self.rules.is_ours(pod)
+
+    def why_not(self, pod: Pod) -> str:
+        busy = self.busy.get(pod.metadata.uid, "")
+        return busy or self.rules.why_not(pod) or self._guarded(pod)
+
+    def allowances(self, pod: Pod) -> Sequence[Allowance]:
+        return self.rules.allowances(pod)
+
+    def _guarded(self, pod: Pod) -> str:
+        if not self.guards:
+            return ""
+        around = self.rules.around(pod)
+        return next((why for guard in self.guards if (why := guard.why_not(pod, around))), "")
+
+
+def run_cycle(profile: Profile, snapshot: Snapshot, request: Request, ended: Iterable[Pod] = ()) -> Outcome:
+    """Ask every plugin. The snapshot is left as it was."""
+    cycle = _Cycle(profile, snapshot, request)
+    with cycle.bookings:
+        for planner in profile.planners:
+            cycle.ask(planner.name, partial(cycle.plan, planner))
+    for remover in profile.removers:
+        cycle.ask(remover.name, partial(cycle.remove, remover, tuple(ended)))
+    return cycle.outcome()
+
+
+class _Cycle:
+    def __init__(self, profile: Profile, snapshot: Snapshot, request: Request) -> None:
+        self.bookings = Bookings(snapshot, request.engine, request.now)
+        self._profile = profile
+        self._snapshot = snapshot
+        self._request = request
+        self._most = request.max_moves if profile.limits.total is None else profile.limits.total
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._plans: list[Plan] = []
+        self._planners: dict[str, str] = {}
+        self._removals: dict[str, Removal] = {}
+        self._removers: dict[str, str] = {}
+        self._failures: dict[str, str] = {}
+        self._seconds: dict[str, float] = {}
+
+    def ask(self, name: str, question: Callable[[], None]) -> None:
+        """Ask one plugin; what goes wrong with it is its own misfortune."""
+        began, mark = self._request.clock(), self._snapshot.mark()
+        try:
+            question()
+            self._snapshot.keep(mark)
+        except Exception as problem:
+            self._snapshot.undo_to(mark)
+            self._failures[name] = str(problem) or type(problem).__name__
+        self._seconds[name] = round(self._request.clock() - began, 3)
+
+    # --- moves --------------------------------------------------------------------------------------------------------
+
+    def plan(self, planner: Planner) -> None:
+        request = self._asked(planner.name)
+        made = planner.plan(self._snapshot, request)
+        replayed = replay(self._snapshot, made, request)
+        if not replayed.valid:
+            first = replayed.defects[0]
+            raise InvalidPlan(f"{planner.name}: move {first.order} of {first.namespace}/{first.pod} {first.reason}")
+        kept = self._within_limits(made, request)
+        self._book(kept.moves)
+        self._plans.append(kept)
+        self._planners |= {move.uid: planner.name for move in kept.moves}
+
+    def _asked(self, name: str) -> Request:
+        left = max(self._most - len(self._planners) - len(self._removals), 0)
+        return replace(self._request, arguments=self._profile.arguments.get(name, {}), max_moves=left)
+
+    def _within_limits(self, made: Plan, request: Request) -> Plan:
+        """The plan without moves beyond the limits, and without stops on the way."""
+        targets = {move.uid: move.target for move in made.moves}
+        refusals: list[Refusal] = []
+        wanted: list[Wanted] = []
+        for move in made.moves:
+            if move.uid not in targets:
+                continue
+            why = self._beyond(move.namespace, move.source)
+            if why:
+                refusals.append(Refusal(namespace=move.namespace, pod=move.pod, reason=why))
+            else:
+                wanted.append(Wanted(move.uid, targets[move.uid]))
+            del targets[move.uid]
+        if len(wanted) == len(made.moves):
+            return made
+        ordered = sequence(self._snapshot, request, wanted, most=len(wanted))
+        return replace(made, moves=ordered.moves, refusals=(*made.refusals, *refusals, *ordered.dropped))
+
+    def _beyond(self, namespace: str, node: str) -> str:
+        """Which limit is reached; one more is counted if none is."""
+        limits = self._profile.limits
+        for kind, name, most, field in (
+            ("node", node, limits.per_node, "maxNoOfPodsToEvictPerNode"),
+            ("namespace", namespace, limits.per_namespace, "maxNoOfPodsToEvictPerNamespace"),
+        ):
+            if most is not None and self._counts[kind, name] >= most:
+                return f"{field} is {most}, and so many pods of {kind} {name} move in this cycle"
+        self._counts["node", node] += 1
+        self._counts["namespace", namespace] += 1
+        return ""
+
+    def _book(self, moves: Iterable[Move]) -> None:
+        wave = 0
+        for move in moves:
+            if move.wave != wave:
+                self.bookings.end_wave()
+                wave = move.wave
+            self.bookings.hold(move.uid, move.target)
+        self.bookings.end_wave()
+
+    # --- removals -----------------------------------------------------------------------------------------------------
+
+    def remove(self, remover: Remover, ended: Iterable[Pod]) -> None:
+        request = self._asked(remover.name)
+        for one in remover.choose(ended, request):
+            meta = one.pod.metadata
+            if meta.uid in self._removals or request.mobility.why_not(one.pod):
+                continue
+            if len(self._planners) + len(self._removals) >= self._most:
+                break
+            if not self._beyond(meta.namespace or "default", one.pod.spec.node_name or ""):
+                self._removals[meta.uid] = one
+                self._removers[meta.uid] = remover.name
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def outcome(self) -> Outcome:
+        return Outcome(
+            plan=self._joined(),
+            planners=self._planners,
+            removals=tuple(self._removals.values()),
+            removers=self._removers,
+            failures=self._failures,
+            seconds=self._seconds,
+        )
+
+    def _joined(self) -> Plan:
+        """The moves of all plugins as one plan, wave after wave."""
+        if len(self._plans) == 1:
+            return self._plans[0]
+        moves = tuple(self._renumbered())
+        return Plan(
+            strategy=self._profile.name,
+            moves=moves,
+            before=_overview(self._snapshot),
+            after=after(self._snapshot, self._request, moves, _overview),
+            refusals=tuple(self._refusals()),
+            versions=versions(self._snapshot, moves),
+        )
+
+    def _renumbered(self) -> Iterator[Move]:
+        order = wave = 0
+        for plan in self._plans:
+            for number, moves in plan.waves():
+                for move in moves:
+                    order += 1
+                    yield replace(move, order=order, wave=wave + number)
+            wave += max((move.wave for move in plan.moves), default=0)
+
+    def _refusals(self) -> Iterator[Refusal]:
+        """What plugins said of pods that no other plugin moves; the same thing once."""
+        moving = {(move.namespace, move.pod) for plan in self._plans for move in plan.moves}
+        told = dict.fromkeys(one for plan in self._plans for one in plan.refusals)
+        return (one for one in told if (one.namespace, one.pod) not in moving)
+
+
+def _overview(snapshot: Snapshot) -> Measures:
+    return overview(snapshot, (CPU, MEMORY))

@@ -1,0 +1,38 @@
+"""The plugins there are: the built-in ones, and those of others that are installed here."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Final
+
+from restow.model.problems import Problem
+from restow.model.wire import WireError
+from restow.planning.arguments import BALANCE, DEFRAGMENTATION, read_balance, read_defragmentation
+from restow.planning.balance import balance
+from restow.planning.defragmentation import defragmentation
+from restow.planning.descheduling.evictor import DefaultEvictor
+from restow.planning.descheduling.framework import Evictor, Planner, Plugin, Remover
+from restow.planning.descheduling.policy import DEFAULT_EVICTOR, SECTION
+
+ENTRY_POINTS: Final = "restow.descheduler"
+
+BUILT_IN: Final[tuple[Plugin, ...]] = (
+    Planner(name=DEFRAGMENTATION, point="balance", plan=defragmentation, check=read_defragmentation),
+    Planner(name=BALANCE, point="balance", plan=balance, check=read_balance),
+    Evictor(name=DEFAULT_EVICTOR, guard=DefaultEvictor.read),
+)
+
+
+def installed() -> dict[str, Plugin]:
+    """Every plugin by name. Raises WireError for an entry point that cannot be used."""
+    found: dict[str, Plugin] = {one.name: one for one in BUILT_IN}
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            plugin = point.load()
+        except Exception as problem:
+            raise WireError(SECTION, [Problem("", f"plugin {point.value} cannot be loaded: {problem}")]) from problem
+        if not isinstance(plugin, Planner | Remover | Evictor):
+            told = f"plugin {point.value} is a {type(plugin).__name__}, not a Planner, Remover or Evictor"
+            raise WireError(SECTION, [Problem("", told)])
+        found[plugin.name] = plugin
+    return found

@@ -1,0 +1,173 @@
+"""Profiles as they run: a scattered cluster is packed, once, and nothing goes to and fro."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.control.descheduler import Refused
+from restow.model import kinds
+from restow.ports import Request, Response
+from tests.control.descheduler.stage import Scattered, descheduler, packing, running, scattered, stage
+from tests.control.stage import check_room, events
+from tests.sim.stage import pass_time, ready, virtual
+
+
+@virtual
+async def test_a_scattered_cluster_is_packed_on_an_interval_and_stays_so_over_ten_cycles() -> None:
+    async with stage(packing(interval="60s")) as it:
+        assert len(await it.used()) == 5
+        await pass_time(300)
+        packed = await it.places()
+        assert set(packed.values()) == {"n1"}
+        jobs = await it.jobs()
+        assert [job.status.phase for job in jobs] == ["Succeed"] * 4
+        await pass_time(600)
+        assert (await it.places(), await it.jobs()) == (packed, jobs)
+        assert all(map(ready, await it.pods()))
+        await check_room(it)
+
+
+@virtual
+async def test_every_move_goes_through_a_job_that_says_which_plan_it_belongs_to() -> None:
+    async with stage(packing(interval="60s")) as it:
+        before = await it.places()
+        await pass_time(1)
+        jobs = await it.jobs()
+        notes = [job.metadata.annotations or {} for job in jobs]
+        assert len({one["restow.sh/plan"] for one in notes}) == 1
+        assert {one["restow.sh/target-node"] for one in notes} == {"n1"}
+        assert sorted(one["restow.sh/migration-priority"] for one in notes) == ["0", "1", "2", "3"]
+        for job, one in zip(jobs, notes, strict=True):
+            assert one["restow.sh/moved-from"] == before[job.spec.pod_ref.name or ""]
+            assert (one["restow.sh/wave"], one["restow.sh/profile"]) == ("1", "pack")
+        await pass_time(60)
+        planned = await events(it, "MovePlanned")
+        assert len(planned) == 4 and "to n1 (Defragmentation)" in planned[0][1]
+
+
+@virtual
+async def test_interval_wins_over_cron_and_without_either_nothing_happens_by_itself() -> None:
+    async with stage(packing()) as it:
+        await pass_time(300)
+        assert await it.jobs() == []
+
+
+@virtual
+async def test_a_cron_expression_says_when() -> None:
+    async with stage(packing(cron="*/10 * * * *")) as it:
+        now = it.clock.now()
+        await pass_time(590 - now % 600)
+        assert await it.jobs() == []
+        await pass_time(20)
+        assert len(await it.jobs()) == 4
+
+
+@virtual
+async def test_a_run_is_refused_while_a_plan_is_under_way() -> None:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing())) as made:
+        run = await made.trigger()
+        assert len(run.jobs) == 4
+        with pytest.raises(Refused, match=f"plan {run.plan} is under way: 4 of its 4 jobs have not ended"):
+            await made.trigger("pack")
+        assert len(await it.jobs()) == 4
+
+
+@virtual
+async def test_a_dry_run_says_what_would_happen_and_does_nothing() -> None:
+    async with scattered() as it, running(descheduler(it, packing())) as made:
+        run = await made.trigger(dry_run=True)
+        assert len(run.outcome.plan.moves) == 4 and run.jobs == ()
+        assert await it.jobs() == []
+
+
+@virtual
+async def test_the_stop_switch_holds_up_runs_until_it_is_off() -> None:
+    async with scattered() as it:
+        await it.stop()
+        async with running(descheduler(it, packing(interval="60s"))) as made:
+            with pytest.raises(Refused, match="evictions are stopped: maintenance"):
+                await made.trigger()
+            await pass_time(200)
+            assert await it.jobs() == []
+            await it.go()
+            await pass_time(30)
+            assert len(await it.jobs()) == 4
+
+
+@virtual
+async def test_an_unknown_profile_is_told_with_those_there_are() -> None:
+    async with scattered() as it, running(descheduler(it, packing())) as made:
+        with pytest.raises(LookupError, match="no profile is called 'spread'; there are pack"):
+            await made.trigger("spread")
+
+
+@pytest.mark.parametrize(
+    ("limits", "moves"),
+    [
+        pytest.param({"maxNoOfPodsToEvictTotal": 3}, 3, id="in all"),
+        pytest.param({"maxNoOfPodsToEvictPerNamespace": 2}, 2, id="of a namespace"),
+        pytest.param({"maxNoOfPodsToEvictPerNode": 1}, 4, id="of a node"),
+        pytest.param({"nodeSelector": "kubernetes.io/hostname in (n2, n3)"}, 2, id="of selected nodes"),
+    ],
+)
+@virtual
+async def test_a_cycle_has_limits(limits: dict[str, int], moves: int) -> None:
+    async with scattered() as it, running(descheduler(it, packing() | limits)) as made:
+        assert len((await made.trigger(dry_run=True)).outcome.plan.moves) == moves
+
+
+@virtual
+async def test_pods_with_a_job_of_somebody_else_are_left_to_it() -> None:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing())) as made:
+        mine = next(one for one in await it.pods() if one.metadata.name.startswith("web"))
+        await it.move(mine, "by-hand")
+        await pass_time(1)
+        plan = (await made.trigger(dry_run=True)).outcome.plan
+        assert len(plan.moves) == 3
+        assert "job by-hand moves it already" in [one.reason for one in plan.refusals]
+
+
+@virtual
+async def test_nodes_rest_after_a_migration_as_long_as_the_cool_down_says() -> None:
+    args = {"coolDownTime": 600, "protectionThresholds": {"cpu": 100}}
+    resting = {"pluginConfig": [{"name": "Defragmentation", "args": args}]}
+    async with stage(packing(interval="60s", **resting)) as it:
+        await pass_time(120)
+        assert len(await it.jobs()) == 4
+        await it.client.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 8}}, "default")
+        await pass_time(300)
+        assert len(await it.jobs()) == 4
+        await pass_time(600)
+        assert len(await it.jobs()) > 4
+
+
+class Breaking:
+    """An Api that answers the n-th creation of a job with a crash of whoever asked."""
+
+    def __init__(self, it: Scattered, number: int) -> None:
+        self.watch = it.api.watch
+        self._api = it.api
+        self._left = number
+
+    async def call(self, request: Request) -> Response:
+        response = await self._api.call(request)
+        if request.verb == "create" and request.resource.plural == "podmigrationjobs":
+            self._left -= 1
+            if not self._left:
+                raise RuntimeError("crashed after the write")
+        return response
+
+
+@pytest.mark.parametrize("number", [1, 2, 4], ids=lambda number: f"after write {number}")
+@virtual
+async def test_whoever_comes_after_a_crash_never_makes_two_jobs_for_a_pod(number: int) -> None:
+    async with scattered() as it:
+        async with running(descheduler(it, packing(), api=Breaking(it, number))) as made:
+            with pytest.raises(RuntimeError):
+                await made.trigger()
+        async with running(descheduler(it, packing(interval="30s"), seed=2)):
+            await pass_time(300)
+        assert await it.used() == {"n1"}
+        uids = [job.spec.pod_ref.uid for job in await it.jobs()]
+        assert len(uids) == len(set(uids)) == 4
+        await check_room(it)

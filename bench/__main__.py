@@ -13,7 +13,7 @@ from rich.table import Table
 
 from bench.report import Report
 
-NAMES = ("decode", "informer", "embedded", "scheduler", "scheduler_online", "reservations", "planning")
+NAMES = ("decode", "informer", "embedded", "scheduler", "scheduler_online", "optimiser", "reservations", "planning")
 
 
 @click.command()

@@ -192,20 +192,21 @@ class _DeschedulerSection(msgspec.Struct, frozen=True):
 
 def plan(cluster: Cluster, profile: Profile, sections: Sections, asked: Asked, clock: Callable[[], float]) -> Plan:
     """Which pods should move where. Raises WireError for a wrong configuration."""
-    request = _request(cluster, profile, sections, asked, clock)
+    request = plan_request(cluster, profile, sections, asked, clock)
     found = make_plan(asked.strategy, cluster.snapshot, request)
     return msgspec.structs.replace(found, configuration=fingerprint(sections))
 
 
 def replay(cluster: Cluster, profile: Profile, sections: Sections, written: Plan, now: float) -> Replay:
     """Whether a plan is valid, step by step. Raises WireError for a wrong configuration."""
-    request = _request(cluster, profile, sections, Asked(strategy=written.strategy), lambda: now)
+    request = plan_request(cluster, profile, sections, Asked(strategy=written.strategy), lambda: now)
     return replay_plan(cluster.snapshot, written, request)
 
 
-def _request(
+def plan_request(
     cluster: Cluster, profile: Profile, sections: Sections, asked: Asked, clock: Callable[[], float]
 ) -> Request:
+    """Everything a strategy is asked with, read off a cluster. Raises WireError for a wrong configuration."""
     now = clock()
     return Request(
         engine=profile.engine,

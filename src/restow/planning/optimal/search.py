@@ -35,6 +35,8 @@ _FLOW_COLUMNS, _FLOW_NODES = 20_000, 2_000
 """Up to which size all nodes are decided at once."""
 _STEP = 0.6
 """Seconds that one neighbourhood may take."""
+_BOUND_SECONDS = 0.0008
+"""What the bound of prices takes per node, about."""
 _ROUNDS = 12
 _FOR_CHOOSING = 0.6
 """The share of the seconds that are kept for choosing among openings."""
@@ -118,7 +120,8 @@ class _Search:
                 some = some or lines(part, 1 if part.empties else _MORE_TOGETHER)
                 prices = self._choose(patterns, some) or prices
         self._openings = patterns.openings
-        if prices is not None and self._focus.everything and not self._problem.empties and not self._done:
+        in_time = self._budget.seconds > _BOUND_SECONDS * self._problem.nodes
+        if prices is not None and in_time and self._focus.everything and not self._problem.empties and not self._done:
             self._narrow(price_bound(self._problem.relaxed, prices))
 
     def _choose(self, patterns: Patterns, some: Lines) -> Prices | None:

@@ -1,0 +1,193 @@
+"""Planning by `optimal`: how good its plans are within seconds, beside its own greedy answer and its own bound.
+
+Snapshots of real clusters are read from ../shared/data, or from the folder that RESTOW_DATA names; without them their
+rows are left out. A large cluster comes from the scenario generator. Every plan is replayed. Staleness is what is left
+of a plan when some pods have come and gone meanwhile and it is put in order again, beside a plan made afresh.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from bench.measure import Cost, measured
+from bench.report import Claim, Report, Row
+from restow.model.inventory import Inventory, read_inventory
+from restow.model.kinds import POD
+from restow.model.objects import Pod
+from restow.offline import Asked, Cluster, plan_request
+from restow.planning.effect import after
+from restow.planning.measures import slots
+from restow.planning.plan import Plan
+from restow.planning.replay import replay
+from restow.planning.request import Request
+from restow.planning.sequence import Wanted, sequence
+from restow.planning.strategies import make_plan
+from restow.scheduling.framework import Cycle
+from restow.scheduling.registry import read_profile
+from restow.sim.scenarios import Scenario, snapshot
+
+DATA = Path(os.environ.get("RESTOW_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+SLOTS = {25: 22, 50: 35, 100: 60}  # proven to be the most, by an independent model
+GPUS = {50: 111, 100: 177, 200: 340}  # what a plain greedy reaches
+CHURN = (1, 5, 10)  # percent of pods
+SHAPE = {"cpu": 16_000}
+LARGE, LARGE_MOVES = 5_000, 200
+NO_SEARCH = 0
+MOST_MB, MOST_GAP = 2_000, 3.0
+
+
+class _Sections(msgspec.Struct):
+    descheduler: dict[str, Any] = {}
+    migration: dict[str, Any] = {}
+
+
+def _asked(inventory: Inventory, asked: Asked) -> tuple[Cluster, Request]:
+    cluster = Cluster(inventory)
+    return cluster, plan_request(cluster, read_profile({}), _Sections(), asked, time.time)
+
+
+def _checked(cluster: Cluster, request: Request) -> Plan:
+    plan = make_plan("optimal", cluster.snapshot, request)
+    if not replay(cluster.snapshot, plan, request).valid:
+        raise RuntimeError("a plan does not survive its replay")
+    return plan
+
+
+def _read(name: str) -> Inventory:
+    return read_inventory((DATA / name).read_bytes(), name)
+
+
+def planning(name: str, objective: str, moves: str, seconds: str) -> Callable[[], dict[str, float]]:
+    """Plan for a snapshot file."""
+    shape = SHAPE if objective == "slots" else {}
+    asked = Asked(strategy="optimal", objective=objective, max_moves=int(moves), time_limit=float(seconds), shape=shape)
+    cluster, request = _asked(_read(name), asked)
+    figure = "slots" if objective == "slots" else "placed.nvidia.com/gpu"
+
+    def work() -> dict[str, float]:
+        plan = _checked(cluster, request)
+        return {"value": plan.after[figure], "bound": plan.bound or 0.0, "moves": len(plan.moves)}
+
+    return work
+
+
+def large(seconds: str, steps: str = "") -> Callable[[], dict[str, float]]:
+    """Empty nodes of a generated cluster."""
+    document = snapshot(Scenario(seed=1, nodes=LARGE, pods=10 * LARGE))
+    inventory = read_inventory(msgspec.json.encode(document), "generated")
+    del document
+    asked = Asked(
+        strategy="optimal",
+        max_moves=LARGE_MOVES,
+        time_limit=float(seconds),
+        work_limit=int(steps) if steps else None,
+    )
+    cluster, request = _asked(inventory, asked)
+
+    def work() -> dict[str, float]:
+        plan = _checked(cluster, request)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+        found = {"value": plan.after["freeNodes"], "bound": plan.bound or 0.0, "moves": len(plan.moves)}
+        return {**found, "peak_mb": peak, "before": plan.before["freeNodes"]}
+
+    return work
+
+
+def stale(percent: str) -> Callable[[], dict[str, float]]:
+    """A plan of fifty moves for vmr-medium, put in order again after some pods were replaced by others elsewhere."""
+    asked = Asked(strategy="optimal", objective="slots", max_moves=50, time_limit=10.0, shape=SHAPE)
+    inventory = _read("vmr-medium.json.gz")
+    cluster, request = _asked(inventory, asked)
+    old = _checked(cluster, request)
+    later, wish = _asked(_churned(inventory, float(percent) / 100), asked)
+
+    def work() -> dict[str, float]:
+        known = later.snapshot.pods.known
+        wanted = [Wanted(move.uid, move.target) for move in old.moves if move.uid in known]
+        left = sequence(later.snapshot, wish, wanted, most=50)
+        measure = after(later.snapshot, wish, left.moves, lambda one: {"slots": slots(one, SHAPE)})
+        fresh = _checked(later, wish)
+        return {"value": measure["slots"], "fresh": fresh.after["slots"], "moves": len(left.moves)}
+
+    return work
+
+
+def _churned(inventory: Inventory, share: float) -> Inventory:
+    """The cluster with a share of its pods gone, and as many of the same kinds somewhere else."""
+    rng, cluster = np.random.default_rng(1), Cluster(inventory)
+    engine, pods = read_profile({}).engine, list(cluster.pods)
+    chosen = sorted(rng.choice(len(pods), int(share * len(pods)), replace=False).tolist())
+    for number in chosen:
+        cluster.snapshot.remove_pod(pods[number])
+    for number in chosen:
+        one = pods[number]
+        metadata = msgspec.structs.replace(one.metadata, name=f"{one.metadata.name}-new", uid=f"{one.metadata.uid}-new")
+        spec = msgspec.structs.replace(one.spec, node_name=None)
+        new = msgspec.structs.replace(one, metadata=metadata, spec=spec)
+        rows = engine.acceptable(Cycle(new, cluster.snapshot, 0.0))
+        if len(rows):
+            node = cluster.snapshot.rows.name(int(rng.choice(rows)))
+            pods[number] = _bound(new, node or "")
+            cluster.snapshot.apply_pod(pods[number])
+    objects = {kind: inventory.of(kind) for kind in inventory.kinds}
+    return Inventory({**objects, POD: pods}, inventory.left_out)
+
+
+def _bound(pod: Pod, node: str) -> Pod:
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def run() -> Report:
+    rows, claims = [], []
+    for row, more in (*_real(), *_generated()):
+        rows.append(row)
+        claims += more
+    return Report(name="plans by the optimiser, 5 s each unless said otherwise", rows=rows, claims=claims)
+
+
+def _real() -> Iterator[tuple[Row, list[Claim]]]:
+    if not DATA.is_dir():
+        return
+    for moves, most in SLOTS.items():
+        cost = measured(f"bench.optimiser:planning:vmr-medium.json.gz:slots:{moves}:5")
+        what = f"vmr-medium, slots of 16 cpu, {moves} moves"
+        yield _row(what, cost), [Claim(what=what, wanted=most, measured=cost.value["value"])]
+    for moves, greedy in GPUS.items():
+        cost = measured(f"bench.optimiser:planning:openb-gpu.json.gz:pending:{moves}:5")
+        what = f"openb-gpu, pending GPUs placed, {moves} moves"
+        yield _row(what, cost), [Claim(what=what, wanted=greedy + 1, measured=cost.value["value"])]
+    for percent in CHURN:
+        cost = measured(f"bench.optimiser:stale:{percent}")
+        yield _row(f"vmr-medium, slots of a plan that {percent} % churn made stale", cost), []
+
+
+def _generated() -> Iterator[tuple[Row, list[Claim]]]:
+    what = f"{LARGE:,} nodes, {10 * LARGE:,} pods, {LARGE_MOVES} moves, free nodes"
+    greedy = measured(f"bench.optimiser:large:60:{NO_SEARCH}")
+    quick, long = measured("bench.optimiser:large:5"), measured("bench.optimiser:large:60")
+    yield _row(f"{what}, greedy", greedy), []
+    yield _row(f"{what}", quick), [Claim(what=what, wanted=greedy.value["value"], measured=quick.value["value"])]
+    gap = 100 * (1 - long.value["value"] / long.value["bound"])
+    yield (
+        _row(f"{what}, 60 s", long),
+        [
+            Claim(what=f"{what}, 60 s", wanted=greedy.value["value"], measured=long.value["value"]),
+            Claim(what=f"{what}, 60 s: gap in percent", wanted=MOST_GAP, measured=gap, at_least=False),
+            Claim(what=f"{what}, 60 s: MB", wanted=MOST_MB, measured=long.value["peak_mb"], at_least=False),
+        ],
+    )
+
+
+def _row(what: str, cost: Cost) -> Row:
+    return Row(what=what, figures={"seconds": cost.wall, "cpu_s": cost.cpu, **cost.value})

@@ -82,7 +82,7 @@ EVERYWHERE: Final = (
     Permission((kinds.POD, kinds.POD_GROUP, kinds.RESERVATION, kinds.POD_MIGRATION_JOB), ("patch",), "status"),
     Permission((kinds.PERSISTENT_VOLUME, kinds.PERSISTENT_VOLUME_CLAIM), ("patch",)),
     Permission((kinds.RESERVATION,), ("create", "patch", "delete")),
-    Permission((kinds.POD_MIGRATION_JOB,), ("patch", "delete")),
+    Permission((kinds.POD_MIGRATION_JOB,), ("create", "patch", "delete")),
     Permission((kinds.EVENT,), ("create", "patch")),
 )
 """What the components need in the whole cluster."""
@@ -121,6 +121,7 @@ def documents(*, namespace: str, image: str, without: Collection[str] = ()) -> l
 
 CONFIGURATION: Final = """\
 scheduler: {schedulerNames: [restow]}
+descheduler: {}
 migration: {}
 reservations: {}
 """

@@ -26,13 +26,15 @@ from restow.adapters.health import Check, serve_health
 from restow.client.election import LeaderElection, LeaseTiming
 from restow.client.verbs import Client
 from restow.configuration import Configuration, read_configuration
-from restow.control import migrations, reservations, scheduler
+from restow.control import descheduler, migrations, reservations, scheduler
 from restow.defaults import HOME
 from restow.migration.arguments import Arguments, read_arguments
 from restow.model.kinds import NAMESPACE, OWN_KINDS, Kind
 from restow.model.problems import Problem
 from restow.model.times import TimeError, parse_duration
 from restow.model.wire import WireError, convert
+from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.registry import installed as descheduling_plugins
 from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown, Unauthorized
 from restow.posts import Component, Masters, Part, Post, Station, hold_all
 from restow.scheduling.registry import SchedulerSection, installed, read_profile
@@ -112,6 +114,34 @@ class MigrationsPart:
         return True
 
 
+class DeschedulerPart:
+    name = "descheduler"
+
+    def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
+        self._metrics = descheduler.Metrics(registry)
+        self._settings = descheduler.Settings(namespace=namespace)
+
+    def read(self, configuration: Configuration) -> object:
+        read_policy(configuration.descheduler, descheduling_plugins())
+        return configuration.descheduler, configuration.scheduler, configuration.migration
+
+    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
+        return descheduler.Descheduler(
+            api,
+            clock,
+            rng,
+            policy=read_policy(configuration.descheduler, descheduling_plugins()),
+            scheduler=read_profile(configuration.scheduler, installed()),
+            arguments=read_arguments(configuration.migration, _scheduler_names(configuration)),
+            settings=self._settings,
+            metrics=self._metrics,
+            aside=asyncio.to_thread,
+        )
+
+    def adopt(self, component: Component, configuration: Configuration) -> bool:
+        return False
+
+
 def _scheduler_names(configuration: Configuration) -> frozenset[str]:
     """Whose pods are ours; a section that cannot be read is the scheduler's to complain about."""
     try:
@@ -123,6 +153,7 @@ def _scheduler_names(configuration: Configuration) -> frozenset[str]:
 PARTS: dict[str, Callable[[CollectorRegistry, str], Part]] = {
     SchedulerPart.name: SchedulerPart,
     ReservationsPart.name: ReservationsPart,
+    DeschedulerPart.name: DeschedulerPart,
     MigrationsPart.name: MigrationsPart,
 }
 

@@ -24,7 +24,7 @@ BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"  # still read before spec.storageClassName
+CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"  # still read before spec.storageClassName
 _NONE = Quantity.parse(0)
 
 
@@ -57,7 +57,7 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
 
 def class_name(item: PersistentVolumeClaim | PersistentVolume) -> str:
     """The storage class it is of; "" for none."""
-    annotated = (item.metadata.annotations or {}).get(_CLASS_ANNOTATION)
+    annotated = (item.metadata.annotations or {}).get(CLASS_ANNOTATION)
     return item.spec.storage_class_name or "" if annotated is None else annotated
 
 

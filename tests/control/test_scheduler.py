@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from restow.control.scheduler import Metrics, Scheduler, Settings
 from restow.model import kinds
+from restow.ports import Clock
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.enqueue import admit
 from restow.scheduling.session import Session
@@ -59,6 +60,30 @@ async def test_a_pod_that_fits_nowhere_is_told_why_and_woken_by_a_new_node() -> 
         await pass_time(12)
         assert await places(it) == {"big": "large"}
         assert (await condition(it, "big"))[0] == "True"
+
+
+class PutBack:
+    """A wall clock that somebody puts back."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.by = 0.0
+
+    def now(self) -> float:
+        return self._clock.now() - self.by
+
+
+@virtual
+async def test_nobody_waits_for_a_clock_that_was_put_back() -> None:
+    async with world(nodes=1) as it:
+        clock = PutBack(it.clock)
+        async with scheduler(it.api, clock):
+            await it.create(kinds.POD, pod("big", "6"))
+            await pass_time(2)
+            clock.by = 3600.0
+            await it.create(kinds.NODE, node("large", cpu="8"))
+            await pass_time(12)
+            assert await places(it) == {"big": "large"}
 
 
 @virtual

@@ -21,6 +21,7 @@ import msgspec
 
 from restow.client.verbs import Client
 from restow.control.scheduler.settings import Settings
+from restow.control.scheduler.steady import steady_time
 from restow.model.cluster import (
     MOVED_AT_ANNOTATION,
     MOVED_FROM_ANNOTATION,
@@ -129,7 +130,7 @@ class Binding:
         if not assign.waits:
             return None
         self.expects(assign.pod, assign.node)
-        begun = self._clock.now()
+        begun = steady_time()
         while True:
             granted = self._engine.permit(assign.cycle, assign.node)
             if isinstance(granted, Verdict):
@@ -140,7 +141,7 @@ class Binding:
                 return None
             limits = {plugin: begun + assign.waits.get(plugin, more) for plugin, more in granted.waits.items()}
             first = min(limits, key=lambda plugin: limits[plugin])
-            left = limits[first] - self._clock.now()
+            left = limits[first] - steady_time()
             if left <= 0:
                 return Rejected(
                     msgspec.structs.replace(unschedulable(f"{first} did not permit it in time"), plugin=first)
@@ -167,7 +168,7 @@ class Binding:
         return None
 
     async def _settled(self, plugin: PreBindPlugin, assign: Assign) -> Verdict:
-        cycle, begun, waits = assign.cycle, self._clock.now(), False
+        cycle, begun, waits = assign.cycle, steady_time(), False
         while True:
             cycle.now = self._clock.now()
             verdict = plugin.settled(cycle, assign.node)
@@ -176,7 +177,7 @@ class Binding:
             if not waits:  # for something that was written earlier, perhaps by a predecessor
                 self.expects(assign.pod, assign.node)
             waits = True
-            if cycle.now - begun >= self._settle_limit:
+            if steady_time() - begun >= self._settle_limit:
                 return Verdict(Code.ERROR, (f"not settled within {self._settle_limit:g} seconds", *verdict.reasons))
             await self._pause(_POLL)
 

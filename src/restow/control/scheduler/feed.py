@@ -18,6 +18,7 @@ from typing import Any
 from restow.client.cache import Change
 from restow.client.informer import Informer
 from restow.client.verbs import Client
+from restow.control.scheduler.steady import steady_time
 from restow.control.scheduler.tickets import Tickets
 from restow.model import kinds
 from restow.model.cluster import Occupant, Snapshot
@@ -26,7 +27,7 @@ from restow.model.kinds import Kind
 from restow.model.objects import Namespace, Node, ObjectMeta, Pod, PodGroup, PriorityClass, Queue, Reservation
 from restow.model.quantity import QuantityError
 from restow.model.resources import amounts
-from restow.ports import Clock, NotFound
+from restow.ports import NotFound
 from restow.scheduling.jobs import Roster, least_resources
 from restow.scheduling.queue import SchedulingQueue
 from restow.scheduling.wakeups import Deed, News, Thing
@@ -52,13 +53,11 @@ _LOOKS_UNTIL_TOLD = 50
 class Feed:
     """Fills `snapshot`, `roster` and `queue`. `changed` is set by every change and cleared by who waits for it."""
 
-    def __init__(
-        self, client: Client, clock: Clock, rng: Random, queue: SchedulingQueue, names: frozenset[str]
-    ) -> None:
+    def __init__(self, client: Client, rng: Random, queue: SchedulingQueue, names: frozenset[str]) -> None:
         self.snapshot = Snapshot()
         self.roster = Roster()
         self.queue = queue
-        self.tickets = Tickets(self.snapshot, self.roster, queue, clock, names)
+        self.tickets = Tickets(self.snapshot, self.roster, queue, names)
         self.nominated: dict[str, Pod] = {}
         """Pending pods of ours that have a node in prospect, by UID."""
         self.changed = asyncio.Event()
@@ -68,7 +67,6 @@ class Feed:
         """Told of every pod that is shown, or gone."""
         self.on_node: Callable[[str], None] = lambda node: None
         """Told of every node that offers something else now, or nothing."""
-        self._clock = clock
         self._names = names
         self._waiting: list[asyncio.Future[None]] = []
         self._uncounted: set[str] = set()
@@ -170,7 +168,7 @@ class Feed:
             return
         if self.queue.where(uid) is None and group_name(pod) is not None:
             self._tell(Thing.PENDING_POD, Deed.ADDED, pod)
-        self.queue.add(pod, self._clock.now())
+        self.queue.add(pod, steady_time())
 
     def _pod(self, change: Change[Pod]) -> None:
         pod, old, known = change.object, change.old, self.snapshot.pods.known
@@ -293,7 +291,7 @@ class Feed:
 
     def _tell(self, thing: Thing, deed: Deed, item: Any, old: Any = None) -> None:
         news = News(thing, deed, old=item, new=None) if deed is Deed.DELETED else News(thing, deed, old=old, new=item)
-        self.queue.tell(news, self._clock.now())
+        self.queue.tell(news, steady_time())
 
 
 def _is_missing(informer: Informer[Any]) -> bool:

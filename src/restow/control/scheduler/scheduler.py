@@ -34,6 +34,7 @@ from restow.control.scheduler.feed import Feed
 from restow.control.scheduler.holding import Holding
 from restow.control.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, Metrics
 from restow.control.scheduler.settings import Settings
+from restow.control.scheduler.steady import steady_time
 from restow.control.scheduler.telling import SCHEDULER_ERROR, Telling
 from restow.model.kinds import POD
 from restow.model.objects import Pod, Reservation
@@ -87,7 +88,7 @@ class Scheduler:
         self._metrics = metrics
         self._client = client = Client(api, manager="restow-scheduler")
         self._queue = SchedulingQueue(wakeups=profile.wakeups, gates=profile.gates)
-        self._feed = Feed(client, clock, rng, self._queue, profile.scheduler_names)
+        self._feed = Feed(client, rng, self._queue, profile.scheduler_names)
         self._snapshot, self._roster = self._feed.snapshot, self._feed.roster
         self._recorder = EventRecorder(
             client, component="restow", instance="restow-scheduler", clock=clock, rng=Random(rng.getrandbits(64))
@@ -131,7 +132,7 @@ class Scheduler:
     async def _schedule(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             self._feed.changed.clear()
-            now = self._clock.now()
+            now = steady_time()
             self._queue.flush(now)
             batch = self._take(now)
             if batch.pods:
@@ -201,8 +202,7 @@ class Scheduler:
         """One session. If it breaks, what it decided before stands, and the others are told."""
         pods, reservations = self._told_apart(batch.pods)
         self._feed.catch_up()
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = steady_time()
         session = None
         try:
             session = Session(
@@ -223,7 +223,7 @@ class Scheduler:
             log.exception("session failed", extra={"pods": len(pods)})
             decisions = _completed(session.decided if session else (), pods, reservations, error)
         self._return_tickets(reservations, decisions)
-        self._measure(decisions, pods, loop.time() - began)
+        self._measure(decisions, pods, steady_time() - began)
         return decisions
 
     def _told_apart(self, taken: list[Pod]) -> tuple[list[Pod], list[Reservation]]:
@@ -280,7 +280,7 @@ class Scheduler:
         self._broken = {gang for gang in self._broken if self._is_half_placed(gang)}
 
     def _refuse(self, refuse: Refuse, nominated: str) -> None:
-        pod, uid, now = refuse.pod, refuse.pod.metadata.uid, self._clock.now()
+        pod, uid, now = refuse.pod, refuse.pod.metadata.uid, steady_time()
         if nominated:
             self._feed.nominated[uid] = replace(pod, status=replace(pod.status, nominated_node_name=nominated))
         else:
@@ -293,7 +293,7 @@ class Scheduler:
             self._telling.refused(pod, refuse.message, nominated=nominated)
 
     def _decline(self, decline: Decline) -> None:
-        uid, now = decline.reservation.metadata.uid, self._clock.now()
+        uid, now = decline.reservation.metadata.uid, steady_time()
         if decline.code is Code.ERROR:
             self._queue.failed(uid, now)
         else:
@@ -311,7 +311,7 @@ class Scheduler:
 
     def _conclude(self, assign: Assign, outcome: Outcome) -> None:
         """What follows from how a binding cycle ended."""
-        pod, uid, now = assign.pod, assign.pod.metadata.uid, self._clock.now()
+        pod, uid, now = assign.pod, assign.pod.metadata.uid, steady_time()
         del self._under_way[uid]
         if isinstance(outcome, Bound):
             self._queue.done(uid)
@@ -344,7 +344,7 @@ class Scheduler:
     def _withdraw(self, pod: Pod) -> None:
         if self._snapshot.forget(pod):
             self._roster.forget(pod)
-            self._queue.tell(News(Thing.POD, Deed.DELETED, old=pod), self._clock.now())
+            self._queue.tell(News(Thing.POD, Deed.DELETED, old=pod), steady_time())
 
     def _post_bind(self, assign: Assign) -> None:
         for plugin in self._post_binds:
@@ -365,7 +365,7 @@ class Scheduler:
         self._broken.add(gang)
         self._telling.broken(group, pod, failed.message)
         if failed.at_once:
-            self._queue.activate([pod.metadata.uid], self._clock.now())
+            self._queue.activate([pod.metadata.uid], steady_time())
         else:  # the room stays its own while it waits
             self._feed.nominated[pod.metadata.uid] = _before_all_others(pod, assign.node)
 

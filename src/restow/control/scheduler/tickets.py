@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from restow.control.scheduler.steady import steady_time
 from restow.model.cluster import SeatName, Snapshot
 from restow.model.cluster.seat import is_ended
 from restow.model.objects import ObjectMeta, Pod, PodSpec, Reservation
-from restow.ports import Clock
 from restow.scheduling.jobs import DEFAULT_QUEUE, QUEUE_ANNOTATION, Key, Roster
 from restow.scheduling.queue import SchedulingQueue
 from restow.scheduling.reservations.validity import is_for, wanted
@@ -20,9 +20,7 @@ from restow.scheduling.wakeups import Deed, News, Thing
 
 
 class Tickets:
-    def __init__(
-        self, snapshot: Snapshot, roster: Roster, queue: SchedulingQueue, clock: Clock, names: frozenset[str]
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, roster: Roster, queue: SchedulingQueue, names: frozenset[str]) -> None:
         self.on_change: Callable[[Reservation, bool], None] = lambda reservation, gone: None
         """Told of every reservation of ours that is shown, or gone."""
         self.is_valid: Callable[[Reservation], bool] = lambda reservation: True
@@ -30,7 +28,6 @@ class Tickets:
         self._snapshot = snapshot
         self._roster = roster
         self._queue = queue
-        self._clock = clock
         self._names = names
         self._issued: dict[str, Key] = {}
 
@@ -81,7 +78,7 @@ class Tickets:
             return
         if self._has_more_to_place(reservation):
             self._issued[reservation.metadata.uid] = key
-            self._queue.add(_ticket(reservation, self._roster.priority_of(reservation)), self._clock.now())
+            self._queue.add(_ticket(reservation, self._roster.priority_of(reservation)), steady_time())
         else:
             self._withdraw(reservation)
 
@@ -103,7 +100,7 @@ class Tickets:
         yield
         after = self._held(reservation)
         for seat in sorted(before.keys() - after.keys()):  # to those who wait, a pod has left
-            self._queue.tell(News(Thing.POD, Deed.DELETED, old=before[seat]), self._clock.now())
+            self._queue.tell(News(Thing.POD, Deed.DELETED, old=before[seat]), steady_time())
 
     def _held(self, reservation: Reservation) -> dict[SeatName, Pod]:
         """The seats of a reservation that hold room, each with the pod it stands for."""

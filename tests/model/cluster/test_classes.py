@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restow.model.cluster import Snapshot
+from restow.model.cluster.shapes import surely_alike
 from restow.model.objects import (
     Affinity,
     ClaimVolume,
@@ -22,6 +23,7 @@ from restow.model.objects import (
     Pod,
     PodAffinity,
     PodAffinityTerm,
+    PodResourceClaim,
     PodSpec,
     PodStatus,
     ResourceRequirements,
@@ -85,6 +87,7 @@ SPELLED_OUT = [Toleration(key="y", operator="Exists"), Toleration(key="x", opera
 OTHERWISE = [Toleration(key="x", value="2")]
 TOKEN, OTHER_TOKEN = ({"volumes": [Volume(name=f"kube-api-access-{end}")]} for end in ("x7k", "9fd"))
 SELECTOR, REVERSED = {"a": "1", "b": "2"}, {"b": "2", "a": "1"}
+CLAIMING = {"resource_claims": [PodResourceClaim(name="gpu", resource_claim_template_name="gpus")]}
 EPHEMERAL = {"volumes": [Volume(name="data", ephemeral=EphemeralVolume())]}
 
 
@@ -140,6 +143,24 @@ def test_what_splits_a_class(one: Pod, other: Pod) -> None:
     snapshot = Snapshot()
     first = snapshot.class_of(one)
     assert snapshot.class_of(other) is not first
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "seen"),
+    [
+        pytest.param(pod("a", {"cpu": "1"}), pod("b", {"cpu": "1"}), True, id="as one workload writes them"),
+        pytest.param(pod("a", **TOKEN), pod("b", **OTHER_TOKEN), True, id="token volumes"),
+        pytest.param(pod("a", {"cpu": "1"}), pod("b", {"cpu": "1000m"}), False, id="written differently"),
+        pytest.param(pod("a", **claim("d")), pod("b", **claim("d")), False, id="volumes that constrain"),
+        pytest.param(pod("a", **TOKEN), pod("b", {"cpu": "1"}, **TOKEN), False, id="requests beside a token"),
+        pytest.param(pod("a", **CLAIMING), pod("b", **CLAIMING), False, id="claims named after the pod"),
+        pytest.param(pod("any"), reporting(RUNNING), False, id="a report of resources"),
+    ],
+)
+def test_what_the_quick_look_sees(one: Pod, other: Pod, seen: bool) -> None:
+    snapshot = Snapshot()
+    assert surely_alike(one, other) == surely_alike(other, one) == seen
+    assert not seen or snapshot.shapes.of(one) is snapshot.shapes.of(other)
 
 
 def test_a_label_splits_classes_from_when_a_selector_reads_it() -> None:

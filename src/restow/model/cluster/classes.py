@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from weakref import WeakValueDictionary
 
-from restow.model.cluster.shapes import Reading, Shape, Shapes
+from restow.model.cluster.shapes import Reading, Shape, Shapes, surely_alike
 from restow.model.objects import Pod
 
 Projection = tuple[tuple[str, str], ...]
@@ -89,13 +89,15 @@ class Interest:
 class Classes:
     """Interned classes; they live as long as somebody holds one."""
 
-    __slots__ = ("_classes", "_made", "interest", "shapes")
+    __slots__ = ("_classes", "_last", "_made", "interest", "shapes")
 
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = shapes
         self.interest = Interest()
         self._classes: WeakValueDictionary[tuple[int, str | None, Projection], PodClass] = WeakValueDictionary()
         self._made = 0
+        self._last: tuple[Pod, PodClass, int] | None = None
+        """The pod asked about last, its class, and the version then: the next one is often like it."""
 
     @property
     def version(self) -> int:
@@ -109,7 +111,15 @@ class Classes:
 
     def of(self, pod: Pod, shape: Shape | None = None) -> PodClass:
         """The class of a pod, at the present version."""
-        shape = shape or self.shapes.of(pod)
+        if shape is not None:
+            return self._of(pod, shape)
+        last = self._last
+        if last is None or last[2] != self.interest.version or not _surely_alike(pod, last[0]):
+            found = self._of(pod, self.shapes.of(pod))
+            last = self._last = (pod, found, self.interest.version)
+        return last[1]
+
+    def _of(self, pod: Pod, shape: Shape) -> PodClass:
         namespace = pod.metadata.namespace or ""
         if shape.readings:
             self.note(shape, namespace)
@@ -125,6 +135,11 @@ class Classes:
             found = self._classes[key] = PodClass(self._made, shape, namespace, labels, base)
             self._made += 1
         return found
+
+
+def _surely_alike(one: Pod, other: Pod) -> bool:
+    mine, others = one.metadata, other.metadata
+    return mine.labels == others.labels and mine.namespace == others.namespace and surely_alike(one, other)
 
 
 def project(labels: dict[str, str], keys: Iterable[str]) -> Projection:

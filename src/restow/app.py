@@ -12,12 +12,13 @@ import random
 import signal
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+import yaml
 from prometheus_client import CollectorRegistry
 
 from restow.adapters.clock import SystemClock
@@ -27,17 +28,28 @@ from restow.adapters.memory import MemoryApi
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.adapters.rest.server import serve
 from restow.client.verbs import Client
-from restow.configuration import Configuration
+from restow.configuration import Configuration, read_configuration
+from restow.control.descheduler import Applying, Descheduler, Progress, Run
+from restow.control.descheduler import Settings as DeschedulerSettings
 from restow.defaults import HOME
-from restow.installing import Found, look
+from restow.installing import CONFIGURATION_KEY, Found, look
+from restow.installing import NAME as INSTALLED
+from restow.migration.arguments import read_arguments
 from restow.migration.stop import STOP_NAME, stopped
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
 from restow.model.objects import Node
-from restow.ports import ApiError, NotFound
+from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.registry import installed as descheduling_plugins
+from restow.planning.plan import Plan
+from restow.ports import Api, ApiError, Clock, Forbidden, NotFound
 from restow.posts import Post, Station, cause
-from restow.running import PARTS, Options, Process, lease_timing
+from restow.running import PARTS, Options, Process, find_namespace, lease_timing
+from restow.scheduling.registry import installed as scheduler_plugins
+from restow.scheduling.registry import read_profile
 from restow.sim.world import Settings, World, default_rules
+
+T = TypeVar("T")
 
 EMBEDDED = Configuration(
     scheduler={"schedulerNames": ["restow", "volcano", "default-scheduler"]},
@@ -61,11 +73,20 @@ class EmbeddedCluster(msgspec.Struct, frozen=True):
 async def embedded_cluster(*, nodes: int, rng: random.Random) -> AsyncIterator[EmbeddedCluster]:
     """An API server with our kinds, a world of kubelets and controllers in real time, Ready nodes, and Restow in it."""
     async with empty_cluster(nodes=nodes, rng=rng) as cluster:
+        await _leave_configuration(cluster.client)
         own = Station(cluster.api, SystemClock(), random.Random(rng.getrandbits(64)), None)
         parts = [make(CollectorRegistry(), HOME) for make in PARTS.values()]
         posts = {part.name: Post(part, own, EMBEDDED) for part in parts}
         async with _beside(**{name: post.hold() for name, post in posts.items()}):
             yield cluster
+
+
+async def _leave_configuration(client: Client) -> None:
+    """Put the configuration where commands look for it."""
+    await find_namespace(client, HOME)
+    text = yaml.safe_dump(msgspec.to_builtins(EMBEDDED), sort_keys=False)
+    document = {"metadata": {"name": INSTALLED, "namespace": HOME}, "data": {CONFIGURATION_KEY: text}}
+    await client.create(CONFIG_MAP, document)
 
 
 @asynccontextmanager
@@ -192,6 +213,12 @@ async def look_before_install(kubeconfig: Path | None) -> Found | str:
         return str(problem)
 
 
+async def ask(kubeconfig: Path | None, question: Callable[[Client], Awaitable[T]]) -> T:
+    """Put a question to the cluster that a kubeconfig names, or that we run in. Raises ConfigError, ApiError."""
+    async with KubernetesApi(find_config(kubeconfig), clock=SystemClock()) as api:
+        return await question(Client(api))
+
+
 async def turn_stop_switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None]) -> str:
     """Write the stop switch; returns how it stands now. Raises ConfigError and ApiError."""
     async with KubernetesApi(find_config(kubeconfig), clock=SystemClock()) as api:
@@ -203,6 +230,68 @@ async def turn_stop_switch(kubeconfig: Path | None, namespace: str, data: dict[s
             document = {"metadata": {"name": STOP_NAME, "namespace": namespace}, "data": said}
             written = await client.create(CONFIG_MAP, document)
     return stopped(written) or "evictions go on"
+
+
+# --- moving pods in somebody's cluster --------------------------------------------------------------------------------
+
+
+class Bearing(msgspec.Struct, frozen=True):
+    """What it takes to act on a living cluster once."""
+
+    api: Api
+    clock: Clock
+    rng: random.Random
+    configuration: Configuration
+
+
+@asynccontextmanager
+async def bearing(kubeconfig: Path | None, written: Configuration | None, namespace: str) -> AsyncIterator[Bearing]:
+    """The cluster that a kubeconfig names, with a configuration: what is written, else what is installed there.
+
+    Raises ConfigError, WireError and ApiError."""
+    clock, rng = SystemClock(), random.Random()
+    async with KubernetesApi(find_config(kubeconfig), clock=clock, rng=random.Random(rng.getrandbits(64))) as api:
+        yield Bearing(api, clock, rng, written or await _installed_configuration(Client(api), namespace))
+
+
+async def _installed_configuration(client: Client, namespace: str) -> Configuration:
+    """What `restow install` put there; the defaults where there is none, or where it is not ours to see."""
+    try:
+        found = await client.get(CONFIG_MAP, INSTALLED, namespace)
+    except (NotFound, Forbidden):
+        return Configuration()
+    written = (found.data or {}).get(CONFIGURATION_KEY, "")
+    return read_configuration(written.encode(), f"ConfigMap {namespace}/{INSTALLED} {CONFIGURATION_KEY}")
+
+
+async def deschedule(at: Bearing, namespace: str, profile: str | None, *, dry_run: bool) -> Run:
+    """One cycle of a profile, now. Raises Refused, LookupError, WireError and ApiError."""
+    scheduler = read_profile(at.configuration.scheduler, scheduler_plugins())
+    made = Descheduler(
+        at.api,
+        at.clock,
+        at.rng,
+        policy=read_policy(at.configuration.descheduler, descheduling_plugins()),
+        scheduler=scheduler,
+        arguments=read_arguments(at.configuration.migration, scheduler.scheduler_names),
+        settings=DeschedulerSettings(namespace=namespace),
+    )
+    return await made.once(profile, dry_run=dry_run)
+
+
+async def carry_out(at: Bearing, namespace: str, plan: Plan, tell: Callable[[Progress], None]) -> Progress:
+    """Carry a plan out; `tell` hears how it goes. Raises Changed, InTheWay, WireError and ApiError."""
+    scheduler = read_profile(at.configuration.scheduler, scheduler_plugins())
+    applying = Applying(
+        at.api,
+        at.clock,
+        at.rng,
+        scheduler=scheduler,
+        arguments=read_arguments(at.configuration.migration, scheduler.scheduler_names),
+        settings=DeschedulerSettings(namespace=namespace, look_again=1.0),
+        tell=tell,
+    )
+    return await applying.apply(plan)
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ from restow.model.kinds import Kind
 from restow.ports import ApiError
 
 NAME: Final = "restow"
+CONFIGURATION_KEY: Final = "restow.yaml"
 LABELS: Final = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
 _MASTERS: Final = {
     "vc-scheduler": "Volcano's scheduler, which also writes PodGroups",
@@ -114,7 +115,7 @@ def documents(*, namespace: str, image: str, without: Collection[str] = ()) -> l
         *definitions,
         _document("v1", "ServiceAccount", NAME, namespace),
         *_roles(namespace),
-        _document("v1", "ConfigMap", NAME, namespace, data={"restow.yaml": CONFIGURATION}),
+        _document("v1", "ConfigMap", NAME, namespace, data={CONFIGURATION_KEY: CONFIGURATION}),
         _deployment(namespace, image),
     ]
 
@@ -190,7 +191,7 @@ def _container(image: str) -> Document:
     return {
         "name": NAME,
         "image": image,
-        "args": ["run", "--config", "/etc/restow/restow.yaml", "--log-format", "json"],
+        "args": ["run", "--config", f"/etc/restow/{CONFIGURATION_KEY}", "--log-format", "json"],
         "ports": [{"name": "http", "containerPort": PORT}],
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "initialDelaySeconds": 10},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}},

@@ -168,6 +168,21 @@ class Descheduler:
         """Run a profile now. Raises Refused, ApiError, and LookupError for a profile that is not there."""
         return await self.deschedule(self._policy.profile(name), dry_run=dry_run)
 
+    async def once(self, name: str | None = None, *, dry_run: bool = False) -> Run:
+        """Get to know the cluster, run one profile, and be done. Raises as `trigger` does."""
+        telling = asyncio.create_task(self._recorder.run(), name="descheduler events")
+        feeding = asyncio.create_task(self._feed.run(), name="descheduler feed")
+        try:
+            await self._feed.synced()
+            done = await self.trigger(name, dry_run=dry_run)
+            self._recorder.close()
+            await telling
+            return done
+        finally:
+            for task in (telling, feeding):
+                task.cancel()
+            await asyncio.gather(telling, feeding, return_exceptions=True)
+
     # --- a cycle ------------------------------------------------------------------------------------------------------
 
     async def deschedule(self, profile: Profile, *, dry_run: bool = False) -> Run:

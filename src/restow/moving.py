@@ -1,0 +1,118 @@
+"""The commands that move pods in a cluster that lives: `deschedule` and `apply`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from restow.defaults import HOME
+from restow.mistakes import CouldNot, misfortunes, user_mistakes
+
+if TYPE_CHECKING:
+    from restow.configuration import Configuration
+    from restow.control.descheduler import Progress, Run
+    from restow.planning.plan import Plan
+
+KUBECONFIG = click.option(
+    "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="As kubectl's; in a pod, its own."
+)
+CONFIG = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Configuration file; by default what is installed in the cluster.",
+)
+NAMESPACE = click.option("--namespace", default=HOME, show_default=True, help="Where Restow is installed.")
+
+
+# --- deschedule -------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@KUBECONFIG
+@CONFIG
+@NAMESPACE
+@click.option("--now", is_flag=True, help="Run a profile once. There is no other way yet to ask for one.")
+@click.option("--profile", help="Which of the configuration; the first by default.")
+@click.option("--dry-run", is_flag=True, help="Only say what would move.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+def deschedule(
+    kubeconfig: Path | None,
+    config: Path | None,
+    namespace: str,
+    now: bool,
+    profile: str | None,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Run a profile of the descheduler: plan, and create a job for each move."""
+    from restow import app, printing
+    from restow.adapters.kubernetes import ConfigError
+    from restow.control.descheduler import Refused
+    from restow.ports import ApiError
+
+    if not now:
+        raise click.UsageError("say when: --now; profiles with an interval or a cron expression run by themselves")
+
+    async def work() -> Run:
+        async with app.bearing(kubeconfig, _written(config), namespace) as at:
+            return await app.deschedule(at, namespace, profile, dry_run=dry_run)
+
+    with user_mistakes(ConfigError, LookupError), misfortunes(Refused, ApiError):
+        done = asyncio.run(work())
+    printing.show(done.outcome.plan, printing.plan_table, output)
+    for name, problem in done.outcome.failures.items():
+        click.echo(f"restow: plugin {name} failed: {problem}", err=True)
+    for removal in done.outcome.removals:
+        meta = removal.pod.metadata
+        click.echo(f"restow: removes {meta.namespace}/{meta.name}: {removal.reason}", err=True)
+    if done.jobs:
+        click.echo(f"restow: {len(done.jobs)} jobs of plan {done.plan}; follow them with kubectl get pmj -w", err=True)
+
+
+def _written(config: Path | None) -> Configuration | None:
+    from restow.configuration import read_configuration
+
+    return read_configuration(config.read_bytes(), str(config)) if config is not None else None
+
+
+# --- apply ------------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@KUBECONFIG
+@CONFIG
+@NAMESPACE
+@click.argument("written", metavar="F", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def apply(kubeconfig: Path | None, config: Path | None, namespace: str, written: Path) -> None:
+    """Carry a saved plan out. Ctrl-C lets the moves that have begun go on; the same command continues."""
+    from restow import app, progress
+    from restow.adapters.kubernetes import ConfigError
+    from restow.control.descheduler import Changed, InTheWay
+    from restow.planning.plan import read_plan
+    from restow.ports import ApiError
+
+    with user_mistakes():
+        plan = read_plan(written.read_bytes(), str(written))
+
+    async def work(shown: progress.Shown) -> Progress:
+        async with app.bearing(kubeconfig, _written(config), namespace) as at:
+            return await app.carry_out(at, namespace, plan, shown.update)
+
+    try:
+        with user_mistakes(ConfigError), misfortunes(Changed, InTheWay, ApiError), progress.shown(plan) as shown:
+            done = asyncio.run(work(shown))
+    except KeyboardInterrupt:
+        click.echo(f"restow: moves that have begun go on; restow apply {written} continues with the rest", err=True)
+        raise
+    _conclude(plan, done)
+
+
+def _conclude(plan: Plan, done: Progress) -> None:
+    """How it went; a plan that did not go as planned is told, and exits with 1."""
+    told = f"plan {done.plan}: {done.succeeded} of {len(plan.moves)} moves done"
+    if done.failed:
+        raise CouldNot(f"{told}, {done.failed} failed; kubectl get pmj says why")
+    click.echo(told)

@@ -52,9 +52,11 @@ class Roster:
     # --- what the API shows -------------------------------------------------------------------------------------------
 
     def apply_pod(self, pod: Pod) -> None:
-        uid, name = pod.metadata.uid, group_name(pod)
-        if name is not None:
-            key = self._gang_of[uid] = (pod.metadata.namespace or "", name)
+        uid, key = pod.metadata.uid, self.gang_of(pod)
+        if self._gang_of.get(uid) != key:
+            self._leave_gang(uid)
+        if key is not None:
+            self._gang_of[uid] = key
             self._members.setdefault(key, {})[uid] = pod
         if pod.status.phase in ("Succeeded", "Failed"):
             self._displace(uid)
@@ -64,11 +66,7 @@ class Roster:
     def remove_pod(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         self._displace(uid)
-        key = self._gang_of.pop(uid, None)
-        if key is not None:
-            self._members[key].pop(uid, None)
-            if not self._members[key]:
-                del self._members[key]
+        self._leave_gang(uid)
 
     def apply_group(self, group: PodGroup) -> None:
         key = (group.metadata.namespace or "", group.metadata.name)
@@ -93,6 +91,8 @@ class Roster:
         self._priorities[priority.metadata.name] = priority.value or 0
         if priority.global_default:
             self.default_class = priority.metadata.name
+        elif self.default_class == priority.metadata.name:
+            self.default_class = ""
 
     def remove_priority_class(self, priority: PriorityClass) -> None:
         self._priorities.pop(priority.metadata.name, None)
@@ -102,11 +102,11 @@ class Roster:
     # --- what the scheduler decides, ahead of the API -----------------------------------------------------------------
 
     def assume(self, pod: Pod) -> None:
-        """A pod counts for its queue from now on."""
+        """A pod counts for its queue from now on; one that did already as it is now, in size and queue."""
         uid = pod.metadata.uid
-        known = self._placed.get(uid)
+        self._displace(uid)
         self._placed[uid] = pod
-        if known is None and self._usage is not None:
+        if self._usage is not None:
             self._charge(self._usage, pod)
 
     def forget(self, pod: Pod) -> None:
@@ -168,6 +168,13 @@ class Roster:
         if spec.priority is not None:
             return spec.priority
         return self._priorities.get(spec.priority_class_name or self.default_class, 0)
+
+    def _leave_gang(self, uid: str) -> None:
+        key = self._gang_of.pop(uid, None)
+        if key is not None:
+            del self._members[key][uid]
+            if not self._members[key]:
+                del self._members[key]
 
     def _displace(self, uid: str) -> None:
         pod = self._placed.pop(uid, None)

@@ -152,7 +152,7 @@ def test_what_splits_a_class(one: Pod, other: Pod) -> None:
         pytest.param(pod("a", **TOKEN), pod("b", **OTHER_TOKEN), True, id="token volumes"),
         pytest.param(pod("a", {"cpu": "1"}), pod("b", {"cpu": "1000m"}), False, id="written differently"),
         pytest.param(pod("a", **claim("d")), pod("b", **claim("d")), False, id="volumes that constrain"),
-        pytest.param(pod("a", **TOKEN), pod("b", {"cpu": "1"}, **TOKEN), False, id="requests beside a token"),
+        pytest.param(pod("a", **TOKEN), pod("b", {"cpu": "7"}, **TOKEN), False, id="requests beside a token"),
         pytest.param(pod("a", **CLAIMING), pod("b", **CLAIMING), False, id="claims named after the pod"),
         pytest.param(pod("any"), reporting(RUNNING), False, id="a report of resources"),
     ],

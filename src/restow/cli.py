@@ -17,6 +17,7 @@ import click
 
 from restow import __version__, operating
 from restow.mistakes import CouldNot, misfortunes, unwritable, user_mistakes
+from restow.moving import KUBECONFIG
 from restow.operating import announce
 
 if TYPE_CHECKING:
@@ -81,11 +82,12 @@ def dev(port: int, nodes: int) -> None:
         raise CouldNot(f"cannot serve on 127.0.0.1:{port}: {problem.strerror or problem}{advice}") from problem
 
 
+SNAPSHOT_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 SNAPSHOT = click.option(
     "--snapshot",
     required=True,
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="What `kubectl get nodes,pods,… -A -o json` (or yaml) printed; .gz accepted, - reads stdin.",
+    type=SNAPSHOT_FILE,
+    help="What `restow snapshot` or `kubectl get nodes,pods,… -A -o json` printed; .gz accepted, - reads stdin.",
 )
 CONFIG = click.option(
     "--config",
@@ -118,17 +120,19 @@ def schedule(snapshot: Path, config: Path | None, output: str) -> None:
 @click.argument("kind", metavar="pod", type=click.Choice(["pod"]))
 @click.argument("name", metavar="NS/NAME")
 def explain(snapshot: Path, config: Path | None, output: str, kind: str, name: str) -> None:
-    """Why a pod is not scheduled, and where it could go."""
+    """Why a pod is not scheduled or may not move, and where it could go."""
     from restow import offline, printing
 
     with user_mistakes():
+        sections = _sections(config)
         cluster = offline.Cluster(_inventory(snapshot))
-        result = offline.explain(cluster, _profile(_sections(config)), _find_pod(cluster, name), time.time())
+        result = offline.explain(cluster, _profile(sections), sections, _find_pod(cluster, name), time.time())
     printing.show(result, printing.explanation_text, output)
 
 
 @restow.command()
-@SNAPSHOT
+@click.option("--snapshot", type=SNAPSHOT_FILE, help="A snapshot file; without it, the cluster as it is now.")
+@KUBECONFIG
 @CONFIG
 @click.option(
     "--strategy",
@@ -151,7 +155,8 @@ def explain(snapshot: Path, config: Path | None, output: str, kind: str, name: s
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Also save it for replay and apply.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Also write it as one HTML page.")
 def plan(
-    snapshot: Path,
+    snapshot: Path | None,
+    kubeconfig: Path | None,
     config: Path | None,
     strategy: str | None,
     shape: str,
@@ -166,6 +171,8 @@ def plan(
     from restow.planning.plan import saved
     from restow.planning.strategies import InvalidPlan
 
+    if snapshot is not None and kubeconfig is not None:
+        raise click.UsageError("--snapshot and --kubeconfig exclude each other")
     with user_mistakes(), misfortunes(InvalidPlan):
         wanted = offline.Asked(
             strategy=_strategy(strategy),
@@ -174,7 +181,7 @@ def plan(
             **asked,
         )
         sections = _sections(config)
-        cluster = offline.Cluster(_inventory(snapshot))
+        cluster = offline.Cluster(_inventory(snapshot) if snapshot is not None else _living(kubeconfig))
         result = offline.plan(cluster, _profile(sections), sections, wanted, time.time)
     try:
         if save:
@@ -281,6 +288,20 @@ def _inventory(path: Path) -> Inventory:
     if not inventory.of(NODE):
         click.echo("restow: the snapshot has no nodes; get nodes,pods,… -A", err=True)
     return inventory
+
+
+def _living(kubeconfig: Path | None) -> Inventory:
+    """The cluster as it is now."""
+    from restow.adapters.kubernetes import ConfigError
+    from restow.capture import CannotList
+
+    gc.disable()
+    with misfortunes(CannotList):
+        try:
+            return operating.living_inventory(kubeconfig)
+        except ConfigError as problem:
+            advice = "" if kubeconfig else "; or name a file with --snapshot"
+            raise click.UsageError(f"{problem}{advice}") from problem
 
 
 def _sections(path: Path | None) -> Configuration:

@@ -101,7 +101,7 @@ class Why(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """One pod: where it is, where else it could go, and what keeps it from the other nodes."""
+    """One pod: where it is, where else it could go, what keeps it from the other nodes, and what from moving at all."""
 
     namespace: str
     pod: str
@@ -109,6 +109,10 @@ class Explanation(msgspec.Struct, frozen=True):
     message: str
     feasible: list[str]
     refusals: list[Why]
+    movable: bool | None
+    """Whether it may leave its node and another could take it; None for a pod that has none."""
+    obstacles: list[str]
+    """Every reason why it may not leave its node."""
 
 
 class Cluster:
@@ -283,18 +287,21 @@ def schedule(cluster: Cluster, profile: Profile, now: float) -> Schedule:
     return Schedule(placements, refused + _foreign(len(pending) - len(ours), profile))
 
 
-def explain(cluster: Cluster, profile: Profile, pod: Pod, now: float) -> Explanation:
-    """What every node says to this pod; a pod that is placed is taken off its node for the question."""
-    snapshot = cluster.snapshot
+def explain(cluster: Cluster, profile: Profile, sections: Sections, pod: Pod, now: float) -> Explanation:
+    """What every node says to this pod; a pod that is placed is taken off its node for the question. Raises WireError
+    for a wrong configuration."""
+    snapshot, node = cluster.snapshot, pod.spec.node_name or None
+    obstacles = list(_mobility(cluster, profile, sections, now).obstacles(pod)) if node else []
     mark = snapshot.mark()
-    if pod.spec.node_name:
+    if node:
         snapshot.remove_pod(pod)
     loose = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=None))
     survey = profile.engine.survey(Cycle(loose, snapshot, now))
     refused = _by_reason(survey, snapshot)
     snapshot.undo_to(mark)
-    node = pod.spec.node_name or None
-    return Explanation(*_name(pod), node, _summary(pod, survey, profile), list(survey.feasible), refused)
+    movable = not obstacles and any(one != node for one in survey.feasible) if node else None
+    message = _standing(node, survey, obstacles) if node else _waiting(pod, survey, profile)
+    return Explanation(*_name(pod), node, message, list(survey.feasible), refused, movable, obstacles)
 
 
 def _by_reason(survey: Survey, snapshot: Snapshot) -> list[Why]:
@@ -312,12 +319,16 @@ def _gate(pod: Pod, profile: Profile) -> str:
     return next((", ".join(verdict.reasons) for verdict in verdicts if verdict.code is not Code.SUCCESS), "")
 
 
-def _summary(pod: Pod, survey: Survey, profile: Profile) -> str:
+def _standing(node: str, survey: Survey, obstacles: Sequence[str]) -> str:
+    others = sum(one != node for one in survey.feasible)
+    free = "it may be moved" if others else "nothing else keeps it there"
+    verdict = f"it may not be moved: {'; '.join(obstacles)}" if obstacles else free
+    return f"runs on {node}; {others} other nodes could take it; {verdict}"
+
+
+def _waiting(pod: Pod, survey: Survey, profile: Profile) -> str:
     name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
     foreign = "" if name in profile.scheduler_names else f"; it belongs to the scheduler {name!r}"
-    if pod.spec.node_name:
-        others = sum(one != pod.spec.node_name for one in survey.feasible)
-        return f"runs on {pod.spec.node_name}; {others} other nodes could take it{foreign}"
     if survey.feasible:
         return f"is pending; {len(survey.feasible)} nodes could take it{foreign}"
     return f"is pending; {survey.message}{foreign}"

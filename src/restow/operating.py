@@ -1,22 +1,28 @@
-"""The commands for a cluster that lives: `run`, `install`, `pause` and `resume`."""
+"""The commands for a cluster that lives: `run`, `snapshot`, `install`, `pause` and `resume`."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import sys
+import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from restow import __version__
 from restow.defaults import HOME, PORT
 from restow.mistakes import misfortunes, unwritable, user_mistakes
+from restow.moving import KUBECONFIG, apply, deschedule
 
-KUBECONFIG = click.option(
-    "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="As kubectl's; in a pod, its own."
-)
+if TYPE_CHECKING:
+    from restow.client.verbs import Client
+    from restow.model.inventory import Inventory
+    from restow.model.kinds import Kind
+    from restow.model.objects import Document
 
 
 def announce(kubeconfig: Path, url: str) -> None:
@@ -73,6 +79,83 @@ def _components(written: str | None) -> tuple[str, ...]:
 
 @click.command()
 @KUBECONFIG
+@click.option("--anonymise", is_flag=True, help="Only what Restow reads, and aliases for all that is readable.")
+def snapshot(kubeconfig: Path | None, anonymise: bool) -> None:
+    """Print the cluster as a snapshot file, for plan, schedule, explain and replay."""
+    from restow import app
+    from restow.adapters.kubernetes import ConfigError
+    from restow.capture import CannotList
+
+    with user_mistakes(ConfigError), misfortunes(CannotList):
+        asyncio.run(app.ask(kubeconfig, _print_anonymised if anonymise else _print_whole))
+
+
+async def _print_whole(client: Client) -> None:
+    from restow.capture import documents
+
+    file = _SnapshotFile()
+    async for one in documents(client, Progress(), warn):
+        file.write([one])
+    file.close()
+
+
+async def _print_anonymised(client: Client) -> None:
+    from restow.anonymising import Anonymiser
+    from restow.capture import inventory
+
+    file = _SnapshotFile()
+    file.write(Anonymiser(await inventory(client, Progress(), warn)).documents())
+    file.close()
+
+
+class _SnapshotFile:
+    """A v1 List on stdout, written object by object: an unfinished one is not JSON, and nobody takes it for whole."""
+
+    def __init__(self) -> None:
+        self._out = sys.stdout.buffer
+        self._between = b'{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":""},"items":[\n'
+
+    def write(self, documents: Iterable[Document]) -> None:
+        for one in documents:
+            self._put(self._between + msgspec.json.encode(one))
+            self._between = b",\n"
+
+    def close(self) -> None:
+        self._put((b"" if self._between == b",\n" else self._between) + b"\n]}\n")
+
+    def _put(self, data: bytes) -> None:
+        try:
+            self._out.write(data)
+        except OSError as problem:
+            raise unwritable(problem) from problem
+
+
+class Progress:
+    """Tells on stderr how far reading a cluster is, once a second: nothing if it takes less."""
+
+    def __init__(self) -> None:
+        self._told = time.monotonic()
+
+    def __call__(self, kind: Kind[Any], number: int) -> None:
+        if time.monotonic() - self._told >= 1.0:
+            self._told = time.monotonic()
+            click.echo(f"restow: reading {kind.plural}, {number} so far", err=True)
+
+
+def warn(told: str) -> None:
+    click.echo(f"restow: {told}", err=True)
+
+
+def living_inventory(kubeconfig: Path | None) -> Inventory:
+    """The cluster as it is now. Raises ConfigError and CannotList."""
+    from restow import app
+    from restow.capture import inventory
+
+    return asyncio.run(app.ask(kubeconfig, lambda client: inventory(client, Progress(), warn)))
+
+
+@click.command()
+@KUBECONFIG
 @click.option("--namespace", default=HOME, show_default=True)
 @click.option("--image", default=f"restow:{__version__}", show_default=True, help="What the Deployment runs.")
 def install(kubeconfig: Path | None, namespace: str, image: str) -> None:
@@ -122,4 +205,4 @@ def _switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None]
         click.echo(asyncio.run(app.turn_stop_switch(kubeconfig, namespace, data)))
 
 
-COMMANDS = (run, install, pause, resume)
+COMMANDS = (run, deschedule, apply, snapshot, install, pause, resume)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from restow.eviction.budgets import Budget, Budgets, shortage
-from restow.eviction.protections import DEFAULT_SCHEDULER, Protections, Surroundings, refusal
+from restow.eviction.protections import DEFAULT_SCHEDULER, Protections, Surroundings, refusals
 from restow.eviction.workloads import Workloads
 from restow.model.cluster import Occupant, Snapshot
 from restow.model.objects import PersistentVolumeClaim, Pod
@@ -43,8 +43,14 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
         return names is None or (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in names
 
     def why_not(self, pod: Pod) -> str:
+        return next(self.obstacles(pod), "")
+
+    def obstacles(self, pod: Pod) -> Iterator[str]:
+        """Every reason against moving it, the gravest first."""
         around = self.around(pod)
-        return refusal(pod, self.protections, around) or shortage(around.budgets, pod) or ""
+        yield from refusals(pod, self.protections, around)
+        if short := shortage(around.budgets, pod):
+            yield short
 
     def allowances(self, pod: Pod) -> Sequence[Allowance]:
         covering = self._covering(pod)

@@ -1,0 +1,112 @@
+"""The living cluster, looked at once: every object that answers depend on.
+
+Goes in: a client. Comes out: documents, page by page, for `restow snapshot`; or typed objects, all of them, as if they
+had been read from a snapshot file. Kinds that are not installed have no objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Any, TypeVar
+
+import msgspec
+
+from restow.client.verbs import Client
+from restow.model.inventory import Inventory
+from restow.model.kinds import (
+    NAMESPACE,
+    NODE,
+    OWN_KINDS,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    POD_UNAVAILABLE_BUDGET,
+    PRIORITY_CLASS,
+    Kind,
+)
+from restow.model.objects import Document
+from restow.model.wire import WireError
+from restow.offline import OWNERS, STORAGE
+from restow.ports import ApiError, Forbidden, Gone, NotFound
+
+T = TypeVar("T")
+
+DEFINED: Sequence[Kind[Any]] = (POD_UNAVAILABLE_BUDGET, *OWN_KINDS)
+"""Kinds that exist where somebody has defined them."""
+KINDS: Sequence[Kind[Any]] = (
+    NAMESPACE,
+    PRIORITY_CLASS,
+    NODE,
+    *STORAGE,
+    *OWNERS,
+    POD_DISRUPTION_BUDGET,
+    *DEFINED,
+    POD,
+)
+
+Heed = Callable[[Kind[Any], int], None]
+"""Is told how many objects of a kind were read so far."""
+Warn = Callable[[str], None]
+
+
+class CannotList(Exception):
+    """A kind that must be known cannot be listed; the message says which, and why."""
+
+
+async def documents(client: Client, heed: Heed, warn: Warn) -> AsyncGenerator[Document, None]:
+    """Every object as kubectl would print it: whole, but for who manages which field."""
+    for kind in KINDS:
+        whole: Kind[Document] = msgspec.structs.replace(kind, type=Document)
+        with _answered(kind, warn):
+            async with aclosing(_pages(client, whole, heed)) as pages:
+                async for page in pages:
+                    for item in page:
+                        item["metadata"].pop("managedFields", None)
+                        yield {"apiVersion": kind.api_version, "kind": kind.kind, **item}
+
+
+async def inventory(client: Client, heed: Heed, warn: Warn) -> Inventory:
+    """Every object as far as we read it. Raises CannotList."""
+    objects: dict[Kind[Any], list[Any]] = {}
+    for kind in KINDS:
+        with _answered(kind, warn):
+            async with aclosing(_pages(client, kind, heed)) as pages:
+                async for page in pages:
+                    objects.setdefault(kind, []).extend(page)
+    return Inventory(objects, {})
+
+
+async def _pages(client: Client, kind: Kind[T], heed: Heed) -> AsyncGenerator[list[T], None]:
+    """The pages of a list. If the server forgets it half-way it is read again, whole, for what was not read yet."""
+    seen: set[tuple[str, str]] = set()
+    try:
+        async with aclosing(client.pages(kind)) as pages:
+            async for page in pages:
+                items = page.items or []
+                seen.update(map(_name, items))
+                heed(kind, len(seen))
+                yield items
+    except Gone:
+        rest = [one for one in (await client.list(kind, limit=0)).items if _name(one) not in seen]
+        heed(kind, len(seen) + len(rest))
+        yield rest
+
+
+def _name(item: Any) -> tuple[str, str]:
+    if isinstance(item, dict):
+        return item["metadata"].get("namespace", ""), item["metadata"]["name"]
+    return item.metadata.namespace or "", item.metadata.name
+
+
+@contextmanager
+def _answered(kind: Kind[Any], warn: Warn) -> Iterator[None]:
+    """A kind that does not exist has no objects. Of one that need not exist, a server says only to those who may look
+    that it does not; to all others it says that they may not."""
+    try:
+        yield
+    except NotFound:
+        return
+    except (ApiError, WireError) as problem:
+        if not (isinstance(problem, Forbidden) and kind in DEFINED):
+            raise CannotList(f"cannot list {kind.qualified_name}: {problem}") from problem
+        warn(f"{kind.qualified_name} are taken for none, because we may not look: {problem}")

@@ -1,0 +1,199 @@
+"""`restow snapshot`, and `restow plan` on a cluster that lives."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from restow import capture
+from restow.adapters.clock import SystemClock
+from restow.adapters.memory import MemoryApi
+from restow.adapters.rest import serve
+from restow.adapters.rest.kubeconfig import write_kubeconfig
+from restow.cli import restow
+from restow.client.verbs import Client
+from restow.model.crds import custom_resource_definitions
+from restow.model.inventory import read_inventory
+from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, POD, QUEUE, Kind
+from restow.ports import Api, ApiError, Request, Response
+from restow.sim.scenarios import Scenario, documents, load
+
+SCENARIO = Scenario(nodes=6, pods=30, gpu=0.0, daemon_sets=1)
+
+
+@asynccontextmanager
+async def cluster(tmp_path: Path) -> AsyncIterator[tuple[MemoryApi, Path]]:
+    memory = MemoryApi(SystemClock(), random.Random(1))
+    server = await serve(memory)
+    try:
+        yield memory, write_kubeconfig(tmp_path / "kubeconfig", server.url)
+    finally:
+        await server.close()
+
+
+async def restow_on(*arguments: str | Path) -> Result:
+    """The command in a thread of its own, because this one serves the cluster."""
+    try:
+        return await asyncio.to_thread(CliRunner().invoke, restow, [str(one) for one in arguments])
+    finally:
+        gc.enable()  # which a process that plans and ends does without
+
+
+def ignored(*_: Any) -> None:
+    """Nobody is told."""
+
+
+async def test_the_whole_cluster_is_a_file_that_the_other_commands_read(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (api, kubeconfig):
+        await load(Client(api), documents(SCENARIO))
+        done = await restow_on("snapshot", "--kubeconfig", kubeconfig)
+        assert (done.exit_code, done.stderr) == (0, "")
+        there = {one.metadata.name: one for one in (await Client(api).list(POD)).items}
+    inventory = read_inventory(done.stdout.encode(), "snapshot")
+    assert {one.metadata.name: one for one in inventory.of(POD)} == there
+    assert len(inventory.of(NODE)) == 6 and not inventory.left_out
+    assert "managedFields" not in done.stdout
+
+
+async def test_kinds_that_somebody_defined_are_in_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (api, kubeconfig):
+        client = Client(api)
+        for definition in custom_resource_definitions():
+            await client.create(CUSTOM_RESOURCE_DEFINITION, definition)
+        await client.create(QUEUE, {"metadata": {"name": "gold"}, "spec": {"weight": 3}})
+        done = await restow_on("snapshot", "--kubeconfig", kubeconfig)
+    assert "gold" in [one["metadata"]["name"] for one in json.loads(done.stdout)["items"] if one["kind"] == "Queue"]
+
+
+async def test_an_empty_cluster_is_an_empty_list(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (_, kubeconfig):
+        done = await restow_on("snapshot", "--anonymise", "--kubeconfig", kubeconfig)
+    kinds = {one["kind"] for one in json.loads(done.stdout)["items"]}
+    assert kinds <= {"Namespace", "PriorityClass"}
+
+
+async def test_a_living_cluster_is_planned_with_all_that_apply_needs(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (api, kubeconfig):
+        await load(Client(api), documents(SCENARIO))
+        saved = tmp_path / "plan.json"
+        done = await restow_on("plan", "--kubeconfig", kubeconfig, "--work-limit", "500", "--save", saved)
+        pods = {one.metadata.name: one.metadata for one in (await Client(api).list(POD)).items}
+    assert (done.exit_code, done.stderr) == (0, "")
+    plan = json.loads(saved.read_text())
+    assert plan["moves"]
+    for move in plan["moves"]:
+        assert move["uid"] == pods[move["pod"]].uid
+        assert plan["versions"][f"Pod {move['namespace']}/{move['pod']}"] == pods[move["pod"]].resource_version
+
+
+async def test_the_anonymised_cluster_tells_no_names(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (api, kubeconfig):
+        await load(Client(api), documents(SCENARIO))
+        done = await restow_on("snapshot", "--anonymise", "--kubeconfig", kubeconfig)
+        names = [one.metadata.name for one in (await Client(api).list(POD)).items]
+    assert done.exit_code == 0
+    assert len(read_inventory(done.stdout.encode(), "snapshot").of(POD)) == len(names)
+    assert not [name for name in names if name in done.stdout]
+
+
+# --- what a server may say --------------------------------------------------------------------------------------------
+
+
+class Saying:
+    """A cluster that answers some lists otherwise: with an error, by plural and how often it was asked before."""
+
+    def __init__(self, api: Api, errors: dict[tuple[str, int], ApiError]) -> None:
+        self._api = api
+        self._errors = errors
+        self._asked: dict[str, int] = {}
+
+    async def call(self, request: Request) -> Response:
+        plural = request.resource.plural
+        before = self._asked.get(plural, 0)
+        self._asked[plural] = before + 1
+        if error := self._errors.get((plural, before)):
+            raise error
+        return await self._api.call(request)
+
+    def watch(self, request: Request) -> AsyncIterator[bytes]:
+        return self._api.watch(request)
+
+
+def error(code: int, reason: str) -> ApiError:
+    return ApiError.of(ApiError.because(code, reason, f"{reason}, said the server").status)
+
+
+async def small(errors: dict[tuple[str, int], ApiError]) -> Client:
+    api = MemoryApi(SystemClock(), random.Random(1))
+    await load(Client(api), documents(SCENARIO))
+    return Client(Saying(api, errors))
+
+
+@pytest.mark.parametrize(
+    ("plural", "code", "reason", "message"),
+    [
+        pytest.param("nodes", 403, "Forbidden", "cannot list nodes: Forbidden, said the server", id="forbidden"),
+        pytest.param("csinodes", 503, "", "cannot list csinodes.storage.k8s.io: HTTP 503", id="unavailable"),
+    ],
+)
+async def test_what_cannot_be_listed_is_named(plural: str, code: int, reason: str, message: str) -> None:
+    problem = error(code, reason) if reason else ApiError.because(code, "", "HTTP 503")
+    client = await small({(plural, 0): problem})
+    with pytest.raises(capture.CannotList, match=message):
+        await capture.inventory(client, ignored, ignored)
+
+
+async def test_a_kind_that_need_not_exist_is_none_for_those_who_may_not_look() -> None:
+    client = await small({("podunavailablebudgets", 0): error(403, "Forbidden")})
+    told: list[str] = []
+    found = await capture.inventory(client, ignored, told.append)
+    assert found.of(POD)
+    assert told == [
+        "podunavailablebudgets.policy.kruise.io are taken for none, because we may not look: Forbidden, said the server"
+    ]
+
+
+async def test_a_list_that_is_forgotten_half_way_is_whole_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await small({("pods", 1): error(410, "Expired")})
+    whole = client.pages
+
+    def in_small_pages(kind: Kind[Any]) -> Any:
+        return whole(kind, limit=10)
+
+    monkeypatch.setattr(client, "pages", in_small_pages)
+    names = [
+        one["metadata"]["name"] async for one in capture.documents(client, ignored, ignored) if one["kind"] == "Pod"
+    ]
+    assert len(names) == len(set(names)) == len((await client.list(POD)).items)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        pytest.param(["snapshot", "--kubeconfig", "/nowhere"], 2, "kubeconfig /nowhere: No such file", id="no file"),
+        pytest.param(["plan", "--kubeconfig", "/nowhere"], 2, "kubeconfig /nowhere: No such file", id="plan, no file"),
+        pytest.param(["plan"], 2, "or name a file with --snapshot", id="plan, neither"),
+        pytest.param(
+            ["plan", "--kubeconfig", "x", "--snapshot", "/dev/null"], 2, "exclude each other", id="plan, both"
+        ),
+        pytest.param(["snapshot", "--kubeconfig", "{nobody}"], 1, "cannot list namespaces: ", id="unreachable"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, message: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    nobody = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
+    done = CliRunner().invoke(restow, [one.format(nobody=nobody) for one in arguments])
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert message in done.stderr

@@ -45,6 +45,8 @@ class Auditor:
         self._clock = clock
         self._truth = Client(truth)
         self._calls = 0
+        self._intended: set[str] = set()
+        """UIDs of pods whose eviction was recorded."""
         self._seen: dict[tuple[str, str | None, str | None], Seen] = {}
 
     async def call(self, request: Request) -> Response:
@@ -90,7 +92,7 @@ class Auditor:
         jobs = (await self._truth.list(kinds.POD_MIGRATION_JOB)).items
         meant = [job for job in jobs if job.spec.pod_ref.uid == uid and is_evicting(job.status)]
         if not meant:
-            if any(job.spec.pod_ref.uid == uid for job in jobs):
+            if uid not in self._intended:
                 self._blame(request, "it was not recorded before")
             return  # the job was deleted in this very moment
         _, when, switch = self._read("configmaps", "restow-stop", "restow-system")
@@ -135,13 +137,15 @@ class Auditor:
         status = msgspec.json.decode(request.body).get("status") or {}
         said = {one["type"]: one["status"] for one in status.get("conditions") or ()}
         heir = status.get("podRef") or {}
+        job = await self._truth.get(kinds.POD_MIGRATION_JOB, request.name or "")
+        if any(one.get("reason") == "Evicting" for one in status.get("conditions") or ()):
+            self._intended.add(job.spec.pod_ref.uid or "")
         if said.get("BoundPodReady") != "True":
             if status.get("phase") == "Succeed" and heir:
                 self._blame(request, "nobody was said to be Ready")
             return
-        before = (await self._truth.get(kinds.POD_MIGRATION_JOB, request.name or "")).status
         _, _, pod = self._read("pods", heir.get("name"), heir.get("namespace"))
         done = pod is not None and pod.status.phase == "Succeeded"
-        was_ready = holds(before, "BoundPodReady")
+        was_ready = holds(job.status, "BoundPodReady")
         if not was_ready and (pod is None or pod.metadata.uid != heir.get("uid") or not (is_ready(pod) or done)):
             self._blame(request, f"its successor was read as {pod}")

@@ -189,7 +189,7 @@ class Session:
     def keep(self, job: Job, statement: Statement, plugins: Iterable[str], until: float | None) -> None:
         """Room is kept for a job that these plugins refuse now."""
         when = "" if until is None else f" by {format_time(until)}"
-        self._said[job.name] = f"waiting for room that others are leaving{when}"
+        self._said[job.name] = said = f"waiting for room that others are leaving{when}"
         for step in statement.commit():
             self._decisions.append(step)
             if isinstance(step, Nominate):
@@ -198,6 +198,8 @@ class Session:
                 job.no_longer_tries([step.pod])
                 message = f"waiting for room that others are leaving on node {step.node}{when}"
                 self._decisions.append(Refuse(step.pod, Code.UNSCHEDULABLE, message, frozenset(plugins)))
+        self._refuse(job, Code.UNSCHEDULABLE, f"pod group {job.name} is {said}", plugins)
+        job.pods = []  # of a gang, what it has beyond its minimum cannot start before that
 
     def refuse(
         self,

@@ -183,7 +183,7 @@ def test_a_gang_gives_way_to_who_fits():
 def test_pods_beyond_the_minimum_are_placed_as_far_as_they_fit():
     story = Story(*nodes(1), groups=[gang("g", 2)]).run(*(task(f"t{n}", "g", {"cpu": "1"}) for n in range(6)))
     assert len(story.placed) == 4
-    assert set(story.refused) == {"t4", "t5"}
+    assert story.refused == dict.fromkeys(["t4", "t5"], "0/1 nodes are available: 1 Insufficient cpu.")
     assert story.statuses["g"].phase == "Running"
 
 
@@ -202,6 +202,12 @@ def test_a_started_gang_grows():
 )
 def test_a_gang_that_is_not_there_yet(groups, message):
     assert Story(*nodes(1), groups=groups).run(task("t0", "g")).refused == {"t0": message}
+
+
+def test_members_that_cannot_be_placed_are_told_apart_from_those_that_are_missing():
+    story = Story(*nodes(1), running=[task("t0", "g", on="n0", phase="Failed")], groups=[gang("g", 2)])
+    told = "pod group default/g needs 2 pods, 2 exist and 1 of them can be placed"
+    assert story.run(task("t1", "g")).refused == {"t1": told}
 
 
 def test_every_role_has_its_minimum():
@@ -371,6 +377,17 @@ def test_a_priority_class_that_is_the_default_no_longer_is_forgotten_as_such():
 
 def leaving_cluster(**fields):
     return Story(*nodes(1), running=[pod("old", {"cpu": "3"}, on="n0", leaving=True)], **fields)
+
+
+def test_what_a_gang_has_beyond_its_minimum_waits_with_it():
+    story = leaving_cluster(groups=[gang("g", 1)])
+    story.run(*(task(name, "g", {"cpu": "4"}) for name in ("a", "b")))
+    assert story.refused == {
+        "a": "waiting for room that others are leaving on node n0",
+        "b": "pod group default/g is waiting for room that others are leaving",
+    }
+    [told] = story.statuses["g"].conditions
+    assert told.message == "waiting for room that others are leaving"
 
 
 def test_room_that_others_are_leaving_is_kept_for_the_first_who_needs_it():

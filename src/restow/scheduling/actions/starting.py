@@ -203,8 +203,10 @@ def incomplete(job: Job) -> Failure | None:
     """What refuses a gang that is not all there."""
     if job.is_gang and job.group is None:
         return Failure(f"pod group {job.name} does not exist", frozenset([GANG]))
-    if job.placed + len(job.pods) < job.least:
-        return Failure(f"pod group {job.name} needs {job.least} pods, {job.known} exist", frozenset([GANG]))
+    there = job.placed + len(job.pods)
+    if there < job.least:  # what is gated, terminating or failed exists, too
+        counted = f"{job.known} exist" if there == job.known else f"{job.known} exist and {there} of them can be placed"
+        return Failure(f"pod group {job.name} needs {job.least} pods, {counted}", frozenset([GANG]))
     return None
 
 
@@ -238,7 +240,8 @@ def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdi
     codes = {found.verdict.code if isinstance(found, Unplaced) else found.code for _, found in failed}
     code = next((one for one in (Code.ERROR, Code.UNSCHEDULABLE) if one in codes), Code.UNRESOLVABLE)
     if job.group is not None:
-        said = f"{job.placed + placed} of the {job.least} pods that pod group {job.name} needs fit; {said}"
+        if job.placed < job.least:
+            said = f"{job.placed + placed} of the {job.least} pods that pod group {job.name} needs fit; {said}"
         plugins |= {GANG}
     nominated = {
         pod.metadata.uid: found.nominated for pod, found in failed if isinstance(found, Unplaced) and found.nominated

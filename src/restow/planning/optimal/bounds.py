@@ -59,7 +59,13 @@ def drain_bound(problem: Problem, effort: Effort) -> float:
 def price_bound(problem: Problem, prices: Prices, most: int = 3) -> float:
     """The bound of these prices, or of the same ones with places for nothing, whichever is less."""
     some = lines(problem, most)
-    return min(_priced(problem, _without_places(prices), some), _priced(problem, prices, some))
+    bound = _priced(problem, _without_places(prices), some)
+    return min(bound, _priced(problem, prices, some)) if prices.places.any() else bound
+
+
+def part_bound(problem: Problem, prices: Prices, most: int = 1) -> float:
+    """The bound of prices that were found for a part of the nodes: nobody knows what places elsewhere cost."""
+    return price_bound(problem, _without_places(prices), most)
 
 
 def _priced(problem: Problem, prices: Prices, exact: Lines) -> float:

@@ -15,6 +15,7 @@ from restow.planning.optimal.pricing import Floats, Prices, surplus
 from restow.planning.optimal.problem import STAY, Problem, Shift
 from restow.planning.optimal.stage import Stage, pruned
 
+_PER_NODE = 4
 _PRICES = (0.45, 0.95)
 """Of a move, in units of the least worth: the more it costs, the fewer moves the best opening of a node has."""
 
@@ -33,7 +34,7 @@ def first_openings(problem: Problem, some: Lines) -> list[Opening]:
             nodes=np.zeros(problem.nodes),
             worth=0.0,
         )
-        found.update((one.opening, None) for one in surplus(problem, some, prices))
+        found.update((one.opening, None) for one in surplus(problem, some, prices, _PER_NODE))
     return list(found)
 
 

@@ -62,7 +62,8 @@ def drains(problem: Problem) -> list[Opening]:
 
 
 def lines(problem: Problem, most: int) -> Lines:
-    """The combinations of up to `most` leavers, where there are not too many."""
+    """The combinations of up to `most` leavers, where there are not too many; of each node the smallest first, because
+    of what brings the same, small pods find a place more easily."""
     node, leavers = np.zeros(0, np.intp), np.zeros((0, most), np.intp)
     complete = np.full(problem.nodes, -1, np.int64)
     for number in range(most + 1):
@@ -79,7 +80,9 @@ def lines(problem: Problem, most: int) -> Lines:
             node, leavers = np.concatenate([node, np.repeat(nodes, ways)]), np.concatenate([leavers, padded])
     both = np.unique(np.column_stack([node, np.sort(leavers, axis=1)]), axis=0)
     node, leavers = both[:, 0], both[:, 1:]
-    return Lines(node, leavers, problem.free[node] + asked_by(problem)[leavers].sum(axis=1), complete)
+    asked = asked_by(problem)[leavers].sum(axis=1)
+    order = np.lexsort(((asked / np.maximum(asked.max(axis=0, initial=0), 1)).sum(axis=1), node))
+    return Lines(node[order], leavers[order], (problem.free[node] + asked)[order], complete)
 
 
 def easy(problem: Problem, some: Lines) -> Lines:

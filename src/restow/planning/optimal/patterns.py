@@ -22,14 +22,17 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
+from restow.model.cluster import Mask
 from restow.planning.optimal.greedy import greedy
 from restow.planning.optimal.openings import Opening
 from restow.planning.optimal.pricing import Prices
-from restow.planning.optimal.problem import Ints, Problem, Shift, flaws
+from restow.planning.optimal.problem import STAY, Ints, Problem, Shift, flaws
 from restow.planning.optimal.solver import UNBOUNDED, Effort, Floats, Program
 
 _COLUMNS = 3000
 """Openings that whole ones are chosen among, the most promising ones."""
+_PLACES, _FEWEST = 40_000, 6
+"""Pairs of class and node that are looked at; of each class at least a few."""
 _ROOMY = 6
 """Leavers that one node takes at most, beside those that openings bring."""
 
@@ -167,7 +170,7 @@ class Patterns:
     def _sort_nodes(self) -> None:
         """Find the kinds of nodes once more, if there are other classes of leavers than before."""
         classes = frozenset(which for one in self.openings for which in one.leavers)
-        if classes == self._classes:
+        if classes <= self._classes:
             return
         self._classes = classes
         self._kinds = kinds(self.problem, sorted(classes))
@@ -187,7 +190,7 @@ class Patterns:
             worth=worth,
         )
 
-    def _read(self, values: Ints) -> Shift | None:
+    def _read(self, values: Ints) -> Shift:
         """Make the chosen openings, and then whatever else is still possible."""
         problem = self.problem
         chosen = [one for column, one in enumerate(self.openings) if values[column] > 0]
@@ -198,15 +201,12 @@ class Patterns:
                 net[which, one.node] -= 1
             for which, number in one.puts:
                 puts[which, one.node] += number
-        coming = self._coming(values, chosen)
-        for which in range(problem.classes):
-            leave = -sum(number for (each, _), number in net.items() if each == which)
-            for node in coming[which][:leave]:
+        coming, leaving = self._coming(values, chosen), Counter(which for one in chosen for which in one.leavers)
+        for which in sorted(leaving):
+            for node in coming[which][: leaving[which]]:
                 net[which, node] += 1
         shift = Shift({cell: number for cell, number in net.items() if number}, dict(puts))
-        if flaws(problem, shift):
-            return None
-        return self._completed(shift, chosen)
+        return self._completed(shift, chosen) if not flaws(problem, shift) else self._completed(STAY, ())
 
     def _coming(self, values: Ints, chosen: Sequence[Opening]) -> dict[int, list[int]]:
         """By class, the nodes that take its leavers: where openings want them first."""
@@ -219,9 +219,9 @@ class Patterns:
             free = [node for turn in range(_ROOMY) for node, places in kind.places.items() if turn < places]
             free = [node for node in free if node not in opened]
             for which in kind.classes:
-                count = int(values[self._taken[which, number]])
-                coming[which] += free[:count]
-                free = free[count:]
+                some = free[: int(values[self._taken[which, number]])]
+                coming[which] += dict.fromkeys(some) if self.problem.alone[which] else some
+                free = free[len(some) :]
         return coming
 
     def _completed(self, shift: Shift, chosen: Sequence[Opening]) -> Shift:
@@ -237,6 +237,7 @@ def kinds(problem: Problem, classes: Sequence[int]) -> list[Kind]:
     able = np.stack([(problem.free >= problem.sizes[which]).all(axis=1) & problem.suits(which) for which in classes])
     if problem.empties:
         able &= problem.stuck | np.array([bool(held) for held in problem.held])
+    _thin_out(able)
     patterns, kind_of = np.unique(able, axis=1, return_inverse=True)
     found = []
     for number in range(patterns.shape[1]):
@@ -245,6 +246,16 @@ def kinds(problem: Problem, classes: Sequence[int]) -> list[Kind]:
             nodes = np.flatnonzero(kind_of.reshape(-1) == number)
             found.append(Kind(taken, _places_of(problem, nodes.tolist(), taken)))
     return found
+
+
+def _thin_out(able: Mask) -> None:
+    """Keep some nodes for each class where there are many classes and nodes, not the same ones for all."""
+    most = max(_PLACES // len(able), _FEWEST)
+    for number, row in enumerate(able):
+        nodes = np.flatnonzero(row)
+        if len(nodes) > most:
+            row[:] = False
+            row[nodes[(number + np.arange(most) * len(nodes) // most) % len(nodes)]] = True
 
 
 def _places_of(problem: Problem, nodes: Sequence[int], classes: Sequence[int]) -> dict[int, int]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from restow.planning.optimal.bounds import drain_bound, price_bound, volume_bound
+from restow.planning.optimal.bounds import drain_bound, part_bound, price_bound, volume_bound
 from restow.planning.optimal.budget import Budget
 from restow.planning.optimal.flow import Flow
 from restow.planning.optimal.focus import Focus
@@ -37,6 +37,7 @@ _STEP = 0.6
 """Seconds that one neighbourhood may take."""
 _BOUND_SECONDS = 0.0008
 """What the bound of prices takes per node, about."""
+_CANDIDATES = 6000
 _ROUNDS = 12
 _FOR_CHOOSING = 0.6
 """The share of the seconds that are kept for choosing among openings."""
@@ -89,7 +90,7 @@ class _Search:
         for method in (self._patterns, self._flow, self._neighbourhoods):
             if not self._done:
                 method()
-        failed = self._budget.steps > 0 and not self._helped and not self._budget.over
+        failed = self._budget.steps > 0 and not self._helped and not self._done
         return Found(self._best, self._bound, self._budget.steps, self._by, failed)
 
     @property
@@ -102,7 +103,7 @@ class _Search:
         self._focus = Focus.of(self._problem, self._rng)
         part = self._focus.problem
         self._easy = easy(part, lines(part, 0 if part.empties else _TOGETHER))
-        candidates = first_openings(part, self._easy)
+        candidates = first_openings(part, self._easy)[:_CANDIDATES]
         shift, made = greedy(part, candidates)
         self._openings = [*candidates, *made]
         self._take(self._focus.whole(shift), "greedy")
@@ -121,8 +122,9 @@ class _Search:
                 prices = self._choose(patterns, some) or prices
         self._openings = patterns.openings
         in_time = self._budget.seconds > _BOUND_SECONDS * self._problem.nodes
-        if prices is not None and in_time and self._focus.everything and not self._problem.empties and not self._done:
-            self._narrow(price_bound(self._problem.relaxed, prices))
+        if prices is not None and in_time and not self._problem.empties and not self._done:
+            bound = price_bound if self._focus.everything else part_bound
+            self._narrow(bound(self._problem.relaxed, prices))
 
     def _choose(self, patterns: Patterns, some: Lines) -> Prices | None:
         """Find openings until there are no better ones, then choose the best of them."""

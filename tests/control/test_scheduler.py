@@ -62,6 +62,18 @@ async def test_a_pod_that_fits_nowhere_is_told_why_and_woken_by_a_new_node() -> 
         assert (await condition(it, "big"))[0] == "True"
 
 
+@virtual
+async def test_a_feature_that_a_node_declares_later_wakes_who_needs_it() -> None:
+    async with stage(nodes=1) as it:
+        await it.create(kinds.POD, pod("a", hostNetwork=True, hostUsers=False))
+        await pass_time(5)
+        assert "didn't match Pod's required features" in str((await condition(it, "a"))[2])
+        features = {"status": {"declaredFeatures": ["UserNamespacesHostNetworkSupport"]}}
+        await it.client.patch(kinds.NODE, "n1", features, subresource="status")
+        await pass_time(12)
+        assert await places(it) == {"a": "n1"}
+
+
 class PutBack:
     """A wall clock that somebody puts back."""
 

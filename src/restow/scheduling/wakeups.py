@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from restow.model.cluster.owners import group_name
-from restow.model.objects import Pod, PodGroup, Reservation, ReservationOwner, ReservationPhase
+from restow.model.objects import Node, Pod, PodGroup, Reservation, ReservationOwner, ReservationPhase
 from restow.model.selectors import SelectorError, label_selector
 
 
@@ -86,17 +86,18 @@ class Woken(Protocol):
     def wakes_on(self) -> Sequence[Rule]: ...
 
 
-def _is_more_than_heartbeat(pod: Pod, news: News) -> bool:
-    old, new = news.old, news.new
-    if old is None or new is None:
-        return True
-    return bool(
-        old.metadata.labels != new.metadata.labels
-        or old.spec != new.spec
-        or old.status.allocatable != new.status.allocatable
-        or old.status.images != new.status.images
-        or old.status.declared_features != new.status.declared_features
+def is_same_offer(old: Node, new: Node) -> bool:
+    """Whether a change to a node makes no difference to what may go there."""
+    return (
+        old.metadata.labels == new.metadata.labels
+        and old.spec == new.spec
+        and old.status.allocatable == new.status.allocatable
+        and old.status.declared_features == new.status.declared_features
     )
+
+
+def _is_more_than_heartbeat(pod: Pod, news: News) -> bool:
+    return news.old is None or news.new is None or not is_same_offer(news.old, news.new)
 
 
 def _is_of_same_gang(pod: Pod, news: News) -> bool:

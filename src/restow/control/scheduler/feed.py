@@ -30,7 +30,7 @@ from restow.model.resources import amounts
 from restow.ports import NotFound
 from restow.scheduling.jobs import Roster, least_resources
 from restow.scheduling.queue import SchedulingQueue
-from restow.scheduling.wakeups import Deed, News, Thing
+from restow.scheduling.wakeups import Deed, News, Thing, is_same_offer
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class Feed:
         self.on_node(node.metadata.name)
 
     def _node(self, change: Change[Node]) -> None:
-        if change.type == "MODIFIED" and change.old is not None and _same_offer(change.old, change.object):
+        if change.type == "MODIFIED" and change.old is not None and is_same_offer(change.old, change.object):
             self.snapshot.apply_node(change.object)
             return
         if change.type == "DELETED":
@@ -318,12 +318,3 @@ def _readable(queue: Queue) -> Queue:
     for limits in (queue.spec.capability, queue.spec.deserved):
         amounts(limits)
     return queue
-
-
-def _same_offer(old: Node, new: Node) -> bool:
-    """Whether a change to a node makes no difference to what may go there."""
-    return (old.spec, old.metadata.labels, old.status.allocatable) == (
-        new.spec,
-        new.metadata.labels,
-        new.status.allocatable,
-    )

@@ -9,7 +9,17 @@ import pytest
 
 from restow.control.scheduler import Settings
 from restow.model import kinds
-from restow.ports import Api, ApiError, Conflict, Forbidden, OutcomeUnknown, Request, Response, TooManyRequests
+from restow.ports import (
+    Api,
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    OutcomeUnknown,
+    Request,
+    Response,
+    TooManyRequests,
+)
 from restow.scheduling.framework import (
     SUCCESS,
     Cycle,
@@ -33,6 +43,7 @@ UNKNOWN = OutcomeUnknown.because(504, "Timeout", "lost in the net")
 BUSY = TooManyRequests.because(429, "TooManyRequests", "not now")
 FORBIDDEN = Forbidden.because(403, "Forbidden", "no bindings today")
 CONFLICT = Conflict.because(409, "Conflict", "no")
+MISSING = NotFound.because(404, "NotFound", "who is that?")
 
 
 class Interfering:
@@ -121,6 +132,7 @@ def interfered(**story: Any) -> tuple[list[Interfering], Callable[[Api], Api]]:
         pytest.param({"before": [UNKNOWN] * 5}, 6, id="more than a binding cycle has patience for"),
         pytest.param({"before": [FORBIDDEN]}, 2, id="a refusal is tried again later, as a new attempt"),
         pytest.param({"before": [CONFLICT]}, 2, id="and so is a conflict"),
+        pytest.param({"before": [MISSING]}, 2, id="and a pod that is said to be gone and is not"),
     ],
 )
 def test_a_binding_that_fails_gets_there_in_the_end(story: dict[str, list[ApiError]], bindings: int) -> None:

@@ -231,9 +231,7 @@ class Binding:
                         annotations=self._annotations(assign.pod),
                     )
                     return Bound()
-                except NotFound:
-                    return Lost(None)
-                except (OutcomeUnknown, TooManyRequests, Conflict) as error:
+                except (OutcomeUnknown, TooManyRequests, Conflict, NotFound) as error:
                     failure: ApiError = error
                 except ApiError as error:
                     return Failed(f"binding to node {assign.node}: {error}")
@@ -241,7 +239,7 @@ class Binding:
                 known = await self._look(assign)
                 if known is not None:
                     return known
-            if isinstance(failure, Conflict):
+            if isinstance(failure, Conflict | NotFound):
                 return Failed(f"binding to node {assign.node}: {failure}")
             if delay is not None:
                 await asyncio.sleep(max(delay, getattr(failure, "retry_after", None) or 0.0))

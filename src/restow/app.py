@@ -220,12 +220,13 @@ async def ask(kubeconfig: Path | None, question: Callable[[Client], Awaitable[T]
 
 
 async def turn_stop_switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None]) -> str:
-    """Write the stop switch; returns how it stands now. Raises ConfigError and ApiError."""
+    """Write the stop switch; returns how it stands now. Raises ConfigError, ApiError and CannotRun."""
     async with KubernetesApi(find_config(kubeconfig), clock=SystemClock()) as api:
         client = Client(api, manager="restow")
         try:
             written = await client.patch(CONFIG_MAP, STOP_NAME, {"data": data}, namespace)
         except NotFound:
+            await find_namespace(client, namespace)
             said = {key: value for key, value in data.items() if value is not None}
             document = {"metadata": {"name": STOP_NAME, "namespace": namespace}, "data": said}
             written = await client.create(CONFIG_MAP, document)

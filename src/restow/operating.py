@@ -200,8 +200,9 @@ def _switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None]
     from restow import app
     from restow.adapters.kubernetes import ConfigError
     from restow.ports import ApiError
+    from restow.running import CannotRun
 
-    with user_mistakes(ConfigError), misfortunes(ApiError):
+    with user_mistakes(ConfigError), misfortunes(ApiError, CannotRun):
         click.echo(asyncio.run(app.turn_stop_switch(kubeconfig, namespace, data)))
 
 

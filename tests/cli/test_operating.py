@@ -21,7 +21,7 @@ from restow.cli import restow
 from restow.client.verbs import Client
 from restow.installing import LABELS, Found, documents, look
 from restow.model.crds import custom_resource_definitions
-from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE
+from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT
 
 
 @asynccontextmanager
@@ -102,7 +102,6 @@ def test_definitions_say_that_they_are_ours() -> None:
 
 async def test_the_stop_switch_is_turned_on_and_off(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (client, kubeconfig):
-        await client.create(NAMESPACE, {"metadata": {"name": "restow-system"}})
         on: dict[str, str | None] = {"paused": "true", "reason": "maintenance"}
         off: dict[str, str | None] = {"paused": "false", "reason": None}
         told = [await app.turn_stop_switch(kubeconfig, "restow-system", data) for data in (on, on, off)]

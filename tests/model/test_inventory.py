@@ -27,6 +27,12 @@ def test_a_list_of_mixed_kinds_is_sorted_into_kinds() -> None:
     assert [node.metadata.name for node in inventory.of(NODE)] == ["n"]
 
 
+def test_lists_inside_a_list_are_unpacked_and_kinds_that_are_only_called_so_are_not() -> None:
+    inner = {"apiVersion": "v1", "kind": "List", "items": [document("Pod", "a")]}
+    inventory = read_inventory(listed(inner, document("Node", "n"), document("AllowList", "x")), "f")
+    assert (len(inventory.of(POD)), len(inventory.of(NODE)), inventory.left_out) == (1, 1, {"AllowList": 1})
+
+
 def test_gzip_and_many_yaml_documents_are_accepted() -> None:
     text = b"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
     assert len(read_inventory(gzip.compress(text), "f").of(POD)) == 1

@@ -168,6 +168,10 @@ POD_DOCUMENT = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
         pytest.param(b"{apiVersion: v1, kind: Pod, metadata: {name: a}}", id="YAML that starts like JSON"),
         pytest.param(json.dumps({"kind": "List", "apiVersion": "v1", "items": [POD_DOCUMENT]}).encode(), id="List"),
         pytest.param(b'{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]}', id="PodList"),
+        pytest.param(
+            json.dumps({"kind": "List", "items": [{"kind": "PodList", "items": [POD_DOCUMENT]}]}).encode(),
+            id="Lists inside a List",
+        ),
         pytest.param(gzip.compress(json.dumps(POD_DOCUMENT).encode()), id="gzip"),
     ],
 )
@@ -184,11 +188,12 @@ def test_files_of_every_form_hold_the_same_pod(data: bytes) -> None:
         (b"- 1", "cannot read: f.yaml:1: expected an object, got a list"),
         (b"a: 1\n---\nhello\n", "cannot read: f.yaml:3: expected an object, got the string 'hello'"),
         (b'{"kind": "List", "items": [1, {}]}', "cannot read: f.yaml items[0]: expected an object, got the number 1"),
+        (b'{"kind": "List", "items": "a"}', "cannot read: f.yaml items: expected a list, got the string 'a'"),
         (b"\x1f\x8bbroken", "f.yaml: broken gzip: "),
         (gzip.compress(b"a: 1")[:-4], "f.yaml: broken gzip: the file ends early"),
         (b"[" * 100_000, "f.yaml: nested too deeply"),
     ],
-    ids=["duplicate key", "JSON", "UTF-8", "list", "second document", "item", "gzip", "short gzip", "deep"],
+    ids=["duplicate key", "JSON", "UTF-8", "list", "second document", "item", "items", "gzip", "short gzip", "deep"],
 )
 def test_unreadable_files_say_where(data: bytes, complaint: str) -> None:
     with pytest.raises(WireError) as refusal:

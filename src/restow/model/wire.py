@@ -139,6 +139,8 @@ def raw_items(data: bytes, name: str) -> list[RawItem] | None:
         if not listed.kind.endswith("List"):
             return None
         heads = [_decoder(_Head).decode(raw) for raw in listed.items]
+        if any(head.kind.endswith("List") for head in heads):
+            return None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     kind = listed.kind.removesuffix("List")
@@ -154,15 +156,17 @@ def locate_documents(data: bytes, name: str) -> list[Located]:
     text = _text(_unpacked(data, name), name)
     found: list[Located] = []
     problems: list[Problem] = []
-    for where, value in _values(text, name):
-        if value is None:
-            continue
+    waiting = [one for one in reversed(_values(text, name)) if one[1] is not None]
+    while waiting:
+        where, value = waiting.pop()
         if not isinstance(value, dict):
             problems.append(Problem(where, f"expected an object, got {describe(value)}"))
-        elif str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list | None):
-            found += _items(value, where, problems)
-        else:
+        elif not _is_list(str(value.get("kind", "")), value):
             found.append(Located(where, value))
+        elif isinstance(value.get("items"), list | None):
+            waiting += reversed(_items(value, where))
+        else:
+            problems.append(Problem(f"{where} items", f"expected a list, got {describe(value['items'])}"))
     if problems:
         raise WireError("cannot read", problems)
     return found
@@ -247,15 +251,17 @@ def _not_json(data: bytes, error: Exception) -> Problem:
     return Problem("", f"not JSON: line {line}, column {column}: {message.replace(match[0], '')}")
 
 
-def _items(value: dict[str, Any], where: str, problems: list[Problem]) -> list[Located]:
-    """The objects of a List; those of a typed one (PodList) take its apiVersion and the kind in its name."""
+def _is_list(kind: str, value: dict[str, Any]) -> bool:
+    """Whether an object stands for others; one of a kind that only is called so has no items."""
+    return kind == "List" or (kind.endswith("List") and isinstance(value.get("items", ""), list | None))
+
+
+def _items(value: dict[str, Any], where: str) -> list[tuple[str, Any]]:
+    """What a List holds, and where; items of a typed one (PodList) take its apiVersion and the kind in its name."""
     kind = str(value["kind"]).removesuffix("List")
-    found: list[Located] = []
-    for index, item in enumerate(value.get("items") or []):
-        if not isinstance(item, dict):
-            problems.append(Problem(f"{where} items[{index}]", f"expected an object, got {describe(item)}"))
-            continue
-        if kind and "kind" not in item:
-            item = {"apiVersion": value.get("apiVersion"), "kind": kind, **item}
-        found.append(Located(f"{where} items[{index}]", item))
-    return found
+    own = {"apiVersion": value.get("apiVersion"), "kind": kind}
+    items = enumerate(value.get("items") or [])
+    return [
+        (f"{where} items[{index}]", own | item if kind and isinstance(item, dict) and "kind" not in item else item)
+        for index, item in items
+    ]

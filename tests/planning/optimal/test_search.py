@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from restow.planning.optimal.bounds import drain_bound, price_bound, volume_bound
 from restow.planning.optimal.budget import Budget
@@ -196,3 +197,10 @@ def test_a_part_of_the_nodes_is_decided_while_the_rest_stays() -> None:
     solved = Flow(problem, STAY, [0]).solve(Effort(seconds=5))
     assert solved.shift is not None
     assert not solved.shift.net
+
+
+def test_without_any_move_there_is_still_room_to_be_taken() -> None:
+    problem = replace(swap(), limit=0, demands=[replace(swap().demands[0], size=np.array([1]))])
+    solved = Flow(problem, STAY, range(2)).solve(Effort(seconds=5))
+    assert solved.shift is not None
+    assert (value(problem, solved.shift), solved.bound) == (4, 4)

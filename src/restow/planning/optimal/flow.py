@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import RowIndex
-from restow.planning.optimal.problem import Cell, Ints, Problem, Shift, all_room, flaws, rounded
+from restow.planning.optimal.problem import PLENTY, Cell, Ints, Problem, Shift, all_room, flaws, rounded
 from restow.planning.optimal.solver import UNBOUNDED, Answer, Effort, Program
 
 
@@ -188,7 +188,7 @@ class Flow:
     def _most_that_fit(self, size: Ints) -> Ints:
         """How many of a size each node could take if everyone who may left."""
         asked = size > 0
-        most: Ints = (np.maximum(self._all_room[:, asked], 0) // size[asked]).min(axis=1, initial=self.problem.limit)
+        most: Ints = (np.maximum(self._all_room[:, asked], 0) // size[asked]).min(axis=1, initial=PLENTY)
         return most
 
     # --- reading ------------------------------------------------------------------------------------------------------

@@ -35,8 +35,8 @@ _FLOW_COLUMNS, _FLOW_NODES = 20_000, 2_000
 """Up to which size all nodes are decided at once."""
 _STEP = 0.6
 """Seconds that one neighbourhood may take."""
-_BOUND_SECONDS = 0.0008
-"""What the bound of prices takes per node, about."""
+_BOUND_SECONDS, _PART_BOUND_SECONDS = 0.0008, 0.0003
+"""What the bounds of prices take per node, about."""
 _CANDIDATES = 6000
 _ROUNDS = 12
 _FOR_CHOOSING = 0.6
@@ -121,9 +121,9 @@ class _Search:
                 some = some or lines(part, 1 if part.empties else _MORE_TOGETHER)
                 prices = self._choose(patterns, some) or prices
         self._openings = patterns.openings
-        in_time = self._budget.seconds > _BOUND_SECONDS * self._problem.nodes
+        bound, seconds = (price_bound, _BOUND_SECONDS) if self._focus.everything else (part_bound, _PART_BOUND_SECONDS)
+        in_time = self._budget.seconds > seconds * self._problem.nodes
         if prices is not None and in_time and not self._problem.empties and not self._done:
-            bound = price_bound if self._focus.everything else part_bound
             self._narrow(bound(self._problem.relaxed, prices))
 
     def _choose(self, patterns: Patterns, some: Lines) -> Prices | None:

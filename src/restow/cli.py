@@ -49,11 +49,14 @@ def restow(context: click.Context) -> None:
 @click.option("--seed", type=int, default=7, show_default=True, help="Same seed, same names and uids.")
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Also save the last view as SVG.")
 def demo(output: str, seed: int, picture: Path | None) -> None:
-    """A living embedded cluster, and how capacity scatters in it. Ends by itself."""
+    """An embedded cluster whose capacity scatters: a plan, its moves, and the gang that then fits. Ends by itself."""
     from restow import demo as story
+    from restow.app import PartStopped
+    from restow.control.descheduler import Changed
 
     try:
-        story.run(seed=seed, as_json=output == "json", save=picture)
+        with misfortunes(Changed, PartStopped):
+            story.run(seed=seed, as_json=output == "json", save=picture)
     except TimeoutError as problem:
         raise CouldNot(_NOT_SETTLED) from problem
     except OSError as problem:

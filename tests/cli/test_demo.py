@@ -16,8 +16,10 @@ def test_json_is_the_report_and_nothing_else_and_the_picture_asks_nothing_of_the
     done = run("demo", "-o", "json", "--picture", str(picture))
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
-    assert report["bigPodsThatFit"] == 0 < report["bigPodsIfGathered"]
-    assert [each["message"] for each in report["waiting"]] == ["0/8 nodes are available: 8 Insufficient cpu."]
+    assert report["before"]["bigPodsThatFit"] < report["gang"] == report["after"]["runningBigPods"]
+    assert 0 < report["moves"] == report["moved"]
+    assert report["refusal"].endswith("0/8 nodes are available: 8 Insufficient cpu.")
+    assert "Moves" in Path(report["page"]).read_text()
     text = picture.read_text()
     assert ElementTree.fromstring(text).tag.endswith("svg")
     assert "url(http" not in text
@@ -26,4 +28,4 @@ def test_json_is_the_report_and_nothing_else_and_the_picture_asks_nothing_of_the
 def test_without_a_terminal_every_chapter_is_printed_once(run: Run) -> None:
     done = run("demo")
     assert done.returncode == 0
-    assert [line[:4] for line in done.stdout.splitlines() if line[1:3] == "/4"] == ["1/4 ", "2/4 ", "3/4 ", "4/4 "]
+    assert [line[:4] for line in done.stdout.splitlines() if line[1:3] == "/7"] == [f"{n}/7 " for n in range(1, 8)]

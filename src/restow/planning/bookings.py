@@ -25,7 +25,7 @@ from restow.model.cluster import Mark, Occupant, PodClass, RowIndex, Shape, Snap
 from restow.model.objects import Pod
 from restow.model.resources import Shortage
 from restow.planning.leaving import Leaver, Leaving
-from restow.scheduling.engine import Engine, Survey
+from restow.scheduling.engine import Engine, Placed, Survey
 from restow.scheduling.framework import Cycle
 
 
@@ -68,6 +68,12 @@ class Bookings:
         rows = _without(self._acceptable(look, ()), self.snapshot.rows.find(look.occupant.node))
         gone = self._leaving.concerning(look.pod, look.pod_class)
         return np.intersect1d(rows, self._acceptable(look, gone), assume_unique=True) if gone else rows
+
+    def favourite(self, uid: str) -> str | None:
+        """The node that the scheduler itself would choose for a pod, which may be the one it is on."""
+        with self._looking(self._look(uid), ()) as cycle:
+            placed = self._engine.place(cycle, explain=False)
+        return placed.node if isinstance(placed, Placed) else None
 
     def why_not(self, uid: str, node: str) -> str:
         """What keeps a pod from moving to a node, with numbers where room is short; empty if nothing does."""

@@ -271,10 +271,25 @@ class PodSpec(ApiStruct):
     active_deadline_seconds: int | None = None
 
 
+class ContainerStateWaiting(ApiStruct):
+    reason: str | None = None
+
+
+class ContainerStateTerminated(ApiStruct):
+    reason: str | None = None
+    exit_code: int | None = None
+
+
+class ContainerState(ApiStruct):
+    waiting: ContainerStateWaiting | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
 class ContainerStatus(ApiStruct):
     name: str = ""
     ready: bool | None = None
     restart_count: int | None = None
+    state: ContainerState | None = None
     resources: ResourceRequirements | None = None
     allocated_resources: Quantities | None = None
 

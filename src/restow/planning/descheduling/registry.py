@@ -12,6 +12,16 @@ from restow.planning.balance import balance
 from restow.planning.defragmentation import defragmentation
 from restow.planning.descheduling.evictor import DefaultEvictor
 from restow.planning.descheduling.framework import Evictor, Planner, Plugin, Remover
+from restow.planning.descheduling.plugins import (
+    anti_affinity,
+    duplicates,
+    failed_pods,
+    life_time,
+    node_affinity,
+    node_taints,
+    restarts,
+    topology_spread,
+)
 from restow.planning.descheduling.policy import DEFAULT_EVICTOR, SECTION
 
 ENTRY_POINTS: Final = "restow.descheduler"
@@ -19,6 +29,14 @@ ENTRY_POINTS: Final = "restow.descheduler"
 BUILT_IN: Final[tuple[Plugin, ...]] = (
     Planner(name=DEFRAGMENTATION, point="balance", plan=defragmentation, check=read_defragmentation),
     Planner(name=BALANCE, point="balance", plan=balance, check=read_balance),
+    node_affinity.PLUGIN,
+    node_taints.PLUGIN,
+    anti_affinity.PLUGIN,
+    topology_spread.PLUGIN,
+    duplicates.PLUGIN,
+    life_time.PLUGIN,
+    restarts.PLUGIN,
+    failed_pods.PLUGIN,
     Evictor(name=DEFAULT_EVICTOR, guard=DefaultEvictor.read),
 )
 

@@ -1,0 +1,169 @@
+"""Departing: plugins that say which pods should leave their node, and leave it to the scheduler where to.
+
+Goes in: a search for departures, which looks at the snapshot as it is with all moves so far. Comes out: a plan. A pod
+that may not move, or that fits nowhere else, stays, with the reason; nothing is evicted without a seat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+
+from restow.eviction.ranks import priority
+from restow.model.cluster import Occupant, RowIndex, Snapshot
+from restow.model.objects import Duration, Pod, SelectorSpec
+from restow.model.problems import Problem
+from restow.model.resources import CPU, MEMORY
+from restow.model.selectors import EVERYTHING, SelectorError, label_selector
+from restow.model.times import TimeError, parse_time
+from restow.model.wire import WireError, convert
+from restow.planning.arguments import Namespaces, PodFilter
+from restow.planning.bookings import Bookings
+from restow.planning.effect import after, versions
+from restow.planning.measures import overview, slots_by_row, stays_with_node
+from restow.planning.movable import about_all, foreign_refusal, refused
+from restow.planning.plan import Measures, Plan, Refusal
+from restow.planning.request import Request
+from restow.planning.sequence import Wanted, sequence
+
+__all__ = ["Arguments", "Departure", "Duration", "Search", "cheapest_first", "depart", "lodgers", "read"]
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """What every one of them is told: which pods it is about."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    namespaces: Namespaces | None = None
+    label_selector: SelectorSpec | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong beyond types."""
+        if self.namespaces and self.namespaces.include and self.namespaces.exclude:
+            yield Problem("namespaces", "include and exclude cannot both be set")
+        try:
+            self.pods()
+        except SelectorError as error:
+            yield Problem("labelSelector", str(error))
+
+    def pods(self) -> PodFilter:
+        chosen = self.namespaces or Namespaces()
+        selector = EVERYTHING if self.label_selector is None else label_selector(self.label_selector)
+        return PodFilter(frozenset(chosen.include), frozenset(chosen.exclude), selector)
+
+
+A = TypeVar("A", bound=Arguments)
+
+
+def read(type: type[A], written: Mapping[str, Any], name: str) -> A:
+    """Raises WireError with every problem."""
+    arguments = convert(type, written, name)
+    problems = list(arguments.problems())
+    if problems:
+        raise WireError(name, problems)
+    return arguments
+
+
+class Departure(msgspec.Struct, frozen=True):
+    pod: Occupant
+    why: str
+    """What is wrong with where it is, after "it"."""
+    among: Callable[[RowIndex], RowIndex] = lambda rows: rows
+    """Of the rows that would take it, those that put it right."""
+
+
+Search = Callable[[Bookings], Iterable[Departure]]
+
+
+def depart(name: str, snapshot: Snapshot, request: Request, search: Search) -> Plan:
+    """Let pods leave as they are found, each to the node the scheduler likes best of those that put it right."""
+    before = _figures(snapshot)
+    wanted: list[Wanted] = []
+    refusals: list[Refusal] = []
+    with Bookings(snapshot, request.engine, request.now) as bookings:
+        for one in search(bookings):
+            if len(wanted) >= request.max_moves:
+                refusals.append(about_all(f"{name} may move no more than {len(wanted)} pods now"))
+                break
+            pod, mobility = one.pod.pod, request.mobility
+            if not mobility.is_ours(pod):
+                continue
+            why = mobility.why_not(pod)
+            target = None if why else _seat(bookings, one)
+            if target is not None:
+                bookings.hold(one.pod.key, target)
+                bookings.end_wave()
+                wanted.append(Wanted(one.pod.key, target))
+            else:
+                refusals.append(refused(pod, f"it {one.why}, but {why or _no_seat(bookings, one)}"))
+    ordered = sequence(snapshot, request, wanted, most=request.max_moves)
+    return Plan(
+        strategy=name,
+        moves=ordered.moves,
+        before=before,
+        after=after(snapshot, request, ordered.moves, _figures),
+        refusals=(*refusals, *ordered.dropped, *foreign_refusal(snapshot, request.mobility)),
+        versions=versions(snapshot, ordered.moves),
+    )
+
+
+def _seat(bookings: Bookings, one: Departure) -> str | None:
+    snapshot = bookings.snapshot
+    rows = one.among(bookings.choices(one.pod.key))
+    if not len(rows):
+        return None
+    names = {snapshot.rows.name(row) or "": row for row in rows.tolist()}
+    favourite = bookings.favourite(one.pod.key)
+    if favourite in names:
+        return favourite
+    slots = slots_by_row(snapshot, one.pod.shape.amounts)
+    return min(names, key=lambda name: (-int(slots[names[name]]), name))
+
+
+def _no_seat(bookings: Bookings, one: Departure) -> str:
+    snapshot = bookings.snapshot
+    rows = np.flatnonzero(snapshot.nodes.present[snapshot.rows.every])
+    survey = bookings.survey(one.pod.key, rows[rows != snapshot.rows.find(one.pod.node)])
+    others = [name for name in survey.feasible if name != one.pod.node]
+    if others:
+        return f"{len(others)} other nodes have room for it, and none of them would put that right"
+    return f"no other node takes it: {survey.message}" if survey.message else "there is no other node"
+
+
+def _figures(snapshot: Snapshot) -> Measures:
+    return overview(snapshot, (CPU, MEMORY))
+
+
+# --- who is looked at -------------------------------------------------------------------------------------------------
+
+_BOUND: Final = "requested"
+
+
+def lodgers(snapshot: Snapshot, pods: PodFilter, kinds_left_out: Collection[str] = ()) -> list[Occupant]:
+    """The pods on nodes that a plugin is about, by name; not those that belong to their node, come or leave."""
+    found = [
+        one
+        for one in snapshot.pods.known.values()
+        if one.book == _BOUND
+        and one.assumed_at is None
+        and not one.leaving
+        and not stays_with_node(one.pod)
+        and not pods.why_not(one.pod)
+        and not any(owner.kind in kinds_left_out for owner in one.pod.metadata.owner_references or ())
+    ]
+    return sorted(found, key=lambda one: (one.pod.metadata.namespace or "", one.pod.metadata.name))
+
+
+def created(pod: Pod) -> float:
+    try:
+        return parse_time(pod.metadata.creation_timestamp or "")
+    except TimeError:
+        return 0.0
+
+
+def cheapest_first(one: Occupant) -> tuple[int, float]:
+    """Lower priority first, then the newer."""
+    return priority(one.pod), -created(one.pod)

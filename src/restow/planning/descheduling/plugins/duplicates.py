@@ -1,0 +1,86 @@
+"""RemoveDuplicates: replicas that share a node although there are nodes without one.
+
+    args: {excludeOwnerKinds: [ReplicaSet]}
+
+Replicas are pods of one owner with the same images. A node should have no more of them than an even share: their number
+by the nodes that they could be on, rounded up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from restow.model.affinity import node_constraint
+from restow.model.cluster import Occupant, RowIndex, Snapshot
+from restow.model.objects import Pod
+from restow.model.pods import controller_of
+from restow.model.taints import untolerated
+from restow.planning.bookings import Bookings
+from restow.planning.descheduling.framework import Planner
+from restow.planning.descheduling.plugins.departing import (
+    Arguments,
+    Departure,
+    cheapest_first,
+    depart,
+    lodgers,
+    read,
+)
+from restow.planning.plan import Plan
+from restow.planning.request import Request
+
+NAME = "RemoveDuplicates"
+
+
+class DuplicatesArgs(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    exclude_owner_kinds: tuple[str, ...] = ()
+
+
+def plan(snapshot: Snapshot, request: Request) -> Plan:
+    arguments = read(DuplicatesArgs, request.arguments, NAME)
+
+    def search(bookings: Bookings) -> Iterator[Departure]:
+        groups: dict[object, list[Occupant]] = {}
+        for one in lodgers(snapshot, arguments.pods(), arguments.exclude_owner_kinds):
+            owner = controller_of(one.pod)
+            if owner is not None:
+                images = tuple(sorted(each.image or "" for each in one.pod.spec.containers or ()))
+                groups.setdefault((owner.uid, images), []).append(one)
+        for group in groups.values():
+            if len(group) > 1:
+                yield from _surplus(bookings, group)
+
+    return depart(NAME, snapshot, request, search)
+
+
+def _surplus(bookings: Bookings, group: Sequence[Occupant]) -> Iterator[Departure]:
+    """The replicas beyond the even share of their node, as long as they are."""
+    share = -(-len(group) // max(_nodes_for(bookings.snapshot, group[0].pod), 1))
+    for one in sorted(group, key=cheapest_first):
+        counts = Counter(found.node for each in group if (found := bookings.occupant(each.key)))
+        if counts[one.node] > share:
+            why = f"is one of {counts[one.node]} replicas on {one.node}, where {share} would be its share"
+            yield Departure(one, why, partial(_below, bookings.snapshot, counts, share))
+
+
+def _below(snapshot: Snapshot, counts: Counter[str], share: int, rows: RowIndex) -> RowIndex:
+    keep = [counts[snapshot.rows.name(row) or ""] < share for row in rows.tolist()]
+    kept: RowIndex = rows[np.array(keep, np.bool_)] if keep else rows
+    return kept
+
+
+def _nodes_for(snapshot: Snapshot, pod: Pod) -> int:
+    """How many nodes a pod could be on, whatever room they have."""
+    constraint, number = node_constraint(pod.spec), 0
+    for name in snapshot.rows.names():
+        node = snapshot.node(name)
+        if node is not None and not node.spec.unschedulable:
+            open_to = constraint.matches(name, node.metadata.labels)
+            number += open_to and not untolerated(node.spec.taints, pod.spec.tolerations)
+    return number
+
+
+PLUGIN = Planner(name=NAME, point="balance", plan=plan, check=lambda written: read(DuplicatesArgs, written, NAME))

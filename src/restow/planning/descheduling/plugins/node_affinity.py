@@ -1,0 +1,91 @@
+"""RemovePodsViolatingNodeAffinity: pods whose node no longer has the labels they require, or has not those they prefer.
+
+args: {nodeAffinityType: [requiredDuringSchedulingIgnoredDuringExecution]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from restow.model.affinity import NodePreference, node_constraint, node_preference
+from restow.model.cluster import Occupant, RowIndex, Snapshot
+from restow.model.problems import Problem
+from restow.model.selectors import SelectorError
+from restow.planning.bookings import Bookings
+from restow.planning.descheduling.framework import Planner
+from restow.planning.descheduling.plugins.departing import Arguments, Departure, depart, lodgers, read
+from restow.planning.plan import Plan
+from restow.planning.request import Request
+
+NAME = "RemovePodsViolatingNodeAffinity"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class NodeAffinityArgs(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    node_affinity_type: tuple[str, ...] = (REQUIRED,)
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        for number, one in enumerate(self.node_affinity_type):
+            if one not in (REQUIRED, PREFERRED):
+                yield Problem(f"nodeAffinityType[{number}]", f"{one!r} is not one of {REQUIRED}, {PREFERRED}")
+        if not self.node_affinity_type:
+            yield Problem("nodeAffinityType", "at least one is needed")
+
+
+def plan(snapshot: Snapshot, request: Request) -> Plan:
+    arguments = read(NodeAffinityArgs, request.arguments, NAME)
+
+    def search(bookings: Bookings) -> Iterator[Departure]:
+        for one in lodgers(snapshot, arguments.pods()):
+            found = None
+            if REQUIRED in arguments.node_affinity_type:
+                found = _required(snapshot, one)
+            if found is None and PREFERRED in arguments.node_affinity_type:
+                found = _preferred(bookings, one)
+            if found is not None:
+                yield found
+
+    return depart(NAME, snapshot, request, search)
+
+
+def _required(snapshot: Snapshot, one: Occupant) -> Departure | None:
+    node = snapshot.node(one.node)
+    if node is None or node_constraint(one.pod.spec).matches(one.node, node.metadata.labels):
+        return None
+    return Departure(one, f"requires labels that {one.node} does not have")
+
+
+def _preferred(bookings: Bookings, one: Occupant) -> Departure | None:
+    """A pod that prefers nodes, one of which takes it and is worth more than where it is."""
+    snapshot = bookings.snapshot
+    try:
+        preference = node_preference(one.pod.spec)
+    except SelectorError:
+        return None
+    node = snapshot.node(one.node)
+    if not preference.terms or node is None:
+        return None
+    worth = preference.score(one.node, node.metadata.labels)
+    better = partial(_better, snapshot, preference, worth)
+    if not len(better(bookings.choices(one.key))):
+        return None
+    return Departure(one, f"prefers other nodes to {one.node}", better)
+
+
+def _better(snapshot: Snapshot, preference: NodePreference, worth: int, rows: RowIndex) -> RowIndex:
+    """The rows that are worth most, if that is more than this."""
+    scores = np.zeros(len(rows), np.int64)
+    for place, row in enumerate(rows.tolist()):
+        node = snapshot.nodes.get(row)
+        scores[place] = preference.score(node.metadata.name, node.metadata.labels) if node else 0
+    most = max(int(scores.max(initial=0)), worth + 1)
+    best: RowIndex = rows[scores >= most]
+    return best
+
+
+PLUGIN = Planner(name=NAME, point="deschedule", plan=plan, check=lambda written: read(NodeAffinityArgs, written, NAME))

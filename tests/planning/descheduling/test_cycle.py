@@ -1,0 +1,129 @@
+"""A cycle: several plugins on one snapshot, booked one after the other, within limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.objects import Taint
+from restow.planning.descheduling.cycle import Guarded, run_cycle
+from restow.planning.descheduling.framework import Planner
+from restow.planning.descheduling.policy import Limits, Profile
+from restow.planning.movable import Movability
+from restow.planning.plan import Move, Plan
+from restow.planning.replay import replay
+from restow.planning.request import Request
+from tests.planning.clusters import app, cluster, moves, reasons, request, ten
+from tests.planning.descheduling.asking import aged, ask, failed
+
+LIFE, TAINTS = "PodLifeTime", "RemovePodsViolatingNodeTaints"
+OLD = {"maxPodLifeTimeSeconds": 100}
+TAINT = [Taint(key="gone", effect="NoSchedule")]
+
+
+def planner(name: str, *wanted: tuple[str, str, str], breaks: bool = False) -> Planner:
+    """A plugin that wants certain moves whatever the cluster is like."""
+
+    def plan(snapshot: Snapshot, asked: Request) -> Plan:
+        if breaks:
+            raise ZeroDivisionError("division by zero")
+        made = [
+            Move(order=order, wave=1, namespace="default", pod=pod, uid=f"uid-{pod}", source=source, target=target)
+            for order, (pod, source, target) in enumerate(wanted, start=1)
+        ]
+        return Plan(strategy=name, moves=tuple(made[: asked.max_moves]))
+
+    return Planner(name=name, point="balance", plan=plan, check=lambda arguments: None)
+
+
+def cycle(snapshot: Snapshot, *planners: Planner, limits: Limits | None = None) -> Any:
+    asked = request(snapshot)
+    assert isinstance(asked.mobility, Movability)
+    asked = replace(asked, mobility=Guarded(asked.mobility))
+    return run_cycle(Profile(name="it", planners=planners, limits=limits or Limits()), snapshot, asked)
+
+
+def test_a_second_plugin_never_plans_on_a_hole_that_the_first_has_taken() -> None:
+    snapshot = cluster(
+        [ten("a"), ten("b"), ten("t")], [app("p", "4", on="a"), app("q", "4", on="b"), app("r", "5", on="t")]
+    )
+    found = cycle(snapshot, planner("one", ("p", "a", "t")), planner("two", ("q", "b", "t")))
+    assert moves(found.plan) == [("p", "a", "t")]
+    assert "cannot go to t" in found.failures["two"]
+
+
+def test_the_moves_of_all_plugins_are_one_plan_that_holds() -> None:
+    nodes = [ten("a", taints=TAINT), ten("b"), ten("c")]
+    pods = [app("p", on="a"), aged(app("q", on="b"), 200)]
+    snapshot = cluster(nodes, pods)
+    found = ask(snapshot, LIFE, TAINTS, arguments=OLD)
+    assert [(move.pod, move.order, move.wave) for move in found.plan.moves] == [("q", 1, 1), ("p", 2, 2)]
+    assert replay(snapshot, found.plan, request(snapshot)).valid
+    assert found.planners == {"uid-p": TAINTS, "uid-q": LIFE}
+
+
+def test_a_plugin_that_breaks_is_named_and_the_others_go_on() -> None:
+    snapshot = cluster([ten("a"), ten("b")], [app("p", on="a")])
+    found = cycle(snapshot, planner("bad", breaks=True), planner("good", ("p", "a", "b")))
+    assert found.failures == {"bad": "division by zero"} and moves(found.plan) == [("p", "a", "b")]
+
+
+def test_the_snapshot_is_left_as_it_was() -> None:
+    snapshot = cluster([ten("a"), ten("b")], [aged(app("p", on="a"), 200)])
+    before = {uid: one.node for uid, one in snapshot.pods.known.items()}
+    ask(snapshot, LIFE, arguments=OLD)
+    assert {uid: one.node for uid, one in snapshot.pods.known.items()} == before
+
+
+@pytest.mark.parametrize(
+    ("limits", "moved"),
+    [
+        pytest.param({"maxNoOfPodsToEvictPerNode": 1}, ["p1", "p3"], id="of each node"),
+        pytest.param({"maxNoOfPodsToEvictPerNamespace": 3}, ["p1", "p2", "p3"], id="of a namespace"),
+        pytest.param({"maxNoOfPodsToEvictTotal": 2}, ["p1", "p2"], id="in all"),
+        pytest.param({"maxNoOfPodsToEvictTotal": 0}, [], id="none"),
+    ],
+)
+def test_no_more_pods_move_than_allowed(limits: dict[str, int], moved: list[str]) -> None:
+    pods = [aged(app(f"p{n}", on="a" if n < 3 else "b"), 300 - n) for n in range(1, 5)]
+    found = ask(cluster([ten("a"), ten("b"), ten("c")], pods), LIFE, arguments=OLD, **limits)
+    assert sorted(move.pod for move in found.plan.moves) == moved
+
+
+def test_a_limit_that_is_reached_is_told() -> None:
+    pods = [aged(app(f"p{n}", on="a"), 300 - n) for n in range(1, 3)]
+    found = ask(cluster([ten("a"), ten("b")], pods), LIFE, arguments=OLD, maxNoOfPodsToEvictPerNode=1)
+    assert reasons(found.plan)["p2"] == "maxNoOfPodsToEvictPerNode is 1, and so many pods of node a move in this cycle"
+
+
+def test_limits_count_removals_too() -> None:
+    ended = [failed(app(f"f{n}", on="a")) for n in range(3)]
+    found = ask(cluster([ten("a")], []), "RemoveFailedPods", ended=ended, maxNoOfPodsToEvictPerNode=2)
+    assert len(found.removals) == 2
+
+
+def test_pods_that_are_busy_are_left_alone() -> None:
+    snapshot = cluster([ten("a"), ten("b")], [aged(app("p", on="a"), 200)])
+    found = ask(snapshot, LIFE, arguments=OLD, busy={"uid-p": "job x moves it already"})
+    assert not found.plan.moves
+    assert "job x moves it already" in reasons(found.plan)["p"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        pytest.param({"minReplicas": 2}, "its workload has 1 replicas, and minReplicas is 2", id="small workloads"),
+        pytest.param({"labelSelector": {"matchLabels": {"a": "b"}}}, "its labels do not match a=b", id="other labels"),
+        pytest.param(
+            {"podProtections": {"extraEnabled": ["PodsWithoutPDB"]}}, "no PodDisruptionBudget", id="no budget"
+        ),
+        pytest.param({"priorityThreshold": {"value": 0}}, "its priority 0 is not below the threshold 0", id="priority"),
+    ],
+)
+def test_the_default_evictor_protects(arguments: dict[str, Any], why: str) -> None:
+    snapshot = cluster([ten("a", taints=TAINT), ten("b")], [app("p", on="a")])
+    found = ask(snapshot, "DefaultEvictor", TAINTS, arguments=arguments)
+    assert not found.plan.moves and why in reasons(found.plan)["p"]

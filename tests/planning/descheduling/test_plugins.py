@@ -1,0 +1,268 @@
+"""The plugins that upstream's users expect, rule by rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.model.objects import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PreferredSchedulingTerm,
+    SelectorRequirement,
+    SelectorSpec,
+    Taint,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from tests.planning.clusters import app, cluster, moves, reasons, ten
+from tests.planning.descheduling.asking import aged, ask, failed, restarted
+
+HOST = "kubernetes.io/hostname"
+AFFINITY = "RemovePodsViolatingNodeAffinity"
+TAINTS = "RemovePodsViolatingNodeTaints"
+ANTI = "RemovePodsViolatingInterPodAntiAffinity"
+SPREAD = "RemovePodsViolatingTopologySpreadConstraint"
+DUPLICATES = "RemoveDuplicates"
+LIFE = "PodLifeTime"
+RESTARTS = "RemovePodsHavingTooManyRestarts"
+FAILED = "RemoveFailedPods"
+
+
+def host(name: str, **labels: str) -> Any:
+    return ten(name, labels={HOST: name, **labels})
+
+
+def term(key: str, value: str) -> NodeSelectorTerm:
+    return NodeSelectorTerm(match_expressions=[SelectorRequirement(key=key, operator="In", values=[value])])
+
+
+# --- node affinity ----------------------------------------------------------------------------------------------------
+
+
+def requiring(value: str) -> Affinity:
+    return Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=[term("disk", value)])))
+
+
+def preferring(value: str) -> Affinity:
+    terms = [PreferredSchedulingTerm(weight=10, preference=term("disk", value))]
+    return Affinity(node_affinity=NodeAffinity(preferred=terms))
+
+
+def test_a_pod_leaves_a_node_that_lost_the_labels_it_requires() -> None:
+    pods = [app("p", on="a", affinity=requiring("ssd")), app("q", on="a")]
+    found = ask(cluster([host("a"), host("b"), host("c", disk="ssd")], pods), AFFINITY)
+    assert moves(found.plan) == [("p", "a", "c")]
+    assert found.planners == {"uid-p": AFFINITY}
+
+
+def test_a_pod_whose_labels_no_node_has_stays_with_the_reason() -> None:
+    found = ask(cluster([host("a"), host("b")], [app("p", on="a", affinity=requiring("ssd"))]), AFFINITY)
+    assert not found.plan.moves
+    why = reasons(found.plan)["p"]
+    assert why.startswith("it requires labels that a does not have, but no other node takes it: 0/"), why
+
+
+PREFERRED = {"nodeAffinityType": ["preferredDuringSchedulingIgnoredDuringExecution"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param(PREFERRED, [("p", "a", "c")], id="if preferences are asked for"),
+        pytest.param(None, [], id="not by default"),
+    ],
+)
+def test_a_pod_goes_where_it_prefers_to_be(arguments: dict[str, Any] | None, expected: list[Any]) -> None:
+    pods = [app("p", on="a", affinity=preferring("ssd")), app("q", on="c", affinity=preferring("ssd"))]
+    found = ask(cluster([host("a"), host("b"), host("c", disk="ssd")], pods), AFFINITY, arguments=arguments)
+    assert moves(found.plan) == expected
+
+
+# --- taints -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("effect", "arguments", "leaves"),
+    [
+        pytest.param("NoSchedule", None, True, id="a taint for newcomers"),
+        pytest.param("PreferNoSchedule", None, False, id="a preference"),
+        pytest.param("PreferNoSchedule", {"includePreferNoSchedule": True}, True, id="a preference that is to count"),
+        pytest.param("NoSchedule", {"excludedTaints": ["team"]}, False, id="excluded by key"),
+        pytest.param("NoSchedule", {"excludedTaints": ["team=b"]}, True, id="another value excluded"),
+        pytest.param("NoSchedule", {"includedTaints": ["team=a"]}, True, id="included by value"),
+        pytest.param("NoSchedule", {"includedTaints": ["disk"]}, False, id="not among those included"),
+    ],
+)
+def test_pods_leave_nodes_whose_taints_they_do_not_tolerate(
+    effect: str, arguments: dict[str, Any] | None, leaves: bool
+) -> None:
+    tainted = ten("a", taints=[Taint(key="team", value="a", effect=effect)])
+    tolerant = app("q", on="a", tolerations=[Toleration(key="team", operator="Exists")])
+    found = ask(cluster([tainted, ten("b")], [app("p", on="a"), tolerant]), TAINTS, arguments=arguments)
+    assert moves(found.plan) == ([("p", "a", "b")] if leaves else [])
+
+
+# --- anti-affinity ----------------------------------------------------------------------------------------------------
+
+
+def averse(to: str) -> Affinity:
+    selector = SelectorSpec(match_labels={"app": to})
+    return Affinity(
+        pod_anti_affinity=PodAffinity(required=[PodAffinityTerm(topology_key=HOST, label_selector=selector)])
+    )
+
+
+def test_of_two_pods_that_want_to_be_apart_one_leaves() -> None:
+    db = {"labels": {"app": "db"}, "affinity": averse("db")}
+    pods = [aged(app("old", on="a", **db), 500), aged(app("new", on="a", **db), 100)]
+    found = ask(cluster([host("a"), host("b")], pods), ANTI)
+    assert moves(found.plan) == [("new", "a", "b")]
+
+
+def test_the_pod_of_lower_priority_leaves() -> None:
+    db = {"labels": {"app": "db"}, "affinity": averse("db")}
+    pods = [aged(app("low", on="a", priority=1, **db), 500), aged(app("high", on="a", priority=9, **db), 100)]
+    assert moves(ask(cluster([host("a"), host("b")], pods), ANTI).plan) == [("low", "a", "b")]
+
+
+def test_three_pods_on_two_nodes_cannot_all_be_apart() -> None:
+    db = {"labels": {"app": "db"}, "affinity": averse("db")}
+    found = ask(cluster([host("a"), host("b")], [app(f"p{n}", on="a", **db) for n in range(3)]), ANTI)
+    assert len(found.plan.moves) == 1
+    assert "whose anti-affinity rules that out, but no other node takes it" in reasons(found.plan)["p1"]
+
+
+# --- topology spread --------------------------------------------------------------------------------------------------
+
+
+def spreading(skew: int = 1, how: str = "DoNotSchedule") -> list[TopologySpreadConstraint]:
+    selector = SelectorSpec(match_labels={"app": "web"})
+    constraint = TopologySpreadConstraint(
+        max_skew=skew, topology_key="zone", when_unsatisfiable=how, label_selector=selector
+    )
+    return [constraint]
+
+
+def web(name: str, on: str, **fields: Any) -> Pod:
+    constraints = fields.pop("constraints", None) or spreading()
+    return app(name, on=on, labels={"app": "web"}, topology_spread_constraints=constraints, **fields)
+
+
+ZONES = [ten("a", labels={"zone": "x"}), ten("b", labels={"zone": "y"}), ten("c", labels={"zone": "z"})]
+
+
+def test_pods_go_from_the_fullest_zone_to_the_emptiest_until_they_are_even() -> None:
+    pods = [web(f"p{n}", "a") for n in range(5)] + [web("q", "b")]
+    found = ask(cluster(ZONES, pods), SPREAD)
+    counts = {"a": 5, "b": 1, "c": 0}
+    for move in found.plan.moves:
+        counts[move.source] -= 1
+        counts[move.target] += 1
+    assert counts == {"a": 2, "b": 2, "c": 2}
+
+
+@pytest.mark.parametrize(
+    ("constraints", "arguments", "moved"),
+    [
+        pytest.param(spreading(2), None, 0, id="within maxSkew"),
+        pytest.param(spreading(1), None, 1, id="beyond maxSkew"),
+        pytest.param(spreading(1, "ScheduleAnyway"), None, 0, id="soft, not asked for"),
+        pytest.param(spreading(1, "ScheduleAnyway"), {"constraints": ["ScheduleAnyway"]}, 1, id="soft, asked for"),
+    ],
+)
+def test_only_a_skew_beyond_the_constraint_counts(constraints: Any, arguments: Any, moved: int) -> None:
+    pods = [web("p", "a", constraints=constraints), web("q", "a", constraints=constraints)]
+    found = ask(cluster(ZONES[:2], pods), SPREAD, arguments=arguments)
+    assert len(found.plan.moves) == moved
+
+
+def test_a_zone_the_pods_may_not_use_is_not_one_of_theirs() -> None:
+    closed = ten("b", labels={"zone": "y"}, unschedulable=True)
+    assert not ask(cluster([ZONES[0], closed], [web("p", "a"), web("q", "a")]), SPREAD).plan.moves
+
+
+# --- duplicates -------------------------------------------------------------------------------------------------------
+
+
+def test_replicas_that_share_a_node_part_until_each_node_has_its_share() -> None:
+    found = ask(cluster([ten("a"), ten("b"), ten("c")], [app(f"p{n}", on="a") for n in range(3)]), DUPLICATES)
+    assert sorted(move.target for move in found.plan.moves) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "arguments"),
+    [
+        pytest.param([ten("a")], None, id="there is no other node"),
+        pytest.param([ten("a"), ten("b", unschedulable=True)], None, id="the other one is closed"),
+        pytest.param([ten("a"), ten("b")], {"excludeOwnerKinds": ["ReplicaSet"]}, id="their kind is left out"),
+    ],
+)
+def test_replicas_stay_together_where(nodes: Any, arguments: Any) -> None:
+    assert not ask(cluster(nodes, [app("p", on="a"), app("q", on="a")]), DUPLICATES, arguments=arguments).plan.moves
+
+
+# --- age and restarts -------------------------------------------------------------------------------------------------
+
+
+def test_old_pods_leave_the_oldest_first() -> None:
+    pods = [aged(app("young", on="a"), 99), aged(app("old", on="a"), 200), aged(app("older", on="a"), 300)]
+    found = ask(cluster([ten("a"), ten("b")], pods), LIFE, arguments={"maxPodLifeTimeSeconds": 100})
+    assert [move.pod for move in found.plan.moves] == ["older", "old"]
+
+
+def test_old_pods_in_other_states_stay() -> None:
+    pods = [restarted(aged(app("p", on="a"), 200), 1, "CrashLoopBackOff"), aged(app("q", on="a"), 200)]
+    arguments = {"maxPodLifeTimeSeconds": 100, "states": ["CrashLoopBackOff"]}
+    found = ask(cluster([ten("a"), ten("b")], pods), LIFE, arguments=arguments)
+    assert [move.pod for move in found.plan.moves] == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param({}, ["often"], id="main containers"),
+        pytest.param({"includingInitContainers": True}, ["init", "often"], id="init containers too"),
+        pytest.param({"states": ["CrashLoopBackOff"]}, ["often"], id="in a state"),
+        pytest.param({"labelSelector": {"matchLabels": {"app": "none"}}}, [], id="of other labels"),
+        pytest.param({"namespaces": {"exclude": ["default"]}}, [], id="of other namespaces"),
+    ],
+)
+def test_pods_that_restart_too_often_try_elsewhere(arguments: dict[str, Any], expected: list[str]) -> None:
+    pods = [
+        restarted(app("seldom", on="a"), 9),
+        restarted(app("often", on="a"), 10, "CrashLoopBackOff"),
+        restarted(app("init", on="a"), 5, init=8),
+    ]
+    found = ask(cluster([ten("a"), ten("b")], pods), RESTARTS, arguments={"podRestartThreshold": 10, **arguments})
+    assert sorted(move.pod for move in found.plan.moves) == expected
+
+
+# --- failed pods ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param(None, ["p", "q"], id="all of them"),
+        pytest.param({"reasons": ["NodeAffinity"]}, ["p"], id="by the reason of the pod"),
+        pytest.param({"reasons": ["Error"]}, ["q"], id="by the reason of a container"),
+        pytest.param({"exitCodes": [3]}, ["q"], id="by exit code"),
+        pytest.param({"excludeOwnerKinds": ["ReplicaSet"]}, [], id="not of some owners"),
+        pytest.param({"minPodLifetimeSeconds": 100}, ["q"], id="only old ones"),
+    ],
+)
+def test_failed_pods_are_removed(arguments: dict[str, Any] | None, expected: list[str]) -> None:
+    ended = [
+        aged(failed(app("p", on="a"), "NodeAffinity"), 50),
+        aged(failed(app("q", on="a"), exit_code=3), 500),
+        app("done", on="a", phase="Succeeded"),
+    ]
+    found = ask(cluster([ten("a")], []), FAILED, arguments=arguments, ended=ended)
+    assert [one.pod.metadata.name for one in found.removals] == expected

@@ -1,0 +1,101 @@
+"""The `descheduler` section: what is read, and every mistake at once with its path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from restow.model.wire import WireError
+from restow.planning.descheduling.policy import read_policy
+from tests.planning.descheduling.asking import PLUGINS
+
+UPSTREAM = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+maxNoOfPodsToEvictTotal: 20
+profiles:
+- name: keep-order
+  pluginConfig:
+  - name: DefaultEvictor
+    args: {nodeFit: true, minReplicas: 2, podProtections: {extraEnabled: [PodsWithPVC]}}
+  - name: PodLifeTime
+    args: {maxPodLifeTimeSeconds: 86400, namespaces: {include: [dev]}}
+  plugins:
+    deschedule: {enabled: [PodLifeTime, RemovePodsViolatingNodeTaints]}
+    balance: {enabled: [RemoveDuplicates]}
+"""
+
+
+def test_a_policy_written_for_upstream_is_read_as_it_is() -> None:
+    policy = read_policy(yaml.safe_load(UPSTREAM), PLUGINS)
+    [profile] = policy.profiles
+    named = [one.name for one in profile.planners]
+    assert named == ["PodLifeTime", "RemovePodsViolatingNodeTaints", "RemoveDuplicates"]
+    assert profile.limits.total == 20 and len(profile.guards) == 1
+
+
+def test_without_profiles_there_is_one_that_waits_to_be_told() -> None:
+    [profile] = read_policy({}, PLUGINS).profiles
+    assert (profile.name, profile.interval, profile.schedule) == ("default", None, None)
+    assert [one.name for one in profile.planners] == ["Defragmentation"]
+
+
+def test_triggers_are_of_a_profile() -> None:
+    written = {"profiles": [{"name": "a", "interval": "5m", "cron": "@daily"}, {"name": "b", "cron": "@daily"}]}
+    first, second = read_policy(written, PLUGINS).profiles
+    assert (first.interval, second.interval) == (300.0, None) and second.schedule is not None
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"profile": []}, "profile: unknown field"),
+        ({"apiVersion": "descheduler/v1alpha1"}, "apiVersion: expected descheduler/v1alpha2"),
+        ({"profiles": []}, "profiles: at least one is needed"),
+        ({"profiles": [{"name": "a"}, {"name": "a"}]}, "profiles[1].name: another profile is called 'a', too"),
+        ({"profiles": [{"name": "a", "interval": "0s"}]}, "profiles[0].interval: must be above 0"),
+        ({"profiles": [{"name": "a", "interval": "often"}]}, "profiles[0].interval: duration 'often'"),
+        ({"profiles": [{"name": "a", "cron": "daily"}]}, "profiles[0].cron: schedule 'daily'"),
+        ({"maxNoOfPodsToEvictTotal": -1}, "maxNoOfPodsToEvictTotal: must not be negative, is -1"),
+        ({"nodeSelector": "a b"}, "nodeSelector: "),
+        (
+            {"profiles": [{"name": "a", "plugins": {"balance": {"enabled": ["Defrag"]}}}]},
+            "profiles[0].plugins.balance.enabled[0]: no plugin is called 'Defrag'",
+        ),
+        (
+            {"profiles": [{"name": "a", "plugins": {"deschedule": {"enabled": ["Defragmentation"]}}}]},
+            "profiles[0].plugins.deschedule.enabled[0]: Defragmentation belongs under balance",
+        ),
+        (
+            {"profiles": [{"name": "a", "plugins": {"balance": {"enabled": ["DefaultEvictor"]}}}]},
+            "profiles[0].plugins.balance.enabled[0]: DefaultEvictor is an evictor",
+        ),
+        (
+            {"profiles": [{"name": "a", "plugins": {"sort": {"enabled": ["X"]}}}]},
+            "profiles[0].plugins.sort: is a point at which no plugin is asked",
+        ),
+        (
+            {"profiles": [{"name": "a", "pluginConfig": [{"name": "PodLifeTime", "args": {}}]}]},
+            "profiles[0].pluginConfig[0].args.maxPodLifeTimeSeconds: a number above 0 is needed",
+        ),
+        (
+            {"profiles": [{"name": "a", "pluginConfig": [{"name": "DefaultEvictor", "args": {"nodeFit": False}}]}]},
+            "profiles[0].pluginConfig[0].args.nodeFit: cannot be switched off",
+        ),
+    ],
+    ids=lambda value: value[:60] if isinstance(value, str) else "",
+)
+def test_a_mistake_is_told_with_its_path(section: dict[str, Any], told: str) -> None:
+    with pytest.raises(WireError) as error:
+        read_policy(section, PLUGINS)
+    assert told in str(error.value)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    evictor = {"name": "DefaultEvictor", "args": {"minReplicas": -1, "noEvictionPolicy": "Never"}}
+    written = {"gracePeriodSeconds": -1, "profiles": [{"name": "", "cron": "x", "pluginConfig": [evictor]}]}
+    with pytest.raises(WireError) as error:
+        read_policy(written, PLUGINS)
+    assert len(error.value.problems) == 5, error.value

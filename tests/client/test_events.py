@@ -65,6 +65,15 @@ def test_cluster_scoped_objects_have_theirs_in_default():
     assert (event["metadata"]["namespace"], event["metadata"]["name"][:3]) == ("default", "n1.")
 
 
+def test_what_happened_within_a_moment_is_listed_in_its_order():
+    async def tell(recorder, api):
+        for number in range(9):
+            recorder.record(WEB, f"Step{number}", "done")
+
+    events, _ = record(tell)
+    assert [event["reason"] for event in events] == [f"Step{number}" for number in range(9)]
+
+
 def test_repetitions_are_counted():
     async def tell(recorder, api):
         for _ in range(3):

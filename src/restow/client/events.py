@@ -7,6 +7,9 @@ In go an object reference, a reason and a message; out go Event objects, best ef
 - more than `SIMILAR` different messages of one (object, type, reason) within ten minutes become one combined Event;
 - one object may cause `BURST` writes at once and one per five minutes after that; more are dropped, as are writes
   while `MOST_WAITING` others wait. `dropped` counts them.
+
+Timestamps have whole seconds, and kubectl leaves Events of one second in the order of their names: names begin with the
+time, so that a story that takes less than a second is told in the order in which it happened.
 """
 
 from __future__ import annotations
@@ -90,6 +93,7 @@ class EventRecorder:
         self._records: _Recent[_Key, _Record] = _Recent()
         self._similar: _Recent[tuple[object, ...], _Similar] = _Recent()
         self._buckets: _Recent[tuple[object, ...], TokenBucket] = _Recent()
+        self._last_named = 0
         self.dropped = 0
 
     def record(
@@ -112,7 +116,7 @@ class EventRecorder:
             return
         record = self._waiting.get(key) or self._records.get(key)
         if record is None:
-            record = _Record(reference, self._name(reference), message, now, now)
+            record = _Record(reference, self._name(reference, now), message, now, now)
         else:
             record.message = message
             record.count += 1
@@ -153,8 +157,10 @@ class EventRecorder:
         similar.messages.add(message)
         return False
 
-    def _name(self, reference: ObjectReference) -> str:
-        return f"{(reference.name or '')[:230]}.{self._rng.getrandbits(64):016x}"
+    def _name(self, reference: ObjectReference, now: float) -> str:
+        """Later names of one object sort behind earlier ones; the end keeps recorders apart."""
+        self._last_named = max(self._last_named + 1, round(now * 1e9))
+        return f"{(reference.name or '')[:230]}.{self._last_named:016x}{self._rng.getrandbits(16):04x}"
 
     async def _write_or_retry(self, key: _Key) -> None:
         record = self._waiting.pop(key, None)
@@ -184,7 +190,7 @@ class EventRecorder:
                 await self._client.patch(EVENT, record.name, changes, namespace)
                 return
             except NotFound:  # its time to live ran out: tell it again, as a new Event
-                record.name = self._name(record.reference)
+                record.name = self._name(record.reference, record.last)
         with suppress(AlreadyExists):  # an earlier try took effect although it seemed to fail
             await self._client.create(EVENT, self._document(key, record, namespace))
         record.written = True

@@ -1,0 +1,100 @@
+"""`restow deschedule` and `restow apply` against a cluster that lives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from restow import app
+from restow.adapters.rest import serve
+from restow.adapters.rest.kubeconfig import write_kubeconfig
+from restow.cli import restow
+from restow.client.verbs import Client
+from restow.model.kinds import DEPLOYMENT, POD
+from tests.sim.stage import pod, ready, template, workload
+
+
+async def invoke(kubeconfig: Path, *arguments: str) -> Result:
+    command, *rest = arguments
+    return await asyncio.to_thread(CliRunner().invoke, restow, [command, "--kubeconfig", str(kubeconfig), *rest])
+
+
+@asynccontextmanager
+async def scattered(tmp_path: Path) -> AsyncIterator[tuple[Client, Path]]:
+    """An embedded cluster, one node nearly full and a pod on each of two others."""
+    async with app.embedded_cluster(nodes=3, rng=random.Random(1)) as cluster:
+        server = await serve(cluster.api)
+        client = cluster.client
+        try:
+            await client.create(POD, pod("anchor", "5900m", nodeName="node-1"))
+            await client.create(DEPLOYMENT, workload("web", 2, pods=template("400m", app="web")))
+            await until(client, lambda pods: len(pods) == 3 and all(map(ready, pods)))
+            yield client, write_kubeconfig(tmp_path / "kubeconfig", server.url)
+        finally:
+            await server.close()
+
+
+async def until(client: Client, settled: Any) -> None:
+    async with asyncio.timeout(60):
+        while not settled((await client.list(POD, "default")).items):
+            await asyncio.sleep(0.1)
+
+
+async def test_a_plan_is_made_reviewed_and_carried_out(tmp_path: Path) -> None:
+    async with scattered(tmp_path) as (client, kubeconfig):
+        told = await invoke(kubeconfig, "deschedule", "--now", "--dry-run", "-o", "json")
+        plan = json.loads(told.stdout)
+        assert [move["to"] for move in plan["moves"]] == ["node-1", "node-1"], told.output
+        file = tmp_path / "plan.json"
+        file.write_text(told.stdout)
+        done = await invoke(kubeconfig, "apply", str(file))
+        assert (done.exit_code, "2 of 2 moves done" in done.stdout) == (0, True), done.output
+        assert "Succeed" in done.stderr
+        assert {one.spec.node_name for one in (await client.list(POD, "default")).items} == {"node-1"}
+        again = await invoke(kubeconfig, "deschedule", "--now")
+        assert (again.exit_code, "nothing to move" in again.stdout) == (0, True), again.output
+
+
+async def test_a_profile_runs_once_when_told_to(tmp_path: Path) -> None:
+    async with scattered(tmp_path) as (client, kubeconfig):
+        done = await invoke(kubeconfig, "deschedule", "--now", "--profile", "default")
+        assert done.exit_code == 0 and "2 jobs of plan default-" in done.stderr, done.output
+        await until(client, lambda pods: {one.spec.node_name for one in pods} == {"node-1"} and len(pods) == 3)
+
+
+async def test_what_is_in_the_way_is_told_in_one_line(tmp_path: Path) -> None:
+    async with scattered(tmp_path) as (_, kubeconfig):
+        plan = tmp_path / "plan.json"
+        plan.write_text((await invoke(kubeconfig, "deschedule", "--now", "--dry-run", "-o", "json")).stdout)
+        unknown = await invoke(kubeconfig, "deschedule", "--now", "--profile", "x")
+        assert (unknown.exit_code, "no profile is called 'x'; there are default" in unknown.output) == (2, True)
+        await invoke(kubeconfig, "pause", "--reason", "lunch")
+        stopped = await invoke(kubeconfig, "deschedule", "--now")
+        assert (stopped.exit_code, "evictions are stopped: lunch" in stopped.output) == (1, True)
+        moved = plan.read_text().replace('"node-1"', '"node-9"')
+        plan.write_text(moved)
+        changed = await invoke(kubeconfig, "apply", str(plan))
+        assert changed.exit_code == 1
+        assert "wave 1 does not begin: move 1 of default/web-" in changed.output, changed.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["deschedule"], "say when: --now"),
+        (["deschedule", "--now", "--kubeconfig", "/nowhere"], "/nowhere"),
+        (["apply", "/nowhere"], "does not exist"),
+    ],
+    ids=["no trigger", "no kubeconfig", "no plan"],
+)
+def test_mistakes_exit_with_2(arguments: list[str], told: str) -> None:
+    done = CliRunner().invoke(restow, arguments)
+    assert (done.exit_code, told in done.output) == (2, True), done.output

@@ -7,6 +7,8 @@ pods is the resource "pods". Resources get a column when first heard of, whether
 Cells hold values up to `LIMIT` exactly; a larger sum is kept as a Python integer beside the array and shows as `LIMIT`,
 so that differences of cells cannot wrap around and what was added can always be taken away again. Beyond the limit a
 node looks smaller than it is, never larger.
+
+Whoever wants single cells reads them through a memoryview of the array, in half the time: `ledger.at[resource, row]`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from restow.model.cluster.undo import UndoLog
 from restow.model.resources import PODS, Vector
 
 LIMIT: Final = 2**60
+_LEAST: Final = -LIMIT
 
 Amounts = tuple[tuple[int, int], ...]
 """(resource column, amount) pairs, zero amounts left out."""
@@ -56,29 +59,31 @@ class Resources:
 class Ledger:
     """One int64 array over nodes per resource."""
 
-    __slots__ = ("_beyond", "cells")
+    __slots__ = ("_beyond", "at", "cells")
 
     def __init__(self, resources: int, capacity: int) -> None:
         self.cells: NDArray[np.int64] = np.zeros((resources, capacity), np.int64)
+        self.at = self.cells.data
         self._beyond: dict[tuple[int, int], int] = {}
 
-    def add(self, row: int, amounts: Amounts, left: NDArray[np.int64] | None = None, times: int = 1) -> None:
+    def add(self, row: int, amounts: Amounts, left: memoryview | None = None, times: int = 1) -> None:
         """Change the sums of a row; cells of `left` change by as much as those here, the other way round."""
-        cells, beyond = self.cells, self._beyond
+        at, beyond = self.at, self._beyond
         for column, amount in amounts:
-            shown = cells.item(column, row)
-            exact = beyond.pop((column, row), shown) if beyond else shown
-            cell = exact = exact + times * amount
-            if not -LIMIT <= exact <= LIMIT:
-                beyond[column, row] = exact
-                cell = LIMIT if exact > 0 else -LIMIT
-            cells[column, row] = cell
+            cell = column, row
+            shown = at[cell]
+            exact = shown + times * amount if not beyond else beyond.pop(cell, shown) + times * amount
+            if _LEAST <= exact <= LIMIT:
+                at[cell] = shows = exact
+            else:
+                beyond[cell] = exact
+                at[cell] = shows = LIMIT if exact > 0 else _LEAST
             if left is not None:
-                left[column, row] = left.item(column, row) + shown - cell
+                left[cell] += shown - shows
 
     def exact(self, resource: int, row: int) -> int:
         """The sum itself, also beyond the limit."""
-        return self._beyond.get((resource, row), self.cells.item(resource, row))
+        return self._beyond.get((resource, row), self.at[resource, row])
 
     def grow(self, resources: int, capacity: int) -> None:
         if resources > self.cells.shape[0]:
@@ -86,6 +91,7 @@ class Ledger:
             self.cells = np.concatenate([self.cells, more])
         if capacity > self.cells.shape[1]:
             self.cells = grown(self.cells, capacity)
+        self.at = self.cells.data
 
 
 class Room:
@@ -112,6 +118,7 @@ class Room:
         self.releasing = Ledger(1, capacity)
         self.nonzero = Ledger(1, capacity)
         self.free: NDArray[np.int64] = np.zeros((1, capacity), np.int64)
+        self.free_at = self.free.data
         rows.on_growth(self._grow)
 
     def column(self, name: str) -> int:
@@ -148,7 +155,7 @@ class Room:
     def _count(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts, times: int) -> None:
         self._fit_columns()
         ledger = self.requested if book == "requested" else self.reserved
-        ledger.add(row, amounts, self.free, times)
+        ledger.add(row, amounts, self.free_at, times)
         self.nonzero.add(row, nonzero, None, times)
         self.changes.touch(row)
 
@@ -170,6 +177,7 @@ class Room:
         for ledger in (self.allocatable, self.requested, self.reserved, self.releasing, self.nonzero):
             ledger.grow(resources, capacity)
         self.free = self._left(slice(None))
+        self.free_at = self.free.data
 
     def _left(self, rows: int | slice) -> NDArray[np.int64]:
         left: NDArray[np.int64] = (

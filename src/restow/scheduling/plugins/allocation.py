@@ -128,13 +128,14 @@ def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked
 
 def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked, row: int) -> int:
     """`allocation_scores` of a single row."""
-    allocatable, least = room.allocatable.cells, strategy.least
+    allocatable, least = room.allocatable.at, strategy.least
     total = weights = 0
     for column, requested, weight in asked.each:
-        available = allocatable.item(column, row)
+        cell = column, row
+        available = allocatable[cell]
         if available > 0:
             for book in books:
-                requested += book.cells.item(column, row)
+                requested += book.at[cell]
             score = strategy.of_resource(requested, available)
             if score >= least:
                 total += score * weight

@@ -71,12 +71,13 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         return partial(self._of_row, cycle.snapshot.room, self._of(cycle))
 
     def _of_row(self, room: Room, asked: Asked, row: int) -> int:
-        cells, free = room.allocatable.cells, room.free
+        offered, free = room.allocatable.at, room.free_at
         before, after = [], []
         for column, amount, _ in asked.each:
-            allocatable = cells.item(column, row)
+            cell = column, row
+            allocatable = offered[cell]
             if allocatable:
-                left, of = free.item(column, row), float(allocatable)
+                left, of = free[cell], float(allocatable)
                 used = allocatable - left
                 before.append(used / of if left > 0 else 1.0)
                 after.append((used + amount) / of if left > amount else 1.0)

@@ -39,7 +39,9 @@ def fits_row(room: Room, amounts: Amounts, row: int) -> bool:
     free = room.free_at
     columns = len(free)
     for column, amount in amounts:
-        if amount > 0 and (column >= columns or free[column, row] < amount):
+        if amount <= 0:
+            continue
+        if column >= columns or free[column, row] < amount:
             return False
     return True
 

@@ -25,8 +25,8 @@ Floats = NDArray[np.float64]
 
 _BUNDLES = 400
 """Of one number of items, at most, while looking for openings."""
-_GRAINS = 128
-_EXACT = 2500
+_GRAINS = 64
+_EXACT = 4000
 """Of one number of items, where none may be missing."""
 _AT_ONCE = 1 << 23
 _LEAST = 1e-6

@@ -45,7 +45,8 @@ from restow.model.kinds import (
 )
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.resources import Vector
-from restow.model.wire import convert
+from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.registry import installed
 from restow.planning.movable import Movability
 from restow.planning.plan import Plan, fingerprint
 from restow.planning.replay import Replay
@@ -179,21 +180,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-class _PluginConfig(msgspec.Struct, frozen=True):
-    name: str
-    args: dict[str, Any] = {}
-
-
-class _DeschedulerProfile(msgspec.Struct, frozen=True, rename="camel"):
-    plugin_config: list[_PluginConfig] = []
-
-
-class _DeschedulerSection(msgspec.Struct, frozen=True):
-    """What planning reads of the section: the arguments of plugins."""
-
-    profiles: list[_DeschedulerProfile] = []
-
-
 def plan(cluster: Cluster, profile: Profile, sections: Sections, asked: Asked, clock: Callable[[], float]) -> Plan:
     """Which pods should move where. Raises WireError for a wrong configuration."""
     request = plan_request(cluster, profile, sections, asked, clock)
@@ -231,9 +217,8 @@ def plan_request(
 
 def _strategy_arguments(section: Mapping[str, Any], strategy: str) -> Mapping[str, Any]:
     """The arguments of a strategy's plugin, in the first profile that has some."""
-    written = convert(_DeschedulerSection, section, "descheduler")
-    named = (one for profile in written.profiles for one in profile.plugin_config)
-    return next((one.args for one in named if one.name == PLUGINS.get(strategy)), {})
+    policy, plugin = read_policy(section, installed()), PLUGINS.get(strategy, "")
+    return next((one.arguments[plugin] for one in policy.profiles if plugin in one.arguments), {})
 
 
 def _mobility(cluster: Cluster, profile: Profile, sections: Sections, now: float) -> Movability:

@@ -59,7 +59,7 @@ class _Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    name: str
+    name: str = "default"
     interval: Duration | None = None
     cron: str | None = None
     time_zone: str | None = None
@@ -79,7 +79,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     profiles: list[_Profile] | None = None
 
 
-_DEFAULT: Final = _Profile(name="default", plugins=_Points(balance=_Switches(enabled=["Defragmentation"])))
+_DEFAULT: Final = _Profile(plugins=_Points(balance=_Switches(enabled=["Defragmentation"])))
 
 
 class OnNodes(msgspec.Struct, frozen=True):

@@ -58,7 +58,7 @@ _COLUMNS: dict[str, list[tuple[str, str, str]]] = {
         ("Phase", "string", ".status.phase"),
         ("Status", "string", ".status.status"),
         ("Reason", "string", ".status.reason"),
-        ("Namespace", "string", ".spec.podRef.namespace"),
+        ("PodNamespace", "string", ".spec.podRef.namespace"),
         ("Pod", "string", ".spec.podRef.name"),
         ("Node", "string", ".status.nodeName"),
         ("Reservation", "string", ".spec.reservationOptions.reservationRef.name"),
@@ -67,6 +67,11 @@ _COLUMNS: dict[str, list[tuple[str, str, str]]] = {
         ("Age", "date", ".metadata.creationTimestamp"),
     ],
 }
+_WIDE: dict[str, tuple[str, str, str]] = {
+    RESERVATION.kind: ("Message", "string", ".status.state.message"),
+    POD_MIGRATION_JOB.kind: ("Message", "string", ".status.message"),
+}
+"""Behind the others, for `-o wide` only: the sentence that says why."""
 
 
 def custom_resource_definitions() -> list[dict[str, Any]]:
@@ -97,13 +102,19 @@ def custom_resource_definition(kind: Kind[Any]) -> dict[str, Any]:
                     "storage": True,
                     "schema": {"openAPIV3Schema": _object_schema(kind)},
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": [
-                        {"name": name, "type": type, "jsonPath": path} for name, type, path in _COLUMNS[kind.kind]
-                    ],
+                    "additionalPrinterColumns": _columns(kind),
                 }
             ],
         },
     }
+
+
+def _columns(kind: Kind[Any]) -> list[Schema]:
+    always = [{"name": name, "type": type, "jsonPath": path} for name, type, path in _COLUMNS[kind.kind]]
+    if kind.kind not in _WIDE:
+        return always
+    name, type, path = _WIDE[kind.kind]
+    return [*always, {"name": name, "type": type, "jsonPath": path, "priority": 1}]
 
 
 def _object_schema(kind: Kind[Any]) -> Schema:

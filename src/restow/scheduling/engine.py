@@ -189,9 +189,16 @@ class Engine:
         return SUCCESS
 
     def unreserve(self, cycle: Cycle, node: str) -> None:
-        """Every Unreserve in reverse, also of plugins whose Reserve never ran."""
+        """Every Unreserve in reverse, also of plugins whose Reserve never ran, and behind one that breaks: the first
+        exception is raised when all have been asked."""
+        broken: Exception | None = None
         for plugin in reversed(self._reserves):
-            plugin.unreserve(cycle, node)
+            try:
+                plugin.unreserve(cycle, node)
+            except Exception as error:
+                broken = broken or error
+        if broken is not None:
+            raise broken
 
     def permit(self, cycle: Cycle, node: str) -> Granted | Verdict:
         """All plugins are asked; a refusal or an error stops it."""

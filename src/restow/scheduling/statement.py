@@ -17,7 +17,7 @@ Statements nest like brackets: the one begun last ends first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -87,8 +87,10 @@ class Statement:
             step = self._steps[position]
             if isinstance(step, Assign | Nominate) and step.pod.metadata.uid == pod.metadata.uid:
                 del self._steps[position]
-                self._unreserve(pod.metadata.uid)
-                self._snapshot.forget(pod)
+                try:
+                    self._unreserve(pod.metadata.uid)
+                finally:
+                    self._snapshot.forget(pod)
                 return
         raise KeyError(pod.metadata.uid)
 
@@ -132,11 +134,13 @@ class Statement:
         return self._steps
 
     def discard(self) -> None:
-        """Take everything back, exactly; Unreserve first, newest first."""
+        """Take everything back, exactly; Unreserve first, newest first. What one raises is raised at the end."""
         self._end()
-        for uid in reversed(list(self._cycles)):
-            self._unreserve(uid)
-        self._snapshot.undo_to(self._mark)
+        with ExitStack() as last_first:
+            last_first.callback(self._snapshot.undo_to, self._mark)
+            for uid in self._cycles:
+                last_first.callback(self._engine.unreserve, *self._cycles[uid])
+        self._cycles = {}
         self._steps = []
 
     def _stands(self, assigned: Assign) -> Verdict:
@@ -163,14 +167,20 @@ def assign(engine: Engine, cycle: Cycle, node: str, seat: SeatName | None = None
         verdict = engine.reserve(cycle, node)
         granted = engine.permit(cycle, node) if verdict.code is Code.SUCCESS else verdict
     except BaseException:
-        engine.unreserve(cycle, node)
-        snapshot.forget(cycle.pod)
+        _take_back(engine, cycle, node)
         raise
     if isinstance(granted, Granted):
         return Assign(cycle, node, granted.waits, seat)
-    engine.unreserve(cycle, node)
-    snapshot.forget(cycle.pod)
+    _take_back(engine, cycle, node)
     return granted
+
+
+def _take_back(engine: Engine, cycle: Cycle, node: str) -> None:
+    """The inverse of an assignment; an Unreserve that breaks leaves no assumption behind."""
+    try:
+        engine.unreserve(cycle, node)
+    finally:
+        cycle.snapshot.forget(cycle.pod)
 
 
 def occupy(engine: Engine, cycle: Cycle, seat: Seat) -> Assign | Verdict:

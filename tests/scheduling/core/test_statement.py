@@ -70,6 +70,36 @@ def test_an_allocation_that_fails_leaves_nothing(keeps):
     assert everything(snapshot) == before
 
 
+class Breaks(Keeps):
+    """Keeps what it took, with an exception."""
+
+    def unreserve(self, cycle, node):
+        super().unreserve(cycle, node)
+        raise RuntimeError("kept")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(lambda statement, story: statement.allocate(story, "n0"), id="an allocation that is refused"),
+        pytest.param(lambda statement, story: statement.unallocate(pod("first")), id="one that is taken back"),
+        pytest.param(lambda statement, story: statement.discard(), id="a statement that is discarded"),
+    ],
+)
+def test_an_unreserve_that_breaks_keeps_no_room_and_stops_no_other(end):
+    journal: list[str] = []
+    snapshot = cluster(*nodes(1))
+    before = everything(snapshot)
+    others = Keeps(journal, name="others")
+    statement = Statement(snapshot, engine_with(others, Breaks(journal, name="broken")), 0.0)
+    statement.allocate(cycle(snapshot, pod("first")), "n0")
+    others.answers = unschedulable("no"), (SUCCESS, 0)
+    with pytest.raises(RuntimeError, match="kept"), statement:
+        end(statement, cycle(snapshot))
+    assert everything(snapshot) == before
+    assert "unreserve others first" in journal
+
+
 def test_permit_may_ask_to_wait():
     snapshot = cluster(*nodes(1))
     statement = Statement(snapshot, engine_with(Keeps([], permit=(wait("gang"), 30))), 0.0)

@@ -24,7 +24,7 @@ from itertools import islice
 from typing import Any
 
 from restow.model.objects import Pod
-from restow.scheduling.framework import Code, PreEnqueuePlugin, Verdict
+from restow.scheduling.framework import Code, PreEnqueuePlugin, Verdict, error
 from restow.scheduling.wakeups import News, Wakeups
 
 FIRST_BACKOFF = 1.0
@@ -310,7 +310,10 @@ class SchedulingQueue:
 
     def _is_let_in(self, entry: _Entry) -> bool:
         for plugin in self._gates:
-            verdict = plugin.pre_enqueue(entry.pod)
+            try:
+                verdict = plugin.pre_enqueue(entry.pod)
+            except Exception as broken:  # of a plugin: it must not stop the news of all others
+                verdict = error(f"{type(broken).__name__}: {broken}")
             if verdict.code is not Code.SUCCESS:
                 entry.gate = Verdict(verdict.code, verdict.reasons, plugin.name)
                 entry.plugins = frozenset([plugin.name])

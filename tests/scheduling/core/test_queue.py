@@ -262,6 +262,25 @@ def test_a_gated_pod_waits_for_its_gate():
     assert popped(queue, 2.0) == ["p"]
 
 
+class BreaksOnce(PreEnqueuePlugin):
+    name: ClassVar[str] = "BreaksOnce"
+    broke = False
+
+    def pre_enqueue(self, pod):
+        if not self.broke:
+            self.broke = True
+            raise RuntimeError("oh")
+        return SUCCESS
+
+
+def test_a_gate_that_breaks_holds_its_pod_back_until_there_is_news():
+    queue = SchedulingQueue(gates=[BreaksOnce()])
+    queue.add(pod("p"), 0.0)
+    assert queue.gate("uid-p").reasons == ("RuntimeError: oh",)
+    queue.tell(POD_LEFT, 1.0)
+    assert popped(queue, 1.0) == ["p"]
+
+
 def test_the_rest_of_a_gang_is_taken_out_of_turn():
     queue = refused_at(0.0)
     assert queue.take("uid-p").metadata.name == "p"

@@ -18,7 +18,7 @@ ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]
 
 def made(of: Pod | None = None, *, annotations: Any = None, **template: Any) -> Reservation:
     asked = job(ref=None, options={"template": template} if template else {}, annotations=annotations or {})
-    return reservation_for(asked, of or pod(), OWNERS, seconds=300)
+    return reservation_for(asked, of or pod(), OWNERS, seconds=299.4)
 
 
 def affine(*terms: Any) -> Pod:

@@ -8,6 +8,7 @@ planned target is the only one allowed, and the seat is marked as that of the mo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import ceil
 from typing import TypeVar
 
 import msgspec
@@ -94,10 +95,10 @@ def _problems(job: PodMigrationJob) -> Iterator[Problem]:
 
 
 def reservation_for(job: PodMigrationJob, pod: Pod, owners: Iterable[OwnerReference], *, seconds: float) -> Reservation:
-    """The reservation to create; unless the template says otherwise it lives for so many seconds."""
+    """The reservation to create; unless the template says otherwise it lives for so many seconds, rounded up."""
     template = _template(job)
     task = next((task for task in template.spec.tasks or () if task.replicas != 0), TaskSpec())
-    lifetime = None if template.spec.ttl or template.spec.expires else format_duration(max(seconds, 1.0))
+    lifetime = None if template.spec.ttl or template.spec.expires else format_duration(max(ceil(seconds), 1))
     built = ReservationSpec(
         scheduler_name=pod.spec.scheduler_name,
         min_available=1,

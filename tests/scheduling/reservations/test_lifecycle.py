@@ -130,6 +130,13 @@ HELD = (seat(0), seat(1))
             id="all taken: Succeeded",
         ),
         pytest.param(
+            reservation("Available", replicas=1),
+            (seat(0, "a"),),
+            None,
+            ("Succeeded", "Consumed", "its seat was taken"),
+            id="the only one taken",
+        ),
+        pytest.param(
             reservation("Waiting"),
             (seat(0, "a", UNFIT), seat(1, "b", UNFIT)),
             None,

@@ -141,7 +141,8 @@ def _verdict(reservation: Reservation, seats: Sequence[Found], facts: Facts, now
     seats = [one for one in seats if one.is_of(wants)]
     total, taken = sum(wants.values()), sum(one.is_taken for one in seats)
     if total and taken == total:
-        return _Verdict(SUCCEEDED, Reason.CONSUMED, f"all {total} seats were taken")
+        told = f"all {total} seats were taken" if total > 1 else "its seat was taken"
+        return _Verdict(SUCCEEDED, Reason.CONSUMED, told)
     ended = _end(reservation, seats, facts, now, f"{taken} of {total} seats were taken")
     return ended or _life(reservation, seats, facts, total)
 

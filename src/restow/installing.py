@@ -22,7 +22,8 @@ from restow.ports import ApiError
 
 NAME: Final = "restow"
 CONFIGURATION_KEY: Final = "restow.yaml"
-LABELS: Final = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
+_PART_OF: Final = "app.kubernetes.io/part-of"
+LABELS: Final = {"app.kubernetes.io/name": NAME, _PART_OF: NAME}
 _MASTERS: Final = {
     "vc-scheduler": "Volcano's scheduler, which also writes PodGroups",
     "vc-controller-manager": "Volcano's controllers, which also write Queues and PodGroups",
@@ -223,7 +224,7 @@ async def look(client: Client) -> Found:
     foreign = [
         one.metadata.name
         for one in (await client.list(kinds.CUSTOM_RESOURCE_DEFINITION)).items
-        if one.metadata.name in ours and not LABELS.items() <= (one.metadata.labels or {}).items()
+        if one.metadata.name in ours and (one.metadata.labels or {}).get(_PART_OF) != NAME
     ]
     return Found(tuple(sorted(foreign)), tuple(await _masters(client)))
 

@@ -77,7 +77,10 @@ def test_no_rule_allows_everything() -> None:
 
 async def test_what_others_made_is_left_alone_and_second_masters_are_named(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (client, _):
-        await client.create(CUSTOM_RESOURCE_DEFINITION, custom_resource_definitions()[0])
+        theirs, ours = custom_resource_definitions()[:2]
+        theirs["metadata"]["labels"] = {}
+        for definition in (theirs, ours):
+            await client.create(CUSTOM_RESOURCE_DEFINITION, definition)
         template = {
             "metadata": {"labels": {"app": "v"}},
             "spec": {"containers": [{"name": "v", "image": "docker.io/volcanosh/vc-scheduler:v1.13.0"}]},
@@ -85,7 +88,7 @@ async def test_what_others_made_is_left_alone_and_second_masters_are_named(tmp_p
         spec = {"selector": {"matchLabels": {"app": "v"}}, "template": template}
         await client.create(DEPLOYMENT, {"metadata": {"name": "volcano", "namespace": "default"}, "spec": spec})
         found = await look(client)
-    name = custom_resource_definitions()[0]["metadata"]["name"]
+    name = theirs["metadata"]["name"]
     assert found.definitions == (name,)
     assert found.masters == ("Deployment default/volcano is Volcano's scheduler, which also writes PodGroups",)
     assert ("CustomResourceDefinition", name) not in made(without=found.definitions)

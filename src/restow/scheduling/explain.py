@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from restow.scheduling.framework import Refusal
 
+NO_NODES = "no nodes available to schedule pods"
+
 
 def counted(refused: Mapping[str, Sequence[Refusal]]) -> Counter[str]:
     """How many nodes each reason stands for."""
@@ -25,11 +27,10 @@ def counted(refused: Mapping[str, Sequence[Refusal]]) -> Counter[str]:
 
 def sentence(nodes: int, reasons: Mapping[str, int], *, before: str = "", after: str = "") -> str:
     """The sentence: `before` is what stopped it before any node was asked, `after` what was tried afterwards."""
-    text = f"0/{nodes} nodes are available:"
-    if before:
-        text += f" {before}."
-    elif reasons:
-        text += f" {histogram(reasons)}."
+    why = before or histogram(reasons)
+    if not nodes and not why:
+        why = NO_NODES
+    text = f"0/{nodes} nodes are available:" + (f" {why}." if why else "")
     return f"{text} {after}" if after else text
 
 

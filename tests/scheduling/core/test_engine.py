@@ -83,7 +83,8 @@ def test_several_reasons_of_one_plugin_count_each():
 
 
 def test_without_nodes():
-    assert place(Engine([Fit()]), cluster()).message == "0/0 nodes are available:"
+    told = "0/0 nodes are available: no nodes available to schedule pods."
+    assert place(Engine([Fit()]), cluster()).message == told
 
 
 @pytest.mark.parametrize(

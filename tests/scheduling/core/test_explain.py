@@ -26,7 +26,7 @@ from restow.scheduling.framework import Refusal
             "0/10 nodes are available: 10 Insufficient memory, 2 Insufficient cpu.",
             id="sorted as text, so ten comes before two",
         ),
-        pytest.param(0, {}, {}, "0/0 nodes are available:", id="no nodes at all"),
+        pytest.param(0, {}, {}, "0/0 nodes are available: no nodes available to schedule pods.", id="no nodes at all"),
         pytest.param(
             3,
             {"ignored": 3},

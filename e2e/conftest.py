@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from e2e.build import BuildError
 from e2e.cluster import namespace_document
 from e2e.controlplane import ControlPlane
 from e2e.process import ProcessDied
+from e2e.running import installed
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import KubernetesApi, load_kubeconfig
 from restow.client.verbs import Client
@@ -44,6 +46,12 @@ def plane(pytestconfig: pytest.Config) -> ControlPlane:
     plane = pytestconfig.stash[_PLANE]
     plane.check()
     return plane
+
+
+@pytest.fixture
+def account(plane: ControlPlane, tmp_path: Path) -> Path:
+    """The kubeconfig of whoever may do exactly what `restow install` lets Restow do."""
+    return installed(plane, tmp_path)
 
 
 @pytest.fixture

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import pytest
-import yaml
-
 from e2e.cluster import add_nodes, deployment, following, reaches, running, together
-from e2e.controlplane import ControlPlane
+from e2e.running import LEASES, refusals, restow
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.model.kinds import (
@@ -30,52 +25,7 @@ CONFIGURATION = """
 scheduler: {schedulerNames: [restow-e2e]}
 migration: {objectLimiters: {workload: {duration: 0s}}, maxConcurrentReconciles: 4}
 """
-LEASES = "restow-e2e"
 REPLICAS = 8
-
-
-@contextmanager
-def restow(kubeconfig: Path, directory: Path, name: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that runs all components; its log is beside its configuration."""
-    (directory / "restow.yaml").write_text(CONFIGURATION)
-    arguments = ("--kubeconfig", kubeconfig, "--config", directory / "restow.yaml", "--port", "0")
-    leases = ("--namespace", LEASES, "--lease-duration", "5s")
-    with (directory / f"{name}.log").open("wb") as log:
-        command = [sys.executable, "-m", "restow", "run", *map(str, arguments), *leases]
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture
-def account(plane: ControlPlane, tmp_path: Path) -> Path:
-    """The kubeconfig of the service account that `restow install` makes, with exactly the rights it gives."""
-
-    def kubectl(*arguments: str, given: str | None = None) -> str:
-        command = [str(plane.kubectl), "--kubeconfig", str(plane.kubeconfig), *arguments]
-        return subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout
-
-    install = ("install", "--kubeconfig", str(plane.kubeconfig), "--namespace", LEASES)
-    printed = subprocess.run(
-        [sys.executable, "-m", "restow", *install], capture_output=True, text=True, check=True
-    ).stdout
-    kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", given=printed)
-    kubectl("scale", "deployment", "restow", "-n", LEASES, "--replicas=0")  # its image does not exist here
-    token = kubectl("create", "token", "restow", "-n", LEASES).strip()
-    path = tmp_path / "account.kubeconfig"
-    document = yaml.safe_load(plane.kubeconfig.read_text())
-    document["users"] = [{"name": user["name"], "user": {"token": token}} for user in document["users"]]
-    path.write_text(yaml.safe_dump(document))
-    return path
-
-
-def refusals(directory: Path) -> list[str]:
-    """What the processes were not allowed to do."""
-    lines = [line for log in directory.glob("*.log") for line in log.read_text().splitlines()]
-    return [line for line in lines if "forbidden" in line.lower()]
 
 
 @asynccontextmanager
@@ -132,7 +82,7 @@ async def test_pods_are_placed_and_moved_and_the_lease_is_handed_back(
     client: Client, namespace: str, account: Path, tmp_path: Path
 ) -> None:
     await add_nodes(client, 4)
-    with restow(account, tmp_path, "one") as process:
+    with restow(account, tmp_path, "one", CONFIGURATION) as process:
         async with workload(client, namespace) as pods:
             before = {pod.metadata.uid: pod.spec.node_name for pod in pods}
             names = await move_all(client, pods)
@@ -156,10 +106,10 @@ async def test_whoever_takes_over_in_the_middle_goes_on_where_the_other_was(
 ) -> None:
     await add_nodes(client, 4)
     async with AsyncExitStack() as stack:
-        first = stack.enter_context(restow(account, tmp_path, "first"))
+        first = stack.enter_context(restow(account, tmp_path, "first", CONFIGURATION))
         pods = await stack.enter_async_context(workload(client, namespace))
         leader = await holder(client)
-        stack.enter_context(restow(account, tmp_path, "second"))
+        stack.enter_context(restow(account, tmp_path, "second", CONFIGURATION))
         names = await move_all(client, pods)
         async with asyncio.timeout(60):
             while not any(one.startswith("Succeed") for one in await phases(client, names)):

@@ -62,6 +62,8 @@ class Post:
     def __init__(self, part: Part, around: Station, configuration: Configuration) -> None:
         self.part = part
         self.election = around.elect(part.name) if around.elect else None
+        self.component: Component | None = None
+        """Whoever is at work."""
         self._around = around
         self._configuration = configuration
         self._news = asyncio.Event()
@@ -116,6 +118,7 @@ class Post:
             await asyncio.wait((running, others[1]), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._is_begun = False
+            self.component = None
             for task in (*others, running):
                 task.cancel()
             await asyncio.wait((*others, running))
@@ -126,6 +129,7 @@ class Post:
 
     async def _begin(self, component: Component) -> None:
         await component.ready()
+        self.component = component
         self._is_begun = True
         log.info("at work", extra={"component": self.part.name})
 

@@ -12,17 +12,17 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 
 from restow import __version__
-from restow.adapters.health import Check, serve_health
+from restow.adapters.health import Check, Door, serve_health
 from restow.client.election import LeaderElection, LeaseTiming
 from restow.client.verbs import Client
 from restow.configuration import Configuration, read_configuration
@@ -39,8 +39,11 @@ from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeU
 from restow.posts import Component, Masters, Part, Post, Station, hold_all
 from restow.scheduling.registry import SchedulerSection, installed, read_profile
 from restow.scheduling.reservations.arguments import read_arguments as read_terms
+from restow.triggering import TRIGGER_PATH, Trigger
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 REACH_WITHIN = 10.0
 REACH_AGAIN = 0.5
@@ -114,10 +117,16 @@ class MigrationsPart:
         return True
 
 
+async def in_a_thread(work: Callable[[], T], /) -> T:
+    """Planning takes seconds in a large cluster, in which Leases have to be renewed."""
+    return await asyncio.to_thread(work)
+
+
 class DeschedulerPart:
     name = "descheduler"
 
-    def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
+    def __init__(self, registry: CollectorRegistry, namespace: str, aside: descheduler.Aside = in_a_thread) -> None:
+        self._aside = aside
         self._metrics = descheduler.Metrics(registry)
         self._settings = descheduler.Settings(namespace=namespace)
 
@@ -135,7 +144,7 @@ class DeschedulerPart:
             arguments=read_arguments(configuration.migration, _scheduler_names(configuration)),
             settings=self._settings,
             metrics=self._metrics,
-            aside=asyncio.to_thread,
+            aside=self._aside,
         )
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
@@ -260,7 +269,7 @@ class Process:
         around = Station(api, clock, rng, elect)
         posts = [Post(part, around, self._configuration) for part in self._parts]
         _describe(self._registry, posts)
-        async with _health(posts, self._registry, options):
+        async with _health(posts, self._registry, options, _doors(client, posts)):
             following = asyncio.create_task(self._file.follow(posts))
             try:
                 await hold_all(posts)
@@ -344,14 +353,22 @@ def _describe(registry: CollectorRegistry, posts: Iterable[Post]) -> None:
         masters.watch(post)
 
 
+def _doors(client: Client, posts: Iterable[Post]) -> dict[str, Door]:
+    """What this process may be asked to do."""
+    found = next((post for post in posts if post.part.name == DeschedulerPart.name), None)
+    return {TRIGGER_PATH: Trigger(client, found).answer} if found is not None else {}
+
+
 @asynccontextmanager
-async def _health(posts: Sequence[Post], registry: CollectorRegistry, options: Options) -> AsyncIterator[None]:
+async def _health(
+    posts: Sequence[Post], registry: CollectorRegistry, options: Options, doors: Mapping[str, Door]
+) -> AsyncIterator[None]:
     def ready() -> Iterator[Check]:
         return (Check(post.part.name, post.is_well, str(post)) for post in posts)
 
     try:
         server = await serve_health(
-            host=options.host, port=options.port, alive=lambda: (), ready=ready, registry=registry
+            host=options.host, port=options.port, alive=lambda: (), ready=ready, registry=registry, doors=doors
         )
     except OSError as error:
         advice = "; choose another with --port" if options.port else ""

@@ -1,14 +1,14 @@
-"""What a running process tells about itself over HTTP: /healthz, /readyz and /metrics.
+"""What a running process tells about itself over HTTP: /healthz, /readyz and /metrics; and what it may be asked to do.
 
-In: questions that can be asked at any time, and the registry of metrics. Out: a running `HealthServer`. Nothing can be
-changed through it.
+In: questions that can be asked at any time, the registry of metrics, and doors: what to do when somebody posts to a
+path. Who may, is for the doors to say. Out: a running `HealthServer`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 from aiohttp import web
@@ -29,6 +29,25 @@ class Check(msgspec.Struct, frozen=True):
 
 
 Checks = Callable[[], Iterable[Check]]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What somebody posts."""
+
+    token: str
+    """The bearer token; empty if there is none."""
+    query: Mapping[str, str]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What they are answered."""
+
+    status: int
+    document: Mapping[str, Any]
+
+
+Door = Callable[[Asked], Awaitable[Told]]
+_SCHEME = "bearer "
 
 
 class HealthServer:
@@ -52,7 +71,13 @@ class HealthServer:
 
 
 async def serve_health(
-    *, host: str, port: int, alive: Checks, ready: Checks, registry: CollectorRegistry
+    *,
+    host: str,
+    port: int,
+    alive: Checks,
+    ready: Checks,
+    registry: CollectorRegistry,
+    doors: Mapping[str, Door] | None = None,
 ) -> HealthServer:
     """Listen on an address; port 0 takes a free one. Raises OSError when the port is taken."""
 
@@ -68,6 +93,8 @@ async def serve_health(
     application = web.Application()
     for path, handler in (("/healthz", healthz), ("/livez", healthz), ("/readyz", readyz), ("/metrics", metrics)):
         application.router.add_get(path, handler)
+    for path, door in (doors or {}).items():
+        application.router.add_post(path, _opened(door))
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_WITHIN)
     await runner.setup()
     try:
@@ -76,6 +103,18 @@ async def serve_health(
         await runner.cleanup()
         raise
     return HealthServer(runner, host, runner.addresses[0][1])
+
+
+def _opened(door: Door) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(request: web.Request) -> web.Response:
+        header = request.headers.get("Authorization", "")
+        token = header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else ""
+        told = await door(Asked(token, dict(request.query)))
+        return web.Response(
+            body=msgspec.json.encode(told.document), status=told.status, content_type="application/json"
+        )
+
+    return handle
 
 
 def _answer(checks: Iterable[Check]) -> web.Response:

@@ -230,6 +230,21 @@ POD_MIGRATION_JOB = Kind(
     categories=("restow",),
 )
 
+TOKEN_REVIEW = Kind(
+    group="authentication.k8s.io",
+    kind="TokenReview",
+    plural="tokenreviews",
+    namespaced=False,
+    type=objects.TokenReview,
+)
+SUBJECT_ACCESS_REVIEW = Kind(
+    group="authorization.k8s.io",
+    kind="SubjectAccessReview",
+    plural="subjectaccessreviews",
+    namespaced=False,
+    type=objects.SubjectAccessReview,
+)
+
 OWN_KINDS: tuple[Kind[Any], ...] = (RESERVATION, QUEUE, POD_GROUP, POD_MIGRATION_JOB)
 ALL_KINDS: tuple[Kind[Any], ...] = (
     POD,

@@ -1,0 +1,126 @@
+"""The descheduler is told over HTTP to run: who may, and what they are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from restow.adapters.health import Asked, Told, serve_health
+from restow.client.verbs import Client
+from restow.configuration import Configuration
+from restow.control.descheduler import at_once
+from restow.ports import Api, Request, Response
+from restow.posts import Post, Station
+from restow.running import DeschedulerPart
+from restow.triggering import Trigger
+from tests.control.descheduler.stage import scattered
+from tests.sim.stage import pass_time, virtual
+
+
+class Reviewing:
+    """An Api that knows one token, whose bearer may, or may not."""
+
+    def __init__(self, api: Api, *, allowed: bool = True) -> None:
+        self.watch = api.watch
+        self.asked: list[Any] = []
+        self._api = api
+        self._allowed = allowed
+
+    async def call(self, request: Request) -> Response:
+        answer: dict[str, Any] | None = None
+        if request.resource.plural == "tokenreviews":
+            known = msgspec.json.decode(request.body)["spec"]["token"] == "secret"
+            answer = {"authenticated": known, "user": {"username": "ann", "groups": ["ops"]}}
+        elif request.resource.plural == "subjectaccessreviews":
+            self.asked.append(msgspec.json.decode(request.body)["spec"])
+            answer = {"allowed": self._allowed, "reason": "no role says so"}
+        if answer is None:
+            return await self._api.call(request)
+        return Response(body=msgspec.json.encode({"status": answer}), code=201)
+
+
+@asynccontextmanager
+async def trigger(it: Any, *, allowed: bool = True) -> AsyncIterator[tuple[Trigger, Reviewing]]:
+    """A process whose descheduler works."""
+    part = DeschedulerPart(CollectorRegistry(), "restow-system", at_once)
+    configuration = Configuration(scheduler={"schedulerNames": ["restow", "default-scheduler"]})
+    post = Post(part, Station(it.api, it.clock, random.Random(1), None), configuration)
+    reviewing = Reviewing(it.api, allowed=allowed)
+    holding = asyncio.create_task(post.hold())
+    try:
+        await pass_time(2)
+        yield Trigger(Client(reviewing), post), reviewing
+    finally:
+        holding.cancel()
+        await asyncio.gather(holding, return_exceptions=True)
+
+
+@virtual
+async def test_whoever_may_create_jobs_may_run_a_profile() -> None:
+    async with scattered() as it, trigger(it) as (made, reviewing):
+        told = await made.answer(Asked("secret", {"dryRun": "true"}))
+        assert (told.status, len(told.document["plan"]["moves"]), told.document["jobs"]) == (200, 4, [])
+        assert [one["user"] for one in reviewing.asked] == ["ann"]
+        wanted = {"group": "scheduling.koordinator.sh", "resource": "podmigrationjobs", "verb": "create"}
+        assert reviewing.asked[0]["resourceAttributes"] == wanted
+        told = await made.answer(Asked("secret", {"profile": "default"}))
+        assert (told.status, len(told.document["jobs"])) == (200, 4)
+        told = await made.answer(Asked("secret", {}))
+        assert (told.status, "is under way" in told.document["message"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("token", "query", "allowed", "status", "message"),
+    [
+        pytest.param("", {}, True, 401, "a bearer token is needed", id="nobody"),
+        pytest.param("guess", {}, True, 401, "a bearer token is needed", id="a stranger"),
+        pytest.param("secret", {}, False, 403, "ann may not create podmigrationjobs", id="somebody who may not"),
+        pytest.param("secret", {"profile": "x"}, True, 404, "no profile is called 'x'", id="an unknown profile"),
+        pytest.param("secret", {"dryrun": "1"}, True, 400, "known are profile=NAME", id="an unknown parameter"),
+        pytest.param("secret", {"dryRun": "maybe"}, True, 400, "known are profile=NAME", id="neither yes nor no"),
+    ],
+)
+@virtual
+async def test_nobody_else_is_let_in(
+    token: str, query: dict[str, str], allowed: bool, status: int, message: str
+) -> None:
+    async with scattered() as it, trigger(it, allowed=allowed) as (made, _):
+        told = await made.answer(Asked(token, query))
+        assert told.status == status and message in told.document["message"], told
+        assert await it.jobs() == []
+
+
+@virtual
+async def test_who_stands_by_says_so() -> None:
+    async with scattered() as it:
+        part = DeschedulerPart(CollectorRegistry(), "restow-system")
+        post = Post(part, Station(it.api, it.clock, random.Random(1), None), Configuration())
+        told = await Trigger(Client(Reviewing(it.api)), post).answer(Asked("secret", {}))
+        assert (told.status, told.document) == (503, {"message": "the descheduler of this process is starting"})
+
+
+async def test_over_http_the_token_is_taken_from_the_header() -> None:
+    seen: list[Asked] = []
+
+    async def door(asked: Asked) -> Told:
+        seen.append(asked)
+        return Told(202, {"fine": True})
+
+    server = await serve_health(
+        host="127.0.0.1", port=0, alive=lambda: (), ready=lambda: (), registry=CollectorRegistry(), doors={"/x": door}
+    )
+    async with server, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{server.port}/x"
+        async with session.post(f"{url}?a=b", headers={"Authorization": "Bearer abc"}) as answer:
+            assert (answer.status, await answer.json()) == (202, {"fine": True})
+        async with session.get(url) as answer:
+            assert answer.status == 405
+    assert seen == [Asked("abc", {"a": "b"})]

@@ -380,6 +380,35 @@ async def test_a_gang_that_is_bound_half_way_is_completed_first_and_says_so() ->
         assert message.endswith("the gang is completed before anything else")
 
 
+class Doubts(PermitPlugin):
+    """Lets one pod wait, does not permit it, and does the next time."""
+
+    name: ClassVar[str] = "Doubts"
+
+    def __init__(self, about: str) -> None:
+        super().__init__()
+        self._about = about
+        self._answers = [wait(), unschedulable("not yet")]
+
+    def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
+        doubted = cycle.pod.metadata.name == self._about and self._answers
+        return (self._answers.pop(0) if doubted else SUCCESS), 10.0
+
+
+@virtual
+async def test_a_gang_of_which_one_is_not_permitted_is_completed_first_and_says_so() -> None:
+    async with stage(Doubts("w2"), nodes=1) as it:
+        await it.create(kinds.POD_GROUP, group("train", 2))
+        for name in ("w1", "w2"):
+            await it.create(kinds.POD, member(name, "train", "2"))
+        await pass_time(0.5)
+        await it.create(kinds.POD, pod("rival", "2"))
+        await pass_time(20)
+        assert await places(it) == {"w1": "n1", "w2": "n1", "rival": None}
+        [(name, message)] = await events(it, "Completing")
+        assert (name, message.split(";")[0]) == ("train", "pod w2 was not bound: not yet")
+
+
 class Forbidding:
     """An Api that never binds one pod, and counts how often it is asked to."""
 

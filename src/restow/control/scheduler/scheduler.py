@@ -324,12 +324,14 @@ class Scheduler:
         if isinstance(outcome, Lost) or self._feed.latest(pod) is None:
             self._queue.delete(uid)
         elif isinstance(outcome, Rejected):
+            message = joined(outcome.verdict.reasons)
             self._queue.refused(uid, [outcome.verdict.plugin], now)
-            self._telling.refused(pod, joined(outcome.verdict.reasons))
+            self._telling.refused(pod, message)
+            self._complete_gang(assign, message)
         else:
             self._queue.failed(uid, now)
             self._telling.refused(pod, outcome.message, reason=SCHEDULER_ERROR)
-            self._complete_gang(assign, outcome)
+            self._complete_gang(assign, outcome.message, at_once=outcome.at_once)
 
     def _give_back(self, assign: Assign, outcome: Outcome) -> None:
         """Every Unreserve in reverse, then the assumption; others may have been waiting for that room."""
@@ -355,7 +357,7 @@ class Scheduler:
 
     # --- gangs that were bound half-way -------------------------------------------------------------------------------
 
-    def _complete_gang(self, assign: Assign, failed: Failed) -> None:
+    def _complete_gang(self, assign: Assign, why: str, *, at_once: bool = False) -> None:
         """Bindings cannot be undone: what is missing of a gang is placed before anything else, and that is said."""
         pod = assign.pod
         gang = self._roster.gang_of(pod)
@@ -363,8 +365,8 @@ class Scheduler:
         if gang is None or group is None or not self._is_half_placed(gang):
             return
         self._broken.add(gang)
-        self._telling.broken(group, pod, failed.message)
-        if failed.at_once:
+        self._telling.broken(group, pod, why)
+        if at_once:
             self._queue.activate([pod.metadata.uid], steady_time())
         else:  # the room stays its own while it waits
             self._feed.nominated[pod.metadata.uid] = _before_all_others(pod, assign.node)

@@ -9,12 +9,13 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from restow import capture
+from restow import capture, operating
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
@@ -174,6 +175,17 @@ async def test_a_list_that_is_forgotten_half_way_is_whole_all_the_same(monkeypat
         one["metadata"]["name"] async for one in capture.documents(client, ignored, ignored) if one["kind"] == "Pod"
     ]
     assert len(names) == len(set(names)) == len((await client.list(POD)).items)
+
+
+def test_reading_that_takes_long_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(operating, "time", SimpleNamespace(monotonic=lambda: now))
+    progress = operating.Progress()
+    for now in (0.5, 1.2, 1.9, 2.3):
+        progress(POD, int(now * 1000))
+    assert capsys.readouterr().err == "restow: reading pods, 1200 so far\nrestow: reading pods, 2300 so far\n"
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ class Job:
         """How many must be placed together."""
         if self.reservation is not None:
             return least(self.reservation)
-        return 1 if self.group is None else max(self.group.spec.min_member or 1, 1)
+        return 1 if self.group is None else least_members(self.group)
 
     @property
     def least_roles(self) -> Mapping[str, int]:
@@ -358,11 +358,16 @@ def _gang(key: Key, pods: Sequence[Pod], roster: Roster, snapshot: Snapshot) -> 
     queue, priority = queue_name(group, pods[0]), roster.priority(group, pods)
     job = Job("/".join(key), queue, group, priority, created, is_gang=True)
     job.known = len({pod.metadata.uid for pod in (*members, *pods)})
-    placed = [pod for pod in members if _is_placed(pod, snapshot)]
+    placed = placed_members(members, snapshot)
     job.placed = len(placed)
     job.roles = Counter(role_of(pod) for pod in placed)
     job.pods = _needed_first(job, sorted(pods, key=_task_order))
     return job
+
+
+def placed_members(members: Iterable[Pod], snapshot: Snapshot) -> list[Pod]:
+    """The members of a gang that are on a node, or have been and succeeded; not those that are leaving."""
+    return [pod for pod in members if _is_placed(pod, snapshot)]
 
 
 def _is_placed(pod: Pod, snapshot: Snapshot) -> bool:
@@ -388,6 +393,11 @@ def _needed_first(job: Job, pods: list[Pod]) -> list[Pod]:
         else:
             others.append(pod)
     return needed + others
+
+
+def least_members(group: PodGroup) -> int:
+    """How many pods of a gang must be placed together."""
+    return max(group.spec.min_member or 1, 1)
 
 
 def least_resources(group: PodGroup) -> dict[str, int]:

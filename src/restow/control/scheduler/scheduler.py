@@ -43,7 +43,7 @@ from restow.ports import Api, ApiError, Clock, NotFound
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import Code, PostBindPlugin
-from restow.scheduling.jobs import Key
+from restow.scheduling.jobs import Key, least_members, placed_members
 from restow.scheduling.queue import SchedulingQueue, Where
 from restow.scheduling.registry import Profile
 from restow.scheduling.session import Session
@@ -377,9 +377,8 @@ class Scheduler:
 
     def _is_half_placed(self, gang: Key) -> bool:
         group = self._roster.group(gang)
-        known = self._snapshot.pods.known
-        placed = sum(pod.metadata.uid in known or pod.status.phase == "Succeeded" for pod in self._roster.members(gang))
-        return group is not None and 0 < placed < (group.spec.min_member or 1)
+        placed = len(placed_members(self._roster.members(gang), self._snapshot))
+        return group is not None and 0 < placed < least_members(group)
 
     # --- assumptions that nobody confirms -----------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.ports import STRATEGIC_PATCH, ApiError, Clock, Forbidden, Invalid, NotFound
 from restow.scheduling.conditions import group_status
-from restow.scheduling.jobs import Key, jobs_of
+from restow.scheduling.jobs import Key, jobs_of, least_members
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +226,7 @@ def _counted(group: PodGroup, status: PodGroupStatus, members: list[Pod]) -> Pod
     phases = [pod.status.phase for pod in members]
     running, succeeded, failed = (phases.count(phase) for phase in ("Running", "Succeeded", "Failed"))
     phase = status.phase
-    if succeeded >= max(group.spec.min_member or 1, 1) and succeeded + failed == len(phases):
+    if succeeded >= least_members(group) and succeeded + failed == len(phases):
         phase = PodGroupPhase.COMPLETED
     return replace(status, phase=phase, running=running or None, succeeded=succeeded or None, failed=failed or None)
 

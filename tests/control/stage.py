@@ -16,7 +16,7 @@ from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
 from restow.model.objects import Pod
 from restow.model.resources import PODS, amounts, pod_requests
-from restow.ports import Api, Request, Response
+from restow.ports import Api, Clock, Request, Response
 from restow.scheduling.framework import Plugin
 from restow.sim.loop import VirtualClock
 from restow.sim.world import Settings as WorldSettings
@@ -105,6 +105,17 @@ async def check_room(it: Stage) -> None:
     assert await over_committed(it.client) == []
     refused = [one.metadata.name for one in await it.pods() if (one.status.reason or "").startswith("OutOf")]
     assert not refused, refused
+
+
+class PutBack:
+    """A wall clock that somebody puts back."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.by = 0.0
+
+    def now(self) -> float:
+        return self._clock.now() - self.by
 
 
 class Audited:

@@ -36,8 +36,8 @@ from restow.scheduling.framework import (
     wait,
 )
 from restow.scheduling.writes import Write
-from tests.control.stage import check_room, condition, events, group, member, places, stage
-from tests.sim.stage import node, pass_time, pod, ready, virtual
+from tests.control.stage import PutBack, check_room, condition, events, group, member, places, stage, world
+from tests.sim.stage import node, pass_time, pod, ready, scheduler, virtual
 
 UNKNOWN = OutcomeUnknown.because(504, "Timeout", "lost in the net")
 BUSY = TooManyRequests.because(429, "TooManyRequests", "not now")
@@ -530,3 +530,17 @@ def test_an_assumption_that_no_event_confirms_is_looked_up(deleted: bool, fits: 
             assert ((await places(it))["b"] == "n1") is fits
 
     run()
+
+
+@virtual
+async def test_an_assumption_that_a_clock_put_back_made_young_is_looked_up_too() -> None:
+    async with world(nodes=1) as it:
+        clock = PutBack(it.clock)
+        async with scheduler(Blind(it.api, "a"), clock, settings=Settings(leak_check=5.0)):
+            await it.create(kinds.POD, pod("a", "4"))
+            await pass_time(2)
+            await it.delete(kinds.POD, "a", grace_seconds=0)
+            clock.by = 3600.0
+            await it.create(kinds.POD, pod("b", "4"))
+            await pass_time(20)
+            assert await places(it) == {"b": "n1"}

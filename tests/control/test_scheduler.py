@@ -13,11 +13,10 @@ from prometheus_client import CollectorRegistry
 
 from restow.control.scheduler import Metrics, Scheduler, Settings
 from restow.model import kinds
-from restow.ports import Clock
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.enqueue import admit
 from restow.scheduling.session import Session
-from tests.control.stage import check_room, condition, events, group, member, places, stage, world
+from tests.control.stage import PutBack, check_room, condition, events, group, member, places, stage, world
 from tests.sim.stage import (
     Document,
     node,
@@ -72,17 +71,6 @@ async def test_a_feature_that_a_node_declares_later_wakes_who_needs_it() -> None
         await it.client.patch(kinds.NODE, "n1", features, subresource="status")
         await pass_time(12)
         assert await places(it) == {"a": "n1"}
-
-
-class PutBack:
-    """A wall clock that somebody puts back."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.by = 0.0
-
-    def now(self) -> float:
-        return self._clock.now() - self.by
 
 
 @virtual

@@ -387,7 +387,8 @@ class Scheduler:
         while True:
             await asyncio.sleep(self._settings.leak_check)
             for one in self._snapshot.assumed(self._clock.now()):
-                if one.age >= self._settings.leak_age and one.pod.metadata.uid not in self._under_way:
+                young = 0 <= one.age < self._settings.leak_age  # below 0, the clock was put back
+                if not young and one.pod.metadata.uid not in self._under_way:
                     await self._check(one.pod)
 
     async def _check(self, pod: Pod) -> None:

@@ -11,7 +11,7 @@ from restow.model.objects import Placement, Pod, PodGroup, PodGroupStatus, Reser
 from restow.scheduling.framework import Code, Cycle
 
 
-class Assign(msgspec.Struct, frozen=True):
+class Assign(msgspec.Struct, frozen=True, gc=False):
     """The pod goes to the node: it is assumed there and Reserve and Permit have passed; its binding cycle may begin."""
 
     cycle: Cycle

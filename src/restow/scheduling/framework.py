@@ -111,14 +111,21 @@ class Reach(enum.Enum):
 class Cycle:
     """One pod's attempt: the pod, the cluster as it is now, and what plugins note for their later selves."""
 
-    __slots__ = ("notes", "now", "pod", "pod_class", "snapshot")
+    __slots__ = ("_notes", "now", "pod", "pod_class", "snapshot")
 
     def __init__(self, pod: Pod, snapshot: Snapshot, now: float, pod_class: PodClass | None = None) -> None:
         self.pod = pod
         self.snapshot = snapshot
         self.now = now
         self.pod_class = pod_class or snapshot.classes.of(pod)
-        self.notes: dict[str, Any] = {}
+        self._notes: dict[str, Any] | None = None
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What plugins note, by their names; about most pods nobody has anything to note."""
+        if self._notes is None:
+            self._notes = {}
+        return self._notes
 
 
 class Plugin(ABC):

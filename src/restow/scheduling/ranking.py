@@ -250,7 +250,7 @@ def _weighted_sum(cycle: Cycle, scores: Sequence[Weighted], rows: Which, mask: M
         scored = plugin.score(cycle, rows)
         if isinstance(rows, slice):  # once per class is enough to find out who does not keep the promise
             in_range(plugin, scored[mask])
-        total += weight * scored
+        total += scored if weight == 1 else weight * scored
     return total
 
 

@@ -8,8 +8,10 @@ are not `present`; what a mask about labels or taints says of them means nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from restow.model.affinity import FieldRequirement, NodeConstraint, NodeTerm
 from restow.model.cluster.nodes import NodeTable
@@ -23,15 +25,22 @@ from restow.model.taints import UNSCHEDULABLE, untolerated
 def fits(room: Room, amounts: Amounts, rows: Which | None = None, *, after_leaving: bool = False) -> Mask:
     """Rows with enough free of everything asked for; `after_leaving` counts what terminating pods will free."""
     chosen = room.rows.every if rows is None else rows
-    asked = [(column, min(amount, LIMIT + 1)) for column, amount in amounts if amount > 0]
-    if any(column >= len(room.free) for column, _ in asked):
+    columns, asked, most = _demand(amounts)
+    if most >= len(room.free):
         return ~_all(room, chosen)
-    pairs = np.array(asked, np.int64).reshape(-1, 2)
-    free = lines(room.free, pairs[:, :1], chosen)
+    free = lines(room.free, columns, chosen)
     if after_leaving:
-        free = free + lines(room.releasing.cells, pairs[:, :1], chosen)
-    mask: Mask = np.logical_and.reduce(free >= pairs[:, 1:])
+        free = free + lines(room.releasing.cells, columns, chosen)
+    mask: Mask = np.logical_and.reduce(free >= asked)
     return mask
+
+
+@lru_cache(maxsize=1024)
+def _demand(amounts: Amounts) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """What is asked for at all, as arrays of one line per resource: columns and amounts; and the last column."""
+    asked = [(column, min(amount, LIMIT + 1)) for column, amount in amounts if amount > 0]
+    pairs = np.array(asked, np.int64).reshape(-1, 2)
+    return pairs[:, :1], pairs[:, 1:], max((column for column, _ in asked), default=-1)
 
 
 def fits_row(room: Room, amounts: Amounts, row: int) -> bool:

@@ -34,13 +34,17 @@ _SAFE = (2**63 - 1) // BEST
 class Asked:
     """What a pod asks for, resource by resource and as arrays of one line per resource."""
 
-    __slots__ = ("amounts", "columns", "each", "weights")
+    __slots__ = ("amounts", "both", "columns", "each", "weight", "weights")
 
     def __init__(self, each: tuple[tuple[int, int, int], ...]) -> None:
         """`each` is (resource column, amount, weight)."""
         self.each = each
         table = np.array([(column, min(amount, LIMIT), weight) for column, amount, weight in each], np.int64)
         self.columns, self.amounts, self.weights = table.reshape(-1, 3, 1).transpose(1, 0, 2)
+        self.weight = sum(weight for _, _, weight in each)
+        """Of all together."""
+        self.both = np.stack([np.zeros_like(self.amounts), self.amounts])
+        """The amounts without the pod, which are zero, and with it."""
 
     def __bool__(self) -> bool:
         return bool(self.each)
@@ -121,7 +125,7 @@ def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked
         available = lines(room.allocatable.cells, asked.columns, rows)
         if np.maximum.reduce(available, axis=None, initial=0) <= _SAFE:
             requested = sum((lines(book.cells, asked.columns, rows) for book in books), asked.amounts)
-            return _of_rows(strategy, requested, available, asked.weights)
+            return _of_rows(strategy, requested, available, asked)
         few = room.rows.numbers(rows)
     return np.array([allocation_score(strategy, room, books, asked, row) for row in few], np.int64)
 
@@ -143,12 +147,13 @@ def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked,
     return strategy.mean(total, weights) if weights else 0
 
 
-def _of_rows(strategy: Strategy, requested: Cells, available: Cells, weights: Cells) -> Scores:
-    there = available > 0
-    everywhere = bool(there.all())
+def _of_rows(strategy: Strategy, requested: Cells, available: Cells, asked: Asked) -> Scores:
+    everywhere = bool(np.minimum.reduce(available, axis=None, initial=1) > 0)
     score = strategy.of_resource(requested, available if everywhere else np.maximum(available, 1))
-    if strategy.least > 0 or not everywhere:
-        weights = weights * (there & (score >= strategy.least))
+    if strategy.least <= 0 and everywhere:
+        every: Scores = strategy.mean(np.add.reduce(score * asked.weights), max(asked.weight, 1))
+        return every
+    weights = asked.weights * ((available > 0) & (score >= strategy.least))
     mean: Scores = strategy.mean(np.add.reduce(score * weights), np.maximum(np.add.reduce(weights), 1))
     return mean
 

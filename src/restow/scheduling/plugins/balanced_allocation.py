@@ -87,9 +87,9 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
     def _of_rows(self, room: Room, asked: Asked, rows: Which) -> Scores:
         allocatable = lines(room.allocatable.cells, asked.columns, rows)
         used = allocatable - lines(room.free, asked.columns, rows)
-        both = np.concatenate([used, used + asked.amounts]).reshape(2, *used.shape)
-        before, after = balances(np.minimum(both / np.maximum(allocatable, 1.0), 1.0), allocatable > 0)
-        scores: Scores = HALF + (HALF + after - before) // 2 if self._change else after
+        shares = (used + asked.both) / np.maximum(allocatable, 1.0)
+        before, after = balances(np.minimum(shares, 1.0), allocatable > 0)
+        scores: Scores = HALF + (HALF + after - before >> 1) if self._change else after
         return scores
 
     def _of(self, cycle: Cycle) -> Asked:

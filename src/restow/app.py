@@ -181,6 +181,7 @@ def run_options(
     return Options(
         components=components,
         config=config,
+        otherwise=EMBEDDED if embedded else Configuration(),
         namespace=namespace or own or HOME,
         leader_elect=not embedded if leader_elect is None else leader_elect,
         timing=lease_timing(lease_duration),

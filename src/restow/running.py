@@ -222,6 +222,8 @@ class ConfigurationFile:
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     components: tuple[str, ...] = tuple(PARTS)
     config: Path | None = None
+    otherwise: Configuration = Configuration()
+    """What holds without a configuration file."""
     namespace: str = HOME
     """Where the Leases and the stop switch are."""
     leader_elect: bool = True
@@ -255,7 +257,7 @@ class Process:
         parts = {name: make(registry, options.namespace) for name, make in PARTS.items()}
         self._parts = [parts[name] for name in options.components]
         self._file = ConfigurationFile(options.config, list(parts.values()))
-        self._configuration = self._file.read()
+        self._configuration = self._file.read() if options.config else options.otherwise
 
     async def run(self, api: Api, clock: Clock, rng: Random, where: str) -> None:
         """Run them until cancelled. Raises CannotRun and PostLost."""

@@ -97,3 +97,9 @@ def test_in_a_pod_it_is_the_pods_namespace_and_probes_get_through(monkeypatch: p
     monkeypatch.setattr(app, "in_cluster", lambda: config)
     found = app.run_options(**ASKED)
     assert (found.namespace, found.host) == ("home", "0.0.0.0")
+
+
+@pytest.mark.parametrize(("embedded", "taken"), [(True, True), (False, False)], ids=["embedded", "somebody's"])
+def test_where_nobody_else_schedules_everybodys_pods_are_ours(embedded: bool, taken: bool) -> None:
+    names = app.run_options(**{**ASKED, "embedded": embedded}).otherwise.scheduler.get("schedulerNames", ())
+    assert ("default-scheduler" in names) == taken

@@ -86,6 +86,7 @@ EVERYWHERE: Final = (
     Permission((kinds.RESERVATION,), ("create", "patch", "delete")),
     Permission((kinds.POD_MIGRATION_JOB,), ("create", "patch", "delete")),
     Permission((kinds.EVENT,), ("create", "patch")),
+    Permission((kinds.NODE_METRICS, kinds.POD_METRICS), ("list",)),
     Permission((kinds.TOKEN_REVIEW, kinds.SUBJECT_ACCESS_REVIEW), ("create",)),
 )
 """What the components need in the whole cluster."""

@@ -28,11 +28,13 @@ from restow.model.kinds import (
     JOB,
     NAMESPACE,
     NODE,
+    NODE_METRICS,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     POD_DISRUPTION_BUDGET,
     POD_GROUP,
+    POD_METRICS,
     POD_UNAVAILABLE_BUDGET,
     PRIORITY_CLASS,
     QUEUE,
@@ -47,6 +49,7 @@ from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.resources import Vector
 from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import installed
+from restow.planning.measured import measured
 from restow.planning.movable import Movability
 from restow.planning.plan import Plan, fingerprint
 from restow.planning.replay import Replay
@@ -204,6 +207,7 @@ def plan_request(
         now=now,
         pending=tuple(pod for pod in _ours(cluster.pending(), profile) if not _gate(pod, profile)),
         roster=cluster.roster,
+        measured=measured(cluster.inventory.of(NODE_METRICS), cluster.inventory.of(POD_METRICS)),
         arguments=_strategy_arguments(sections.descheduler, asked.strategy),
         max_moves=asked.max_moves,
         objective=asked.objective,

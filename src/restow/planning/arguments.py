@@ -34,7 +34,9 @@ class Namespaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exclude: list[str] = []
 
 
-class _Written(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class StrategyArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """What every strategy has."""
+
     api_version: str | None = None
     kind: str | None = None
     evictable_namespaces: Namespaces | None = None
@@ -42,7 +44,7 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cool_down_time: int = 0
 
 
-class DefragmentationArgs(_Written, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class DefragmentationArgs(StrategyArgs, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     resource_type: str = CPU
     protection_thresholds: dict[str, float] = {}
     defragment_thresholds: dict[str, float] = {}
@@ -51,7 +53,7 @@ class DefragmentationArgs(_Written, frozen=True, kw_only=True, forbid_unknown_fi
     only_if_emptied: bool = False
 
 
-class BalanceArgs(_Written, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class BalanceArgs(StrategyArgs, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     resources: list[str] = msgspec.field(default_factory=lambda: [CPU, MEMORY])
     max_threshold: float | None = None
 
@@ -106,12 +108,12 @@ def read_defragmentation(arguments: Mapping[str, Any]) -> Defragmentation:
     low = {resource: _LOW, **written.low_thresholds}
     defragment = {resource: _DEFRAGMENT, **written.defragment_thresholds}
     protection = {resource: _PROTECTION, **written.protection_thresholds}
-    problems = [*_threshold_problems(low, defragment, protection), *_shared_problems(written)]
+    problems = [*_threshold_problems(low, defragment, protection), *shared_problems(written)]
     if not resource:
         problems.append(Problem("resourceType", "must name a resource"))
     if written.number_of_nodes < 0:
         problems.append(Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}"))
-    pods = _pod_filter(written, problems)
+    pods = pod_filter(written, problems)
     if problems:
         raise WireError(DEFRAGMENTATION, problems)
     return Defragmentation(
@@ -129,14 +131,14 @@ def read_defragmentation(arguments: Mapping[str, Any]) -> Defragmentation:
 def read_balance(arguments: Mapping[str, Any]) -> Balance:
     """Raises WireError."""
     written = convert(BalanceArgs, arguments, BALANCE)
-    problems = list(_shared_problems(written))
+    problems = list(shared_problems(written))
     if len(set(written.resources)) < 2 or len(set(written.resources)) < len(written.resources):
         listed = ", ".join(written.resources) or "nothing"
         problems.append(Problem("resources", f"at least two different resources can be in balance, listed: {listed}"))
     limit = written.max_threshold
     if limit is not None and not 0 <= limit <= 1:
         problems.append(Problem("maxThreshold", f"must be from 0 to 1, is {limit:g}"))
-    pods = _pod_filter(written, problems)
+    pods = pod_filter(written, problems)
     if problems:
         raise WireError(BALANCE, problems)
     return Balance(
@@ -162,7 +164,8 @@ def _threshold_problems(low: Percents, defragment: Percents, protection: Percent
                 )
 
 
-def _shared_problems(written: _Written) -> Iterator[Problem]:
+def shared_problems(written: StrategyArgs) -> Iterator[Problem]:
+    """What is wrong with arguments that every strategy has."""
     if written.cool_down_time < 0:
         yield Problem("coolDownTime", f"must not be negative, is {written.cool_down_time}")
     namespaces = written.evictable_namespaces
@@ -170,7 +173,8 @@ def _shared_problems(written: _Written) -> Iterator[Problem]:
         yield Problem("evictableNamespaces", "include and exclude cannot both be set")
 
 
-def _pod_filter(written: _Written, problems: list[Problem]) -> PodFilter:
+def pod_filter(written: StrategyArgs, problems: list[Problem]) -> PodFilter:
+    """Which pods are meant; a selector that cannot be read is one more problem."""
     namespaces = written.evictable_namespaces or Namespaces()
     try:
         selector = EVERYTHING if written.label_selector is None else label_selector(written.label_selector)

@@ -16,6 +16,7 @@ import msgspec
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.model.resources import Vector
+from restow.planning.measured import Measured
 from restow.planning.plan import Plan
 from restow.scheduling.engine import Engine
 from restow.scheduling.jobs import Roster
@@ -57,6 +58,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     max_moves: int = 50
     migrated: Mapping[str, float] = {}
     """When a migration last touched a node, by its name, as far as finished jobs tell."""
+    measured: Measured | None = None
+    """What nodes and pods really use; None where nobody asked."""
     arguments: Mapping[str, Any] = {}
     """Of the strategy, as written in the configuration."""
     objective: str = "free-nodes"

@@ -11,6 +11,7 @@ from restow.model.cluster import Snapshot
 from restow.planning.arguments import BALANCE, DEFRAGMENTATION
 from restow.planning.balance import balance
 from restow.planning.defragmentation import defragmentation
+from restow.planning.load_aware import LOAD_AWARE, load_aware
 from restow.planning.optimal.strategy import optimal
 from restow.planning.plan import Plan
 from restow.planning.replay import replay
@@ -20,9 +21,10 @@ STRATEGIES: Final[Mapping[str, Strategy]] = {
     "optimal": optimal,
     "defragmentation": defragmentation,
     "balance": balance,
+    "load-aware": load_aware,
 }
 DEFAULT: Final = "optimal"
-PLUGINS: Final[Mapping[str, str]] = {"defragmentation": DEFRAGMENTATION, "balance": BALANCE}
+PLUGINS: Final[Mapping[str, str]] = {"defragmentation": DEFRAGMENTATION, "balance": BALANCE, "load-aware": LOAD_AWARE}
 """Under which name the arguments of a strategy are in `pluginConfig`."""
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from restow.model import kinds
+from restow.model.times import format_time
+from restow.ports import Request, Response
 from tests.control.descheduler.stage import Scattered, descheduler, running, scattered
 from tests.control.stage import check_room
 from tests.sim.stage import Document, job, pass_time, ready, template, virtual, workload
@@ -89,3 +92,43 @@ async def test_failed_pods_are_taken_away(kind: str) -> None:
         assert ("Failed" in left) is (kind == "Job"), [
             (one.status.phase, one.status.message) for one in await it.jobs()
         ]
+
+
+class Measuring:
+    """An Api in whose cluster somebody measures: every pod uses two cores, and each node what its pods use."""
+
+    def __init__(self, it: Scattered) -> None:
+        self.watch = it.api.watch
+        self._it = it
+
+    async def call(self, request: Request) -> Response:
+        if request.resource.group != "metrics.k8s.io":
+            return await self._it.api.call(request)
+        at, pods = format_time(self._it.clock.now()), await self._it.pods()
+        if request.resource.plural == "pods":
+            usage = {"containers": [{"name": "main", "usage": {"cpu": "2"}}]}
+            found = [{"metadata": {"name": one.metadata.name, "namespace": "default"}, **usage} for one in pods]
+        else:
+            on = [one.spec.node_name for one in pods]
+            nodes = (f"n{number}" for number in range(1, 6))
+            found = [{"metadata": {"name": name}, "usage": {"cpu": str(2 * on.count(name))}} for name in nodes]
+        items = [{**one, "timestamp": at} for one in found]
+        return Response(body=msgspec.json.encode({"metadata": {}, "items": items}))
+
+
+@virtual
+async def test_pods_leave_nodes_that_are_really_busy() -> None:
+    async with scattered(pods=0) as it:
+        for name in ("n3", "n4", "n5"):
+            await it.patch(kinds.NODE, name, {"spec": {"unschedulable": True}})
+        await it.create(kinds.DEPLOYMENT, workload("api", 3, pods=template("100m", app="api")))
+        await pass_time(5)
+        for name in ("n3", "n4", "n5"):
+            await it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
+        arguments = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}, "coolDownTime": 60}
+        async with running(descheduler(it, profiles(LoadAware=("balance", arguments)), api=Measuring(it))):
+            await pass_time(600)
+            places, jobs = await it.places(), await it.jobs()
+            await pass_time(600)
+            assert (await it.places(), await it.jobs()) == (places, jobs)
+        assert len(set(places.values())) == len(places), places

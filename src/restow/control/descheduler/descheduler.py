@@ -20,6 +20,7 @@ from random import Random
 from typing import Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from restow.client.events import EventRecorder
 from restow.client.verbs import Client
@@ -37,6 +38,7 @@ from restow.control.descheduler.jobs import (
 )
 from restow.control.descheduler.metrics import Metrics
 from restow.control.descheduler.settings import Settings
+from restow.control.descheduler.usage import measured_use
 from restow.migration.arguments import Arguments
 from restow.migration.history import evicted_at
 from restow.model.cluster import MOVED_FROM_ANNOTATION
@@ -202,8 +204,10 @@ class Descheduler:
         return done
 
     async def _decide(self, profile: Profile) -> Outcome:
+        asked = any(planner.measures for planner in profile.planners)
+        use = await measured_use(self._client) if asked else None
         with self._feed.held():
-            request = self._request(profile)
+            request = replace(self._request(profile), measured=use)
             ended = self._feed.ended_pods() if profile.removers else []
             return await self._aside(partial(run_cycle, profile, self._feed.snapshot, request, ended))
 
@@ -259,6 +263,9 @@ class Descheduler:
             log.error("plugin failed", extra={"profile": profile.name, "plugin": name, "err": problem})
         facts = {"profile": profile.name, "result": result, "plan": run.plan, "moves": len(outcome.plan.moves)}
         log.info("cycle", extra=facts | {"removals": len(outcome.removals), "refusals": len(outcome.plan.refusals)})
+        for one in outcome.plan.refusals:
+            if not one.pod:
+                log.info("cycle left out", extra={"profile": profile.name, "told": one.reason})
         self._count_cycle(profile, result)
         if self._metrics is not None:
             self._metrics.loop(seconds)

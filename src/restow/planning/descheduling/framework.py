@@ -44,6 +44,8 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     point: Point
     plan: Strategy
     check: Callable[[Arguments], object]
+    measures: bool = False
+    """Whether it needs to know what nodes and pods really use."""
 
 
 class Remover(msgspec.Struct, frozen=True, kw_only=True):

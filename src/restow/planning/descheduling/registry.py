@@ -23,12 +23,14 @@ from restow.planning.descheduling.plugins import (
     topology_spread,
 )
 from restow.planning.descheduling.policy import DEFAULT_EVICTOR, SECTION
+from restow.planning.load_aware import LOAD_AWARE, load_aware, read_load_aware
 
 ENTRY_POINTS: Final = "restow.descheduler"
 
 BUILT_IN: Final[tuple[Plugin, ...]] = (
     Planner(name=DEFRAGMENTATION, point="balance", plan=defragmentation, check=read_defragmentation),
     Planner(name=BALANCE, point="balance", plan=balance, check=read_balance),
+    Planner(name=LOAD_AWARE, point="balance", plan=load_aware, check=read_load_aware, measures=True),
     node_affinity.PLUGIN,
     node_taints.PLUGIN,
     anti_affinity.PLUGIN,

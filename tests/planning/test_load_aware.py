@@ -1,0 +1,123 @@
+"""LoadAware: pods go from nodes that are really busy to nodes that are really idle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from restow.model.objects import ContainerMetrics, Node, NodeMetrics, ObjectMeta, Pod, PodMetrics
+from restow.model.times import format_time
+from restow.model.wire import WireError
+from restow.planning.load_aware import read_load_aware
+from restow.planning.measured import Measured, measured
+from restow.planning.plan import Plan
+from restow.planning.strategies import make_plan
+from tests.planning.clusters import NOW, annotated, app, cluster, moves, reasons, request, ten
+
+
+def used(nodes: Mapping[str, str], pods: Mapping[str, str], *, age: float = 30) -> Measured:
+    """Cores that nodes and pods use."""
+    at = format_time(NOW - age)
+    by_node = [
+        NodeMetrics(metadata=ObjectMeta(name=name), timestamp=at, usage={"cpu": cpu}) for name, cpu in nodes.items()
+    ]
+    by_pod = [
+        PodMetrics(
+            metadata=ObjectMeta(name=name, namespace="default"),
+            timestamp=at,
+            containers=[ContainerMetrics(name="main", usage={"cpu": cpu})],
+        )
+        for name, cpu in pods.items()
+    ]
+    return measured(by_node, by_pod)
+
+
+LIMITS = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 70}}
+
+
+def planned(nodes: Sequence[Node], pods: Sequence[Pod], use: Measured | None, **arguments: Any) -> Plan:
+    snapshot = cluster(nodes, pods)
+    migrated = arguments.pop("migrated", {})
+    asked = request(snapshot, {**LIMITS, **arguments}, measured=use, migrated=migrated)
+    return make_plan("load-aware", snapshot, asked)
+
+
+NODES = [ten("a"), ten("b"), ten("c")]
+PODS = [app("big", on="a"), app("small", on="a")]
+BUSY = {"a": "9", "b": "1", "c": "2"}
+
+
+def test_the_heaviest_pod_goes_to_the_idlest_node_until_the_source_is_not_busy() -> None:
+    found = planned(NODES, PODS, used(BUSY, {"big": "3", "small": "1"}))
+    assert moves(found) == [("big", "a", "b")]
+    assert (found.before["busyNodes"], found.after["busyNodes"]) == (1, 0)
+
+
+def test_a_target_does_not_become_busy_itself() -> None:
+    found = planned(NODES, PODS, used({"a": "9", "b": "3900m", "c": "3900m"}, {"big": "4", "small": "1"}))
+    assert moves(found) == [("small", "a", "b")]
+    assert "none would stay so with it" in reasons(found)["big"]
+
+
+def test_pods_without_metrics_are_left_alone() -> None:
+    found = planned(NODES, PODS, used(BUSY, {"small": "3"}))
+    assert moves(found) == [("small", "a", "b")]
+    assert reasons(found)["big"] == "what it uses is not measured"
+
+
+@pytest.mark.parametrize(
+    ("use", "told"),
+    [
+        pytest.param(None, "there is no measured use: nobody measures", id="nobody measures"),
+        pytest.param(used({}, {}), "there is no measured use: no node is measured", id="no node is measured"),
+        pytest.param(used(BUSY, {"big": "3"}, age=400), "3 nodes were measured more than 5m ago", id="long ago"),
+        pytest.param(used(dict.fromkeys("abc", "5"), {}), "none of 3 measured nodes is above", id="nobody is busy"),
+        pytest.param(used({"a": "9", "b": "5"}, {}), "0 of 2 measured nodes are below thresholds", id="nobody is idle"),
+    ],
+)
+def test_nothing_moves_when(use: Measured | None, told: str) -> None:
+    found = planned(NODES, PODS, use)
+    assert not found.moves and any(told in one.reason for one in found.refusals), found.refusals
+
+
+def test_enough_nodes_have_to_be_idle() -> None:
+    assert not planned(NODES, PODS, used(BUSY, {"big": "3"}), numberOfNodes=2).moves
+    assert planned(NODES, PODS, used(BUSY, {"big": "3"}), numberOfNodes=1).moves
+
+
+def test_the_scheduler_has_its_say() -> None:
+    closed = [ten("a"), ten("b", unschedulable=True), ten("c")]
+    assert moves(planned(closed, PODS, used(BUSY, {"big": "3"}))) == [("big", "a", "c")]
+
+
+@pytest.mark.parametrize("node", ["a", "b"], ids=["a source", "a target"])
+def test_a_node_that_a_migration_touched_rests(node: str) -> None:
+    touched = {node: NOW - 100}
+    found = planned(NODES[:2], PODS, used(BUSY, {"big": "3"}), coolDownTime=600, migrated=touched)
+    assert not found.moves
+    assert planned(NODES[:2], PODS, used(BUSY, {"big": "3"}), coolDownTime=60, migrated=touched).moves
+
+
+def test_what_was_moved_here_lately_is_not_sent_back() -> None:
+    notes = {"restow.sh/moved-at": format_time(NOW - 100), "restow.sh/moved-from": "b"}
+    pods = [annotated(app("big", on="a"), notes)]
+    assert not planned(NODES, pods, used(BUSY, {"big": "3"}), coolDownTime=600).moves
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"thresholds": {"cpu": 80}}, "thresholds.cpu: is 80, above targetThresholds.cpu, 70"),
+        ({"thresholds": {"disk": 8}}, "thresholds.disk: only cpu, memory and pods are measured"),
+        ({"maxAge": "0s"}, "maxAge: must be above 0"),
+        ({"numberOfNodes": -1}, "numberOfNodes: must not be negative"),
+        ({"coolDownTime": -1}, "coolDownTime: must not be negative"),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else value[:30],
+)
+def test_mistakes_are_told_with_their_path(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(WireError) as error:
+        read_load_aware({**LIMITS, **arguments})
+    assert told in str(error.value)

@@ -145,6 +145,8 @@ _AS_WRITTEN: Final = frozenset(
         (objects.PodSpec, "scheduler_name"),
         (objects.ReservationSpec, "scheduler_name"),
         (objects.NodeStatus, "declared_features"),
+        (objects.NodeMetrics, "window"),
+        (objects.PodMetrics, "window"),
     }
 )
 _IMAGES: Final = frozenset(

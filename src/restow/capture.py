@@ -17,9 +17,11 @@ from restow.model.inventory import Inventory
 from restow.model.kinds import (
     NAMESPACE,
     NODE,
+    NODE_METRICS,
     OWN_KINDS,
     POD,
     POD_DISRUPTION_BUDGET,
+    POD_METRICS,
     POD_UNAVAILABLE_BUDGET,
     PRIORITY_CLASS,
     Kind,
@@ -33,6 +35,8 @@ T = TypeVar("T")
 
 DEFINED: Sequence[Kind[Any]] = (POD_UNAVAILABLE_BUDGET, *OWN_KINDS)
 """Kinds that exist where somebody has defined them."""
+MEASURED: Sequence[Kind[Any]] = (NODE_METRICS, POD_METRICS)
+"""What another server answers for, if there is one and it is well."""
 KINDS: Sequence[Kind[Any]] = (
     NAMESPACE,
     PRIORITY_CLASS,
@@ -42,6 +46,7 @@ KINDS: Sequence[Kind[Any]] = (
     POD_DISRUPTION_BUDGET,
     *DEFINED,
     POD,
+    *MEASURED,
 )
 
 Heed = Callable[[Kind[Any], int], None]
@@ -100,13 +105,18 @@ def _name(item: Any) -> tuple[str, str]:
 
 @contextmanager
 def _answered(kind: Kind[Any], warn: Warn) -> Iterator[None]:
-    """A kind that does not exist has no objects. Of one that need not exist, a server says only to those who may look
-    that it does not; to all others it says that they may not."""
+    """A kind that does not exist has no objects."""
     try:
         yield
     except NotFound:
         return
     except (ApiError, WireError) as problem:
-        if not (isinstance(problem, Forbidden) and kind in DEFINED):
+        if not _can_do_without(kind, problem):
             raise CannotList(f"cannot list {kind.qualified_name}: {problem}") from problem
-        warn(f"{kind.qualified_name} are taken for none, because we may not look: {problem}")
+        warn(f"{kind.qualified_name} are taken for none: {problem}")
+
+
+def _can_do_without(kind: Kind[Any], problem: Exception) -> bool:
+    """Of a kind that need not exist, a server says only to those who may look that it does not; to all others it says
+    that they may not."""
+    return kind in MEASURED or (kind in DEFINED and isinstance(problem, Forbidden))

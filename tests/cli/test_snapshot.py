@@ -110,7 +110,7 @@ async def test_the_anonymised_cluster_tells_no_names(tmp_path: Path) -> None:
 
 
 class Saying:
-    """A cluster that answers some lists otherwise: with an error, by plural and how often it was asked before."""
+    """A cluster that answers some lists with an error: by resource, and how often it was asked before."""
 
     def __init__(self, api: Api, errors: dict[tuple[str, int], ApiError]) -> None:
         self._api = api
@@ -118,10 +118,10 @@ class Saying:
         self._asked: dict[str, int] = {}
 
     async def call(self, request: Request) -> Response:
-        plural = request.resource.plural
-        before = self._asked.get(plural, 0)
-        self._asked[plural] = before + 1
-        if error := self._errors.get((plural, before)):
+        name = ".".join(filter(None, (request.resource.plural, request.resource.group)))
+        before = self._asked.get(name, 0)
+        self._asked[name] = before + 1
+        if error := self._errors.get((name, before)):
             raise error
         return await self._api.call(request)
 
@@ -140,27 +140,33 @@ async def small(errors: dict[tuple[str, int], ApiError]) -> Client:
 
 
 @pytest.mark.parametrize(
-    ("plural", "code", "reason", "message"),
+    ("resource", "code", "reason"),
     [
-        pytest.param("nodes", 403, "Forbidden", "cannot list nodes: Forbidden, said the server", id="forbidden"),
-        pytest.param("csinodes", 503, "", "cannot list csinodes.storage.k8s.io: HTTP 503", id="unavailable"),
+        pytest.param("nodes", 403, "Forbidden", id="forbidden"),
+        pytest.param("csinodes.storage.k8s.io", 503, "ServiceUnavailable", id="unavailable"),
     ],
 )
-async def test_what_cannot_be_listed_is_named(plural: str, code: int, reason: str, message: str) -> None:
-    problem = error(code, reason) if reason else ApiError.because(code, "", "HTTP 503")
-    client = await small({(plural, 0): problem})
-    with pytest.raises(capture.CannotList, match=message):
+async def test_what_cannot_be_listed_is_named(resource: str, code: int, reason: str) -> None:
+    client = await small({(resource, 0): error(code, reason)})
+    with pytest.raises(capture.CannotList, match=f"^cannot list {resource}: {reason}, said the server$"):
         await capture.inventory(client, ignored, ignored)
 
 
-async def test_a_kind_that_need_not_exist_is_none_for_those_who_may_not_look() -> None:
-    client = await small({("podunavailablebudgets", 0): error(403, "Forbidden")})
+@pytest.mark.parametrize(
+    ("resource", "code", "reason"),
+    [
+        pytest.param(
+            "podunavailablebudgets.policy.kruise.io", 403, "Forbidden", id="we may not look whether it exists"
+        ),
+        pytest.param("nodes.metrics.k8s.io", 503, "ServiceUnavailable", id="those who measure are ill"),
+    ],
+)
+async def test_what_need_not_exist_is_told_and_taken_for_none(resource: str, code: int, reason: str) -> None:
+    client = await small({(resource, 0): error(code, reason)})
     told: list[str] = []
     found = await capture.inventory(client, ignored, told.append)
     assert found.of(POD)
-    assert told == [
-        "podunavailablebudgets.policy.kruise.io are taken for none, because we may not look: Forbidden, said the server"
-    ]
+    assert told == [f"{resource} are taken for none: {reason}, said the server"]
 
 
 async def test_a_list_that_is_forgotten_half_way_is_whole_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

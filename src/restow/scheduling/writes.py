@@ -20,14 +20,5 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True):
     subresource: str | None = None
 
 
-class Bind(msgspec.Struct, frozen=True, kw_only=True):
-    """Bind this very pod to a node; annotations are copied onto it in the same write."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
-    annotations: dict[str, str] = {}
-
-
-Write = Patch | Bind
+Write = Patch
+"""What a plugin may ask for before a pod is bound. Binding itself is no plugin's to do."""

@@ -40,7 +40,7 @@ from restow.scheduling.decisions import Assign
 from restow.scheduling.engine import Engine
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import Code, PreBindPlugin, Verdict, unschedulable
-from restow.scheduling.writes import Patch, Write
+from restow.scheduling.writes import Write
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +182,6 @@ class Binding:
             await self._pause(_POLL)
 
     async def _write(self, write: Write) -> None:
-        assert isinstance(write, Patch), "binding is not for plugins to do before the pod is bound"
         async with self._slots:
             reply = await self._client.patch(
                 write.kind,

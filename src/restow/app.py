@@ -25,6 +25,7 @@ from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import ConfigError, KubernetesApi, find_config, in_cluster
 from restow.adapters.kubernetes.in_cluster import is_in_cluster
 from restow.adapters.memory import MemoryApi
+from restow.adapters.rest.handler import VERSION
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.adapters.rest.server import serve
 from restow.client.verbs import Client
@@ -349,7 +350,7 @@ def _node(name: str) -> dict[str, Any]:
             "capacity": room,
             "allocatable": room,
             "addresses": [{"type": "Hostname", "address": name}],
-            "nodeInfo": {**dict.fromkeys(_UNTOLD, ""), "operatingSystem": "linux", "architecture": "amd64"},
+            "nodeInfo": {**dict.fromkeys(_UNTOLD, ""), **_TOLD},
         },
     }
 
@@ -361,6 +362,6 @@ _UNTOLD = (
     "kernelVersion",
     "osImage",
     "containerRuntimeVersion",
-    "kubeletVersion",
     "kubeProxyVersion",
 )
+_TOLD = {"kubeletVersion": VERSION["gitVersion"], "operatingSystem": "linux", "architecture": "amd64"}

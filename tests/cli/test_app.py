@@ -8,8 +8,9 @@ import random
 import pytest
 
 from restow import app
+from restow.adapters.rest.handler import VERSION
 from restow.control.scheduler import Scheduler
-from restow.model.kinds import DEPLOYMENT, POD, POD_MIGRATION_JOB
+from restow.model.kinds import DEPLOYMENT, NODE, POD, POD_MIGRATION_JOB
 from restow.model.pods import is_ready
 from restow.sim.world import Settings
 
@@ -29,6 +30,12 @@ def test_pods_start_and_stop_within_a_second() -> None:
     assert app.PACE.start + app.PACE.ready < 1.0
     assert app.PACE.stop < 1.0
     assert isinstance(app.PACE, Settings)
+
+
+async def test_nodes_tell_the_version_that_the_server_tells() -> None:
+    async with app.empty_cluster(nodes=1, rng=random.Random(1)) as cluster:
+        node = await cluster.client.get_document(NODE, "node-1")
+        assert node["status"]["nodeInfo"]["kubeletVersion"] == VERSION["gitVersion"]
 
 
 async def test_a_pod_runs_on_the_embedded_cluster() -> None:

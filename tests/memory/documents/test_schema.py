@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from restow.adapters.memory.documents.apply import server_side_apply
 from restow.adapters.memory.documents.builtins import apply_defaults
-from restow.adapters.memory.documents.schema import CustomSchema, validate_definition
+from restow.adapters.memory.documents.schema import CustomSchema, _default, _prune, validate_definition
+from restow.adapters.memory.documents.schemaglance import glance, glance_at_resource
+from restow.adapters.memory.documents.schemanodes import SchemaNode
+from restow.adapters.memory.documents.schemarules import satisfies
 from restow.model.crds import custom_resource_definitions
 from restow.ports import Conflict
 
@@ -319,3 +322,25 @@ def test_pruning_and_defaulting_settle_at_once(node: Document, value: Any) -> No
 @given(nodes, values)
 def test_a_document_is_always_valid_next_to_itself(node: Document, value: Any) -> None:
     assert schema(a=node).validate(resource(a=value), resource(a=value)) == []
+
+
+@given(nodes, values)
+def test_where_a_glance_is_sure_the_rules_find_nothing(node: Document, value: Any) -> None:
+    compiled, before = SchemaNode(node), copy.deepcopy(value)
+    if glance(compiled)(value):
+        unknown: list[str] = []
+        _prune(value, compiled, "", unknown, drop=True)
+        _default(value, compiled)
+        assert (unknown, value, satisfies(value, compiled)) == ([], before, True)
+
+
+def test_a_reservation_as_we_write_it_needs_no_closer_look() -> None:
+    definition = next(one for one in custom_resource_definitions() if one["spec"]["names"]["kind"] == "Reservation")
+    root = SchemaNode(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    container = {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    spec = {"tasks": [{"name": "web", "replicas": 1, "template": {"spec": {"containers": [container]}}}]}
+    taken = {"task": "web", "index": 0, "nodeName": "n1", "podRef": {"kind": "Pod", "name": "a", "uid": "1"}}
+    status = {"state": {"phase": "Available"}, "placements": [taken], "allocated": {"cpu": "1"}, "available": 0}
+    look = glance_at_resource(root, ("apiVersion", "kind", "metadata"))
+    assert look({"metadata": {"name": "r"}, "spec": spec, "status": status})
+    assert not look({"metadata": {"name": "r"}, "spec": spec, "status": {**status, "unknown": 1}})

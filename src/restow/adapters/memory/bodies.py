@@ -109,8 +109,7 @@ def shape(served: ResourceType, document: Document, validation: str) -> tuple[Do
         warnings = _report(served, unknown, validation)
     else:
         _check_metadata(stored)
-        warnings = unknown_fields(served, stored, validation)
-        served.custom.prune(stored)
+        warnings = _report(served, served.custom.prune(stored), validation)
         shaped = stored
     if not isinstance(shaped.get("metadata"), dict):
         shaped["metadata"] = {}

@@ -15,6 +15,7 @@ from restow.adapters.memory.documents.definitionrules import validate_definition
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.merging import DEDUCED, METADATA, SCALAR, MergeTypes
 from restow.adapters.memory.documents.metadatarules import check_metadata, check_metadata_update
+from restow.adapters.memory.documents.schemaglance import glance_at_resource
 from restow.adapters.memory.documents.schemanodes import ANYTHING, MISSING, SchemaNode
 from restow.adapters.memory.documents.schemarules import check_value
 from restow.ports import StatusCause
@@ -31,6 +32,7 @@ class CustomSchema:
     def __init__(self, root: SchemaNode) -> None:
         self.root = root
         self.merge = _root_merge(root)
+        self._is_settled = glance_at_resource(root, _IMPLICIT)
 
     @classmethod
     def compile(cls, crd_version: dict[str, Any]) -> CustomSchema:
@@ -38,19 +40,26 @@ class CustomSchema:
         schema = (crd_version.get("schema") or {}).get("openAPIV3Schema")
         return cls(SchemaNode(schema) if schema else ANYTHING)
 
-    def prune(self, doc: Document) -> None:
-        """Drop, in place, what the schema does not know."""
-        _prune_object(doc, self.root, "", [], resource=True)
+    def prune(self, doc: Document) -> list[str]:
+        """Drop, in place, what the schema does not know; returns what that was, as `unknown_fields` does."""
+        return self._find_unknown(doc, drop=True)
 
     def unknown_fields(self, doc: Document) -> list[str]:
         """`unknown field "spec.x"` for every field `prune` would drop; the document is left alone."""
+        return self._find_unknown(doc, drop=False)
+
+    def _find_unknown(self, doc: Document, *, drop: bool) -> list[str]:
         unknown: list[str] = []
-        _prune_object(doc, self.root, "", unknown, resource=True, drop=False)
+        if self._is_settled(doc):
+            _prune_metadata(doc["metadata"], "metadata", unknown, drop)
+        else:
+            _prune_object(doc, self.root, "", unknown, resource=True, drop=drop)
         return unknown
 
     def apply_defaults(self, doc: Document) -> None:
         """Set, in place, the schema's defaults where nothing is."""
-        _default(doc, self.root, skip=_IMPLICIT)
+        if not self._is_settled(doc):
+            _default(doc, self.root, skip=_IMPLICIT)
 
     def validate(self, doc: Document, old: Document | None) -> list[StatusCause]:
         """Every violation with its path; parts an update leaves as they were are not held against it."""
@@ -60,7 +69,8 @@ class CustomSchema:
             check_metadata(metadata, found, group="", kind="")
             if old is not None:
                 check_metadata_update(metadata, old["metadata"], found)
-        check_value(doc, MISSING if old is None else old, self.root, "", found)
+        if not self._is_settled(doc):
+            check_value(doc, MISSING if old is None else old, self.root, "", found)
         return found.causes
 
 

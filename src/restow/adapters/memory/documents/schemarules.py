@@ -215,18 +215,19 @@ def _check_junctors(value: Any, node: SchemaNode, path: str, found: Findings) ->
     place = _place(path)
     for each in node.all_of:
         check_value(value, MISSING, each, path, found)
-    if node.any_of and not any(_satisfies(value, each) for each in node.any_of):
+    if node.any_of and not any(satisfies(value, each) for each in node.any_of):
         found.invalid(place, "", f'"{path}" must validate at least one schema (anyOf)')
     if node.one_of:
-        count = sum(_satisfies(value, each) for each in node.one_of)
+        count = sum(satisfies(value, each) for each in node.one_of)
         if count != 1:
             how = "Found none valid" if count == 0 else f"Found {count} valid alternatives"
             found.invalid(place, "", f'"{path}" must validate one and only one schema (oneOf). {how}')
-    if node.excluded is not None and _satisfies(value, node.excluded):
+    if node.excluded is not None and satisfies(value, node.excluded):
         found.invalid(place, "", f'"{path}" must not validate the schema (not)')
 
 
-def _satisfies(value: Any, node: SchemaNode) -> bool:
+def satisfies(value: Any, node: SchemaNode) -> bool:
+    """Whether a value that replaces none is in order."""
     trial = Findings()
     check_value(value, MISSING, node, "", trial)
     return not trial.causes

@@ -1,0 +1,112 @@
+"""A glance at a value: has its schema nothing to say about it, nothing to prune, to default, or to refuse?
+
+Almost everything that is written is in order, and most of it is written time and again. A node compiles into a function
+that sees so at a fraction of what the rules cost. Where it is not sure it says no, and the rules look closely: it never
+decides what is wrong, nor how that is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from restow.adapters.memory.documents.schemanodes import MISSING, SchemaNode
+from restow.adapters.memory.documents.schemarules import satisfies
+
+Glance = Callable[[Any], bool]
+_KINDS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float)}
+_REMEMBERED = 64
+"""How many answers about single values a node keeps: quantities, times and counts come again and again."""
+
+
+def glance(node: SchemaNode) -> Glance:
+    """The function that tells whether a value needs no closer look."""
+    look = _unsure if _is_intricate(node) else _of_type(node)
+    return (lambda value: value is None or look(value)) if node.nullable else look
+
+
+def glance_at_resource(root: SchemaNode, typed: tuple[str, ...]) -> Glance:
+    """The same for a whole document, apart from the members that are typed without its schema."""
+    if (
+        root.type != "object"
+        or root.limits
+        or root.enum
+        or _is_intricate(root)
+        or any(_says_more(root, name) for name in typed)
+    ):
+        return _unsure
+    return _object(root, typed)
+
+
+def _says_more(root: SchemaNode, name: str) -> bool:
+    """Whether a schema restricts a member that is typed without it."""
+    node = root.properties.get(name)
+    return node is not None and bool(node.properties or node.pattern or node.enum or node.limits or node.format)
+
+
+def _unsure(value: Any) -> bool:
+    return False
+
+
+def _is_intricate(node: SchemaNode) -> bool:
+    """Whether it needs more than the value, or says the same thing twice."""
+    return bool(node.embedded or node.rules) or (node.type in ("object", "array") and _has_junctors(node))
+
+
+def _has_junctors(node: SchemaNode) -> bool:
+    return bool(node.all_of or node.any_of or node.one_of or node.excluded)
+
+
+def _of_type(node: SchemaNode) -> Glance:
+    if node.int_or_string or not node.type:
+        return _scalar(node, (str, int))
+    if node.type in ("object", "array") and (node.enum is not None or node.limits):
+        return _unsure
+    if node.type == "object":
+        return _object(node)
+    if node.type == "array":
+        return _list(node)
+    return _scalar(node, _KINDS[node.type])
+
+
+def _scalar(node: SchemaNode, kinds: tuple[type, ...]) -> Glance:
+    if not (node.format or node.limits or node.pattern or node.enum is not None or _has_junctors(node)):
+        return lambda value: type(value) in kinds
+    is_right = lru_cache(_REMEMBERED, typed=True)(lambda value: satisfies(value, node))
+    return lambda value: type(value) in kinds and is_right(value)
+
+
+def _object(node: SchemaNode, passed_over: tuple[str, ...] = ()) -> Glance:
+    known = {name: glance(child) for name, child in node.properties.items()} | dict.fromkeys(passed_over, _anything)
+    other = glance(node.additional) if node.additional is not None else _anything if node.preserves else _unsure
+    defaulted = (name for name, child in node.properties.items() if child.default is not MISSING)
+    needed = {*node.required, *defaulted}.difference(passed_over)
+
+    def look(value: Any) -> bool:
+        if type(value) is not dict or not needed <= value.keys():
+            return False
+        for name, member in value.items():  # noqa: SIM110 (this is the loop that has to be fast)
+            if not known.get(name, other)(member):
+                return False
+        return True
+
+    return look
+
+
+def _anything(value: Any) -> bool:
+    return True
+
+
+def _list(node: SchemaNode) -> Glance:
+    if node.items is None or node.items.nullable or node.list_type == "set":
+        return _unsure
+    item, keys = glance(node.items), node.keys
+
+    def look(value: Any) -> bool:
+        return type(value) is list and all(map(item, value))
+
+    def look_apart(value: Any) -> bool:
+        return look(value) and len({tuple(str(each.get(key)) for key in keys) for each in value}) == len(value)
+
+    return look_apart if node.list_type == "map" and node.items.type == "object" else look

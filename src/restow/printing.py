@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from restow.planning.replay import Replay
 
 R = TypeVar("R", bound=msgspec.Struct)
 EXAMPLES = 3
+UNWRAPPED = 10_000
 
 
 def show(result: R, text: Callable[[R], RenderableType], output: str) -> None:
@@ -28,12 +30,17 @@ def show(result: R, text: Callable[[R], RenderableType], output: str) -> None:
     elif output == "yaml":
         sys.stdout.write(yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False, allow_unicode=True))
     else:
-        Console(highlight=False).print(text(result))
+        Console(highlight=False, width=_width()).print(text(result))
+
+
+def _width() -> int | None:
+    """Lines are as long as they are for grep and files; on a terminal they are wrapped."""
+    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else UNWRAPPED
 
 
 def plan_table(result: Plan) -> RenderableType:
     waves = len({move.wave for move in result.moves})
-    counted = f"{len(result.moves)} moves in {waves} waves" if result.moves else "nothing to move"
+    counted = f"{_count(len(result.moves), 'move')} in {_count(waves, 'wave')}" if result.moves else "nothing to move"
     parts: list[RenderableType] = [Text(f"{result.strategy}: {counted}", style="bold")]
     moves = _table("order", "wave", "namespace", "pod", "from", "to")
     for move in result.moves:
@@ -45,7 +52,7 @@ def plan_table(result: Plan) -> RenderableType:
     for name, value in result.before.items():
         effect.add_row(name, f"{value:g}", f"{result.after.get(name, value):g}")
     if result.bound is not None:
-        effect.add_row("bound", "", f"{result.bound:g}")
+        effect.add_row("the most that any plan could reach", "", f"{result.bound:g}")
     parts += [table for table in (moves, places, effect, _refusal_table(result.refusals)) if table.row_count]
     return Group(*parts)
 
@@ -59,8 +66,9 @@ def _refusal_table(refusals: Iterable[Refusal]) -> Table:
 
 
 def replay_table(result: Replay) -> RenderableType:
-    size = f"{result.moves} moves in {result.waves} waves, {result.places} places"
-    verdict = "valid" if result.valid else f"not valid, {len(result.defects)} defects"
+    moves, waves, places = _count(result.moves, "move"), _count(result.waves, "wave"), _count(result.places, "place")
+    size = f"{moves} in {waves}, {places}"
+    verdict = "valid" if result.valid else f"not valid, {_count(len(result.defects), 'defect')}"
     parts: list[RenderableType] = [Text(f"{verdict}: {size}", style="bold")]
     defects = _table("order", "wave", "namespace", "pod", "what is wrong")
     for one in result.defects:
@@ -76,7 +84,7 @@ def schedule_table(result: Schedule) -> RenderableType:
     for one in result.unschedulable:
         waiting.add_row(one.namespace, one.pod, one.message)
     waits = sum(bool(one.pod) for one in result.unschedulable)
-    counted = f"{len(result.placements)} pods would be placed, {waits} would wait"
+    counted = f"{_count(len(result.placements), 'pod')} would be placed, {waits} would wait"
     parts: list[RenderableType] = [Text(counted, style="bold")]
     parts += [table for table in (placed, waiting) if table.row_count]
     return Group(*parts)
@@ -94,6 +102,10 @@ def explanation_text(result: Explanation) -> RenderableType:
     return Group(*parts)
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def _some(names: list[str]) -> str:
     shown = ", ".join(names[:EXAMPLES])
     return f"{shown} and {len(names) - EXAMPLES} more" if len(names) > EXAMPLES else shown
@@ -102,5 +114,5 @@ def _some(names: list[str]) -> str:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     return table

@@ -83,7 +83,7 @@ def test_schedule_includes_the_pods_of_schedulers_that_the_configuration_names(
 def test_schedule_prints_a_table_for_people(run: Run, snapshot: str) -> None:
     done = run("schedule", "--snapshot", snapshot)
     assert done.returncode == 0
-    assert done.stdout.startswith("1 pods would be placed, 2 would wait")
+    assert done.stdout.startswith("1 pod would be placed, 2 would wait")
 
 
 def test_explain_counts_what_keeps_a_pod_from_nodes(run: Run, snapshot: str) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from restow.cli import restow
 from tests.cli.conftest import Run
 from tests.cli.test_offline import node, pod
 
@@ -66,7 +68,13 @@ def test_yaml_says_the_same(run: Run, snapshot: str) -> None:
 
 def test_a_table_is_for_people(run: Run, snapshot: str) -> None:
     done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation")
-    assert done.stdout.startswith("defragmentation: 1 moves in 1 waves\n")
+    assert done.stdout.startswith("defragmentation: 1 move in 1 wave\n")
+
+
+def test_no_line_is_wrapped_for_a_file(snapshot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    done = CliRunner().invoke(restow, ["plan", "--snapshot", snapshot, "--strategy", "defragmentation"])
+    assert "scheduler.schedulerNames in --config to include" in done.stdout
 
 
 def test_the_configuration_is_followed(run: Run, snapshot: str, tmp_path: Path) -> None:
@@ -100,7 +108,7 @@ def test_an_invalid_plan_is_told_and_exits_with_1(run: Run, snapshot: str, tmp_p
     )
     done = run("replay", "--snapshot", snapshot, "--plan", str(plan))
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("not valid, 2 defects: 2 moves in 1 waves, 0 places\n")
+    assert done.stdout.startswith("not valid, 2 defects: 2 moves in 1 wave, 0 places\n")
 
 
 @pytest.mark.parametrize(

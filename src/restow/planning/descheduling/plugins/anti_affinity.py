@@ -69,15 +69,13 @@ def _unwelcome_to(bookings: Bookings, index: AudienceIndex[_Aversion], one: Occu
     """A pod in the same domain that wants this one elsewhere, by name; empty if there is none."""
     snapshot, meta = bookings.snapshot, one.pod.metadata
     namespace = meta.namespace or ""
-    found = index.find(namespace, meta.labels or {}, snapshot.namespaces.labels(namespace))
-    for aversion in found:
+    names: list[str] = []
+    for aversion in index.find(namespace, meta.labels or {}, snapshot.namespaces.labels(namespace)):
         other = bookings.occupant(aversion.uid) if aversion.uid != one.key else None
-        if other is None:
-            continue
         domain = _domain(snapshot, one.node, aversion.topology_key)
-        if domain is not None and domain == _domain(snapshot, other.node, aversion.topology_key):
-            return f"{other.pod.metadata.namespace}/{other.pod.metadata.name}"
-    return ""
+        if other is not None and domain is not None and domain == _domain(snapshot, other.node, aversion.topology_key):
+            names.append(f"{other.pod.metadata.namespace}/{other.pod.metadata.name}")
+    return min(names, default="")
 
 
 def _domain(snapshot: Snapshot, name: str, key: str) -> str | None:

@@ -164,6 +164,6 @@ def created(pod: Pod) -> float:
         return 0.0
 
 
-def cheapest_first(one: Occupant) -> tuple[int, float]:
-    """Lower priority first, then the newer."""
-    return priority(one.pod), -created(one.pod)
+def cheapest_first(one: Occupant) -> tuple[int, float, str, str]:
+    """Lower priority first, then the newer, then by name."""
+    return priority(one.pod), -created(one.pod), one.pod.metadata.namespace or "", one.pod.metadata.name

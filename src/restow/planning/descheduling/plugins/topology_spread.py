@@ -92,7 +92,9 @@ def _even_out(bookings: Bookings, spread: _Spread, pod: Pod, movable: set[str]) 
     """Pods of the fullest domain, one after the other, as long as it is too full."""
     snapshot, tried = bookings.snapshot, set[str]()
     domains = _domains(snapshot, spread.topology_key, pod)
-    members = [one for one in snapshot.pods.known.values() if _belongs(snapshot, spread, one)]
+    members = sorted(
+        (one for one in snapshot.pods.known.values() if _belongs(snapshot, spread, one)), key=cheapest_first
+    )
     while True:
         places = {one.key: bookings.occupant(one.key) for one in members}
         where = {uid: domains.get(place.node) for uid, place in places.items() if place is not None}

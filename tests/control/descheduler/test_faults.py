@@ -1,0 +1,51 @@
+"""The descheduler behind faults of every kind, and dying after any of its writes: no pod ever gets two jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+
+import pytest
+
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
+from restow.sim.loop import run_virtual
+from tests.control.descheduler.stage import descheduler, packing, running, scattered
+from tests.control.stage import check_room
+from tests.sim.stage import pass_time
+
+RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "4"))
+TROUBLE = FaultPlan(
+    dropped=0.02, repeated=0.05, late=0.05, stale=0.1, conflict=0.1, busy=0.1, refused=0.1, unknown=0.15, slow=0.1
+)
+
+
+async def _pack(plan: FaultPlan, seed: int) -> FaultyApi:
+    """The first descheduler works behind faults, perhaps until it dies; then another one takes over."""
+    async with scattered() as it:
+        mortal = FaultyApi(it.api, random.Random(seed), plan)
+
+        async def first() -> None:
+            async with running(descheduler(it, packing(interval="30s"), api=mortal, seed=seed)):
+                await asyncio.sleep(200)
+
+        await run_until_crash(mortal, first())
+        async with running(descheduler(it, packing(interval="30s"), seed=seed + 1)):
+            await pass_time(400)
+            assert await it.used() == {"n1"}
+        moved = [job.spec.pod_ref.uid for job in await it.jobs()]
+        assert len(moved) == len(set(moved)) == 4, [(job.metadata.name, job.status.message) for job in await it.jobs()]
+        await check_room(it)
+    return mortal
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_every_pod_gets_one_job_whatever_happens(seed: int) -> None:
+    run_virtual(_pack(TROUBLE, seed))
+
+
+def test_the_descheduler_may_die_after_any_of_its_writes() -> None:
+    names = run_virtual(_pack(FaultPlan(), 1)).writes.names
+    assert sum(name.startswith("create PodMigrationJob") for name in names) == 4, names
+    for name in names:
+        assert run_virtual(_pack(FaultPlan(crash_after=name), 1)).crashed.is_set(), name

@@ -1,0 +1,59 @@
+"""What holds for every cycle, whatever the cluster and whichever plugins: the promises of a plan, and that it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from restow.model.cluster import Snapshot
+from restow.planning.descheduling.cycle import Outcome
+from restow.planning.replay import replay
+from tests.planning.by_definition import skews, violations
+from tests.planning.clusters import request
+from tests.planning.descheduling.asking import ask
+from tests.planning.test_properties import carried_out, snapshots, tried
+
+ARGUMENTS: dict[str, Any] = {"lowThresholds": {"cpu": 50}, "defragmentThresholds": {"cpu": 50}}
+EVENING = ("RemovePodsViolatingInterPodAntiAffinity", "RemovePodsViolatingTopologySpreadConstraint", "RemoveDuplicates")
+LIMITS = st.fixed_dictionaries(
+    {},
+    optional={
+        "maxNoOfPodsToEvictPerNode": st.integers(0, 3),
+        "maxNoOfPodsToEvictPerNamespace": st.integers(0, 6),
+        "maxNoOfPodsToEvictTotal": st.integers(0, 6),
+    },
+)
+
+
+def cycle(snapshot: Snapshot, *names: str, **limits: int) -> Outcome:
+    arguments = ARGUMENTS if names[0] == "Defragmentation" else None
+    return ask(snapshot, *names, arguments=arguments, **limits)
+
+
+@tried
+@given(snapshots(), st.permutations(["Defragmentation", "NodeResourceBalance", *EVENING]), LIMITS)
+def test_cycles_keep_every_promise(snapshot: Snapshot, names: list[str], limits: dict[str, int]) -> None:
+    free = snapshot.room.free.copy()
+    found = cycle(snapshot, *names, **limits)
+    assert found.failures == {}
+    assert found.plan == cycle(snapshot, *names, **limits).plan
+    assert (snapshot.room.free == free).all()
+    assert replay(snapshot, found.plan, request(snapshot)).valid
+    assert [*violations(snapshot, found.plan), *skews(snapshot, found.plan)] == []
+    moved = [move.uid for move in found.plan.moves]
+    assert len(moved) == len(set(moved)) <= limits.get("maxNoOfPodsToEvictTotal", 50)
+    assert len(moved) <= limits.get("maxNoOfPodsToEvictPerNamespace", 50)
+    by_node = [sum(move.source == name for move in found.plan.moves) for name in snapshot.rows.names()]
+    assert max(by_node, default=0) <= limits.get("maxNoOfPodsToEvictPerNode", 50)
+
+
+@tried
+@given(snapshots(), st.sampled_from(EVENING))
+def test_what_was_put_right_needs_no_second_cycle(snapshot: Snapshot, name: str) -> None:
+    carried_out(snapshot, cycle(snapshot, name).plan)
+    for _ in range(3):
+        again = cycle(snapshot, name).plan
+        carried_out(snapshot, again)
+    assert cycle(snapshot, name).plan.moves == ()

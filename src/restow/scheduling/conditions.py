@@ -19,7 +19,7 @@ def group_status(job: Job, refusal: str | None, now: float) -> PodGroupStatus | 
     """The status that says how a gang fared; None if it says so already."""
     assert job.group is not None, "only gangs have one"
     old = job.group.status
-    whole = job.placed >= job.least
+    whole = job.is_whole
     if whole:
         told = [_condition(SCHEDULED, True, READY, f"{job.placed} of {job.least} pods have a node")]
         told.append(_condition(UNSCHEDULABLE, False, READY, ""))

@@ -258,8 +258,13 @@ class Job:
 
     @property
     def is_broken(self) -> bool:
-        """Whether some members are on nodes and too few: to be completed before anything else."""
-        return self.group is not None and 0 < self.placed < self.least
+        """Whether some members are on nodes and too few, or none of a role: to be completed before anything else."""
+        return self.group is not None and self.placed > 0 and not self.is_whole
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that must be placed together is."""
+        return self.is_enough(())
 
     def has_placed(self, pods: Sequence[Pod]) -> None:
         """These pods have a node now."""

@@ -220,6 +220,22 @@ def test_every_role_has_its_minimum():
     assert set(story.run(*pods, task("z", "g", {"cpu": "1"}, role="chief")).placed) == {"w0", "z"}
 
 
+def test_a_gang_without_a_role_that_it_needs_is_not_whole_however_many_it_has():
+    workers = [task(f"w{number}", "g", role="worker", on="n0") for number in range(2)]
+    groups = [gang("g", 2, min_task_member={"chief": 1, "worker": 1})]
+    story = Story(*nodes(1), running=workers, groups=groups)
+    story.run(task("z", "g", {"cpu": "9"}, role="chief"))
+    status = story.statuses["g"]
+    assert (status.phase, status.conditions[0].type, status.conditions[0].reason) == (
+        "Inqueue",
+        "Unschedulable",
+        "Completing",
+    )
+    story = Story(*nodes(1), running=workers, groups=groups)
+    story.run(task("vip", priority=9, requests={"cpu": "2"}), task("z", "g", {"cpu": "2"}, role="chief"))
+    assert story.placed == {"z": "n0"}
+
+
 def test_a_broken_gang_comes_before_everything_else_and_says_so():
     bound = task("t0", "g", {"cpu": "1"}, on="n0")
     there = node("n0", {"cpu": "2", "pods": "9"})

@@ -192,7 +192,7 @@ class Telling:
         """The status of a gang that nobody decides about: whoever placed the last of it may not have come to say so."""
         if members and group.status.phase not in (PodGroupPhase.RUNNING, PodGroupPhase.COMPLETED):
             [job] = jobs_of(members, self._roster, self._snapshot)
-            if job.placed >= job.least:
+            if job.is_whole:
                 return group_status(job, None, self._clock.now()) or group.status
         return group.status
 

@@ -71,13 +71,26 @@ def _of_type(node: SchemaNode) -> Glance:
 
 
 def _scalar(node: SchemaNode, kinds: tuple[type, ...]) -> Glance:
-    if not (node.format or node.limits or node.pattern or node.enum is not None or _has_junctors(node)):
+    if _is_free(node):
         return lambda value: type(value) in kinds
     is_right = lru_cache(_REMEMBERED, typed=True)(lambda value: satisfies(value, node))
     return lambda value: type(value) in kinds and is_right(value)
 
 
+def _is_free(node: SchemaNode) -> bool:
+    """Whether a scalar's type is all that matters."""
+    return not (node.format or node.limits or node.pattern or node.enum is not None or _has_junctors(node))
+
+
+def _free_kinds(node: SchemaNode) -> frozenset[type] | None:
+    """The types of a scalar of which nothing else matters; most members are such."""
+    if node.type not in _KINDS or node.int_or_string or node.rules or not _is_free(node):
+        return None
+    return frozenset((*_KINDS[node.type], *((type(None),) if node.nullable else ())))
+
+
 def _object(node: SchemaNode, passed_over: tuple[str, ...] = ()) -> Glance:
+    free = {name: _free_kinds(child) for name, child in node.properties.items() if name not in passed_over}
     known = {name: glance(child) for name, child in node.properties.items()} | dict.fromkeys(passed_over, _anything)
     other = glance(node.additional) if node.additional is not None else _anything if node.preserves else _unsure
     defaulted = (name for name, child in node.properties.items() if child.default is not MISSING)
@@ -86,8 +99,9 @@ def _object(node: SchemaNode, passed_over: tuple[str, ...] = ()) -> Glance:
     def look(value: Any) -> bool:
         if type(value) is not dict or not needed <= value.keys():
             return False
-        for name, member in value.items():  # noqa: SIM110 (this is the loop that has to be fast)
-            if not known.get(name, other)(member):
+        for name, member in value.items():
+            kinds = free.get(name)
+            if not (type(member) in kinds if kinds is not None else known.get(name, other)(member)):
                 return False
         return True
 

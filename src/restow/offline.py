@@ -327,7 +327,7 @@ def _foreign(count: int, profile: Profile) -> list[Refused]:
     if not count:
         return []
     names = ", ".join(sorted(profile.scheduler_names))
-    advice = "list its name under scheduler.schedulerNames in --config to include them"
+    advice = "list the name under scheduler.schedulerNames in --config to include them"
     return [Refused("", "", f"{count} pending pods belong to schedulers other than {names}: {advice}")]
 
 

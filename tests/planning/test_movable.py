@@ -89,5 +89,6 @@ def test_pods_of_other_schedulers_are_one_refusal_that_says_how_to_include_them(
     (found,) = foreign_refusal(snapshot, request(snapshot, protections=OURS).mobility)
     assert (found.pod, found.reason) == (
         "",
-        "3 pods belong to other schedulers: list its name under scheduler.schedulerNames in --config to include them",
+        "3 pods belong to other schedulers (default-scheduler): "
+        "list the name under scheduler.schedulerNames in --config to include them",
     )

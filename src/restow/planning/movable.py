@@ -125,8 +125,9 @@ def about_all(reason: str) -> Refusal:
 
 def foreign_refusal(snapshot: Snapshot, mobility: Mobility) -> Iterator[Refusal]:
     """One refusal for all pods of other schedulers, those that belong to their node apart."""
-    known = snapshot.pods.known.values()
-    number = sum(not mobility.is_ours(one.pod) and not stays_with_node(one.pod) for one in known)
-    if number:
-        advice = "list its name under scheduler.schedulerNames in --config to include them"
-        yield about_all(f"{number} pods belong to other schedulers: {advice}")
+    known = [one.pod for one in snapshot.pods.known.values()]
+    foreign = [pod for pod in known if not mobility.is_ours(pod) and not stays_with_node(pod)]
+    if foreign:
+        names = ", ".join(sorted({pod.spec.scheduler_name or DEFAULT_SCHEDULER for pod in foreign}))
+        advice = "list the name under scheduler.schedulerNames in --config to include them"
+        yield about_all(f"{len(foreign)} pods belong to other schedulers ({names}): {advice}")

@@ -158,6 +158,7 @@ class Ranking:
         blocks = -(-max(self._rows.capacity, 1) // BLOCK)
         self.keys: NDArray[np.int64] = np.full(blocks * BLOCK, REFUSED, np.int64)
         self.maxima: NDArray[np.int64] = np.full(blocks, REFUSED, np.int64)
+        self._keys_at, self._maxima_at = self.keys.data, self.maxima.data
         self._blocks = self.keys.reshape(blocks, BLOCK)
         self._start = np.full(len(self.keys), REFUSED, np.int64)
         self.raw = {plugin: np.zeros(len(self.keys), np.int64) for plugin in (*self._node_raw, *self._row_raw)}
@@ -216,17 +217,18 @@ class Ranking:
 
     def _ask_row(self, row: int) -> None:
         """`_ask_rows` for a single row: refused early and without temporary arrays."""
-        keys, maxima = self.keys, self.maxima
-        old, new = keys.item(row), self._key_of(row)
+        keys, maxima = self._keys_at, self._maxima_at
+        old, new = keys[row], self._key_of(row)
         keys[row] = new
         block = row // BLOCK
-        most = maxima.item(block)
+        most = maxima[block]
         if new >= most:
             maxima[block] = new
         elif old == most:
-            maxima[block] = np.maximum.reduce(self._blocks[block])
+            among = self._blocks[block]
+            maxima[block] = among.item(among.argmax())  # in half the time that `max` takes
         if self._cells is not None:
-            self._cells.changed(row, old, keys)
+            self._cells.changed(row, old, self.keys)
 
     def _key_of(self, row: int) -> int:
         start = self._start.item(row)

@@ -81,6 +81,11 @@ def constraint_of(random, app) -> dict[str, Any]:
     return random.choice(kinds)
 
 
+def name_of(session: int, index: int, own: int) -> str:
+    """By which pods of a session are in runs of one class, or classes take turns."""
+    return f"p{own}-{session}-{index:02}" if session % 2 else f"p-{session}-{index:02}"
+
+
 def outcome(engine: Engine, seed: int) -> list[tuple[str, str]]:
     """What happens to every pod of several sessions, between which pods end and nodes change."""
     random, profile, roster = Random(seed), read_profile({}), Roster()
@@ -90,9 +95,9 @@ def outcome(engine: Engine, seed: int) -> list[tuple[str, str]]:
     ]
     shapes = [(asked, constraint_of(random, f"app{own}")) for own, asked in enumerate(requests)]
     for number in range(SESSIONS):
-        chosen = sorted(random.randrange(CLASSES) for _ in range(PODS))
+        chosen = [random.randrange(CLASSES) for _ in range(PODS)]
         waiting = [
-            pod(f"p{own}-{number}-{index:02}", shapes[own][0], labels={"app": f"app{own}"}, **shapes[own][1])
+            pod(name_of(number, index, own), shapes[own][0], labels={"app": f"app{own}"}, **shapes[own][1])
             for index, own in enumerate(chosen)
         ]
         decisions = Session(snapshot, engine, roster, now=0.0, pods=waiting).run(profile.actions)

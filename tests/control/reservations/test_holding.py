@@ -114,6 +114,8 @@ async def test_pods_take_seats_which_are_marked_and_then_it_has_succeeded() -> N
         assert [name for _, name in (await seats(it)).values()].count(one.metadata.name) == 1
         assert (found.status.state.phase, found.status.available, found.status.succeeded) == ("Available", 1, 1)
         assert found.status.allocated == {"cpu": "1", "memory": "64Mi"}
+        (told,) = [message for name, message in await events(it, "Scheduled") if name == one.metadata.name]
+        assert told.endswith(", in the seat default/r/web/0 that was reserved")
         await it.patch(kinds.REPLICA_SET, "web", {"spec": {"replicas": 3}})
         await settled(it)
         found = await read(it)

@@ -315,7 +315,7 @@ class Scheduler:
         del self._under_way[uid]
         if isinstance(outcome, Bound):
             self._queue.done(uid)
-            self._telling.scheduled(pod, assign.node)
+            self._telling.scheduled(assign)
             self._holding.bound(assign)
             self._post_bind(assign)
             return

@@ -36,6 +36,7 @@ from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.ports import STRATEGIC_PATCH, ApiError, Clock, Forbidden, Invalid, NotFound
 from restow.scheduling.conditions import group_status
+from restow.scheduling.decisions import Assign
 from restow.scheduling.jobs import Key, jobs_of, least_members
 
 log = logging.getLogger(__name__)
@@ -76,10 +77,12 @@ class Telling:
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
-    def scheduled(self, pod: Pod, node: str) -> None:
-        meta = pod.metadata
+    def scheduled(self, assign: Assign) -> None:
+        meta = assign.pod.metadata
         self._pods.pop(meta.uid, None)
-        message = f"Successfully assigned {meta.namespace}/{meta.name} to {node}"
+        message = f"Successfully assigned {meta.namespace}/{meta.name} to {assign.node}"
+        if assign.seat is not None:
+            message += f", in the seat {assign.seat} that was reserved"
         self._recorder.record(about(POD, meta), "Scheduled", message)
 
     def refused(self, pod: Pod, message: str, *, nominated: str = "", reason: str = UNSCHEDULABLE) -> None:

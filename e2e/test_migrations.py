@@ -31,7 +31,7 @@ migration:
   maxMigratingPerNode: {PER_NODE}
   evictQPS: {EVICTIONS_PER_SECOND}
   objectLimiters: {{workload: {{duration: 10s, maxMigrating: 1}}}}
-  maxConcurrentReconciles: 8
+  maxConcurrentReconciles: 32
 """
 NO_LIMITS = """
 migration:
@@ -41,7 +41,7 @@ migration:
   objectLimiters: {workload: {duration: 0s}}
   evictQPS: 100000
   evictBurst: 10000
-  maxConcurrentReconciles: 16
+  maxConcurrentReconciles: 64
 """
 
 

@@ -25,14 +25,15 @@ Document = dict[str, Any]
 
 
 def pod(name: str = "web-1", uid: str = "old", *, node: str | None = "n1", leaving: bool = False, **more: Any) -> Pod:
-    """A pod that runs and is Ready."""
+    """A pod that runs and is Ready, of so many seconds' age."""
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     metadata: Document = {
         "name": name,
         "namespace": "shop",
         "uid": uid,
         "labels": {"app": "web"},
-        "creationTimestamp": format_time(NOW - 600),
+        "creationTimestamp": format_time(NOW - more.pop("age", 600.0)),
+        "annotations": more.pop("annotations", {}),
         "ownerReferences": [msgspec.to_builtins(OWNERS[0])],
     }
     if leaving:

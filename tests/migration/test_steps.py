@@ -26,6 +26,7 @@ from restow.migration.steps import next_step
 from restow.migration.terms import Terms
 from tests.migration.moves import (
     NO,
+    OURS,
     YES,
     before,
     facts,
@@ -45,6 +46,8 @@ DRY = Terms(ttl=300.0, dry_run=True)
 EVICTING = said("Eviction", "False", "Evicting")
 REFUSED = said("Eviction", "False", "FailedEvict", NO.message)
 GONE = said("Eviction", "True", "EvictComplete")
+GONE_SINCE = said("Eviction", "True", "EvictComplete", age=10.0)
+KEPT = said("ReservationScheduled")
 WAS_READY = said("BoundPodReady")
 NEW = {"namespace": "shop", "name": "web-2", "uid": "new"}
 COMPLETE = said("Complete", "False", "Timeout")
@@ -52,6 +55,11 @@ OVER = said("Complete", "False", "Aborted")
 USERS = "spare-room"
 PLANNED = {"restow.sh/target-node": "n1"}
 NO_OWNER = {"owners": [{"controller": {"uid": "other"}}]}
+LARGE = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}
+SMALL = {
+    "name": "pod",
+    "template": {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}},
+}
 BY_LABEL = {"owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}]}
 
 
@@ -252,6 +260,36 @@ RESERVING: list[Row] = [
     ("a given one is used", facts(**given()), Evict, "Evicting", "its seat is on node n2"),
     ("a given one by label", facts(**given(spec=BY_LABEL)), Evict, "Evicting", "its seat is on node n2"),
     ("a given one of others", facts(**given(spec=NO_OWNER)), Fail, "ForbiddenMigratePod", "do not include"),
+    ("its own, given to others", facts(reservation=reservation(spec=NO_OWNER)), Fail, "ForbiddenMigratePod", "owners"),
+    (
+        "a given one of another move",
+        facts(**given(metadata={"annotations": {"restow.sh/migrating": "third"}})),
+        Fail,
+        "ForbiddenMigratePod",
+        "for the move of another pod, with UID third",
+    ),
+    (
+        "a given one is too small",
+        facts(**given(spec={"matchPolicy": "Fits", "tasks": [SMALL]}), pod=pod(spec=LARGE)),
+        Fail,
+        "ForbiddenMigratePod",
+        "insufficient cpu (requested 2, available 1)",
+    ),
+    (
+        "a given one is of another template",
+        facts(**given(spec={"tasks": [SMALL]}), pod=pod(spec=LARGE)),
+        Fail,
+        "ForbiddenMigratePod",
+        "differs from task pod in schedulerName, containers",
+    ),
+    (
+        "a given one is for a job before it",
+        facts(**given(), ahead=("first",)),
+        Fail,
+        "ForbiddenMigratePod",
+        "every free seat of reservation spare-room (1) is for a job before it: first",
+    ),
+    ("a given one has a seat for both", facts(**given(seat(), seat(index=1)), ahead=("first",)), Evict, "Evicting", ""),
     (
         "another seat is free",
         facts(**given(seat(by="9"), seat("n1", index=1), seat(index=2))),
@@ -445,6 +483,20 @@ LEAVING: list[Row] = [
         Done,
         "",
         "moved to node n2 as web-2",
+    ),
+    (
+        "taken, and cleared away since",
+        left(reservation=None, consumers=(heir(annotations={"restow.sh/reservation": f"shop/{OURS}/pod/0"}),)),
+        Done,
+        "",
+        "moved to node n2 as web-2",
+    ),
+    (
+        "a given one taken late",
+        left(**(given(seat(by="new")) | {"of": job(KEPT, GONE_SINCE, ref=USERS)}), consumers=(heir(age=30.0),)),
+        Done,
+        "",
+        "moved to node n2 as web-new",
     ),
     (
         "an earlier pod sits in a given seat",

@@ -13,15 +13,14 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.migration.conditions import condition, is_evicting, time_of
-from restow.migration.reservation import is_made_for
+from restow.migration.reservation import is_made_for, reservation_name
+from restow.migration.seats import free_seats, seats_elsewhere
 from restow.migration.terms import Terms
 from restow.model.affinity import node_constraint
-from restow.model.cluster.owners import Kinship, Owners
-from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.seat import claimed_seat
 from restow.model.objects import (
     JobConditionType,
     Node,
-    ObjectMeta,
     ObjectReference,
     OwnerReference,
     Placement,
@@ -36,6 +35,8 @@ from restow.model.taints import UNSCHEDULABLE, untolerated
 
 DEFAULT_GRACE = 30.0
 """Seconds a pod is given to stop where it does not say."""
+_KEPT = (JobConditionType.RESERVATION_SCHEDULED, JobConditionType.EVICTION)
+"""What tells since when a seat was kept: the latter changes once more, when the pod is gone."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -67,6 +68,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The pods that the reservation, or the job, names as having taken a seat, as far as they exist."""
     claimed: frozenset[str] = frozenset()
     """UIDs of pods that are the successors of other jobs."""
+    ahead: tuple[str, ...] = ()
+    """Other jobs that were given the same reservation, have no successor in it yet, and come first."""
     rival: str | None = None
     """Another job that moves the same pod and comes first."""
     stopped: str | None = None
@@ -135,13 +138,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seat(self) -> Placement | None:
-        """The seat that is kept for the successor: the first that nobody took and that is not where the pod is now."""
-        source = self.mover.spec.node_name if self.mover else None
-        return next((one for one in self.free_seats if one.node_name != source), None)
+        """The seat that is kept for the successor: the first that it may take and that is not where the pod is now."""
+        return next(iter(seats_elsewhere(self.reservation, self.mover)), None)
 
     @property
     def free_seats(self) -> list[Placement]:
-        return [one for one in self.placements if one.pod_ref is None]
+        return free_seats(self.reservation)
 
     @property
     def is_placed(self) -> bool:
@@ -166,38 +168,36 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     def _heirs(self) -> Iterator[ObjectReference]:
         found = {pod.metadata.uid: pod for pod in self.consumers}
-        for placement in self.placements:
-            heir = placement.pod_ref
-            if heir is None or heir.uid == self.uid or heir.uid in self.claimed:
+        for heir in self._takers():
+            if heir.uid == self.uid or heir.uid in self.claimed:
                 continue
-            if self.is_ours or self._came_after(found.get(heir.uid or "")):
+            if self._was_ours or self._came_after(found.get(heir.uid or "")):
                 yield heir
 
+    @property
+    def _was_ours(self) -> bool:
+        """Whether the reservation is ours, or was while it existed."""
+        named = self.reference.name if self.reference else None
+        return self.is_ours or (self.reservation is None and named == reservation_name(self.job))
+
+    def _takers(self) -> Iterator[ObjectReference]:
+        """Who took seats: as the reservation says; once it was used up and is gone, as the pods themselves say, on
+        whom it was written when they were bound."""
+        if self.reservation is not None:
+            yield from (one.pod_ref for one in self.placements if one.pod_ref is not None)
+            return
+        where = self.job.spec.pod_ref.namespace, self.reference.name if self.reference else None
+        for pod in self.consumers:
+            seat, meta = claimed_seat(pod), pod.metadata
+            if seat is not None and pod.spec.node_name and (seat.namespace, seat.reservation) == where:
+                yield ObjectReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
+
     def _came_after(self, pod: Pod | None) -> bool:
-        """Whether a pod was made after ours was told to go: earlier ones took seats that were not meant for it."""
-        told = condition(self.job.status, JobConditionType.EVICTION)
-        since = time_of(told.last_transition_time) if told else None
+        """Whether a pod was made after a seat was kept for ours: earlier ones took seats that were not meant for it."""
+        told = (condition(self.job.status, type) for type in _KEPT)
+        since = min((time for one in told if one and (time := time_of(one.last_transition_time))), default=None)
         made = time_of(pod.metadata.creation_timestamp) if pod else None
         return since is not None and made is not None and made >= since
-
-
-def belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference, ...]) -> bool:
-    """Whether a pod made in this one's place may take a seat of the reservation.
-
-    It has the same labels and owners; the same name only if the owner is one that gives names.
-    """
-    named = any(owner.kind == "StatefulSet" for owner in owners)
-    meta = pod.metadata
-    made = ObjectMeta(
-        name=meta.name if named else "",
-        namespace=meta.namespace,
-        labels=meta.labels,
-        annotations=meta.annotations,
-        owner_references=list(owners),
-    )
-    heir = Pod(metadata=made, spec=pod.spec)
-    same = (reservation.metadata.namespace or "") == (meta.namespace or "")
-    return same and Owners.of(reservation.spec.owners or ()).match(heir, Kinship(UndoLog()))
 
 
 def unfit(node: Node, pod: Pod) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from restow.migration.conditions import Said, is_in_doubt, recorded, spent
-from restow.migration.facts import Answer, Facts, belongs_to, unfit
+from restow.migration.facts import Answer, Facts, unfit
 from restow.migration.instructions import (
     Evict,
     Extend,
@@ -27,9 +27,18 @@ from restow.migration.instructions import (
     why_failed,
 )
 from restow.migration.reservation import reservation_for, target_node
+from restow.migration.seats import seats_elsewhere, unlike, why_not_its
 from restow.model.cluster.seat import expires_at
 from restow.model.kinds import RESERVATION
-from restow.model.objects import JobConditionType, JobMode, JobReason, ObjectReference, ReservationPhase
+from restow.model.objects import (
+    JobConditionType,
+    JobMode,
+    JobReason,
+    ObjectReference,
+    Pod,
+    Reservation,
+    ReservationPhase,
+)
 from restow.model.pods import is_finished
 from restow.model.times import TimeError
 
@@ -164,11 +173,9 @@ def _misplaced(facts: Facts) -> Step | None:
     reservation, pod = facts.reservation, facts.mover
     assert reservation is not None, "one exists"
     assert pod is not None, "it has not left"
-    if not facts.is_ours and not belongs_to(reservation, pod, facts.owners):
-        told = f"the owners of reservation {reservation.metadata.name} do not include whoever takes its place"
-        return forbid(facts, told)
-    if facts.free_seats and facts.seat is None:
-        return forbid(facts, f"the seat kept for it is on node {pod.spec.node_name}, where it is already")
+    others = why_not_its(reservation, pod, facts.owners) or _useless(facts, reservation, pod)
+    if others:
+        return forbid(facts, others)
     if facts.seat is None or not facts.fresh:
         return None
     if facts.node is None:
@@ -178,6 +185,19 @@ def _misplaced(facts: Facts) -> Step | None:
     if problem is None:
         return None
     return fail(facts, JobReason.UNSCHEDULABLE, f"its seat is on node {facts.seat.node_name}, but {problem}")
+
+
+def _useless(facts: Facts, reservation: Reservation, pod: Pod) -> str:
+    """Why none of the free seats is one that the successor will find; empty if one is, or if there is no seat yet."""
+    usable = seats_elsewhere(reservation, pod)
+    if len(usable) > len(facts.ahead) or not facts.free_seats:
+        return ""
+    if usable:
+        name = reservation.metadata.name
+        return f"every free seat of reservation {name} ({len(usable)}) is for a job before it: {', '.join(facts.ahead)}"
+    elsewhere = (one for one in facts.free_seats if one.node_name != pod.spec.node_name)
+    why = next((unlike(reservation, one, pod) for one in elsewhere), "")
+    return why or f"the seat kept for it is on node {pod.spec.node_name}, where it is already"
 
 
 def _short_lived(facts: Facts) -> Step | None:

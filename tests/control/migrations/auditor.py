@@ -1,7 +1,7 @@
 """An auditor between the migration controller and its API server: is everything that it does justified by what it read?
 
-2  no eviction unless the reservation was read as Available, and after that its node as fit; it is of the pod that
-   the job names, by UID, and it was recorded as intended before
+2  no eviction unless the reservation was read as Available, for whoever takes the pod's place and large enough, and
+   after that its node as fit; it is of the pod that the job names, by UID, and it was recorded as intended before
 3  no reservation is deleted of which the pod is leaving or gone, nor one that was given to a job
 6  no eviction unless the stop switch was read as off, within a minute; the budget has room, or the server refuses
 -  success only with a successor that was read as Ready
@@ -18,7 +18,10 @@ from restow.client.verbs import Client
 from restow.migration.conditions import holds, is_evicting
 from restow.migration.stop import stopped
 from restow.model import kinds
-from restow.model.objects import ConfigMap, Node, Pod, PodMigrationJob, Reservation
+from restow.model.cluster.owners import Kinship, Owners
+from restow.model.cluster.seat import migrating_pod
+from restow.model.cluster.undo import UndoLog
+from restow.model.objects import ConfigMap, Node, Pod, PodMigrationJob, PodTemplate, Reservation
 from restow.model.pods import is_ready, is_terminating
 from restow.ports import Api, ApiError, Clock, NotFound, Request, Response
 from restow.sim.writes import is_write, name_of
@@ -45,8 +48,8 @@ class Auditor:
         self._clock = clock
         self._truth = Client(truth)
         self._calls = 0
-        self._intended: set[str] = set()
-        """UIDs of pods whose eviction was recorded."""
+        self._intended: dict[str, PodMigrationJob] = {}
+        """The jobs as they were when an eviction was recorded, by the UID of the pod."""
         self._seen: dict[tuple[str, str | None, str | None], Seen] = {}
 
     async def call(self, request: Request) -> Response:
@@ -90,20 +93,21 @@ class Auditor:
         self.evictions += 1
         uid = msgspec.json.decode(request.body)["deleteOptions"]["preconditions"]["uid"]
         jobs = (await self._truth.list(kinds.POD_MIGRATION_JOB)).items
-        meant = [job for job in jobs if job.spec.pod_ref.uid == uid and is_evicting(job.status)]
+        if uid in self._intended:  # whatever happened to the job in this very moment
+            meant = [self._intended[uid]]
+        else:
+            meant = [job for job in jobs if job.spec.pod_ref.uid == uid and is_evicting(job.status)]
         if not meant:
-            if uid not in self._intended:
-                self._blame(request, "it was not recorded before")
-            return  # the job was deleted in this very moment
+            self._blame(request, "it was not recorded before")
         _, when, switch = self._read("configmaps", "restow-stop", "restow-system")
         if stopped(switch) is not None or self._clock.now() - when > 60:
             self._blame(request, f"the switch was read at {when:.2f}: {switch}")
         if all(job.spec.mode != "EvictDirectly" for job in meant):
-            problems = [self._seat(job, request) for job in meant]
+            problems = [await self._seat(job, request) for job in meant]
             if all(problems):
                 self._blame(request, str(problems))
 
-    def _seat(self, job: PodMigrationJob, request: Request) -> str | None:
+    async def _seat(self, job: PodMigrationJob, request: Request) -> str | None:
         options = job.spec.reservation_options
         reference = options.reservation_ref if options else None
         name = reference.name if reference else None
@@ -115,10 +119,25 @@ class Auditor:
         seats = [one for one in free if pod is None or one != pod.spec.node_name]
         if not seats:
             return f"no seat is free: {found.status.placements}"
+        if pod is not None and not await self._may_take(pod, found):
+            return f"reservation {name} is not for whoever takes the place of {request.name}: {found.spec}"
         later, _, node = self._read("nodes", seats[0])
         if node is None or node.spec.unschedulable or later < number:
             return f"node {seats[0]} was read as {node}, {later - number} calls later"
         return None
+
+    async def _may_take(self, pod: Pod, reservation: Reservation) -> bool:
+        """Whether a pod like this one may take a seat, by owners, by the mark of who moves, and by its size."""
+        kinship = Kinship(UndoLog())
+        for owner in (await self._truth.list(kinds.REPLICA_SET)).items:
+            kinship.put(owner.metadata)
+        mine = Owners.of(reservation.spec.owners or ()).match(pod, kinship)
+        task = (reservation.spec.tasks or [])[0]
+        return (
+            mine
+            and migrating_pod(reservation) in (None, pod.metadata.uid)
+            and _requests(task.template) == _requests(pod)
+        )
 
     async def _release(self, request: Request) -> None:
         try:
@@ -139,9 +158,9 @@ class Auditor:
         heir = status.get("podRef") or {}
         job = await self._truth.get(kinds.POD_MIGRATION_JOB, request.name or "")
         if any(one.get("reason") == "Evicting" for one in status.get("conditions") or ()):
-            self._intended.add(job.spec.pod_ref.uid or "")
+            self._intended[job.spec.pod_ref.uid or ""] = job
         if said.get("BoundPodReady") != "True":
-            if status.get("phase") == "Succeed" and heir:
+            if status.get("phase") == "Succeed" and heir and job.spec.mode != "EvictDirectly":
                 self._blame(request, "nobody was said to be Ready")
             return
         _, _, pod = self._read("pods", heir.get("name"), heir.get("namespace"))
@@ -149,3 +168,7 @@ class Auditor:
         was_ready = holds(job.status, "BoundPodReady")
         if not was_ready and (pod is None or pod.metadata.uid != heir.get("uid") or not (is_ready(pod) or done)):
             self._blame(request, f"its successor was read as {pod}")
+
+
+def _requests(pod: Pod | PodTemplate) -> list[Any]:
+    return [one.resources and one.resources.requests for one in pod.spec.containers or ()]

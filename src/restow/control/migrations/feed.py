@@ -22,13 +22,14 @@ from restow.client.verbs import Client
 from restow.eviction.budgets import Budgets
 from restow.eviction.workloads import Workloads
 from restow.migration.arguments import Arguments
-from restow.migration.conditions import condition, is_ended, is_running
+from restow.migration.conditions import condition, is_ended, is_evicting, is_running
 from restow.migration.facts import Facts
 from restow.migration.reservation import is_made_for, job_uid, reservation_name
 from restow.migration.scene import Scene
 from restow.migration.stop import STOP_NAME, stopped
 from restow.migration.terms import terms_of
 from restow.model import kinds
+from restow.model.cluster.seat import claimed_seat
 from restow.model.kinds import Kind
 from restow.model.objects import (
     ConfigMap,
@@ -84,7 +85,7 @@ class Feed:
         }
         options: dict[Kind[Any], dict[str, Any]] = {
             kinds.CONFIG_MAP: {"namespace": namespace, "fields": {"metadata.name": STOP_NAME}},
-            kinds.POD: {"indexes": {"uid": _by_uid}},
+            kinds.POD: {"indexes": {"uid": _by_uid, "seat": _by_seat}},
             kinds.POD_MIGRATION_JOB: {"indexes": {"uid": _by_uid, "pod": _by_pod, "reservation": _by_reservation}},
         }
         self._informers: dict[Kind[Any], Informer[Any]] = {}
@@ -159,7 +160,7 @@ class Feed:
         pod = self._pods.get(job.spec.pod_ref.name or "", job.spec.pod_ref.namespace)
         where = reservation_key(job)
         reservation = self._reservations.get(where[1], where[0])
-        heirs = heirs_of(job, reservation)
+        heirs = self.heirs_of(job, reservation)
         found = (self._pods.get(heir.name or "", heir.namespace) for heir in heirs)
         return self.around(
             Facts(
@@ -173,6 +174,21 @@ class Feed:
             )
         )
 
+    def heirs_of(self, job: PodMigrationJob, reservation: Reservation | None) -> list[ObjectReference]:
+        """Who has taken seats, by what the job and the reservation say; once that is gone, by what pods say."""
+        placements = (reservation.status.placements if reservation else None) or ()
+        named = [job.status.pod_ref, *(one.pod_ref for one in placements)]
+        if reservation is None:
+            claims = self._pods.find("seat", "/".join(reservation_key(job)))
+            named += [ObjectReference(name=one.metadata.name, uid=one.metadata.uid) for one in claims]
+        namespace = job.spec.pod_ref.namespace
+        found = {
+            one.uid: ObjectReference(namespace=one.namespace or namespace, name=one.name, uid=one.uid)
+            for one in named
+            if one is not None
+        }
+        return list(found.values())
+
     def around(self, facts: Facts) -> Facts:
         """The facts with what is only known from caches: who owns the pod, and which other jobs speak of it."""
         pod, job = facts.pod, facts.job
@@ -184,6 +200,7 @@ class Feed:
             workload=workload.uid if workload else None,
             rival=self._rival(job),
             claimed=frozenset(self._claimed(job)) if given else frozenset(),
+            ahead=tuple(self._ahead(job)) if given else (),
         )
 
     def _newest(self, seen: PodMigrationJob) -> PodMigrationJob:
@@ -215,6 +232,13 @@ class Feed:
         for other in self.jobs():
             if other.metadata.uid != job.metadata.uid and other.status.pod_ref is not None:
                 yield other.status.pod_ref.uid or ""
+
+    def _ahead(self, job: PodMigrationJob) -> Iterator[str]:
+        """The jobs whose successors will take seats of the same reservation before this one's."""
+        for other in map(self._newest, self._jobs.find("reservation", "/".join(reservation_key(job)))):
+            wants = is_running(other) and other.status.pod_ref is None
+            if wants and other.metadata.uid != job.metadata.uid and _turn(other) < _turn(job):
+                yield other.metadata.name
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
@@ -300,19 +324,6 @@ def reservation_key(job: PodMigrationJob) -> Key:
     return reference.namespace or inside, reference.name
 
 
-def heirs_of(job: PodMigrationJob, reservation: Reservation | None) -> list[ObjectReference]:
-    """Who has taken seats, by what the job and the reservation say."""
-    placements = (reservation.status.placements if reservation else None) or ()
-    named = [job.status.pod_ref, *(one.pod_ref for one in placements)]
-    namespace = job.spec.pod_ref.namespace
-    found = {
-        one.uid: ObjectReference(namespace=one.namespace or namespace, name=one.name, uid=one.uid)
-        for one in named
-        if one is not None
-    }
-    return list(found.values())
-
-
 def _is_missing(informer: Informer[Any]) -> bool:
     """Whether the kind is one that need not be installed, and is not."""
     return informer.kind in _OPTIONAL and isinstance(informer.failure, NotFound)
@@ -325,6 +336,11 @@ def _is_active(job: PodMigrationJob) -> bool:
 
 def _precedence(job: PodMigrationJob) -> tuple[bool, str, str]:
     return not is_running(job), job.metadata.creation_timestamp or "", job.metadata.name
+
+
+def _turn(job: PodMigrationJob) -> tuple[bool, tuple[bool, str, str]]:
+    """Whoever may have evicted its pod comes first."""
+    return not is_evicting(job.status), _precedence(job)
 
 
 def _was_refused(job: PodMigrationJob) -> bool:
@@ -345,6 +361,12 @@ def _by_pod(job: PodMigrationJob) -> Iterable[str]:
     references = (job.spec.pod_ref, job.status.pod_ref)
     namespace = job.spec.pod_ref.namespace
     return {f"{one.namespace or namespace}/{one.name}" for one in references if one is not None}
+
+
+def _by_seat(pod: Pod) -> Iterable[str]:
+    """The reservation of which a bound pod has taken a seat."""
+    seat = claimed_seat(pod) if pod.spec.node_name else None
+    return () if seat is None else (f"{seat.namespace}/{seat.reservation}",)
 
 
 def _by_reservation(job: PodMigrationJob) -> Iterable[str]:

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from restow.client.verbs import Client
-from restow.control.migrations.feed import Feed, heirs_of, reservation_key
+from restow.control.migrations.feed import Feed, reservation_key
 from restow.migration.arguments import Arguments
 from restow.migration.facts import Answer, Facts
+from restow.migration.seats import seats_elsewhere
 from restow.migration.stop import STOP_NAME, stopped
 from restow.migration.terms import Terms, terms_of
 from restow.model.kinds import CONFIG_MAP, NODE, POD, POD_MIGRATION_JOB, RESERVATION, Kind
@@ -43,7 +44,7 @@ class Reading:
         pod = await self._get(POD, reference.name or "", reference.namespace)
         reservation = await self._get(RESERVATION, where[1], where[0])
         node = await self._node(reservation, pod)
-        consumers = await self._all(heirs_of(found, reservation))
+        consumers = await self._all(self._feed.heirs_of(found, reservation))
         why = await self._stopped() if trial else self._feed.stopped()
         return self._feed.around(
             Facts(
@@ -87,10 +88,8 @@ class Reading:
 
     async def _node(self, reservation: Reservation | None, pod: Pod | None) -> Node | None:
         """The node of the seat that would be taken."""
-        source = pod.spec.node_name if pod is not None else None
-        placements = (reservation.status.placements if reservation else None) or ()
-        free = (one.node_name for one in placements if one.pod_ref is None and one.node_name != source)
-        return await self._get(NODE, next(free, ""))
+        seats = seats_elsewhere(reservation, pod)
+        return await self._get(NODE, seats[0].node_name if seats else "")
 
     async def _all(self, references: Iterable[ObjectReference]) -> tuple[Pod, ...]:
         """The pods that are there, whichever life of them is meant."""

@@ -1,0 +1,130 @@
+"""Seats that were given to a job, or meddled with: nobody is evicted for a seat that its successor will not find."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.model import kinds
+from tests.control.migrations.stage import Move, cluster, controller, scheduled, stage
+from tests.control.migrations.test_trouble import stays
+from tests.sim.stage import pass_time, template, virtual
+
+WEB = {"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
+GIVEN = {"reservationRef": {"namespace": "default", "name": "given"}}
+
+
+async def give(it: Move, cpu: str = "500m", seats: int = 1, **spec: Any) -> None:
+    """A reservation of a user for pods of web."""
+    task = {"name": "web", "replicas": seats, "template": template(cpu, app="web")}
+    made = {"schedulerName": "default-scheduler", "matchPolicy": "Fits", "owners": [WEB], "tasks": [task], **spec}
+    await it.create(kinds.RESERVATION, {"metadata": {"name": "given", "namespace": "default"}, "spec": made})
+    await pass_time(3)
+
+
+@virtual
+async def test_one_seat_is_not_given_to_two() -> None:
+    async with stage(nodes=4, maxConcurrentReconciles=4) as it:
+        first, second, third = await it.start(3)
+        await it.stop()
+        taken = {one.spec.node_name for one in (first, second, third)}
+        it.seats.places = min({"n1", "n2", "n3", "n4"} - taken)
+        await give(it)
+        for name, one in (("a", first), ("b", second), ("c", third)):
+            await it.move(one, name, reservationOptions=GIVEN)
+        it.seats.binding = False
+        await pass_time(3)
+        await it.go()
+        await pass_time(3)
+        assert [await stays(it, one) for one in (first, second, third)].count(False) == 1
+        it.seats.binding = True
+        await pass_time(60)
+        told = [await it.told(name) for name in "abc"]
+        assert [one[0] for one in told] == ["Succeed", "Failed", "Failed"], told
+        assert "every free seat of reservation given (1) is for a job before it: a" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        pytest.param({"cpu": "100m"}, "insufficient cpu (requested 500m, available 100m)", id="a small seat"),
+        pytest.param(
+            {"matchPolicy": "Template", "cpu": "600m"}, "differs from task web in containers", id="of another template"
+        ),
+    ],
+)
+@virtual
+async def test_a_seat_that_its_successor_could_not_take(spec: Any, why: str) -> None:
+    async with scheduled() as it, controller(it.api, it.clock):
+        old = (await it.start(2))[0]
+        await give(it, **spec)
+        await it.move(old, reservationOptions=GIVEN)
+        await pass_time(20)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and why in (message or ""), message
+        assert await stays(it, old)
+
+
+@virtual
+async def test_the_same_template_is_as_good() -> None:
+    async with scheduled() as it, controller(it.api, it.clock):
+        old = (await it.start(2))[0]
+        await give(it, matchPolicy="Template")
+        await it.move(old, reservationOptions=GIVEN)
+        await pass_time(60)
+        assert (await it.told())[0] == "Succeed", await it.told()
+
+
+@virtual
+async def test_the_seat_of_another_move_is_not_for_this_one() -> None:
+    async with stage() as it:
+        first, second = await it.start(2)
+        it.seats.refusing = "no room"
+        await it.move(first, "a")
+        await pass_time(3)
+        await it.stop()
+        it.seats.refusing = None
+        [made] = await it.reservations()
+        await it.move(second, "b", reservationOptions={"reservationRef": {"name": made.metadata.name}})
+        await pass_time(3)
+        await it.go()
+        await pass_time(30)
+        assert (await it.told("a"))[0] == "Succeed"
+        phase, reason, message = await it.told("b")
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod"), message
+        assert await stays(it, second)
+
+
+@virtual
+async def test_a_successor_that_comes_late_is_known_by_the_given_seat() -> None:
+    """The old pod was long gone when its successor was bound."""
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.places = min({"n1", "n2", "n3"} - {old.spec.node_name})
+        await give(it)
+        it.seats.binding = False
+        await it.move(old, reservationOptions=GIVEN)
+        await pass_time(60)
+        it.seats.binding = True
+        await pass_time(30)
+        assert (await it.told())[0] == "Succeed", await it.told()
+
+
+@virtual
+async def test_a_used_seat_that_was_cleared_away_is_not_missed() -> None:
+    """Collected before the controller looked: the pod itself says whose seat it took."""
+    async with cluster() as it:
+        async with controller(it.api, it.clock):
+            old = (await it.start(2))[0]
+            it.seats.binding = False
+            await it.move(old)
+            await pass_time(10)
+        it.seats.binding = True
+        await pass_time(10)
+        [used] = await it.reservations()
+        assert used.status.state.phase == "Succeeded"
+        await it.delete(kinds.RESERVATION, used.metadata.name)
+        async with controller(it.api, it.clock):
+            await pass_time(10)
+            assert (await it.told())[0] == "Succeed", await it.told()

@@ -6,7 +6,8 @@ Goes in: a problem, and prices from the pattern model where there are some. Come
     drains    as many nodes as the limit of moves empties, the fewest pods first, while all of their pods fit elsewhere
     prices    whatever the prices of moves, waiting pods and places: what all of them are worth together, and for each
               node the largest surplus that an opening can have there. Leavers beyond those that are looked at in every
-              combination are taken for larger than they are: each resource by its largest pods.
+              combination are taken for larger than they are: each resource by its largest pods. Where it gets late,
+              there is no such bound, and that of the volume stays.
 
 Any prices give a bound; the better they are, the closer. Problems have to be `relaxed` for bounds of prices to hold.
 """
@@ -17,6 +18,7 @@ from math import floor
 
 import numpy as np
 
+from restow.planning.optimal.budget import Late, never
 from restow.planning.optimal.openings import Lines, lines
 from restow.planning.optimal.pricing import Floats, Prices, leaving_costs, most_surplus
 from restow.planning.optimal.problem import PLENTY, Ints, Problem, all_room, rounded
@@ -56,19 +58,19 @@ def drain_bound(problem: Problem, effort: Effort) -> float:
     return UNBOUNDED if answer is None or answer.bound == UNBOUNDED else floor(answer.bound + _TOLERANCE)
 
 
-def price_bound(problem: Problem, prices: Prices, most: int = 3) -> float:
+def price_bound(problem: Problem, prices: Prices, most: int = 3, *, late: Late = never) -> float:
     """The bound of these prices, or of the same ones with places for nothing, whichever is less."""
-    some = lines(problem, most)
-    bound = _priced(problem, _without_places(prices), some)
-    return min(bound, _priced(problem, prices, some)) if prices.places.any() else bound
+    some = lines(problem, most, late=late)
+    bound = _priced(problem, _without_places(prices), some, late)
+    return min(bound, _priced(problem, prices, some, late)) if prices.places.any() else bound
 
 
-def part_bound(problem: Problem, prices: Prices, most: int = 1) -> float:
+def part_bound(problem: Problem, prices: Prices, most: int = 1, *, late: Late = never) -> float:
     """The bound of prices that were found for a part of the nodes: nobody knows what places elsewhere cost."""
-    return price_bound(problem, _without_places(prices), most)
+    return price_bound(problem, _without_places(prices), most, late=late)
 
 
-def _priced(problem: Problem, prices: Prices, exact: Lines) -> float:
+def _priced(problem: Problem, prices: Prices, exact: Lines, late: Late) -> float:
     supply = np.array([demand.supply for demand in problem.demands], np.float64)
     paid = np.where(prices.demands > 0, prices.demands, 0.0)
     if (supply[paid > 0] >= PLENTY).any():
@@ -80,7 +82,8 @@ def _priced(problem: Problem, prices: Prices, exact: Lines) -> float:
         np.concatenate([exact.room, larger.room]),
         exact.complete,
     )
-    surplus = most_surplus(problem, both, np.concatenate([leaving_costs(exact, prices), larger_cost]), prices)
+    cost = np.concatenate([leaving_costs(exact, prices), larger_cost])
+    surplus = most_surplus(problem, both, cost, prices, late=late)
     if surplus is None:
         return UNBOUNDED
     total = prices.move * problem.limit + float(paid @ supply) + float(np.maximum(surplus, 0.0).sum())

@@ -1,7 +1,8 @@
 """How long the search may go on: seconds that somebody else measures, and steps that are the same everywhere.
 
 A step is one program handed to the solver. With a limit of steps each step may also branch only so often, and no step
-has a time of its own: then equal problems get equal answers, unless the seconds run out altogether.
+has a time of its own: then equal problems get equal answers, unless the seconds run out altogether. Whatever can take
+long between two steps asks again and again whether it is late.
 """
 
 from __future__ import annotations
@@ -14,6 +15,30 @@ _BRANCHES = 10
 _SHORTEST = 0.02
 
 
+Late = Callable[[], bool]
+"""Whether time is up."""
+
+
+def never() -> bool:
+    return False
+
+
+class Toil:
+    """How much may be looked at, which is the same everywhere, and until when, which is not."""
+
+    def __init__(self, most: int, late: Late) -> None:
+        self._left = most
+        self._late = late
+        self.over = False
+        """Whether something was left undone."""
+
+    def allows(self, number: int) -> bool:
+        """Whether so much more may be looked at; if not, nothing more may be at all."""
+        self._left -= number
+        self.over = self.over or self._left < 0 or self._late()
+        return not self.over
+
+
 class Budget:
     def __init__(self, seconds_left: Callable[[], float], steps: int | None = None) -> None:
         self._seconds_left = seconds_left
@@ -24,7 +49,11 @@ class Budget:
 
     @property
     def over(self) -> bool:
-        return (self._limited and self.steps >= self._left) or self.seconds <= _SHORTEST
+        return (self._limited and self.steps >= self._left) or self.late()
+
+    def late(self) -> bool:
+        """Whether the seconds have run out: whoever is at work drops it."""
+        return self.seconds <= _SHORTEST
 
     @property
     def seconds(self) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from restow.model.cluster import Mask, RowIndex
+from restow.planning.optimal.budget import Late, never
 from restow.planning.optimal.openings import lines
 from restow.planning.optimal.pricing import Prices, surplus
 from restow.planning.optimal.problem import PLENTY, STAY, Demand, Ints, Problem, Shift
@@ -37,10 +38,10 @@ class Focus(msgspec.Struct, frozen=True, eq=False):
     everything: bool = True
 
     @classmethod
-    def of(cls, problem: Problem, rng: np.random.Generator) -> Focus:
+    def of(cls, problem: Problem, rng: np.random.Generator, late: Late = never) -> Focus:
         if problem.nodes <= _ORDINARY:
             return cls(problem, np.arange(problem.nodes))
-        opened = _promising(problem)
+        opened = _promising(problem, late)
         taken = _roomy(problem, opened, rng)
         nodes = np.union1d(opened, taken)
         rest = _filled(problem, np.setdiff1d(np.arange(problem.nodes), nodes))
@@ -79,7 +80,7 @@ def _suits_of(problem: Problem, nodes: RowIndex) -> Callable[[int], Mask]:
     return cache(lambda which: problem.suits(which)[nodes])
 
 
-def _promising(problem: Problem) -> RowIndex:
+def _promising(problem: Problem, late: Late) -> RowIndex:
     """The nodes that bring most per move."""
     if problem.empties:
         pods = np.array([sum(held.values()) for held in problem.held])
@@ -88,7 +89,7 @@ def _promising(problem: Problem) -> RowIndex:
     least = min(demand.worth / problem.unit for demand in problem.demands)
     free = Prices(0.45 * least, np.zeros(len(problem.demands)), np.zeros(problem.classes), np.zeros(problem.nodes), 0.0)
     gains = np.zeros(problem.nodes)
-    for one in surplus(problem, lines(problem, _TOGETHER), free):
+    for one in surplus(problem, lines(problem, _TOGETHER, late=late), free, late=late):
         if one.opening.moves:
             gains[one.opening.node] = max(gains[one.opening.node], one.opening.worth / one.opening.moves)
     nodes = np.flatnonzero(gains)

@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
+from restow.planning.optimal.budget import Late, never
 from restow.planning.optimal.openings import Lines, Opening, drains
 from restow.planning.optimal.pricing import Floats, Prices, surplus
 from restow.planning.optimal.problem import STAY, Problem, Shift
@@ -20,7 +21,7 @@ _PRICES = (0.45, 0.95)
 """Of a move, in units of the least worth: the more it costs, the fewer moves the best opening of a node has."""
 
 
-def first_openings(problem: Problem, some: Lines) -> list[Opening]:
+def first_openings(problem: Problem, some: Lines, late: Late = never) -> list[Opening]:
     """Openings to begin with: what is best for each node if nobody else wanted anything."""
     if problem.empties:
         return drains(problem)
@@ -34,7 +35,7 @@ def first_openings(problem: Problem, some: Lines) -> list[Opening]:
             nodes=np.zeros(problem.nodes),
             worth=0.0,
         )
-        found.update((one.opening, None) for one in surplus(problem, some, prices, _PER_NODE))
+        found.update((one.opening, None) for one in surplus(problem, some, prices, _PER_NODE, late=late))
     return list(found)
 
 

@@ -14,11 +14,13 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import RowIndex
+from restow.planning.optimal.budget import Late, never
 from restow.planning.optimal.problem import Ints, Problem
 
 _COMBINATIONS = 600
 """Of one number of leavers of one node; if there are more, that number is left out."""
-_LINES = 200_000
+_LINES, _LINES_AT_ALL = 200_000, 500_000
+"""From how many on larger numbers of leavers are left out, and those of any that would make it more."""
 
 Counts = tuple[tuple[int, int], ...]
 """(class or demand, how many)."""
@@ -61,17 +63,17 @@ def drains(problem: Problem) -> list[Opening]:
     return found
 
 
-def lines(problem: Problem, most: int) -> Lines:
-    """The combinations of up to `most` leavers, where there are not too many; of each node the smallest first, because
-    of what brings the same, small pods find a place more easily."""
+def lines(problem: Problem, most: int, *, late: Late = never) -> Lines:
+    """The combinations of up to `most` leavers, where there are not too many and it is not late; of each node the
+    smallest first, because of what brings the same, small pods find a place more easily."""
     node, leavers = np.zeros(0, np.intp), np.zeros((0, most), np.intp)
     complete = np.full(problem.nodes, -1, np.int64)
     for number in range(most + 1):
-        if len(node) > _LINES:
+        if len(node) > _LINES or (number and late()):
             break
         for nodes, pods in _by_number(problem, most):
             ways = comb(pods.shape[1], number)
-            if ways > _COMBINATIONS:
+            if ways > _COMBINATIONS or (number and len(node) + len(nodes) * ways > _LINES_AT_ALL):
                 continue
             complete[nodes] += complete[nodes] == number - 1
             chosen = np.array(list(combinations(range(pods.shape[1]), number)), np.intp).reshape(ways, number)

@@ -5,7 +5,8 @@ leavers. Comes out: per node the openings with the largest surplus. A place has 
 pods that come are wanted like waiting ones, and chains of moves are found without looking for them.
 
 What takes the room of leavers is one of the bundles that need least for what they bring. All of it is arrays: one line
-per combination of leavers, for all nodes.
+per combination of leavers, for all nodes. There can be more bundles than anybody has time for; `Toil` says when
+to stop: openings may then be missed, and a bound is not told at all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, RowIndex
+from restow.planning.optimal.budget import Late, Toil, never
 from restow.planning.optimal.openings import Lines, Opening
 from restow.planning.optimal.problem import PLENTY, Ints, Problem, all_room
 
@@ -28,7 +30,11 @@ _BUNDLES = 400
 _GRAINS = 64
 _EXACT = 4000
 """Of one number of items, where none may be missing."""
-_AT_ONCE = 1 << 23
+_TOIL, _EXACT_TOIL = 6_000_000, 30_000_000
+"""Bundles that are looked at, again and again, while looking for openings; and where none may be missing."""
+_AT_ONCE = 1 << 22
+_FITS = 1 << 31
+"""Pairs of line and bundle that are looked at, at most."""
 _LEAST = 1e-6
 
 
@@ -75,21 +81,22 @@ class _Bundles(msgspec.Struct, frozen=True, eq=False):
     """The ways in which its items keep it from nodes, as bits."""
 
 
-def surplus(problem: Problem, some: Lines, prices: Prices, per_node: int = 2) -> list[Priced]:
-    """The best openings of each node at these prices, if they are worth more than they cost."""
+def surplus(problem: Problem, some: Lines, prices: Prices, per_node: int = 2, *, late: Late = never) -> list[Priced]:
+    """The best openings of each node at these prices, if they are worth more than they cost; such as are found until
+    it is late."""
     items = _items(problem, prices)
     if not len(items.gain):
         return []
-    bundles = _bundles(items, all_room(problem).max(axis=0, initial=0), _BUNDLES)
+    bundles = _bundles(items, all_room(problem).max(axis=0, initial=0), _BUNDLES, Toil(_TOIL, late))
     cost = leaving_costs(some, prices) + prices.nodes[some.node]
-    worth, best = _best(some, bundles, _suits(items, bundles), cost)
+    worth, best = _best(some, bundles, _suits(items, bundles), cost, Toil(_FITS, late))
     return [
         Priced(_opening(problem, some, items, bundles, line, int(best[line])), float(worth[line]))
         for line in _top(some.node, worth, per_node)
     ]
 
 
-def most_surplus(problem: Problem, some: Lines, cost: Floats, prices: Prices) -> Floats | None:
+def most_surplus(problem: Problem, some: Lines, cost: Floats, prices: Prices, *, late: Late = never) -> Floats | None:
     """Per node, what no opening with these leavers, at these costs, is worth more than; None if it takes too long to
     tell. More of a demand than wait may be in one bundle, so that what is left out of bundles is never missed; and
     sizes are rounded down a little, so that there are not too many of them."""
@@ -101,10 +108,14 @@ def most_surplus(problem: Problem, some: Lines, cost: Floats, prices: Prices) ->
     grain = np.maximum(largest // _GRAINS, 1)
     many = np.where(items.most > 1, PLENTY, items.most)
     items = msgspec.structs.replace(items, most=many, size=items.size // grain * grain)
-    bundles = _bundles(items, largest, _EXACT)
-    if len(bundles.gain) >= _EXACT:
+    toil = Toil(_EXACT_TOIL, late)
+    bundles = _bundles(items, largest, _EXACT, toil)
+    if toil.over or len(bundles.gain) >= _EXACT:
         return None
-    worth, _ = _best(some, bundles, _suits(items, bundles), cost)
+    looking = Toil(_FITS, late)
+    worth, _ = _best(some, bundles, _suits(items, bundles), cost, looking)
+    if looking.over:
+        return None
     np.maximum.at(total, some.node, worth)
     return total
 
@@ -133,19 +144,25 @@ def _items(problem: Problem, prices: Prices) -> _Items:
     )
 
 
-def _bundles(items: _Items, largest: Ints, most: int) -> _Bundles:
+def _bundles(items: _Items, largest: Ints, most: int, toil: Toil) -> _Bundles:
     """Everything that could be together on a node, without what needs more than something else that gains more; of each
-    number of items `most` at most."""
+    number of items `most` at most, and no larger ones once the toil is over."""
     one = np.eye(len(items.gain), dtype=np.int16)
     single = _Bundles(items.size, items.gain, one, _barred(items.suits))
     single = _taken(single, (items.size <= largest).all(axis=1))
-    kept = newest = _least(single, most)
-    while len(newest.gain):
-        newest = _least(_grown(newest, single, items, largest), most)
+    kept = newest = _least(single, most, toil)
+    while len(newest.gain) and toil.allows(_pairs(newest, single)):
+        newest = _least(_grown(newest, single, items, largest), most, toil)
         kept = _joined(kept, newest)
         if len(newest.gain) >= _EXACT:
-            return kept
-    return _least(kept, len(kept.gain))
+            break
+    return _least(kept, len(kept.gain), toil)
+
+
+def _pairs(some: _Bundles, single: _Bundles) -> int:
+    """What it takes to look at each bundle with one item more: a row of so many numbers for every pair."""
+    items: int = single.counts.shape[1]
+    return len(some.gain) * len(single.gain) * (1 + items // 8)
 
 
 def _grown(some: _Bundles, single: _Bundles, items: _Items, largest: Ints) -> _Bundles:
@@ -160,17 +177,18 @@ def _grown(some: _Bundles, single: _Bundles, items: _Items, largest: Ints) -> _B
     return _Bundles(size[able], some.gain[a] + single.gain[b], counts[able], some.barred[a] | single.barred[b])
 
 
-def _least(some: _Bundles, most: int) -> _Bundles:
-    """Without those that need as much as another that gains as much and goes wherever they go."""
+def _least(some: _Bundles, most: int, toil: Toil) -> _Bundles:
+    """Without those that need as much as another that gains as much and goes wherever they go. Once the toil is over,
+    as they are."""
     left = np.argsort(-some.gain, kind="stable")
     kept: list[int] = []
-    while len(left) and len(kept) < most:
+    while len(left) and len(kept) < most and toil.allows(len(left)):
         first = int(left[0])
         kept.append(first)
         covered = (some.size[left] >= some.size[first]).all(axis=1)
         covered &= (some.barred[first] & ~some.barred[left]) == 0
         left = left[~covered]
-    return _taken(some, np.array(kept, np.intp))
+    return _taken(some, np.array([*kept, *left[: most - len(kept)]], np.intp))
 
 
 def _barred(suits: Mask) -> Ints:
@@ -202,13 +220,15 @@ def _joined(one: _Bundles, other: _Bundles) -> _Bundles:
     )
 
 
-def _best(some: Lines, bundles: _Bundles, suits: Mask | None, cost: Floats) -> tuple[Floats, RowIndex]:
-    """Per line the largest surplus, and the bundle that has it; -inf where there is none."""
+def _best(some: Lines, bundles: _Bundles, suits: Mask | None, cost: Floats, toil: Toil) -> tuple[Floats, RowIndex]:
+    """Per line the largest surplus, and the bundle that has it; -inf where there is none, or was no time to look."""
     worth, best = np.full(len(cost), -np.inf), np.zeros(len(cost), np.intp)
     promising = np.flatnonzero(cost < _at_most(some.room, bundles) - _LEAST)
     step = max(_AT_ONCE // max(len(bundles.gain), 1), 1)
     for first in range(0, len(promising), step):
         part = promising[first : first + step]
+        if not toil.allows(len(part) * len(bundles.gain)):
+            break
         room = some.room[part]
         fits = np.ones((len(part), len(bundles.gain)), np.bool_)
         for resource in range(room.shape[1]):

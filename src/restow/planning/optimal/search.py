@@ -76,6 +76,7 @@ class _Search:
     def __init__(self, problem: Problem, budget: Budget, rng: np.random.Generator, tell: Tell, start: Shift) -> None:
         self._problem = problem
         self._budget = budget
+        self._late = budget.late
         self._rng = rng
         self._tell = tell
         self._best = start
@@ -100,10 +101,10 @@ class _Search:
     # --- the methods --------------------------------------------------------------------------------------------------
 
     def _greedy(self) -> None:
-        self._focus = Focus.of(self._problem, self._rng)
+        self._focus = Focus.of(self._problem, self._rng, self._late)
         part = self._focus.problem
-        self._easy = easy(part, lines(part, 0 if part.empties else _TOGETHER))
-        candidates = first_openings(part, self._easy)[:_CANDIDATES]
+        self._easy = easy(part, lines(part, 0 if part.empties else _TOGETHER, late=self._late))
+        candidates = first_openings(part, self._easy, self._late)[:_CANDIDATES]
         shift, made = greedy(part, candidates)
         self._openings = [*candidates, *made]
         self._take(self._focus.whole(shift), "greedy")
@@ -118,13 +119,13 @@ class _Search:
         patterns = Patterns(part, self._openings)
         for some in (self._easy, None):
             if not self._done:
-                some = some or lines(part, 1 if part.empties else _MORE_TOGETHER)
+                some = some or lines(part, 1 if part.empties else _MORE_TOGETHER, late=self._late)
                 prices = self._choose(patterns, some) or prices
         self._openings = patterns.openings
         bound, seconds = (price_bound, _BOUND_SECONDS) if self._focus.everything else (part_bound, _PART_BOUND_SECONDS)
         in_time = self._budget.seconds > seconds * self._problem.nodes
         if prices is not None and in_time and not self._problem.empties and not self._done:
-            self._narrow(bound(self._problem.relaxed, prices))
+            self._narrow(bound(self._problem.relaxed, prices, late=self._late))
 
     def _choose(self, patterns: Patterns, some: Lines) -> Prices | None:
         """Find openings until there are no better ones, then choose the best of them."""
@@ -135,7 +136,7 @@ class _Search:
                 break
             newest = patterns.prices(self._budget.step(0.5))
             prices = newest or prices
-            if newest is None or not patterns.add(one.opening for one in surplus(part, some, newest)):
+            if newest is None or not patterns.add(one.opening for one in surplus(part, some, newest, late=self._late)):
                 break
         if not self._budget.over:
             rest = value(self._problem, self._focus.rest)

@@ -14,11 +14,8 @@ from functools import partial
 
 import numpy as np
 
-from restow.model.affinity import node_constraint
 from restow.model.cluster import Occupant, RowIndex, Snapshot
-from restow.model.objects import Pod
 from restow.model.pods import controller_of
-from restow.model.taints import untolerated
 from restow.planning.bookings import Bookings
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.plugins.departing import (
@@ -29,6 +26,7 @@ from restow.planning.descheduling.plugins.departing import (
     lodgers,
     read,
 )
+from restow.planning.descheduling.plugins.eligible import Eligible
 from restow.planning.plan import Plan
 from restow.planning.request import Request
 
@@ -49,16 +47,17 @@ def plan(snapshot: Snapshot, request: Request) -> Plan:
             if owner is not None:
                 images = tuple(sorted(each.image or "" for each in one.pod.spec.containers or ()))
                 groups.setdefault((owner.uid, images), []).append(one)
+        eligible = Eligible(snapshot)
         for group in groups.values():
             if len(group) > 1:
-                yield from _surplus(bookings, group)
+                share = -(-len(group) // max(len(eligible.nodes(group[0].pod)), 1))
+                yield from _surplus(bookings, group, share)
 
     return depart(NAME, snapshot, request, search)
 
 
-def _surplus(bookings: Bookings, group: Sequence[Occupant]) -> Iterator[Departure]:
+def _surplus(bookings: Bookings, group: Sequence[Occupant], share: int) -> Iterator[Departure]:
     """The replicas beyond the even share of their node, as long as they are."""
-    share = -(-len(group) // max(_nodes_for(bookings.snapshot, group[0].pod), 1))
     for one in sorted(group, key=cheapest_first):
         counts = Counter(found.node for each in group if (found := bookings.occupant(each.key)))
         if counts[one.node] > share:
@@ -70,17 +69,6 @@ def _below(snapshot: Snapshot, counts: Counter[str], share: int, rows: RowIndex)
     keep = [counts[snapshot.rows.name(row) or ""] < share for row in rows.tolist()]
     kept: RowIndex = rows[np.array(keep, np.bool_)] if keep else rows
     return kept
-
-
-def _nodes_for(snapshot: Snapshot, pod: Pod) -> int:
-    """How many nodes a pod could be on, whatever room they have."""
-    constraint, number = node_constraint(pod.spec), 0
-    for name in snapshot.rows.names():
-        node = snapshot.node(name)
-        if node is not None and not node.spec.unschedulable:
-            open_to = constraint.matches(name, node.metadata.labels)
-            number += open_to and not untolerated(node.spec.taints, pod.spec.tolerations)
-    return number
 
 
 PLUGIN = Planner(name=NAME, point="balance", plan=plan, check=lambda written: read(DuplicatesArgs, written, NAME))

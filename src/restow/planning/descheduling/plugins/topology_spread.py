@@ -8,19 +8,17 @@ That comes to an end, because every move makes the counts more even.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import msgspec
 import numpy as np
 
-from restow.model.affinity import node_constraint
 from restow.model.cluster import Occupant, RowIndex, Snapshot
-from restow.model.cluster.audience import Audience, of_constraint
+from restow.model.cluster.audience import Audience, AudienceIndex, of_constraint
 from restow.model.objects import Pod
 from restow.model.problems import Problem
 from restow.model.selectors import SelectorError
-from restow.model.taints import untolerated
 from restow.planning.arguments import PodFilter
 from restow.planning.bookings import Bookings
 from restow.planning.descheduling.framework import Planner
@@ -32,6 +30,7 @@ from restow.planning.descheduling.plugins.departing import (
     lodgers,
     read,
 )
+from restow.planning.descheduling.plugins.eligible import Eligible
 from restow.planning.plan import Plan
 from restow.planning.request import Request
 
@@ -61,6 +60,14 @@ class _Spread(msgspec.Struct, frozen=True):
     audience: Audience
 
 
+class _Scene(msgspec.Struct, frozen=True):
+    domains: Mapping[str, str]
+    """By node."""
+    members: list[Occupant]
+    movable: set[str]
+    """UIDs of pods the plugin is about."""
+
+
 def plan(snapshot: Snapshot, request: Request) -> Plan:
     arguments = read(TopologySpreadArgs, request.arguments, NAME)
 
@@ -70,8 +77,10 @@ def plan(snapshot: Snapshot, request: Request) -> Plan:
             for spread in _spreads(one.pod, arguments):
                 spreads.setdefault(spread, one.pod)
         movable = {one.key for one in lodgers(snapshot, arguments.pods())}
+        eligible, members = Eligible(snapshot), _members(snapshot, spreads)
         for spread, pod in spreads.items():
-            yield from _even_out(bookings, spread, pod, movable)
+            domains = _domains(snapshot, spread.topology_key, eligible.nodes(pod))
+            yield from _even_out(bookings, spread, _Scene(domains, members[spread], movable))
 
     return depart(NAME, snapshot, request, search)
 
@@ -88,13 +97,26 @@ def _spreads(pod: Pod, arguments: TopologySpreadArgs) -> Iterator[_Spread]:
         yield _Spread(namespace, constraint.topology_key, constraint.max_skew, audience)
 
 
-def _even_out(bookings: Bookings, spread: _Spread, pod: Pod, movable: set[str]) -> Iterator[Departure]:
+def _members(snapshot: Snapshot, spreads: Iterable[_Spread]) -> dict[_Spread, list[Occupant]]:
+    """The pods that each constraint counts, cheapest first."""
+    index: AudienceIndex[_Spread] = AudienceIndex()
+    found: dict[_Spread, list[Occupant]] = {}
+    for spread in spreads:
+        index.add(spread, (spread.audience,))
+        found[spread] = []
+    for one in sorted(snapshot.pods.known.values(), key=cheapest_first):
+        meta = one.pod.metadata
+        namespace = meta.namespace or ""
+        if not one.leaving:
+            for spread in index.find(namespace, meta.labels or {}, snapshot.namespaces.labels(namespace)):
+                found[spread].append(one)
+    return found
+
+
+def _even_out(bookings: Bookings, spread: _Spread, scene: _Scene) -> Iterator[Departure]:
     """Pods of the fullest domain, one after the other, as long as it is too full."""
     snapshot, tried = bookings.snapshot, set[str]()
-    domains = _domains(snapshot, spread.topology_key, pod)
-    members = sorted(
-        (one for one in snapshot.pods.known.values() if _belongs(snapshot, spread, one)), key=cheapest_first
-    )
+    domains, members, movable = scene.domains, scene.members, scene.movable
     while True:
         places = {one.key: bookings.occupant(one.key) for one in members}
         where = {uid: domains.get(place.node) for uid, place in places.items() if place is not None}
@@ -127,25 +149,11 @@ def _emptiest(
     return kept
 
 
-def _domains(snapshot: Snapshot, key: str, pod: Pod) -> dict[str, str]:
-    """By node that a pod could be on: the domain it is in."""
-    constraint = node_constraint(pod.spec)
-    found: dict[str, str] = {}
-    for name in snapshot.rows.names():
-        node = snapshot.node(name)
-        labels = (node.metadata.labels if node else None) or {}
-        if node is None or key not in labels or not constraint.matches(name, labels):
-            continue
-        if not node.spec.unschedulable and not untolerated(node.spec.taints, pod.spec.tolerations):
-            found[name] = labels[key]
-    return found
-
-
-def _belongs(snapshot: Snapshot, spread: _Spread, one: Occupant) -> bool:
-    meta = one.pod.metadata
-    namespace = meta.namespace or ""
-    counted = spread.audience.includes(namespace, meta.labels or {}, snapshot.namespaces.labels(namespace))
-    return counted and not one.leaving
+def _domains(snapshot: Snapshot, key: str, names: Iterable[str]) -> dict[str, str]:
+    """By node of these: the domain it is in."""
+    nodes = ((name, snapshot.node(name)) for name in names)
+    labels = {name: (node.metadata.labels or {}) for name, node in nodes if node is not None}
+    return {name: found[key] for name, found in labels.items() if key in found}
 
 
 PLUGIN = Planner(name=NAME, point="balance", plan=plan, check=lambda written: read(TopologySpreadArgs, written, NAME))

@@ -15,12 +15,12 @@ from tests.sim.stage import Document, pass_time, ready, template, virtual, workl
 MINE = {"app": "web"}
 
 
-def spare(node: str = "n3", **spec: object) -> Document:
-    task = {"name": "pod", "template": {"spec": {"containers": [{"name": "c"}]}}}
+def spare() -> Document:
+    task = {"name": "pod", "template": template("500m", app="web")}
     owner = {"labelSelector": {"matchLabels": MINE}}
     return {
         "metadata": {"name": "spare", "namespace": "default"},
-        "spec": {"tasks": [task], "owners": [owner], "ttl": "1h", **spec},
+        "spec": {"tasks": [task], "owners": [owner], "ttl": "1h"},
     }
 
 

@@ -306,6 +306,8 @@ async def _served(cluster: EmbeddedCluster, port: int, announce: Announce) -> As
         yield
     finally:
         kubeconfig.unlink(missing_ok=True)
+        with suppress(OSError):  # somebody else keeps something there
+            kubeconfig.parent.rmdir()
         await server.close()
 
 

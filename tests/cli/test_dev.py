@@ -68,11 +68,12 @@ def test_our_kinds_are_served(start: Start) -> None:
             assert fetch(f"{url}/apis/{path}")["items"] == []
 
 
-def test_it_stops_when_asked(start: Start) -> None:
+def test_it_stops_when_asked_and_leaves_nothing_behind(start: Start) -> None:
     with start("dev", "--port", "0") as child:
-        server_of(child)
+        path, _ = server_of(child)
         child.send_signal(signal.SIGTERM)
         assert child.wait(timeout=20) == 0
+    assert not path.parent.exists()
 
 
 def test_a_taken_port_is_one_line_and_exit_code_1(run: Run) -> None:

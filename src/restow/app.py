@@ -254,10 +254,10 @@ async def bearing(kubeconfig: Path | None, written: Configuration | None, namesp
     Raises ConfigError, WireError and ApiError."""
     clock, rng = SystemClock(), random.Random()
     async with KubernetesApi(find_config(kubeconfig), clock=clock, rng=random.Random(rng.getrandbits(64))) as api:
-        yield Bearing(api, clock, rng, written or await _installed_configuration(Client(api), namespace))
+        yield Bearing(api, clock, rng, written or await installed_configuration(Client(api), namespace))
 
 
-async def _installed_configuration(client: Client, namespace: str) -> Configuration:
+async def installed_configuration(client: Client, namespace: str) -> Configuration:
     """What `restow install` put there; the defaults where there is none, or where it is not ours to see."""
     try:
         found = await client.get(CONFIG_MAP, INSTALLED, namespace)

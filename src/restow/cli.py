@@ -183,8 +183,11 @@ def plan(
             time_limit=_seconds(time_limit),
             **asked,
         )
-        sections = _sections(config)
-        cluster = offline.Cluster(_inventory(snapshot) if snapshot is not None else _living(kubeconfig))
+        if snapshot is None:
+            inventory, sections = _living(kubeconfig, config)
+        else:
+            inventory, sections = _inventory(snapshot), _sections(config)
+        cluster = offline.Cluster(inventory)
         result = offline.plan(cluster, _profile(sections), sections, wanted, time.time)
     try:
         if save:
@@ -293,15 +296,17 @@ def _inventory(path: Path) -> Inventory:
     return inventory
 
 
-def _living(kubeconfig: Path | None) -> Inventory:
-    """The cluster as it is now."""
+def _living(kubeconfig: Path | None, config: Path | None) -> tuple[Inventory, Configuration]:
+    """The cluster as it is now, and the configuration: what is written, else what is installed there."""
     from restow.adapters.kubernetes import ConfigError
     from restow.capture import CannotList
+    from restow.ports import ApiError
 
     gc.disable()
-    with misfortunes(CannotList):
+    with misfortunes(CannotList, ApiError):
         try:
-            return operating.living_inventory(kubeconfig)
+            sections = _sections(config) if config else operating.living_configuration(kubeconfig)
+            return operating.living_inventory(kubeconfig), sections
         except ConfigError as problem:
             advice = "" if kubeconfig else "; or name a file with --snapshot"
             raise click.UsageError(f"{problem}{advice}") from problem

@@ -20,6 +20,7 @@ from restow.moving import KUBECONFIG, apply, deschedule
 
 if TYPE_CHECKING:
     from restow.client.verbs import Client
+    from restow.configuration import Configuration
     from restow.model.inventory import Inventory
     from restow.model.kinds import Kind
     from restow.model.objects import Document
@@ -144,6 +145,13 @@ class Progress:
 
 def warn(told: str) -> None:
     click.echo(f"restow: {told}", err=True)
+
+
+def living_configuration(kubeconfig: Path | None) -> Configuration:
+    """What Restow goes by there, if it is installed. Raises ConfigError, WireError and ApiError."""
+    from restow import app
+
+    return asyncio.run(app.ask(kubeconfig, lambda client: app.installed_configuration(client, HOME)))
 
 
 def living_inventory(kubeconfig: Path | None) -> Inventory:

@@ -24,7 +24,7 @@ from restow.cli import restow
 from restow.client.verbs import Client
 from restow.model.crds import custom_resource_definitions
 from restow.model.inventory import read_inventory
-from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NODE, POD, QUEUE, Kind
+from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, QUEUE, Kind
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.scenarios import Scenario, documents, load
 
@@ -94,6 +94,18 @@ async def test_a_living_cluster_is_planned_with_all_that_apply_needs(tmp_path: P
     for move in plan["moves"]:
         assert move["uid"] == pods[move["pod"]].uid
         assert plan["versions"][f"Pod {move['namespace']}/{move['pod']}"] == pods[move["pod"]].resource_version
+
+
+async def test_a_living_cluster_is_planned_by_the_configuration_that_is_installed_there(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (api, kubeconfig):
+        await load(Client(api), documents(SCENARIO))
+        await Client(api).create(NAMESPACE, {"metadata": {"name": "restow-system"}})
+        written = {"restow.yaml": "scheduler: {schedulerNames: [somebody]}"}
+        installed = {"metadata": {"name": "restow", "namespace": "restow-system"}, "data": written}
+        await Client(api).create(CONFIG_MAP, installed)
+        done = await restow_on("plan", "--kubeconfig", kubeconfig, "--work-limit", "500")
+    assert done.stdout.startswith("optimal: nothing to move")
+    assert "pods belong to other schedulers (restow): " in " ".join(done.stdout.split())
 
 
 async def test_the_anonymised_cluster_tells_no_names(tmp_path: Path) -> None:

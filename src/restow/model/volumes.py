@@ -12,7 +12,14 @@ from collections.abc import Iterator
 import msgspec
 
 from restow.model.affinity import NodeConstraint, volume_constraint
-from restow.model.objects import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from restow.model.objects import (
+    EphemeralVolume,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeClaimTemplate,
+    Pod,
+    StorageClass,
+)
 from restow.model.quantity import Quantity
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -21,6 +28,8 @@ BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """On a claim: volumeName is final."""
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 """On a volume: its claimRef was not the user's idea, so it may be taken back."""
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+"""On a class: claims that name none are of this one."""
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
@@ -43,6 +52,22 @@ def claims_used(pod: Pod) -> Iterator[ClaimUse]:
             yield ClaimUse(volume.persistent_volume_claim.claim_name, False)
         elif volume.ephemeral is not None:
             yield ClaimUse(f"{pod.metadata.name}-{volume.name}", True)
+
+
+def claims_to_come(pod: Pod) -> dict[str, PersistentVolumeClaim]:
+    """The claims that will be made out of the templates in a pod's spec, by name, for a pod that is still to come."""
+    return {
+        f"{pod.metadata.name}-{volume.name}": _claim_to_come(pod, volume.name, volume.ephemeral)
+        for volume in pod.spec.volumes or ()
+        if volume.ephemeral is not None
+    }
+
+
+def _claim_to_come(pod: Pod, volume: str, source: EphemeralVolume) -> PersistentVolumeClaim:
+    template = source.volume_claim_template or PersistentVolumeClaimTemplate()
+    name = f"{pod.metadata.name}-{volume}"
+    metadata = msgspec.structs.replace(template.metadata, name=name, namespace=pod.metadata.namespace)
+    return PersistentVolumeClaim(metadata=metadata, spec=template.spec)
 
 
 def is_made_for(claim: PersistentVolumeClaim, pod: Pod) -> bool:

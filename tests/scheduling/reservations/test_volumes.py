@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from restow.model.objects import ClaimVolume, Pod, TaskSpec, Volume
+from restow.model.objects import (
+    ClaimVolume,
+    EphemeralVolume,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeClaimTemplate,
+    Pod,
+    StorageClass,
+    TaskSpec,
+    Volume,
+    VolumeResources,
+)
+from restow.model.volumes import DEFAULT_CLASS
 from tests.model.cluster.builders import node
-from tests.scheduling.plugins.volumes import claim, on_label, volume
+from tests.scheduling.plugins.volumes import claim, on_label, storage_class, volume
 from tests.scheduling.reservations.stage import Stage, booking, task, user
 
 ALONE = ["ReadWriteOncePod"]
@@ -74,3 +86,43 @@ def test_a_volume_that_cannot_be_reached_any_more_makes_the_seat_unfit() -> None
     late.show(node("a1", labels={"zone": "c"}))
     outcome = late.session(owner("p"))
     assert (outcome.nodes, outcome.told["p"][0]) == ({"p": "a2"}, "ReservationNotUsed")
+
+
+# --- claims that are made for a pod -----------------------------------------------------------------------------------
+
+
+def scratch(class_name: str | None = "made") -> TaskSpec:
+    spec = PersistentVolumeClaimSpec(
+        storage_class_name=class_name, resources=VolumeResources(requests={"storage": "1Gi"})
+    )
+    source = EphemeralVolume(volume_claim_template=PersistentVolumeClaimTemplate(spec=spec))
+    return task(1, {}, volumes=[Volume(name="scratch", ephemeral=source)])
+
+
+def shelf(*classes: StorageClass) -> Stage:
+    made = stage()
+    for one in classes:
+        made.snapshot.apply_storage(one)
+    return made
+
+
+ONLY_B = storage_class("made", "csi.example", topologies=[{"zone": ["b"]}])
+AT_ONCE = storage_class("made", "csi.example", waits=False)
+DEFAULT = replace(ONLY_B, metadata=replace(ONLY_B.metadata, annotations={DEFAULT_CLASS: "true"}))
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted", "where"),
+    [
+        pytest.param(ONLY_B, "made", ["b1"], id="where its class makes volumes"),
+        pytest.param(DEFAULT, None, ["b1"], id="of the default class if it names none"),
+        pytest.param(AT_ONCE, "made", ["a1"], id="anywhere, if it is bound by itself"),
+    ],
+)
+def test_a_claim_that_will_be_made_for_the_pod_counts_as_if_it_were_there(known, wanted, where) -> None:
+    assert shelf(known).session(booking("r", scratch(wanted))).held == {"r": where}
+
+
+def test_a_claim_to_come_that_no_node_can_serve_is_refused_with_numbers() -> None:
+    said = shelf(storage_class("made")).session(booking("r", scratch())).declined["r"]
+    assert "3 node(s) didn't find available persistent volumes to bind" in said

@@ -168,6 +168,11 @@ def stand_in(name: SeatName, task: TaskSpec, scheduler: str | None) -> Pod:
     )
 
 
+def is_stand_in(pod: Pod) -> bool:
+    """Whether a pod stands for one that does not exist yet."""
+    return "/" in pod.metadata.uid and SeatName.parse(pod.metadata.uid) is not None
+
+
 def fold_label_keys(spec: PodSpec, labels: dict[str, str]) -> PodSpec:
     """Write matchLabelKeys and mismatchLabelKeys into the selectors, as the API server does when a pod is created.
 

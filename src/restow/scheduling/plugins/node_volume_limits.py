@@ -9,6 +9,7 @@ import msgspec
 
 from restow.model.cluster import Mask, Which
 from restow.model.cluster.mounts import mounted_by
+from restow.model.cluster.seat import is_stand_in
 from restow.model.cluster.storage import VolumeId
 from restow.model.volumes import claims_used
 from restow.scheduling.framework import NEVER, SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
@@ -54,7 +55,10 @@ class NodeVolumeLimits(FilterPlugin):
 
 def _problems(cycle: Cycle) -> Iterator[str]:
     """Claims that are not there, or not this pod's; where VolumeBinding has a say, it has said so before."""
+    yet_to_be_made = is_stand_in(cycle.pod)
     for use in claims_used(cycle.pod):
+        if use.generated and yet_to_be_made:
+            continue
         key = f"{cycle.pod.metadata.namespace or ''}/{use.name}"
         claim = cycle.snapshot.storage.claims.shown(key)
         if claim is None:

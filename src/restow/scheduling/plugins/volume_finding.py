@@ -7,6 +7,10 @@ verdict that it is hopeless; then `Found`, masks over nodes with a mask per kind
     unbound, class waits for a pod           the smallest available volume that suits, or else one to be made there
     ... and a node was selected before       to be made there and nowhere else
     unbound otherwise                        hopeless until somebody binds it
+
+A seat is asked about as the pod that will sit in it, so the claim that will be made for that pod counts as if it were
+there. One that its controller binds by itself is bound by the time its pod comes, nobody knows where: every node will
+do, and the pod asks again.
 """
 
 from __future__ import annotations
@@ -15,12 +19,15 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from restow.model import volumes
 from restow.model.cluster import Mask, Snapshot, Which, filters
+from restow.model.cluster.seat import is_stand_in
 from restow.model.cluster.storage import NONE, Offer, Wish, wish_of
 from restow.model.cluster.storage.pools import Numbers
 from restow.model.objects import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from restow.model.quantity import QuantityError
 from restow.model.selectors import Requirement, SelectorError
 from restow.model.volumes import ClaimUse
 from restow.scheduling.framework import Verdict, error, unresolvable
@@ -93,7 +100,11 @@ def wanted_by(pod: Pod, snapshot: Snapshot) -> Wanted | Verdict:
     bound: list[Bound] = []
     waiting: list[PersistentVolumeClaim] = []
     immediate = False
+    to_come = volumes.claims_to_come(pod) if is_stand_in(pod) else {}
     for use in volumes.claims_used(pod):
+        if use.generated and use.name in to_come:
+            waiting += [one for one in (_of_its_class(to_come[use.name], snapshot),) if _waits(snapshot, one)]
+            continue
         claim = snapshot.storage.claim(pod.metadata.namespace or "", use.name)
         problem = _problem(pod, use, claim)
         if problem or claim is None:
@@ -108,7 +119,7 @@ def wanted_by(pod: Pod, snapshot: Snapshot) -> Wanted | Verdict:
         return unresolvable(UNBOUND)
     try:
         wishes = [wish_of(claim) for claim in waiting]
-    except SelectorError as mistake:
+    except (SelectorError, QuantityError) as mistake:
         return error(str(mistake))
     pinned = tuple(wish for wish in wishes if volumes.selected_node(wish.claim) is not None)
     free = [wish for wish in wishes if volumes.selected_node(wish.claim) is None]
@@ -243,6 +254,12 @@ def not_made_for(pod: Pod, claim: PersistentVolumeClaim) -> str:
     namespace = pod.metadata.namespace
     names = f"{namespace}/{claim.metadata.name}", f"{namespace}/{pod.metadata.name}"
     return f"PVC {names[0]} was not created for pod {names[1]} (pod is not owner)"
+
+
+def _of_its_class(claim: PersistentVolumeClaim, snapshot: Snapshot) -> PersistentVolumeClaim:
+    """A claim to come with the class that the API server will give it."""
+    known = snapshot.storage.default_class() if claim.spec.storage_class_name is None else None
+    return replace(claim, spec=replace(claim.spec, storage_class_name=known.metadata.name)) if known else claim
 
 
 def _waits(snapshot: Snapshot, claim: PersistentVolumeClaim) -> bool:

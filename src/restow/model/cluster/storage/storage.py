@@ -93,6 +93,14 @@ class Storage:
     def storage_class(self, name: str) -> StorageClass | None:
         return self.classes.shown(f"/{name}")
 
+    def default_class(self) -> StorageClass | None:
+        """The class of claims that name none, as the API server chooses it: the newest that says so, then by name."""
+        known = [
+            one for one in self.classes.every() if (one.metadata.annotations or {}).get(volumes.DEFAULT_CLASS) == "true"
+        ]
+        by_name = sorted(known, key=lambda one: one.metadata.name)
+        return max(by_name, key=lambda one: one.metadata.creation_timestamp or "", default=None)
+
     def csi_node(self, name: str) -> CSINode | None:
         return self.csi_nodes.shown(f"/{name}")
 

@@ -34,7 +34,7 @@ NAMESPACE = click.option("--namespace", default=HOME, show_default=True, help="W
 @KUBECONFIG
 @CONFIG
 @NAMESPACE
-@click.option("--now", is_flag=True, help="Run a profile once. There is no other way yet to ask for one.")
+@click.option("--now", is_flag=True, help="Run it once, at once. Required: nothing is evicted by accident.")
 @click.option("--profile", help="Which of the configuration; the first by default.")
 @click.option("--dry-run", is_flag=True, help="Only say what would move.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)

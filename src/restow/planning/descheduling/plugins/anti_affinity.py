@@ -6,11 +6,13 @@ Of two pods that want to be apart one leaves: that of lower priority, then the n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
 from restow.model.cluster import Occupant, Snapshot
-from restow.model.cluster.audience import AudienceIndex, of_term
+from restow.model.cluster.audience import Audience, AudienceIndex, of_term
+from restow.model.objects import Pod
 from restow.model.selectors import SelectorError
 from restow.planning.bookings import Bookings
 from restow.planning.descheduling.framework import Planner
@@ -33,9 +35,9 @@ class AntiAffinityArgs(Arguments, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class _Aversion(msgspec.Struct, frozen=True):
-    """A pod that wants certain others elsewhere."""
+    """Certain pods are wanted elsewhere."""
 
-    uid: str
+    audience: Audience
     topology_key: str
 
 
@@ -43,44 +45,72 @@ def plan(snapshot: Snapshot, request: Request) -> Plan:
     arguments = read(AntiAffinityArgs, request.arguments, NAME)
 
     def search(bookings: Bookings) -> Iterator[Departure]:
-        index = _aversions(snapshot)
+        aversions = _Aversions(snapshot)
         for one in sorted(lodgers(snapshot, arguments.pods()), key=cheapest_first):
-            unwelcome = _unwelcome_to(bookings, index, one)
+            unwelcome = aversions.unwelcome_to(one)
             if unwelcome:
                 yield Departure(one, f"is near {unwelcome}, whose anti-affinity rules that out")
+                aversions.moved(one, bookings.occupant(one.key))
 
     return depart(NAME, snapshot, request, search)
 
 
-def _aversions(snapshot: Snapshot) -> AudienceIndex[_Aversion]:
-    index: AudienceIndex[_Aversion] = AudienceIndex()
-    for uid, one in snapshot.pods.known.items():
-        affinity = one.pod.spec.affinity
-        terms = affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
-        for term in terms or ():
-            try:
-                index.add(_Aversion(uid, term.topology_key), (of_term(term, one.pod.metadata.namespace or ""),))
-            except SelectorError:  # a term that cannot be read rules out nothing
-                continue
-    return index
+class _Aversions:
+    """Who wants whom elsewhere, and in which domains they are."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._index: AudienceIndex[_Aversion] = AudienceIndex()
+        self._of: dict[str, list[_Aversion]] = {}
+        """By UID of a pod."""
+        self._holders: dict[tuple[_Aversion, str | None], dict[str, str]] = {}
+        """By aversion and domain: the names of the pods there that have it, by UID."""
+        for uid, one in snapshot.pods.known.items():
+            for aversion in dict.fromkeys(_aversions(one.pod)):
+                self._of.setdefault(uid, []).append(aversion)
+                self._holders_at(aversion, one.node)[uid] = _name(one)
+        for aversion in dict.fromkeys(each for found in self._of.values() for each in found):
+            self._index.add(aversion, (aversion.audience,))
+
+    def unwelcome_to(self, one: Occupant) -> str:
+        """A pod in the same domain that wants this one elsewhere, by name; empty if there is none."""
+        meta = one.pod.metadata
+        namespace = meta.namespace or ""
+        found = self._index.find(namespace, meta.labels or {}, self._snapshot.namespaces.labels(namespace))
+        names = (
+            name
+            for aversion in found
+            if self._domain(one.node, aversion) is not None
+            for uid, name in self._holders_at(aversion, one.node).items()
+            if uid != one.key
+        )
+        return min(names, default="")
+
+    def moved(self, before: Occupant, now: Occupant | None) -> None:
+        """A pod is elsewhere now, perhaps."""
+        for aversion in self._of.get(before.key, ()) if now is not None else ():
+            self._holders_at(aversion, before.node).pop(before.key, None)
+            self._holders_at(aversion, now.node if now else "")[before.key] = _name(before)
+
+    def _holders_at(self, aversion: _Aversion, node: str) -> dict[str, str]:
+        return self._holders.setdefault((aversion, self._domain(node, aversion)), {})
+
+    def _domain(self, name: str, aversion: _Aversion) -> str | None:
+        node = self._snapshot.node(name)
+        return (node.metadata.labels or {}).get(aversion.topology_key) if node else None
 
 
-def _unwelcome_to(bookings: Bookings, index: AudienceIndex[_Aversion], one: Occupant) -> str:
-    """A pod in the same domain that wants this one elsewhere, by name; empty if there is none."""
-    snapshot, meta = bookings.snapshot, one.pod.metadata
-    namespace = meta.namespace or ""
-    names: list[str] = []
-    for aversion in index.find(namespace, meta.labels or {}, snapshot.namespaces.labels(namespace)):
-        other = bookings.occupant(aversion.uid) if aversion.uid != one.key else None
-        domain = _domain(snapshot, one.node, aversion.topology_key)
-        if other is not None and domain is not None and domain == _domain(snapshot, other.node, aversion.topology_key):
-            names.append(f"{other.pod.metadata.namespace}/{other.pod.metadata.name}")
-    return min(names, default="")
+def _aversions(pod: Pod) -> Iterator[_Aversion]:
+    """Whom a pod requires to be elsewhere; a term that cannot be read rules out nothing."""
+    affinity = pod.spec.affinity
+    terms = affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
+    for term in terms or ():
+        with suppress(SelectorError):
+            yield _Aversion(of_term(term, pod.metadata.namespace or ""), term.topology_key)
 
 
-def _domain(snapshot: Snapshot, name: str, key: str) -> str | None:
-    node = snapshot.node(name)
-    return (node.metadata.labels or {}).get(key) if node else None
+def _name(one: Occupant) -> str:
+    return f"{one.pod.metadata.namespace}/{one.pod.metadata.name}"
 
 
 PLUGIN = Planner(name=NAME, point="deschedule", plan=plan, check=lambda written: read(AntiAffinityArgs, written, NAME))

@@ -128,3 +128,18 @@ async def test_a_used_seat_that_was_cleared_away_is_not_missed() -> None:
         async with controller(it.api, it.clock):
             await pass_time(10)
             assert (await it.told())[0] == "Succeed", await it.told()
+
+
+@virtual
+async def test_a_job_that_is_told_to_use_another_seat_leaves_none_behind() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.refusing = "no room"
+        await give(it)
+        await it.move(old)
+        await pass_time(3)
+        assert len(await it.reservations()) == 2
+        await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"reservationOptions": GIVEN}})
+        await pass_time(100)
+        assert [one.metadata.name for one in await it.reservations()] == ["given"]
+        assert await stays(it, old)

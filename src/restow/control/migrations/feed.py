@@ -129,8 +129,8 @@ class Feed:
     def jobs(self) -> Iterator[PodMigrationJob]:
         return (self._newest(job) for job in self._jobs)
 
-    def has_job(self, uid: str) -> bool:
-        return bool(self._jobs.find("uid", uid))
+    def job_by_uid(self, uid: str) -> PodMigrationJob | None:
+        return next(map(self._newest, self._jobs.find("uid", uid)), None)
 
     def pod_by_uid(self, uid: str) -> Pod | None:
         return next(iter(self._pods.find("uid", uid)), None)

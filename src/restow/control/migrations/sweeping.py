@@ -1,4 +1,5 @@
-"""Sweeping: what nobody needs any more. Reservations whose job was deleted, and jobs that ended long ago.
+"""Sweeping: what nobody needs any more. Reservations whose job was deleted or told to use another one, and jobs that
+ended long ago.
 
 A reservation without a job is deleted only while the pod that was to move is where it was: once it leaves, its seat is
 its successor's. It must have been without a job for a whole period, in which whatever was sent before has ended.
@@ -11,14 +12,14 @@ import logging
 from collections.abc import Callable
 
 from restow.client.verbs import Client
-from restow.control.migrations.feed import Feed
+from restow.control.migrations.feed import Feed, reservation_key
 from restow.control.migrations.metrics import Metrics
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import ended_at
 from restow.migration.reservation import job_uid
 from restow.model.cluster.seat import is_ended, migrating_pod
 from restow.model.kinds import POD, POD_MIGRATION_JOB, RESERVATION
-from restow.model.objects import Reservation
+from restow.model.objects import PodMigrationJob, Reservation
 from restow.model.pods import is_terminating
 from restow.model.wire import WireError
 from restow.ports import ApiError, Clock, Conflict, NotFound
@@ -54,14 +55,17 @@ class Sweeping:
         self._suspects = {one.metadata.uid for one in orphans}
         if not old:
             return
-        jobs = {job.metadata.uid for job in (await self._client.list(POD_MIGRATION_JOB)).items}
+        jobs = {job.metadata.uid: job for job in (await self._client.list(POD_MIGRATION_JOB)).items}
         for reservation in old:
-            if job_uid(reservation) not in jobs and await self._stays(migrating_pod(reservation)):
+            job = jobs.get(job_uid(reservation) or "")
+            if not _is_used(reservation, job) and await self._stays(migrating_pod(reservation)):
                 await self._delete(reservation)
 
     def _is_orphan(self, reservation: Reservation) -> bool:
         uid = job_uid(reservation)
-        return uid is not None and not is_ended(reservation) and not self._feed.has_job(uid)
+        if uid is None or is_ended(reservation):
+            return False
+        return not _is_used(reservation, self._feed.job_by_uid(uid))
 
     async def _stays(self, uid: str | None) -> bool:
         """Whether a pod is there and not leaving, by the API server's word."""
@@ -99,3 +103,9 @@ class Sweeping:
                     )
                 except (NotFound, Conflict):
                     continue
+
+
+def _is_used(reservation: Reservation, job: PodMigrationJob | None) -> bool:
+    """Whether the job that a reservation was made for is there, and means this one."""
+    meta = reservation.metadata
+    return job is not None and reservation_key(job) == (meta.namespace or "", meta.name)

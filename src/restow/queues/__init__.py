@@ -1,0 +1,1 @@
+"""Queues: what a guarantee asks for, and which nodes are locked for it; pure."""

@@ -1,0 +1,130 @@
+"""Which nodes are locked for a request.
+
+Goes in: the fleet, a queue, what it asks for, the nodes it may have, and those it has. Comes out: the nodes to lock,
+whether they are enough, the score, and how far from the best the choice may be.
+
+Enough: what is idle on the nodes and what the queue uses there itself is no less than the request, in every dimension.
+Of all sets that are enough, the one with the highest score:
+
+    score(S) =   0.40 · (1 - mean over d of (offered_d(S) - request_d) / all_d)     as little too much as possible
+               + 0.35 · mean over d of used_d(S) / all_d                            already used by the queue
+               + 0.15 · (1 - |S| / nodes)                                           few nodes
+               + 0.10 · mean over d of idle_d(S) / all_d                            idle
+
+d are the dimensions of the request, all_d what all schedulable nodes offer of d, `nodes` their number: every term lies
+in 0..1. The score is a constant less a cost per node,
+
+    cost(i) = 0.15 / nodes + mean over d of (0.40 · offered_d - 0.35 · used_d - 0.10 · idle_d) / all_d
+
+which is positive, because used and idle together are at most what is offered: a node that is not needed never makes a
+set better. So the best set is a cheapest cover (`covering`), which can be found, and proven, without listing all sets.
+
+Nodes the queue has already are cheaper by `margin`: the present set stays unless what would replace a part of it is
+better by more than that. Equal nodes are taken in the order of their names.
+
+Where nothing is enough now, nodes are locked that will be once others' pods have left, the cheapest by the same costs.
+A number of nodes is chosen by the same costs, ties by name.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.cluster import Mask, RowIndex
+from restow.model.resources import CPU, MEMORY
+from restow.queues.covering import cover
+from restow.queues.fleet import Cells, Fleet
+from restow.queues.request import Asked
+
+OVERSHOOT, USED, NUMBER, IDLE = 0.40, 0.35, 0.15, 0.10
+MARGIN = 0.10
+EFFORT = 20_000
+
+_UNIT = 10**12
+"""Costs are integers in this fraction of the score, so that sums do not depend on their order."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    nodes: tuple[int, ...]
+    """Columns of the fleet, ascending."""
+    enough: bool
+    gap: float = 0.0
+    """The part of the cost that may be too much; 0 when the choice is proven to be the best."""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """Who asks, what for, and from where."""
+
+    queue: str
+    asked: Asked
+    candidates: Mask
+    present: RowIndex
+    """Those of the candidates that the queue has now."""
+    most: int
+    """How many nodes it may lock."""
+
+
+def choose(fleet: Fleet, wish: Wish, *, margin: float = MARGIN, effort: int = EFFORT) -> Choice:
+    """The nodes to lock for a wish."""
+    if wish.asked.nodes is not None:
+        return _by_number(fleet, wish, wish.asked.nodes, margin)
+    dimensions = tuple(wish.asked.amounts)
+    if not dimensions:
+        return Choice((), True)
+    lines = fleet.lines(dimensions)
+    own, places = fleet.own(wish.queue, lines), np.flatnonzero(wish.candidates)
+    costs = _kept_cheaper(node_costs(fleet, lines, own), wish.present, margin)[places]
+    needs = np.array([wish.asked.amounts[name] for name in dimensions], np.int64)
+    known = np.searchsorted(places, wish.present)
+    now = (fleet.idle[lines] + own)[:, places]
+    later = np.maximum(fleet.offered[lines] - fleet.staying[lines], fleet.idle[lines] + own)[:, places]
+    for gives in (now, later):
+        found = cover(costs, gives, needs, most=wish.most, effort=effort, known=known)
+        if found is not None:
+            return Choice(tuple(places[list(found.items)].tolist()), gives is now, found.gap)
+    return Choice(tuple(wish.present[: wish.most].tolist()), False)
+
+
+def node_costs(fleet: Fleet, lines: list[int], own: Cells) -> NDArray[np.int64]:
+    """What each node takes from the score, in parts of 10¹²."""
+    everything = np.maximum(fleet.offered[lines][:, fleet.schedulable].sum(axis=1), 1)[:, None]
+    weighed = OVERSHOOT * fleet.offered[lines] - USED * own - IDLE * fleet.idle[lines]
+    cost = (weighed / everything).mean(axis=0) + NUMBER / _number(fleet.schedulable)
+    costs: NDArray[np.int64] = np.maximum(np.rint(cost * _UNIT), 1).astype(np.int64)
+    return costs
+
+
+def score(fleet: Fleet, queue: str, asked: Asked, nodes: RowIndex) -> float:
+    """The score of a set of nodes, term by term as written above."""
+    lines = fleet.lines(tuple(asked.amounts))
+    everything = np.maximum(fleet.offered[lines][:, fleet.schedulable].sum(axis=1), 1)
+    request = np.array(list(asked.amounts.values()), np.int64)
+
+    def part(cells: Cells) -> NDArray[np.float64]:
+        parts: NDArray[np.float64] = cells[:, nodes].sum(axis=1) / everything
+        return parts
+
+    too_much = (part(fleet.offered[lines]) - request / everything).mean()
+    few = len(nodes) / _number(fleet.schedulable)
+    used, idle = part(fleet.own(queue, lines)).mean(), part(fleet.idle[lines]).mean()
+    return float(OVERSHOOT * (1 - too_much) + USED * used + NUMBER * (1 - few) + IDLE * idle)
+
+
+def _number(nodes: Mask) -> int:
+    return max(int(np.count_nonzero(nodes)), 1)
+
+
+def _by_number(fleet: Fleet, wish: Wish, number: int, margin: float) -> Choice:
+    compared = wish.asked.dimensions or tuple(name for name in (CPU, MEMORY) if name in fleet.resources)
+    lines = fleet.lines(compared) or list(range(len(fleet.resources)))
+    costs = _kept_cheaper(node_costs(fleet, lines, fleet.own(wish.queue, lines)), wish.present, margin)
+    places = np.flatnonzero(wish.candidates)
+    cheapest = places[np.argsort(costs[places], kind="stable")][: min(number, wish.most)]
+    return Choice(tuple(np.sort(cheapest).tolist()), len(cheapest) == number)
+
+
+def _kept_cheaper(costs: NDArray[np.int64], present: RowIndex, margin: float) -> NDArray[np.int64]:
+    costs[present] = np.maximum(np.rint(costs[present] * (1 - margin)), 1)
+    return costs

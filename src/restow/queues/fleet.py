@@ -1,0 +1,130 @@
+"""The fleet: what locking nodes for queues has to know of them, as arrays over nodes in the order of their names.
+
+Goes in: a snapshot, and the roster that knows whose pods are whose. Comes out: what each node offers, what is idle on
+it, what stays on it whoever it is locked for, whether pods may be sent there, what each queue uses where, and which
+nodes are held for jobs of which queue by reservations.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
+from restow.model.pods import condition, controller_of
+from restow.model.resources import Vector
+from restow.scheduling.jobs import DEFAULT_QUEUE, Roster
+
+Cells = NDArray[np.int64]
+"""A line per resource, a column per node, in base units."""
+
+
+class Use(msgspec.Struct, frozen=True):
+    """What a queue uses, on the nodes where it does."""
+
+    nodes: RowIndex
+    amounts: Cells
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    names: tuple[str, ...]
+    """Sorted, so that the order of columns is the order of names."""
+    resources: tuple[str, ...]
+    offered: Cells
+    idle: Cells
+    """Not negative."""
+    staying: Cells
+    """What pods take that no lock and no eviction moves, such as DaemonSets'."""
+    schedulable: Mask
+    """Ready and not cordoned."""
+    used: Mapping[str, Use] = msgspec.field(default_factory=dict)
+    held: Mapping[str, RowIndex] = msgspec.field(default_factory=dict)
+    """By queue: nodes on which reservations hold seats for its jobs."""
+
+    def totals(self) -> dict[str, int]:
+        """What all nodes offer, cordoned ones as well."""
+        return dict(zip(self.resources, self.offered.sum(axis=1).tolist(), strict=True))
+
+    def lines(self, resources: tuple[str, ...]) -> list[int]:
+        return [self.resources.index(name) for name in resources]
+
+    def own(self, queue: str, lines: list[int]) -> Cells:
+        """What a queue uses on every node, at most what is not idle there."""
+        own = np.zeros((len(lines), len(self.names)), np.int64)
+        use = self.used.get(queue)
+        if use is not None:
+            spent = np.maximum(self.offered[lines][:, use.nodes] - self.idle[lines][:, use.nodes], 0)
+            own[:, use.nodes] = np.minimum(use.amounts[lines], spent)
+        return own
+
+    def idle_on(self, nodes: RowIndex) -> dict[str, int]:
+        return dict(zip(self.resources, self.idle[:, nodes].sum(axis=1).tolist(), strict=True))
+
+
+def read_fleet(snapshot: Snapshot, roster: Roster) -> Fleet:
+    """The nodes that exist now."""
+    table, room = snapshot.rows, snapshot.room
+    names = tuple(name for name in table.names() if snapshot.node(name) is not None)
+    rows = np.array([table.find(name) for name in names], np.intp)
+    order = sorted(range(len(room.resources)), key=lambda column: room.resources.names[column])
+    staying = np.zeros((len(order), len(names)), np.int64)
+    used: dict[str, dict[int, Vector]] = defaultdict(dict)
+    held: dict[str, set[int]] = defaultdict(set)
+    for number, name in enumerate(names):
+        for occupant in snapshot.occupants(name):
+            queue = queue_of(occupant, snapshot, roster)
+            if occupant.book == "reserved":
+                held[queue].add(number)
+            if _stays(occupant):
+                for column, amount in occupant.shape.amounts:
+                    staying[order.index(column), number] += amount
+            else:
+                _count(used[queue], number, occupant)
+    return Fleet(
+        names=names,
+        resources=tuple(room.resources.names[column] for column in order),
+        offered=room.allocatable.cells[order][:, rows],
+        idle=np.maximum(room.free[order][:, rows], 0),
+        staying=staying,
+        schedulable=np.array([_takes_pods(snapshot, name) for name in names], np.bool_),
+        used={queue: _use(nodes, order) for queue, nodes in sorted(used.items())},
+        held={queue: np.array(sorted(nodes), np.intp) for queue, nodes in sorted(held.items())},
+    )
+
+
+def queue_of(occupant: Occupant, snapshot: Snapshot, roster: Roster) -> str:
+    """The queue of a pod, or of the reservation that holds a seat."""
+    if occupant.book == "requested" or occupant.seat is None:
+        return roster.queue_of(occupant.pod)
+    reservation = snapshot.reservations.get(occupant.seat.namespace, occupant.seat.reservation)
+    return (reservation.spec.queue if reservation else None) or DEFAULT_QUEUE
+
+
+def _count(nodes: dict[int, Vector], number: int, occupant: Occupant) -> None:
+    sums = dict(nodes.get(number, {}))
+    for column, amount in occupant.shape.amounts:
+        sums[str(column)] = sums.get(str(column), 0) + amount
+    nodes[number] = sums
+
+
+def _use(nodes: Mapping[int, Vector], order: list[int]) -> Use:
+    places = sorted(nodes)
+    amounts = [[nodes[place].get(str(column), 0) for place in places] for column in order]
+    return Use(np.array(places, np.intp), np.array(amounts, np.int64).reshape(len(order), len(places)))
+
+
+def _stays(occupant: Occupant) -> bool:
+    owner = controller_of(occupant.pod)
+    return owner is not None and owner.kind in ("DaemonSet", "Node")
+
+
+def _takes_pods(snapshot: Snapshot, name: str) -> bool:
+    node = snapshot.node(name)
+    if node is None or node.spec.unschedulable:
+        return False
+    ready = condition(node.status.conditions, "Ready")
+    return ready is None or ready.status == "True"

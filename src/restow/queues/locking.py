@@ -1,0 +1,180 @@
+"""Locking: the nodes of every queue with a guarantee, decided anew from what is true now.
+
+Goes in: the fleet, the queues, the locks there are. Comes out: for every queue that has or had a guarantee, the nodes
+locked for it, what is idle on them, and how its guarantee stands, in a sentence with numbers.
+
+Queues are served by priority, then weight, the larger first, then name. A node is locked for one queue at a time, and
+nobody takes it from a queue that keeps it: nodes locked by another queue, or held by a reservation for another queue's
+job, are no candidates. What a queue gives up, the next ones may have at once. Whoever lost the right to its locks
+(deleted, closed, no guarantee any more, rejected) loses them before anybody chooses; so does a node that is gone,
+cordoned or not ready. Of the schedulable nodes one is always left unlocked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+import numpy as np
+
+from restow.model.cluster import RowIndex
+from restow.model.objects import GuaranteePolicy, Queue, QueueState
+from restow.model.quantity import quantity_of
+from restow.model.resources import CPU, MEMORY, Vector, add
+from restow.queues.choosing import MARGIN, Choice, Wish, choose
+from restow.queues.fleet import Fleet
+from restow.queues.request import Asked, Ceilings, Cluster, Rejection, over_ceiling, request_of
+
+EFFORT, LEAST_EFFORT = 40_000, 200
+"""Steps of exact search: of all queues together, and of each at least."""
+
+_UNLOCKED = -1
+
+
+class Standing(StrEnum):
+    """How a guarantee stands."""
+
+    SATISFIED = "GuaranteeSatisfied"
+    UNSATISFIED = "GuaranteeUnsatisfied"
+    REJECTED = "Rejected"
+    RELEASED = "Released"
+
+
+class Rules(msgspec.Struct, frozen=True):
+    ceilings: Ceilings = Ceilings()
+    margin: float = MARGIN
+    """How much better, as part of the cost, what replaces a locked node must be."""
+    effort: int = EFFORT
+
+
+class Lock(msgspec.Struct, frozen=True):
+    """What is locked for a queue, and how its guarantee stands."""
+
+    nodes: tuple[str, ...]
+    resource: Vector
+    """Idle on these nodes."""
+    standing: Standing
+    reason: str
+    message: str
+    policy: GuaranteePolicy = GuaranteePolicy.BEST_EFFORT
+    gap: float = 0.0
+
+
+def relock(
+    fleet: Fleet, queues: Iterable[Queue], present: Mapping[str, Sequence[str]], rules: Rules | None = None
+) -> dict[str, Lock]:
+    """The locks as they should be; a queue that is deleted is not among them."""
+    return _Pass(fleet, queues, rules or Rules()).run(present)
+
+
+def locks_shown(queues: Iterable[Queue]) -> dict[str, tuple[str, ...]]:
+    """The locks that the queues' status shows."""
+    shown = {queue.metadata.name: queue.status.reservation for queue in queues}
+    return {name: tuple(lock.nodes) for name, lock in shown.items() if lock is not None and lock.nodes}
+
+
+class _Pass:
+    def __init__(self, fleet: Fleet, queues: Iterable[Queue], rules: Rules) -> None:
+        self._fleet, self._rules = fleet, rules
+        self._cluster = Cluster(len(fleet.names), fleet.totals())
+        self._queues = sorted((one for one in queues if not one.metadata.deletion_timestamp), key=_order)
+        self._owner: RowIndex = np.full(len(fleet.names), _UNLOCKED, np.intp)
+        """By node, the number of the queue it is locked for."""
+        self._holders = np.zeros(len(fleet.names), np.intp)
+        for nodes in fleet.held.values():
+            self._holders[nodes] += 1
+
+    def run(self, present: Mapping[str, Sequence[str]]) -> dict[str, Lock]:
+        requests = self._requests()
+        self._take_over(requests, present)
+        accepted = sum(isinstance(request, Asked) for request in requests)
+        effort = max(LEAST_EFFORT, self._rules.effort // max(accepted, 1))
+        locks: dict[str, Lock] = {}
+        for number, (queue, request) in enumerate(zip(self._queues, requests, strict=True)):
+            name = queue.metadata.name
+            if isinstance(request, Asked):
+                locks[name] = self._lock(number, name, request, effort)
+            elif isinstance(request, Rejection):
+                locks[name] = Lock((), {}, Standing.REJECTED, request.reason, request.message)
+            elif present.get(name):
+                locks[name] = Lock((), {}, Standing.RELEASED, *_why_released(queue))
+        return locks
+
+    def _requests(self) -> list[Asked | Rejection | None]:
+        requests: list[Asked | Rejection | None] = []
+        taken: Vector = {}
+        for queue in self._queues:
+            request = request_of(queue, self._cluster) if _is_open(queue) else None
+            if isinstance(request, Asked):
+                rejection = over_ceiling(queue.metadata.name, request, self._cluster, self._rules.ceilings, taken)
+                request = rejection or request
+            if isinstance(request, Asked):
+                taken = add(taken, request.amounts)
+            requests.append(request)
+        return requests
+
+    def _take_over(self, requests: Sequence[Asked | Rejection | None], present: Mapping[str, Sequence[str]]) -> None:
+        """The locks that may stay; of two queues that show the same node, the first has it."""
+        columns = {name: column for column, name in enumerate(self._fleet.names)}
+        for number, (queue, request) in enumerate(zip(self._queues, requests, strict=True)):
+            if isinstance(request, Asked):
+                for name in sorted(present.get(queue.metadata.name, ())):
+                    column = columns.get(name)
+                    if column is not None and self._owner[column] == _UNLOCKED and self._fleet.schedulable[column]:
+                        self._owner[column] = number
+
+    def _lock(self, number: int, name: str, asked: Asked, effort: int) -> Lock:
+        mine = self._owner == number
+        held = self._holders.copy()
+        held[self._fleet.held.get(name, [])] -= 1
+        free = self._fleet.schedulable & (self._owner == _UNLOCKED)
+        most = int(np.count_nonzero(free)) + int(np.count_nonzero(mine)) - 1
+        wish = Wish(name, asked, mine | (free & (held == 0)), np.flatnonzero(mine), max(most, 0))
+        choice = choose(self._fleet, wish, margin=self._rules.margin, effort=effort)
+        nodes = np.array(choice.nodes, np.intp)
+        self._owner[mine] = _UNLOCKED
+        self._owner[nodes] = number
+        return self._told(name, asked, choice, nodes)
+
+    def _told(self, name: str, asked: Asked, choice: Choice, nodes: RowIndex) -> Lock:
+        idle = self._fleet.idle_on(nodes)
+        shown = sorted({CPU, MEMORY, *asked.dimensions} & idle.keys())
+        standing = Standing.SATISFIED if choice.enough else Standing.UNSATISFIED
+        return Lock(
+            nodes=tuple(self._fleet.names[column] for column in choice.nodes),
+            resource={each: idle[each] for each in shown},
+            standing=standing,
+            reason="Enough" if choice.enough else "NotEnough",
+            message=self._by_nodes(asked, choice) or self._by_amounts(name, asked, nodes),
+            policy=asked.policy,
+            gap=choice.gap,
+        )
+
+    def _by_nodes(self, asked: Asked, choice: Choice) -> str:
+        return "" if asked.nodes is None else f"{len(choice.nodes)} of {asked.nodes} nodes are locked"
+
+    def _by_amounts(self, name: str, asked: Asked, nodes: RowIndex) -> str:
+        lines = self._fleet.lines(tuple(asked.amounts))
+        idle = self._fleet.idle[lines][:, nodes].sum(axis=1).tolist()
+        used = self._fleet.own(name, lines)[:, nodes].sum(axis=1).tolist()
+        parts = [
+            f"{each} (asked {quantity_of(each, number)}, idle {quantity_of(each, idle[line])}, "
+            f"used by the queue {quantity_of(each, used[line])})"
+            for line, (each, number) in enumerate(asked.amounts.items())
+        ]
+        return f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} locked" + "".join(f"; {part}" for part in parts)
+
+
+def _order(queue: Queue) -> tuple[int, int, str]:
+    return -(queue.spec.priority or 0), -(queue.spec.weight or 1), queue.metadata.name
+
+
+def _is_open(queue: Queue) -> bool:
+    return queue.status.state not in (QueueState.CLOSED, QueueState.CLOSING)
+
+
+def _why_released(queue: Queue) -> tuple[str, str]:
+    if _is_open(queue):
+        return "NoGuarantee", "the queue asks for no guarantee"
+    return "QueueNotOpen", f"the queue is {queue.status.state}"

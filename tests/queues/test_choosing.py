@@ -1,0 +1,174 @@
+"""Which nodes are chosen: the proposal's sentences one by one, and the whole against trying every combination."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from restow.model.objects import GuaranteePolicy
+from restow.queues.choosing import Wish, choose, score
+from restow.queues.fleet import Fleet
+from restow.queues.request import Asked
+from tests.queues.fleets import fleet, node, vector
+
+
+def amounts(**written: str) -> Asked:
+    return Asked(GuaranteePolicy.BEST_EFFORT, vector(**written), None, tuple(sorted(written)))
+
+
+def number(nodes: int, *dimensions: str) -> Asked:
+    return Asked(GuaranteePolicy.BEST_EFFORT, {}, nodes, dimensions)
+
+
+def wish(fleet: Fleet, asked: Asked, present: str = "", most: int = 99) -> Wish:
+    places = [fleet.names.index(name) for name in present.split()]
+    return Wish("q1", asked, fleet.schedulable.copy(), np.array(places, np.intp), most)
+
+
+def chosen(nodes: dict[str, Any], asked: Asked, present: str = "", most: int = 99) -> str:
+    cluster = fleet(nodes)
+    choice = choose(cluster, wish(cluster, asked, present, most))
+    return " ".join(cluster.names[column] for column in choice.nodes) + ("" if choice.enough else " not enough")
+
+
+SENTENCES = [
+    pytest.param(
+        {"a": node(), "b": node(), "c": node()}, amounts(cpu="12"), "", "a b", id="no less than the request, by name"
+    ),
+    pytest.param(
+        {"a": node(8, 8), "b": node(8, 64)}, amounts(cpu="6", memory="32Gi"), "", "b", id="enough in every dimension"
+    ),
+    pytest.param(
+        {"a": node(64, 256), "b": node(16, 64), "c": node(8, 32)},
+        amounts(cpu="7"),
+        "",
+        "c",
+        id="not much more than the request",
+    ),
+    pytest.param(
+        {"a": node(), "b": node(taken=1), "c": node(own={"q1": 4})},
+        amounts(cpu="7"),
+        "",
+        "c",
+        id="rather nodes the queue uses already",
+    ),
+    pytest.param(
+        {"a": node(4, 16), "b": node(4, 16), "c": node(8, 32)},
+        amounts(cpu="8"),
+        "",
+        "c",
+        id="rather one node than two of half the size",
+    ),
+    pytest.param(
+        {"a": node(taken=4), "b": node(taken=1), "c": node(taken=2)}, amounts(cpu="3"), "", "b", id="rather idle nodes"
+    ),
+    pytest.param(
+        {"a": node(), "b": node(), "c": node()}, amounts(cpu="8"), "c", "c", id="equal alternatives do not flap"
+    ),
+    pytest.param(
+        {"a": node(), "b": node(taken=1), "c": node()}, amounts(cpu="7"), "b", "b", id="nor ones that are little better"
+    ),
+    pytest.param(
+        {"a": node(8, 32), "b": node(64, 256)}, amounts(cpu="7"), "b", "a", id="a much better set replaces the present"
+    ),
+    pytest.param(
+        {"a": node(), "b": node(), "c": node()}, amounts(cpu="8"), "b c", "b", id="what is no longer needed is given up"
+    ),
+    pytest.param(
+        {"a": node(), "b": node(), "c": node()},
+        amounts(cpu="12"),
+        "c",
+        "a c",
+        id="what is missing is added to the rest",
+    ),
+    pytest.param(
+        {"a": node(taken=6), "b": node(taken=4)},
+        amounts(cpu="7"),
+        "",
+        "b not enough",
+        id="nothing is enough now: what will be once others have left",
+    ),
+    pytest.param({"a": node(), "b": node()}, amounts(cpu="40"), "b", "b not enough", id="never enough: what there is"),
+    pytest.param({"a": node(), "b": node(cordoned=True)}, amounts(cpu="12"), "", " not enough", id="not cordoned ones"),
+    pytest.param({"a": node(), "b": node()}, amounts(), "a b", "", id="nothing is asked for"),
+    pytest.param({"b": node(), "a": node(), "c": node()}, number(2), "", "a b", id="a number of nodes, by name"),
+    pytest.param(
+        {"a": node(), "b": node(own={"q1": 2}), "c": node(taken=7)}, number(2), "", "a b", id="a number, by score"
+    ),
+    pytest.param({"a": node(), "b": node(), "c": node()}, number(2), "b c", "b c", id="a number does not flap"),
+    pytest.param({"a": node(), "b": node()}, number(3), "", "a b not enough", id="fewer nodes than asked for"),
+    pytest.param(
+        {"a": node(8, 64), "b": node(8, 32), "c": node(16, 16)},
+        number(1, "memory"),
+        "",
+        "c",
+        id="as compared by memory",
+    ),
+]
+
+
+@pytest.mark.parametrize(("nodes", "asked", "present", "expected"), SENTENCES)
+def test_the_choice(nodes: dict[str, Any], asked: Asked, present: str, expected: str) -> None:
+    assert chosen(nodes, asked, present) == expected
+
+
+def test_no_more_nodes_than_allowed() -> None:
+    nodes = {"a": node(4, 16), "b": node(4, 16), "c": node(64, 256)}
+    assert [chosen(nodes, amounts(cpu="6"), most=most) for most in (2, 1, 0)] == ["a b", "c", " not enough"]
+
+
+def test_a_perfect_fit_has_a_score() -> None:
+    cluster = fleet({"a": node(), "b": node()})
+    assert score(cluster, "q1", amounts(cpu="8"), np.array([0])) == pytest.approx(0.4 + 0.15 / 2 + 0.1 / 2)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[Fleet, Asked]:
+    sizes = st.sampled_from([(4, 16), (8, 32), (8, 64), (16, 32)])
+    drawn = draw(st.lists(st.tuples(sizes, st.integers(0, 4), st.integers(0, 3)), min_size=2, max_size=7))
+    cores, gigabytes = draw(st.integers(1, 30)), draw(st.integers(1, 120))
+    nodes = {f"n{place}": node(*size, taken=taken, own={"q1": own}) for place, (size, taken, own) in enumerate(drawn)}
+    return fleet(nodes), amounts(cpu=str(cores), memory=f"{gigabytes}Gi")
+
+
+def best_score(cluster: Fleet, asked: Asked) -> float | None:
+    """By trying every combination."""
+    lines = cluster.lines(tuple(asked.amounts))
+    there = cluster.idle[lines] + cluster.own("q1", lines)
+    needs = np.array(list(asked.amounts.values()))
+    every = range(len(cluster.names))
+    sets = (one for size in range(1, len(every) + 1) for one in combinations(every, size))
+    scores = [score(cluster, "q1", asked, np.array(one)) for one in sets if (there[:, one].sum(axis=1) >= needs).all()]
+    return max(scores, default=None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters())
+def test_no_combination_of_nodes_has_a_higher_score(drawn: tuple[Fleet, Asked]) -> None:
+    cluster, asked = drawn
+    choice, best = choose(cluster, wish(cluster, asked)), best_score(cluster, asked)
+    assert choice.enough == (best is not None)
+    assert best is None or score(cluster, "q1", asked, np.array(choice.nodes)) == pytest.approx(best, abs=1e-9)
+    assert best is None or choice.gap == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(clusters())
+def test_what_was_chosen_stays(drawn: tuple[Fleet, Asked]) -> None:
+    cluster, asked = drawn
+    first = choose(cluster, wish(cluster, asked))
+    names = " ".join(cluster.names[column] for column in first.nodes)
+    assert choose(cluster, wish(cluster, asked, names)).nodes == first.nodes
+
+
+@settings(max_examples=30, deadline=None)
+@given(clusters())
+def test_every_score_is_between_0_and_1(drawn: tuple[Fleet, Asked]) -> None:
+    cluster, asked = drawn
+    choice = choose(cluster, wish(cluster, asked))
+    assert not choice.enough or 0 <= score(cluster, "q1", asked, np.array(choice.nodes)) <= 1

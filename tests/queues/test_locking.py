@@ -1,0 +1,189 @@
+"""All queues at once: who gets which nodes, who loses them, and what is said about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.model.objects import Queue
+from restow.queues.locking import Lock, Rules, Standing, locks_shown, relock
+from restow.queues.request import Ceilings
+from tests.queues.fleets import fleet, node, queue, vector
+
+FREE = Rules(ceilings=Ceilings(cluster=100, queue=100))
+CPU8 = {"resource": {"cpu": "8"}}
+
+
+def locked(nodes: dict[str, Any], *queues: Queue, rules: Rules = FREE) -> dict[str, Lock]:
+    return relock(fleet(nodes), queues, locks_shown(queues), rules)
+
+
+def nodes_of(locks: dict[str, Lock]) -> dict[str, str]:
+    return {name: " ".join(lock.nodes) for name, lock in locks.items()}
+
+
+FOUR = {"a": node(), "b": node(), "c": node(), "d": node()}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "queues", "expected"),
+    [
+        pytest.param(FOUR, [queue("q1", guarantee=CPU8)], {"q1": "a"}, id="enabled"),
+        pytest.param(FOUR, [queue("q1", nodes=("a",))], {"q1": ""}, id="disabled: released at once"),
+        pytest.param(
+            FOUR,
+            [queue("q1", guarantee={"resource": {"cpu": "16"}}, nodes=("c",))],
+            {"q1": "a c"},
+            id="changed: what is missing is added",
+        ),
+        pytest.param(
+            FOUR,
+            [queue("q1", guarantee=CPU8, nodes=("a",), state="Closed"), queue("q2", guarantee=CPU8)],
+            {"q1": "", "q2": "a"},
+            id="closed: the next may have it in the same pass",
+        ),
+        pytest.param(
+            FOUR,
+            [queue("q1", guarantee=CPU8), queue("q2", guarantee=CPU8, nodes=("a",))],
+            {"q1": "b", "q2": "a"},
+            id="a node locked by another queue cannot be chosen",
+        ),
+        pytest.param(
+            {**FOUR, "a": node(held=True)},
+            [queue("q1", guarantee=CPU8), queue("other", guarantee=CPU8)],
+            {"other": "a", "q1": "b"},
+            id="a node held for a job of another queue cannot be chosen",
+        ),
+        pytest.param(
+            {**FOUR, "a": node(held=True)},
+            [queue("q1", guarantee=CPU8, nodes=("a",))],
+            {"q1": "a"},
+            id="but a lock is not given up for it",
+        ),
+        pytest.param(
+            FOUR,
+            [
+                queue("a1", guarantee=CPU8),
+                queue("b2", guarantee=CPU8, weight=9),
+                queue("c3", guarantee=CPU8, priority=1),
+            ],
+            {"c3": "a", "b2": "b", "a1": "c"},
+            id="by priority, weight, name",
+        ),
+        pytest.param(
+            FOUR,
+            [queue("q1", guarantee=CPU8, nodes=("a",)), queue("q2", guarantee=CPU8, nodes=("a",))],
+            {"q1": "a", "q2": "b"},
+            id="two that show the same node",
+        ),
+        pytest.param(
+            {"b": node(), "c": node()}, [queue("q1", guarantee=CPU8, nodes=("a",))], {"q1": "b"}, id="a node removed"
+        ),
+        pytest.param(
+            {**FOUR, "b": node(cordoned=True)},
+            [queue("q1", guarantee=CPU8, nodes=("b",))],
+            {"q1": "a"},
+            id="a node cordoned",
+        ),
+        pytest.param(
+            {**FOUR, "b": node(4, 16)},
+            [queue("q1", guarantee=CPU8, nodes=("b",))],
+            {"q1": "a"},
+            id="a node that became too small",
+        ),
+        pytest.param(
+            {"a": node(4, 16), "b": node(4, 16), "c": node()},
+            [queue("q1", guarantee={"resource": {"cpu": "4"}}, nodes=("c",))],
+            {"q1": "a"},
+            id="better nodes added",
+        ),
+        pytest.param(
+            {"a": node(), "b": node()},
+            [queue("q1", guarantee={"percentage": {"value": 1.0}})],
+            {"q1": "a"},
+            id="never the last schedulable node",
+        ),
+        pytest.param(
+            {"a": node(), "b": node(), "c": node(cordoned=True)},
+            [queue("q1", guarantee=CPU8, nodes=("a",)), queue("q2", guarantee=CPU8, nodes=("b",))],
+            {"q1": "", "q2": "b"},
+            id="and one is given up when the others are cordoned",
+        ),
+    ],
+)
+def test_who_gets_which_nodes(nodes: dict[str, Any], queues: list[Queue], expected: dict[str, str]) -> None:
+    assert nodes_of(locked(nodes, *queues)) == expected
+
+
+def test_a_deleted_queue_releases_its_nodes_at_once() -> None:
+    queues = [queue("q2", guarantee=CPU8)]
+    assert nodes_of(relock(fleet(FOUR), queues, {"gone": ("a",)}, FREE)) == {"q2": "a"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "spec", "standing", "message"),
+    [
+        pytest.param(
+            {"a": node(own={"q1": 3}), "b": node()},
+            {"guarantee": {"resource": {"cpu": "8", "memory": "4Gi"}}},
+            Standing.SATISFIED,
+            "1 node locked; cpu (asked 8, idle 5, used by the queue 3); "
+            "memory (asked 4Gi, idle 20Gi, used by the queue 12Gi)",
+            id="satisfied: idle and own use are enough",
+        ),
+        pytest.param(
+            {"a": node(taken=3), "b": node(taken=5)},
+            {"guarantee": CPU8},
+            Standing.UNSATISFIED,
+            "1 node locked; cpu (asked 8, idle 5, used by the queue 0)",
+            id="unsatisfied: others are still there",
+        ),
+        pytest.param(
+            {"a": node(), "b": node()},
+            {"guarantee": {"percentage": {"value": 1}}},
+            Standing.UNSATISFIED,
+            "1 of 2 nodes are locked",
+            id="unsatisfied: too few nodes",
+        ),
+        pytest.param(
+            {"a": node(), "b": node()},
+            {"guarantee": {"resource": {"cpu": "17"}}},
+            Standing.REJECTED,
+            "the guarantee is more than the cluster has: cpu (asked 17, total 16)",
+            id="rejected",
+        ),
+    ],
+)
+def test_what_is_said(nodes: dict[str, Any], spec: dict[str, Any], standing: Standing, message: str) -> None:
+    lock = locked(nodes, queue("q1", **spec))["q1"]
+    assert (lock.standing, lock.message) == (standing, message)
+
+
+def test_the_idle_room_of_locked_nodes_is_shown() -> None:
+    lock = locked({"a": node(taken=2), "b": node(taken=2)}, queue("q1", guarantee={"resource": {"cpu": "6"}}))["q1"]
+    assert (lock.nodes, lock.resource) == (("a",), vector(cpu="6", memory="24Gi"))
+
+
+def test_rejected_locks_nothing_and_takes_nothing_from_the_ceiling() -> None:
+    half = {"resource": {"cpu": "16"}}
+    locks = locked(
+        FOUR,
+        queue("q1", guarantee={"resource": {"cpu": "17"}}, nodes=("a",)),
+        queue("q2", guarantee=half),
+        queue("q3", guarantee={"resource": {"cpu": "1"}}),
+        rules=Rules(),
+    )
+    assert {name: lock.reason for name, lock in locks.items()} == {
+        "q1": "AboveQueueCeiling",
+        "q2": "Enough",
+        "q3": "AboveClusterCeiling",
+    }
+    assert nodes_of(locks)["q1"] == ""
+
+
+def test_relocking_changes_nothing_when_nothing_changed() -> None:
+    queues = [queue(f"q{number}", guarantee={"resource": {"cpu": str(number + 1)}}) for number in range(6)]
+    nodes = {f"n{number}": node(taken=number % 5) for number in range(12)}
+    first = relock(fleet(nodes), queues, {}, FREE)
+    assert relock(fleet(nodes), queues[::-1], {name: lock.nodes for name, lock in first.items()}, FREE) == first

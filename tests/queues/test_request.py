@@ -1,0 +1,150 @@
+"""What a guarantee asks for, and what is rejected, sentence by sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.model.objects import Guarantee, GuaranteePercentage, GuaranteePolicy
+from restow.queues.request import Asked, Ceilings, Cluster, Rejection, guarantee_problems, over_ceiling, request_of
+from tests.queues.fleets import queue, vector
+
+CLUSTER = Cluster(nodes=10, totals=vector(cpu="80", memory="320Gi"))
+
+
+def asked(cluster: Cluster = CLUSTER, **spec: Any) -> Asked:
+    request = request_of(queue(**spec), cluster)
+    assert isinstance(request, Asked)
+    return request
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "nodes", "cpu"),
+    [
+        pytest.param({"percentage": {"value": 0.2}}, 2, "16", id="a percentage is a number of nodes"),
+        pytest.param({"percentage": {"value": 0.29}}, 2, "16", id="rounded down"),
+        pytest.param({"percentage": {"value": 0}}, 0, "0", id="zero is legal"),
+        pytest.param({"percentage": {"value": 1}}, 10, "80", id="one is legal"),
+        pytest.param({"resource": {"cpu": "2", "memory": "4G"}}, None, "2", id="a resource is an amount"),
+        pytest.param(
+            {"percentage": {"value": 0.2}, "resource": {"cpu": "20"}}, None, "20", id="both: the resource is more"
+        ),
+        pytest.param(
+            {"percentage": {"value": 0.2}, "resource": {"cpu": "10"}}, 2, "16", id="both: the percentage is more"
+        ),
+        pytest.param(
+            {"percentage": {"value": 0.2}, "resource": {"cpu": "1", "memory": "96Gi"}},
+            None,
+            "1",
+            id="more is by the dominant share, not by the sum",
+        ),
+        pytest.param(
+            {"percentage": {"value": 0.2, "dimensions": ["cpu"]}, "resource": {"cpu": "1", "memory": "96Gi"}},
+            2,
+            "16",
+            id="only the dimensions named are compared",
+        ),
+    ],
+)
+def test_the_request(guarantee: dict[str, Any], nodes: int | None, cpu: str) -> None:
+    request = asked(guarantee=guarantee)
+    assert (request.nodes, request.amounts.get("cpu", 0)) == (nodes, vector(cpu=cpu)["cpu"])
+
+
+def test_percentages_are_computed_exactly() -> None:
+    cluster = Cluster(nodes=100, totals=vector(cpu="800"))
+    assert asked(cluster, guarantee={"percentage": {"value": 0.29}}).nodes == 29
+
+
+@pytest.mark.parametrize(
+    ("policy", "read"),
+    [(None, GuaranteePolicy.BEST_EFFORT), ("Best-Effort", "Best-Effort"), ("Guaranteed", "Guaranteed")],
+)
+def test_the_policy_is_best_effort_by_default(policy: str | None, read: str) -> None:
+    assert asked(guarantee={"policy": policy, "resource": {"cpu": "1"}}).policy == read
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "message"),
+    [
+        pytest.param(
+            {"guarantee": {"resource": {"cpu": "81", "memory": "1Gi"}}},
+            "AboveClusterTotal",
+            "the guarantee is more than the cluster has: cpu (asked 81, total 80)",
+            id="more than the cluster has in one dimension",
+        ),
+        pytest.param(
+            {"guarantee": {"resource": {"nvidia.com/gpu": "1"}}},
+            "AboveClusterTotal",
+            "the guarantee is more than the cluster has: nvidia.com/gpu (asked 1, total 0)",
+            id="something the cluster does not have",
+        ),
+        pytest.param(
+            {"guarantee": {"resource": {"cpu": "4"}}, "capability": {"cpu": "2"}},
+            "AboveCapability",
+            "the guarantee is more than the queue's capability: cpu (asked 4, capability 2)",
+            id="more than the capability",
+        ),
+        pytest.param(
+            {"guarantee": {"percentage": {"value": 0.2}}, "capability": {"memory": "32Gi"}},
+            "AboveCapability",
+            "the guarantee is more than the queue's capability: memory (asked 64Gi, capability 32Gi)",
+            id="nodes that are more than the capability",
+        ),
+        pytest.param(
+            {"guarantee": {"percentage": {"value": 1.5}, "policy": "Maybe"}},
+            "InvalidGuarantee",
+            "spec.guarantee.policy: expected Best-Effort or Guaranteed, got 'Maybe'; "
+            "spec.guarantee.percentage.value: expected a number from 0 to 1, got 1.5",
+            id="every wrong field at once",
+        ),
+    ],
+)
+def test_rejected_not_clamped(spec: dict[str, Any], reason: str, message: str) -> None:
+    request = request_of(queue(**spec), CLUSTER)
+    assert isinstance(request, Rejection)
+    assert (request.reason, request.message) == (reason, message)
+
+
+def test_no_guarantee_asks_for_nothing() -> None:
+    assert request_of(queue(), CLUSTER) is None
+
+
+@pytest.mark.parametrize(
+    ("ceilings", "taken", "reason"),
+    [
+        pytest.param(Ceilings(), {}, None, id="half of the cluster is allowed"),
+        pytest.param(Ceilings(cluster=49), {}, "AboveClusterCeiling", id="above the ceiling of the cluster"),
+        pytest.param(Ceilings(), vector(memory="1"), "AboveClusterCeiling", id="above it with those before"),
+        pytest.param(Ceilings(queue=49), {}, "AboveQueueCeiling", id="above the ceiling of every queue"),
+        pytest.param(Ceilings(queue=10, queues={"q1": 50}), {}, None, id="a queue with a ceiling of its own"),
+        pytest.param(Ceilings(queues={"q1": 20}), {}, "AboveQueueCeiling", id="and above its own"),
+    ],
+)
+def test_ceilings(ceilings: Ceilings, taken: dict[str, int], reason: str | None) -> None:
+    rejection = over_ceiling(
+        "q1", asked(guarantee={"resource": {"cpu": "40", "memory": "160Gi"}}), CLUSTER, ceilings, taken
+    )
+    assert (rejection.reason if rejection else None) == reason
+
+
+def test_a_ceiling_is_told_with_numbers() -> None:
+    request = asked(guarantee={"resource": {"cpu": "30"}})
+    assert over_ceiling("q1", request, CLUSTER, Ceilings(), vector(cpu="20")) == Rejection(
+        "AboveClusterCeiling",
+        "the guarantee is above the ceiling of 50% of the cluster for all guarantees: "
+        "cpu (asked 30, limit 40, taken by others 20)",
+    )
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), None])
+def test_legal_values_are_from_0_to_1(value: float | None) -> None:
+    assert len(guarantee_problems(Guarantee(percentage=GuaranteePercentage(value=value)))) == 1
+
+
+@pytest.mark.parametrize(("text", "says"), [("-1", "must not be negative, is -1"), ("2c", "2c")])
+def test_quantities_that_are_none(text: str, says: str) -> None:
+    (problem,) = guarantee_problems(Guarantee(resource={"cpu": text}))
+    assert problem.path == "spec.guarantee.resource.cpu"
+    assert says in problem.message

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from restow.model import kinds
-from restow.model.times import format_time, parse_time
 from restow.model.cron import CronError, parse_schedule
+from restow.model.times import format_time, parse_time
 from restow.sim.world.objects import CRON_JOB
 from tests.sim.stage import Document, Stage, job, pass_time, stage, virtual
 

@@ -7,9 +7,7 @@ around all jobs, and the names of jobs that something happened to. Kinds that ar
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -18,6 +16,7 @@ from msgspec.structs import replace
 
 from restow.client.cache import Change, is_older
 from restow.client.informer import Informer
+from restow.client.syncing import all_synced
 from restow.client.verbs import Client
 from restow.eviction.budgets import Budgets
 from restow.eviction.workloads import Workloads
@@ -41,9 +40,7 @@ from restow.model.objects import (
     PodMigrationJob,
     Reservation,
 )
-from restow.ports import Clock, NotFound
-
-log = logging.getLogger(__name__)
+from restow.ports import Clock
 
 Key = tuple[str, str]
 
@@ -56,8 +53,6 @@ _WORKLOADS: Final = (
 )
 _BUDGETS: Final = (kinds.POD_DISRUPTION_BUDGET, kinds.POD_UNAVAILABLE_BUDGET)
 _OPTIONAL: Final = (*kinds.OWN_KINDS, kinds.POD_UNAVAILABLE_BUDGET)
-_LOOK_AGAIN = 0.2
-_LOOKS_UNTIL_TOLD = 50
 
 
 class Feed:
@@ -105,15 +100,7 @@ class Feed:
 
     async def synced(self) -> None:
         """Wait until everything that exists was seen once."""
-        for informer in self._informers.values():
-            looks = 0
-            while not informer.is_synced and not _is_missing(informer):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_AGAIN):
-                        await informer.synced()
-                looks += 1
-                if looks % _LOOKS_UNTIL_TOLD == 0:
-                    log.warning("kind not listed yet", extra={"kind": informer.kind.kind, "err": str(informer.failure)})
+        await all_synced(self._informers.values(), _OPTIONAL)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -322,11 +309,6 @@ def reservation_key(job: PodMigrationJob) -> Key:
     if reference is None or not reference.name:
         return inside, reservation_name(job)
     return reference.namespace or inside, reference.name
-
-
-def _is_missing(informer: Informer[Any]) -> bool:
-    """Whether the kind is one that need not be installed, and is not."""
-    return informer.kind in _OPTIONAL and isinstance(informer.failure, NotFound)
 
 
 def _is_active(job: PodMigrationJob) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any
 
 from restow.client.cache import Change
 from restow.client.informer import Informer
+from restow.client.syncing import all_synced
 from restow.client.verbs import Client
 from restow.control.scheduler.steady import steady_time
 from restow.control.scheduler.tickets import Tickets
@@ -27,7 +27,6 @@ from restow.model.kinds import Kind
 from restow.model.objects import Namespace, Node, ObjectMeta, Pod, PodGroup, PriorityClass, Queue, Reservation
 from restow.model.quantity import QuantityError
 from restow.model.resources import amounts
-from restow.ports import NotFound
 from restow.scheduling.jobs import Roster, least_resources
 from restow.scheduling.queue import SchedulingQueue
 from restow.scheduling.wakeups import Deed, News, Thing, is_same_offer
@@ -46,8 +45,6 @@ _STORAGE: dict[Kind[Any], Thing] = {
 }
 _OWNERS = (kinds.REPLICA_SET, kinds.JOB)
 """What stands between pods and the objects that people name as their owners."""
-_LOOK_AGAIN = 0.2
-_LOOKS_UNTIL_TOLD = 50
 
 
 class Feed:
@@ -94,15 +91,7 @@ class Feed:
 
     async def synced(self) -> None:
         """Wait until everything that exists was seen once."""
-        for informer in self._informers.values():
-            looks = 0
-            while not informer.is_synced and not _is_missing(informer):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_AGAIN):
-                        await informer.synced()
-                looks += 1
-                if looks % _LOOKS_UNTIL_TOLD == 0:
-                    log.warning("kind not listed yet", extra={"kind": informer.kind.kind, "err": str(informer.failure)})
+        await all_synced(self._informers.values(), kinds.OWN_KINDS)
 
     async def news(self, seconds: float) -> None:
         """Wait for any change, this long at most."""
@@ -292,11 +281,6 @@ class Feed:
     def _tell(self, thing: Thing, deed: Deed, item: Any, old: Any = None) -> None:
         news = News(thing, deed, old=item, new=None) if deed is Deed.DELETED else News(thing, deed, old=old, new=item)
         self.queue.tell(news, steady_time())
-
-
-def _is_missing(informer: Informer[Any]) -> bool:
-    """Whether the kind is one of ours, and not installed."""
-    return informer.kind in kinds.OWN_KINDS and isinstance(informer.failure, NotFound)
 
 
 def _is_over(pod: Pod) -> bool:

@@ -16,6 +16,7 @@ import msgspec
 
 from restow.client.verbs import Client
 from restow.migration.conditions import holds, is_evicting
+from restow.migration.reservation import is_made_for
 from restow.migration.stop import stopped
 from restow.model import kinds
 from restow.model.cluster.owners import Kinship, Owners
@@ -146,8 +147,9 @@ class Auditor:
             return
         if not found.metadata.name.startswith("restow-"):
             self._blame(request, "it was given to the job")
-        uid = (found.metadata.annotations or {}).get("restow.sh/migrating")
-        seen = [item for _, _, item in self._seen.values() if isinstance(item, Pod) and item.metadata.uid == uid]
+        jobs = (await self._truth.list(kinds.POD_MIGRATION_JOB)).items
+        uids = {migrating_pod(found), *(job.spec.pod_ref.uid for job in jobs if is_made_for(found, job))}
+        seen = [item for _, _, item in self._seen.values() if isinstance(item, Pod) and item.metadata.uid in uids]
         held = found.status.state.phase in ("Available", "Waiting")
         if held and not any(not is_terminating(pod) for pod in seen):
             self._blame(request, "its pod was not read as staying")

@@ -1,8 +1,8 @@
 """How long the search may go on: seconds that somebody else measures, and steps that are the same everywhere.
 
-A step is one program handed to the solver. With a limit of steps each step may also branch only so often, and no step
-has a time of its own: then equal problems get equal answers, unless the seconds run out altogether. Whatever can take
-long between two steps asks again and again whether it is late.
+A step is one program handed to the solver. With a limit of steps, programs are smaller, each may branch only so often,
+and no step has a time of its own: then equal problems get equal answers, unless the seconds run out altogether.
+Whatever can take long between two steps asks again and again whether it is late.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ class Toil:
 class Budget:
     def __init__(self, seconds_left: Callable[[], float], steps: int | None = None) -> None:
         self._seconds_left = seconds_left
-        self._limited = steps is not None
+        self.limited = steps is not None
+        """Whether steps are counted."""
         self._left = steps if steps is not None else 0
         self.steps = 0
         """Taken so far."""
 
     @property
     def over(self) -> bool:
-        return (self._limited and self.steps >= self._left) or self.late()
+        return (self.limited and self.steps >= self._left) or self.late()
 
     def late(self) -> bool:
         """Whether the seconds have run out: whoever is at work drops it."""
@@ -62,6 +63,6 @@ class Budget:
     def step(self, share: float = 1.0, most: float = float("inf")) -> Effort:
         """The effort of the next step: a share of the seconds that are left, and not more than some."""
         self.steps += 1
-        if self._limited:
+        if self.limited:
             return Effort(seconds=self.seconds, branches=_BRANCHES)
         return Effort(seconds=min(self.seconds * share, most))

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import RowIndex
+from restow.planning.optimal.budget import Late, never
 from restow.planning.optimal.problem import PLENTY, Cell, Ints, Problem, Shift, all_room, flaws, rounded
 from restow.planning.optimal.solver import UNBOUNDED, Answer, Effort, Program
 
@@ -43,10 +44,14 @@ class _Block(msgspec.Struct, frozen=True, eq=False):
 
 
 class Flow:
-    """The program over some nodes."""
+    """The program over some nodes, of so many columns at most."""
 
-    def __init__(self, problem: Problem, base: Shift, nodes: Iterable[int]) -> None:
+    def __init__(
+        self, problem: Problem, base: Shift, nodes: Iterable[int], most: int = PLENTY, *, late: Late = never
+    ) -> None:
         self.problem = problem
+        self.complete = True
+        """Whether all of it was put together: it did not get too large, or too late."""
         self._nodes: RowIndex = np.array(sorted(nodes), np.intp)
         self._outer = _outside(base, frozenset(self._nodes.tolist()))
         self._spare = max(problem.limit - self._outer.moves, 0)
@@ -59,11 +64,7 @@ class Flow:
         self._empty: list[_Block] = []
         self._program = Program()
         self._room = self._program.add_rows(problem.free[self._nodes].ravel())
-        self._build()
-
-    @property
-    def columns(self) -> int:
-        return self._program.columns
+        self._build(most, late)
 
     def solve(self, effort: Effort, start: Shift | None = None) -> Solved:
         """Look for the best answer, beginning with `start` if one is given."""
@@ -72,18 +73,26 @@ class Flow:
 
     # --- building -----------------------------------------------------------------------------------------------------
 
-    def _build(self) -> None:
+    def _build(self, most: int, late: Late) -> None:
         moving = self._program.add_rows(self._spare)
         leavers = self._leavers()
         for which in sorted({*leavers, *(which for which, _ in self._outer.net)}):
             self._flow(which, leavers.get(which, []), moving)
+            if self._stops(most, late):
+                return
         for which in range(len(self.problem.demands)):
             self._placed(which)
+            if self._stops(most, late):
+                return
         for gang in sorted(self.problem.least):
             self._gang(gang)
         if self.problem.empties:
             self._emptied()
         self._in_debt()
+
+    def _stops(self, most: int, late: Late) -> bool:
+        self.complete = self._program.columns <= most and not late()
+        return not self.complete
 
     def _leavers(self) -> dict[int, list[tuple[int, int]]]:
         """By class, the nodes that pods can leave, and how many."""

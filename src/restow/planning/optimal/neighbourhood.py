@@ -17,20 +17,21 @@ from restow.planning.optimal.problem import Problem, Shift, better, left_over
 from restow.planning.optimal.solver import Effort
 
 _SMALLEST, _FIRST, _LARGEST = 8, 24, 160
-_COLUMNS = 6000
 
 
 class Neighbourhoods:
-    def __init__(self, problem: Problem, appeal: Floats, rng: np.random.Generator) -> None:
+    def __init__(self, problem: Problem, appeal: Floats, rng: np.random.Generator, columns: int) -> None:
+        """Programs have so many columns at most."""
         self._problem = problem
         self._appeal = appeal / max(float(appeal.sum()), 1e-9)
         self._rng = rng
+        self._columns = columns
         self._size = float(min(_FIRST, problem.nodes))
 
     def improved(self, shift: Shift, effort: Effort) -> Shift | None:
         """One step: a better answer, if one was found."""
-        flow = Flow(self._problem, shift, self._choose(shift))
-        if flow.columns > _COLUMNS:
+        flow = Flow(self._problem, shift, self._choose(shift), self._columns)
+        if not flow.complete:
             self._resize(0.8)
             return None
         solved = flow.solve(effort, start=shift)

@@ -31,8 +31,11 @@ from restow.planning.optimal.stage import pruned
 _TOGETHER = 2
 """Leavers of one node that are tried in all combinations while looking for openings."""
 _MORE_TOGETHER = 3
-_FLOW_COLUMNS, _FLOW_NODES = 20_000, 2_000
-"""Up to which size all nodes are decided at once."""
+_FLOW_NODES = 2_000
+_FLOW_COLUMNS, _PART_COLUMNS = 20_000, 6_000
+"""Up to which size all nodes, and a few of them, are decided at once."""
+_FLOW_STEP, _PART_STEP = 4_000, 1_000
+"""The same where steps are counted, so that none takes long."""
 _STEP = 0.6
 """Seconds that one neighbourhood may take."""
 _BOUND_SECONDS, _PART_BOUND_SECONDS = 0.0008, 0.0003
@@ -151,22 +154,25 @@ class _Search:
         if self._problem.nodes > _FLOW_NODES:
             return
         every = range(self._problem.nodes)
-        flow = Flow(self._problem, STAY, every)
-        if flow.columns > _FLOW_COLUMNS:
+        columns = _FLOW_STEP if self._budget.limited else _FLOW_COLUMNS
+        flow = Flow(self._problem, STAY, every, columns, late=self._late)
+        if not flow.complete:
             return
         solved = flow.solve(self._budget.step(0.6), start=self._best)
         if solved.shift is not None:
             self._take(solved.shift, "flow")
         if not self._problem.settled and not self._done:
-            solved = Flow(self._problem.relaxed, STAY, every).solve(self._budget.step(0.4), start=self._best)
-            self._narrow(solved.bound)
+            flow = Flow(self._problem.relaxed, STAY, every, late=self._late)
+            if flow.complete:
+                self._narrow(flow.solve(self._budget.step(0.4), start=self._best).bound)
         elif self._problem.settled:
             self._narrow(solved.bound)
 
     def _neighbourhoods(self) -> None:
         appeal = np.zeros(self._problem.nodes)
         appeal[self._focus.nodes] = dearness(self._focus.problem, self._openings) ** 2
-        neighbourhoods = Neighbourhoods(self._problem, appeal, self._rng)
+        columns = _PART_STEP if self._budget.limited else _PART_COLUMNS
+        neighbourhoods = Neighbourhoods(self._problem, appeal, self._rng, columns)
         idle = 0
         while idle < _IDLE and not self._done:
             shift = neighbourhoods.improved(self._best, self._budget.step(0.5, _STEP))

@@ -5,6 +5,17 @@
 3  a reservation fails for a reason that is true at that moment, and only for one
 5  nobody is bound into a seat that somebody was bound into before; a seat is marked for the pod that was bound into
    it, after that; what is marked stays marked
+
+Where it looks away, and why that hides nothing:
+
+- RoomTaken is believed of whoever had to go within the last second, by the definition (changed ones, then the newest,
+  until the rest fits): no write can depend on what others write meanwhile, so a reason is true of the read before it.
+- A seat may be taken again if its pod is gone from the API, was never marked, and was bound by a scheduler that has
+  died since. Objects then remember nothing; of the history of writes a server keeps minutes at most. No room is at
+  stake, since nobody sits there. A scheduler that lives has to remember: it is blamed.
+- Room that others took at the very instant of a write is not held against it: nobody can have heard of it.
+- A seat that a change of the spec took away need not be marked. A pod that was on its way there is bound without a
+  name, if that is known by then; if not, the index is still not given to another one while that pod is there.
 """
 
 from __future__ import annotations
@@ -51,11 +62,15 @@ class Auditor:
         self._api: Api = _AtOnce(api)
         self._clock = clock
         self._client = Client(self._api)
+        self.life = 0
+        """Which scheduler leads."""
         self._bound: dict[tuple[str, str], str] = {}
         """The pod that was bound into a seat, by the seat and the UID of its reservation."""
+        self._bound_in: dict[tuple[str, str], int] = {}
+        """In whose life."""
         self._on: dict[str, str] = {}
-        self._crowded: dict[str, float] = {}
-        """When there was last more on a node than it offers: several reservations may fail for the same cause."""
+        self._outdone: dict[str, float] = {}
+        """When a reservation last had to give way, by its UID: several may fail for the same cause."""
         self._marked: dict[tuple[str, str, int], str] = {}
 
     async def call(self, request: Request) -> Response:
@@ -65,7 +80,7 @@ class Auditor:
             return await self._api.call(request)
         short = await self.shortages()
         now = self._clock.now()
-        self._crowded |= {node: now for book, node, _ in short if book == "later"}
+        self._outdone |= dict.fromkeys(await self._losers(), now)
         old = await self._reservation(request)
         response = await self._api.call(request)
         self.audits += 1
@@ -92,10 +107,18 @@ class Auditor:
 
     async def shortages(self) -> Shortages:
         """Where there is more than fits: now, counting everybody; and later, once those who are leaving have left."""
+        free = await self._left()
+        return {(*place, name): -amount for place, left in free.items() for name, amount in left.items() if amount < 0}
+
+    async def _left_later(self) -> dict[str, Vector]:
+        return {node: left for (book, node), left in (await self._left()).items() if book == "later"}
+
+    async def _left(self) -> dict[tuple[str, str], Vector]:
+        """What pods and seats leave of every node, in both books."""
         pods = [one for one in (await self._client.list(kinds.POD)).items if takes_room(one)]
         reservations = (await self._client.list(kinds.RESERVATION)).items
         nodes = (await self._client.list(kinds.NODE)).items
-        free = {
+        free: dict[tuple[str, str], Vector] = {
             (book, one.metadata.name): dict(amounts(one.status.allocatable))
             for one in nodes
             for book in ("now", "later")
@@ -117,7 +140,27 @@ class Auditor:
                     waiting -= 1  # this is one of the seats that wait for others to leave, and it says so
                 else:
                     _charge(free, "now", node, request)
-        return {(*place, name): -amount for place, left in free.items() for name, amount in left.items() if amount < 0}
+        return free
+
+    async def _losers(self) -> set[str]:
+        """Who has to give way on nodes with more on them than they offer, once those who are leaving have left."""
+        free = await self._left_later()
+        found = (await self._client.list(kinds.RESERVATION)).items
+        pods = [one for one in (await self._client.list(kinds.POD)).items if takes_room(one)]
+        losers: set[str] = set()
+        for one in sorted(found, key=_standing, reverse=True):
+            held = [
+                (node, add(request, {PODS: 1}))
+                for seat, node, request in open_seats(one)
+                if not any(_sits_in(pod, seat, one, node) for pod in pods)
+            ]
+            for place in {node for node, _ in held if node in free}:
+                there = [request for node, request in held if node == place]
+                if any(free[place].get(name, 0) < 0 for request in there for name, amount in request.items() if amount):
+                    losers.add(one.metadata.uid)
+                    for request in there:
+                        free[place] = add(free[place], request)
+        return losers
 
     # --- 3 ------------------------------------------------------------------------------------------------------------
 
@@ -131,7 +174,7 @@ class Auditor:
             "Expired": is_expired(new, self._clock.now()),
             "Invalid": bool(problems(new)),
             "NodeGone": bool(nodes - there),
-            "RoomTaken": any(self._clock.now() - self._crowded.get(node, 0.0) <= 1.0 for node in nodes),
+            "RoomTaken": self._clock.now() - self._outdone.get(new.metadata.uid, 0.0) <= 1.0,
         }
         if not is_true.get(new.status.state.reason or "", False):
             self._note(request, f"it failed: {new.status.state.reason}: {new.status.state.message}")
@@ -143,11 +186,11 @@ class Auditor:
         uid, notes = body["metadata"]["uid"], body["metadata"].get("annotations", {})
         self._on[uid] = body["target"]["name"]
         seat = (notes.get("restow.sh/reservation", ""), notes.get("restow.sh/reservation-uid", ""))
-        before = self._bound.get(seat, uid)
-        if before != uid and await self._is_remembered(seat[1], before):
+        before, same = self._bound.get(seat, uid), self._bound_in.get(seat) == self.life
+        if before != uid and (same or await self._is_remembered(seat[1], before)):
             self._note(request, f"{seat[0]} was taken by {before}, and now by {uid}")
         if seat[0]:
-            self._bound[seat] = uid
+            self._bound[seat], self._bound_in[seat] = uid, self.life
 
     async def _is_remembered(self, life: str, uid: str) -> bool:
         """Whether the API knows of a pod: nothing does if it was gone before a dying scheduler marked its seat."""
@@ -175,7 +218,14 @@ class Auditor:
             self._note(request, "a pod took two seats")
 
 
-def _charge(free: dict[tuple[str, str], dict[str, int]], book: str, node: str, request: Vector) -> None:
+def _standing(one: Reservation) -> tuple[bool, str, str]:
+    """Changed ones give way first, then the newest."""
+    observed = one.status.observed_generation
+    changed = observed is not None and observed != one.metadata.generation
+    return changed, one.metadata.creation_timestamp or "", one.metadata.name
+
+
+def _charge(free: dict[tuple[str, str], Vector], book: str, node: str, request: Vector) -> None:
     if (book, node) in free:
         free[book, node] = subtract(free[book, node], add(request, {PODS: 1}))
 

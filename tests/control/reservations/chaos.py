@@ -51,7 +51,7 @@ class Fence:
 class Leaders:
     """One scheduler after the other: each dies after some write, or is deposed and goes on with what it knows."""
 
-    def __init__(self, it: Stage, api: Api, rng: random.Random, plan: FaultPlan) -> None:
+    def __init__(self, it: Stage, api: Auditor, rng: random.Random, plan: FaultPlan) -> None:
         self.lives = 0
         self._it = it
         self._api = api
@@ -71,6 +71,7 @@ class Leaders:
 
     async def _lead(self) -> None:
         self.lives += 1
+        self._api.life = self.lives
         fence = Fence(self._api)
         last = self._rng.randint(0, 40) if self._rng.random() < 0.7 else None
         mortal = FaultyApi(fence, random.Random(self._rng.getrandbits(32)), replace(self._plan, crash_after=last))
@@ -187,6 +188,7 @@ async def run(seed: int) -> Auditor:
             assert not auditor.faults, auditor.faults
         leading.cancel()
         await asyncio.gather(leading, return_exceptions=True)
+        auditor.life += 1
         async with scheduler(auditor, it.clock, seed=99):
             await pass_time(20)
             await _is_at_rest(it, auditor)

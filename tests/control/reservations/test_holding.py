@@ -140,6 +140,22 @@ async def test_a_taken_seat_never_opens_again() -> None:
         assert await phase(it) == ("Succeeded", "Consumed")
 
 
+@virtual
+async def test_a_seat_stays_taken_if_its_pod_goes_before_that_is_written_down() -> None:
+    async with stage(nodes=1) as it:
+        await it.create(kinds.RESERVATION, reservation())
+        await settled(it)
+        await it.create(kinds.POD, pod("a"))
+        while not (await it.pods())[0].spec.node_name:
+            await pass_time(0.005)
+        await pass_time(0.02)
+        assert {name for _, name in (await seats(it)).values()} == {None}
+        await it.delete(kinds.POD, "a", grace_seconds=0)
+        await it.create(kinds.POD, pod("b"))
+        await settled(it)
+        assert {name for _, name in (await seats(it)).values()} == {"a", "b"}
+
+
 # --- ending -----------------------------------------------------------------------------------------------------------
 
 
@@ -379,6 +395,25 @@ async def test_a_forged_annotation_takes_no_seat(labels: str, where: str) -> Non
         await it.create(kinds.POD, pod("thief", "1", app=labels, annotations=forged, nodeName=node_name, **THEIRS))
         await settled(it)
         assert (await seats(it), await phase(it)) == ({0: (held, None)}, ("Available", "Reserved"))
+
+
+@virtual
+async def test_whoever_takes_over_reads_what_is_not_what_some_cache_remembers() -> None:
+    asked: list[Request] = []
+
+    class Listening:
+        def __init__(self, api: Api) -> None:
+            self.call = api.call
+            self._api = api
+
+        def watch(self, request: Request) -> Any:
+            asked.append(request)
+            return self._api.watch(request)
+
+    async with stage(nodes=1, around=Listening):
+        first = {one.resource.plural: one.query for one in reversed(asked)}
+    assert {"pods", "reservations", "nodes"} <= first.keys()
+    assert all("sendInitialEvents" in query and not query.get("resourceVersion") for query in first.values())
 
 
 # --- a server that refuses --------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from restow.model.cluster import SeatName, Snapshot
-from restow.model.cluster.seat import fold_label_keys
+from restow.model.cluster.seat import fold_label_keys, is_stand_in, stand_in
 from restow.model.objects import (
     Affinity,
     ObjectMeta,
@@ -15,9 +15,11 @@ from restow.model.objects import (
     PodAffinity,
     PodAffinityTerm,
     PodGroup,
+    PodTemplate,
     ReservationOwner,
     ReservationSpec,
     SelectorSpec,
+    TaskSpec,
 )
 from restow.model.selectors import label_selector
 from tests.model.cluster.builders import node, placements_of, pod, reservation, spec
@@ -270,3 +272,21 @@ def test_a_seat_that_is_only_assumed_is_not_vacant_until_the_status_shows_it(sna
     assert (vacant(), amount(snapshot, "reserved", "n2")) == ([0], 1000)
     snapshot.apply_reservation(reservation("r", {0: "n1", 1: "n2"}, version=2))
     assert vacant() == [0, 1]
+
+
+@pytest.mark.parametrize(("own", "whose"), [(None, "restow"), ("other", "other")], ids=["names none", "names its own"])
+def test_the_scheduler_of_a_reservation_is_that_of_its_tasks(own: str | None, whose: str) -> None:
+    task = TaskSpec(name="t", template=PodTemplate(spec=spec(scheduler_name=own)))
+    one = stand_in(SEAT, task, "restow")
+    assert (one.spec.scheduler_name, is_stand_in(one), is_stand_in(pod("p"))) == (whose, True, False)
+
+
+def test_a_spent_seat_is_held_for_nobody_until_it_is_marked(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, phase="Available"))
+    book = snapshot.reservations
+    book.spend(SEAT)
+    book.kinship_changed()
+    assert (held(snapshot), list(book.vacant("default", "r"))) == (1000, [])
+    snapshot.remove_reservation(reservation("r", {0: "n1"}, phase="Available", version=9))
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, phase="Available", version=10))
+    assert [seat.name for seat in book.vacant("default", "r")] == [SEAT]

@@ -135,11 +135,13 @@ def test_the_class_of_pods_that_name_none_counts() -> None:
             id="an unknown class",
         ),
         pytest.param({"queue": "small"}, "queue small would exceed its capability", id="a queue that is full"),
+        pytest.param({}, "queue default would exceed its capability", id="the default queue, if it names none"),
     ],
 )
 def test_what_refuses_it_before_any_node_is_asked(fields, says) -> None:
     stage = Stage(*rooms("n1"))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="small"), spec=QueueSpec(capability={"cpu": "500m"})))
+    for name in ("small", "default"):
+        stage.roster.apply_queue(Queue(metadata=ObjectMeta(name=name), spec=QueueSpec(capability={"cpu": "500m"})))
     assert says in stage.session(booking("r", **fields)).declined["r"]
 
 

@@ -249,8 +249,9 @@ class Binding:
         move also whence, and when."""
         occupant = self._snapshot.pods.known.get(pod.metadata.uid)
         seat = occupant.seat if occupant else None
-        reservation = self._snapshot.reservations.get(seat.namespace, seat.reservation) if seat else None
-        if reservation is None:
+        book = self._snapshot.reservations
+        reservation = book.get(seat.namespace, seat.reservation) if seat else None
+        if seat is None or reservation is None or book.seat(seat) is None:  # released since: it is a pod like any other
             return None
         meta = reservation.metadata
         source = (meta.annotations or {}).get(MOVED_FROM_ANNOTATION)

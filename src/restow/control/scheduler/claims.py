@@ -5,10 +5,13 @@ The snapshot forgets pods that are over; a seat that such a pod took must be mar
 take it once more.
 
 A pod is believed when it is bound to the seat's node, its annotation names the seat and the reservation's owners match
-it. What this scheduler has bound is believed even if the pod is gone before anything shows it there.
+it. What this scheduler has bound is believed even if the pod is gone before anything shows it there; and what it has
+seen is not forgotten with the pod, as long as the seat is not marked.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from restow.model.cluster import Seat, SeatName
 from restow.model.cluster.owners import Kinship
@@ -25,6 +28,8 @@ class Claims:
         """Bound by us and not shown since, by UID."""
         self._gone: dict[SeatName, Pod] = {}
         """Bound by us, and gone before anything showed them."""
+        self._left: dict[SeatName, dict[str, Pod]] = {}
+        """Seen in seats, and gone before these were marked."""
 
     def bound(self, pod: Pod, seat: SeatName) -> None:
         """This scheduler bound a pod into a seat."""
@@ -43,8 +48,8 @@ class Claims:
             self._pods.setdefault(seat, {})[uid] = pod
         return seat
 
-    def hide(self, pod: Pod) -> SeatName | None:
-        """A pod is gone; returns the seat it claimed."""
+    def hide(self, pod: Pod, is_open: Callable[[SeatName], bool]) -> SeatName | None:
+        """A pod is gone; returns the seat it claimed. Who took one that is still open is remembered."""
         uid = pod.metadata.uid
         unseen = self._unseen.pop(uid, None)
         if unseen is not None:
@@ -53,7 +58,9 @@ class Claims:
             return seat
         claimed = self._seat_of.pop(uid, None)
         if claimed is not None:
-            del self._pods[claimed][uid]
+            last = self._pods[claimed].pop(uid)
+            if is_open(claimed):
+                self._left.setdefault(claimed, {})[uid] = last
             if not self._pods[claimed]:
                 del self._pods[claimed]
         return claimed
@@ -63,13 +70,24 @@ class Claims:
         gone = self._gone.get(seat.name)
         if gone is not None:
             return gone
-        claims = self._pods.get(seat.name, {}).values()
+        claims = (*self._pods.get(seat.name, {}).values(), *self._left.get(seat.name, {}).values())
         pods = sorted(claims, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.uid))
         return next((pod for pod in pods if self._is_believed(pod, seat)), None)
 
     def settle(self, seat: SeatName) -> None:
         """The reservation says who took the seat: nobody has to remember it."""
         self._gone.pop(seat, None)
+        self._left.pop(seat, None)
+
+    def forget(self, namespace: str, reservation: str) -> None:
+        """A reservation is gone, and with it what has to be marked."""
+        for book in (self._gone, self._left):
+            for seat in [one for one in book if (one.namespace, one.reservation) == (namespace, reservation)]:
+                del book[seat]
+
+    def seat_of(self, pod: Pod) -> SeatName | None:
+        """The seat that a pod was seen to claim."""
+        return self._seat_of.get(pod.metadata.uid)
 
     def _is_believed(self, pod: Pod, seat: Seat) -> bool:
         return (

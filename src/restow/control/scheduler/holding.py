@@ -40,6 +40,7 @@ from restow.model.objects import (
     ReservationPhase,
     ReservationStatus,
 )
+from restow.model.pods import is_finished
 from restow.model.problems import Problem
 from restow.model.times import TimeError
 from restow.model.wire import WireError
@@ -138,6 +139,9 @@ class Holding:
             self._live.add(key)
         if gone:
             self._checked.pop(key, None)
+            self._claims.forget(*key)
+        for seat in self._book.seats(*key):
+            self._spend(seat.name)
         if gone or self._written.get(key) != reservation.metadata.resource_version:
             self._written.pop(key, None)
             self._queue.add(key)
@@ -148,12 +152,26 @@ class Holding:
             self._queue.add(key)
 
     def _pod_changed(self, pod: Pod, gone: bool) -> None:
-        seat = self._claims.hide(pod) if gone else self._claims.show(pod)
+        seat = self._claims.hide(pod, self._is_open) if gone else self._claims.show(pod)
+        if gone or is_finished(pod):
+            self._spend(seat or self._claims.seat_of(pod))
         if seat is not None:
             self._queue.add_after((seat.namespace, seat.reservation), _MARK_DELAY)
         node = pod.spec.node_name
         if node and self._live and (node in self._watched or self._is_crowded(node)):
             self._node_changed(node)
+
+    def _is_open(self, name: SeatName) -> bool:
+        seat = self._book.seat(name)
+        return seat is not None and seat.consumer is None
+
+    def _spend(self, name: SeatName | None) -> None:
+        """Nobody may take a seat that was taken, although nobody sits there and nothing says so yet."""
+        seat = self._book.seat(name) if name is not None else None
+        if seat is None or seat.consumer is not None or self._book.taker(seat.name) is not None:
+            return
+        if self._claims.taker(seat) is not None:
+            self._book.spend(seat.name)
 
     def _is_crowded(self, node: str) -> bool:
         row = self._snapshot.rows.find(node)

@@ -67,6 +67,8 @@ class Reservations:
         self._consumed: dict[str, frozenset[SeatName]] = {}
         self._unseen: dict[SeatName, None] = {}
         self._vacated: dict[SeatName, None] = {}
+        self._spent: dict[SeatName, None] = {}
+        """Taken by pods that are over or gone, which is not written down yet."""
         self._accounted: dict[SeatName, tuple[Holder, Amounts]] = {}
         self.vacancies = Vacancies(log)
         self.holdings = Holdings(log, classes.shapes.resources)
@@ -188,6 +190,12 @@ class Reservations:
         self._log.drop(self._vacated, name)
         self._settle_one(name)
 
+    def spend(self, name: SeatName) -> None:
+        """Whoever took this seat has left before that was written down: it is held until it is, for nobody."""
+        if name in self._seats:
+            self._log.put(self._spent, name, None)
+            self.vacancies.close(name)
+
     # --- what happens around them -------------------------------------------------------------------------------------
 
     def pod_changed(self, uid: str, before: Occupant | None) -> None:
@@ -290,6 +298,8 @@ class Reservations:
         old = self._seats.get(name)
         if old and old.consumer is not None:
             self._set_members(self._consumed, old.consumer, self._consumed[old.consumer] - {name})
+        if seat is None or seat.consumer is not None:
+            self._log.drop(self._spent, name)
         if seat is None:
             self._log.drop(self._seats, name)
             self._log.drop(self._shape_of, name)
@@ -381,7 +391,8 @@ class Reservations:
         that is only assumed nobody else knows: whoever came next could give it away once more."""
         reservation = self._known.get((name.namespace, name.reservation))
         available = reservation is not None and reservation.status.state.phase == ReservationPhase.AVAILABLE
-        if reservation is not None and held is not None and held.open and available and not self._is_assumed(name):
+        is_spoken_for = name in self._spent or self._is_assumed(name)
+        if reservation is not None and held is not None and held.open and available and not is_spoken_for:
             self.vacancies.open(name, reservation, held.owners)
         else:
             self.vacancies.close(name)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.model.objects import GuaranteePolicy
-from restow.queues.choosing import Wish, choose, score
+from restow.queues.choosing import Appraisal, Wish, choose, score
 from restow.queues.fleet import Fleet
 from restow.queues.request import Asked
 from tests.queues.fleets import fleet, node, vector
@@ -32,7 +32,7 @@ def wish(fleet: Fleet, asked: Asked, present: str = "", most: int = 99) -> Wish:
 
 def chosen(nodes: dict[str, Any], asked: Asked, present: str = "", most: int = 99) -> str:
     cluster = fleet(nodes)
-    choice = choose(cluster, wish(cluster, asked, present, most))
+    choice = choose(Appraisal(cluster), wish(cluster, asked, present, most))
     return " ".join(cluster.names[column] for column in choice.nodes) + ("" if choice.enough else " not enough")
 
 
@@ -151,7 +151,7 @@ def best_score(cluster: Fleet, asked: Asked) -> float | None:
 @given(clusters())
 def test_no_combination_of_nodes_has_a_higher_score(drawn: tuple[Fleet, Asked]) -> None:
     cluster, asked = drawn
-    choice, best = choose(cluster, wish(cluster, asked)), best_score(cluster, asked)
+    choice, best = choose(Appraisal(cluster), wish(cluster, asked)), best_score(cluster, asked)
     assert choice.enough == (best is not None)
     assert best is None or score(cluster, "q1", asked, np.array(choice.nodes)) == pytest.approx(best, abs=1e-9)
     assert best is None or choice.gap == 0
@@ -161,14 +161,14 @@ def test_no_combination_of_nodes_has_a_higher_score(drawn: tuple[Fleet, Asked]) 
 @given(clusters())
 def test_what_was_chosen_stays(drawn: tuple[Fleet, Asked]) -> None:
     cluster, asked = drawn
-    first = choose(cluster, wish(cluster, asked))
+    first = choose(Appraisal(cluster), wish(cluster, asked))
     names = " ".join(cluster.names[column] for column in first.nodes)
-    assert choose(cluster, wish(cluster, asked, names)).nodes == first.nodes
+    assert choose(Appraisal(cluster), wish(cluster, asked, names)).nodes == first.nodes
 
 
 @settings(max_examples=30, deadline=None)
 @given(clusters())
 def test_every_score_is_between_0_and_1(drawn: tuple[Fleet, Asked]) -> None:
     cluster, asked = drawn
-    choice = choose(cluster, wish(cluster, asked))
+    choice = choose(Appraisal(cluster), wish(cluster, asked))
     assert not choice.enough or 0 <= score(cluster, "q1", asked, np.array(choice.nodes)) <= 1

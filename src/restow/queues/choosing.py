@@ -66,34 +66,52 @@ class Wish(msgspec.Struct, frozen=True):
     """How many nodes it may lock."""
 
 
-def choose(fleet: Fleet, wish: Wish, *, margin: float = MARGIN, effort: int = EFFORT) -> Choice:
+class Appraisal:
+    """What the nodes of a fleet cost, each in parts of 10¹² of the score; what is the same for all queues, once."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self._bases: dict[tuple[int, ...], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+
+    def costs(self, queue: str, lines: list[int]) -> NDArray[np.int64]:
+        """For a queue, in the dimensions of these lines."""
+        cost, parts = self._base(tuple(lines))
+        use = self.fleet.used.get(queue)
+        if use is not None:
+            cost = cost.copy()
+            cost[use.nodes] -= USED * (self.fleet.own_there(use, lines) * parts).mean(axis=0)
+        costs: NDArray[np.int64] = np.maximum(np.rint(cost * _UNIT), 1).astype(np.int64)
+        return costs
+
+    def _base(self, lines: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The costs to a queue that uses nothing, and by which a unit of each dimension is multiplied."""
+        if lines not in self._bases:
+            fleet, which = self.fleet, list(lines)
+            parts = 1 / np.maximum(fleet.offered[which][:, fleet.schedulable].sum(axis=1), 1)[:, None]
+            weighed = OVERSHOOT * fleet.offered[which] - IDLE * fleet.idle[which]
+            self._bases[lines] = (weighed * parts).mean(axis=0) + NUMBER / _number(fleet.schedulable), parts
+        return self._bases[lines]
+
+
+def choose(appraisal: Appraisal, wish: Wish, *, margin: float = MARGIN, effort: int = EFFORT) -> Choice:
     """The nodes to lock for a wish."""
+    fleet = appraisal.fleet
     if wish.asked.nodes is not None:
-        return _by_number(fleet, wish, wish.asked.nodes, margin)
+        return _by_number(appraisal, wish, wish.asked.nodes, margin)
     dimensions = tuple(wish.asked.amounts)
     if not dimensions:
         return Choice((), True)
     lines = fleet.lines(dimensions)
-    own, places = fleet.own(wish.queue, lines), np.flatnonzero(wish.candidates)
-    costs = _kept_cheaper(node_costs(fleet, lines, own), wish.present, margin)[places]
+    places = np.flatnonzero(wish.candidates)
+    costs = _kept_cheaper(appraisal.costs(wish.queue, lines), wish.present, margin)[places]
     needs = np.array([wish.asked.amounts[name] for name in dimensions], np.int64)
     known = np.searchsorted(places, wish.present)
-    now = (fleet.idle[lines] + own)[:, places]
-    later = np.maximum(fleet.offered[lines] - fleet.staying[lines], fleet.idle[lines] + own)[:, places]
-    for gives in (now, later):
-        found = cover(costs, gives, needs, most=wish.most, effort=effort, known=known)
+    for enough, gives in ((True, _there_now), (False, _there_later)):
+        there = gives(fleet, wish.queue, lines)[:, places]
+        found = cover(costs, there, needs, most=wish.most, effort=effort, known=known)
         if found is not None:
-            return Choice(tuple(places[list(found.items)].tolist()), gives is now, found.gap)
+            return Choice(tuple(places[list(found.items)].tolist()), enough, found.gap)
     return Choice(tuple(wish.present[: wish.most].tolist()), False)
-
-
-def node_costs(fleet: Fleet, lines: list[int], own: Cells) -> NDArray[np.int64]:
-    """What each node takes from the score, in parts of 10¹²."""
-    everything = np.maximum(fleet.offered[lines][:, fleet.schedulable].sum(axis=1), 1)[:, None]
-    weighed = OVERSHOOT * fleet.offered[lines] - USED * own - IDLE * fleet.idle[lines]
-    cost = (weighed / everything).mean(axis=0) + NUMBER / _number(fleet.schedulable)
-    costs: NDArray[np.int64] = np.maximum(np.rint(cost * _UNIT), 1).astype(np.int64)
-    return costs
 
 
 def score(fleet: Fleet, queue: str, asked: Asked, nodes: RowIndex) -> float:
@@ -112,14 +130,29 @@ def score(fleet: Fleet, queue: str, asked: Asked, nodes: RowIndex) -> float:
     return float(OVERSHOOT * (1 - too_much) + USED * used + NUMBER * (1 - few) + IDLE * idle)
 
 
+def _there_now(fleet: Fleet, queue: str, lines: list[int]) -> Cells:
+    """What is idle, and what the queue uses itself."""
+    there, use = fleet.idle[lines], fleet.used.get(queue)
+    if use is not None:
+        there[:, use.nodes] += fleet.own_there(use, lines)
+    return there
+
+
+def _there_later(fleet: Fleet, queue: str, lines: list[int]) -> Cells:
+    """What would be there without pods of others."""
+    there: Cells = np.maximum(fleet.offered[lines] - fleet.staying[lines], _there_now(fleet, queue, lines))
+    return there
+
+
 def _number(nodes: Mask) -> int:
     return max(int(np.count_nonzero(nodes)), 1)
 
 
-def _by_number(fleet: Fleet, wish: Wish, number: int, margin: float) -> Choice:
+def _by_number(appraisal: Appraisal, wish: Wish, number: int, margin: float) -> Choice:
+    fleet = appraisal.fleet
     compared = wish.asked.dimensions or tuple(name for name in (CPU, MEMORY) if name in fleet.resources)
     lines = fleet.lines(compared) or list(range(len(fleet.resources)))
-    costs = _kept_cheaper(node_costs(fleet, lines, fleet.own(wish.queue, lines)), wish.present, margin)
+    costs = _kept_cheaper(appraisal.costs(wish.queue, lines), wish.present, margin)
     places = np.flatnonzero(wish.candidates)
     cheapest = places[np.argsort(costs[places], kind="stable")][: min(number, wish.most)]
     return Choice(tuple(np.sort(cheapest).tolist()), len(cheapest) == number)

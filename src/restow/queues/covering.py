@@ -34,9 +34,11 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Items = NDArray[np.intp]
 
-_FIRST_ROUNDS, _MORE_ROUNDS, _PATIENCE = 60, 20, 3
+_FIRST_ROUNDS, _MORE_ROUNDS, _PATIENCE = 40, 16, 3
 _CORE = 256
 """As many items are looked at closely; where more might be in a better cover, the cheapest is not proven."""
+_CLOSE = 0.01
+"""A cover so close to the bound is not looked for from other first items."""
 _DEEPEST = 200
 """The search does not recurse deeper; larger covers are close to their bound without it."""
 _BY_ONE = 24
@@ -79,11 +81,19 @@ def _fewest(given: Integers, needs: Integers) -> int | None:
     """How many items are needed at least; None if all together are not enough."""
     fewest = 0
     for line, need in zip(given, needs, strict=True):
-        sums = np.cumsum(-np.sort(-line))
-        if not len(sums) or sums[-1] < need:
+        if int(line.sum()) < need:
             return None
+        sums = np.cumsum(_largest_first(line, need))
         fewest = max(fewest, int(np.searchsorted(sums, need)) + 1)
     return fewest
+
+
+def _largest_first(line: Integers, need: int) -> Integers:
+    """The largest numbers of a line, as many as are needed or more."""
+    if len(line) > 2 * _CORE:
+        top = np.partition(line, len(line) - _CORE)[-_CORE:]
+        line = top if int(top.sum()) >= need else line
+    return np.sort(line)[::-1]
 
 
 class _Search:
@@ -119,16 +129,27 @@ class _Search:
     def _begin(self) -> Items:
         """A first cover, all dimensions being worth the same; the price at which it is complete; and the items that
         are likely to matter to the prices."""
-        rates = self.costs / (self.prices @ self.worth)
-        order = np.argsort(rates, kind="stable")
-        sums = np.cumsum(self.given[:, order], axis=1)
-        last = int(np.flatnonzero((sums >= self.needs[:, None]).all(axis=0))[0])
+        rates, order, last = self._by_rate()
         self.prices = self.prices * float(rates[order[last]])
         self.offer(self._without_needless(order[: last + 1]))
         alone = np.flatnonzero((self.given >= self.needs[:, None]).all(axis=0))
         if len(alone):
             self.offer(alone[np.argmin(self.costs[alone])][None])
-        return self._promising(2 * last + _CORE // 2, order)
+        return self._promising(2 * last + _CORE // 4, order)
+
+    def _by_rate(self) -> tuple[Floats, Items, int]:
+        """What items cost for what they give at these prices; those of the best rates in order, and how many of them,
+        less one, are enough."""
+        rates = self.costs / np.maximum(self.prices @ self.worth, 1e-9)
+        some = 4 * _CORE
+        while True:
+            order = np.argpartition(rates, some)[:some] if some < len(rates) else np.arange(len(rates))
+            order = order[np.lexsort((order, rates[order]))]
+            sums = np.cumsum(self.given[:, order], axis=1)
+            enough = np.flatnonzero((sums >= self.needs[:, None]).all(axis=0))
+            if len(enough):
+                return rates, order, int(enough[0])
+            some *= 4
 
     def _promising(self, number: int, order: Items) -> Items:
         """The first of an order, and the best of each dimension by itself."""
@@ -148,7 +169,7 @@ class _Search:
             bound = float(prices.sum() + np.minimum(reduced, 0.0).sum())
             if bound > self.bound:
                 self.bound, self.prices = min(bound, self.best_cost), prices
-            if self._is_proven or hoped - self.bound < 1e-3 * hoped:
+            if self._is_proven or hoped - self.bound < 2e-3 * hoped:
                 return
             pool = np.union1d(pool, np.flatnonzero(reduced < 0))
 
@@ -182,7 +203,7 @@ class _Search:
                 continue
             missing = 1.0 - worth @ (reduced < 0)
             slope = float(missing @ missing)
-            if slope < 1e-18 or ahead < 1e-4 or best_bound >= self.best_cost:
+            if slope < 1e-18 or ahead < 1e-3 or best_bound >= self.best_cost:
                 break
             level = min(self.best_cost, best_bound * (1 + ahead))
             prices = np.maximum(0.0, prices + (level - bound) / slope * missing)
@@ -230,14 +251,11 @@ class _Search:
         """Covers by these prices: for what is missing the least cost, and again with other first items."""
         if self._is_proven:
             return
-        rates = self.costs / np.maximum(self.prices @ self.worth, 1e-9)
-        order = np.argsort(rates, kind="stable")
-        sums = np.cumsum(self.given[:, order], axis=1)
-        last = int(np.flatnonzero((sums >= self.needs[:, None]).all(axis=0))[0])
+        _, order, last = self._by_rate()
         pool, begin = order[: 2 * last + _BY_ONE * 4], max(0, last - _BY_ONE)
         self._one_by_one(pool, begin)
-        if not begin:
-            for first in range(1, min(3, len(pool))):
+        for first in range(1, min(3, len(pool))):
+            if not begin and self.best_cost - self.bound > _CLOSE * self.best_cost:
                 self._one_by_one(np.roll(pool, -first), 1)
 
     def _exchange(self, core: Items) -> None:
@@ -259,23 +277,29 @@ class _Search:
         costs, given = self.costs[pool].astype(np.float64), self.given[:, pool]
         weights = self.prices[:-1] / self.needs
         chosen = list(range(begin))
-        missing = self.needs - given[:, :begin].sum(axis=1)
+        missing = np.maximum(self.needs - given[:, :begin].sum(axis=1), 0)
         free = np.ones(len(pool), np.bool_)
         free[:begin] = False
-        while (missing > 0).any():
-            useful = np.maximum(np.minimum(given, missing[:, None]), 0)
+        spent = float(costs[:begin].sum())
+        while spent < self.best_cost and len(chosen) < self.most:
+            useful = np.minimum(given, missing[:, None])
             sufficient = free & (useful >= missing[:, None]).all(axis=0)
-            rates = np.where(free, costs / np.maximum(weights @ useful + self.prices[-1] * 1e-3, 1e-9), np.inf)
             if sufficient.any():
                 final = int(np.argmin(np.where(sufficient, costs, np.inf)))
-                self.offer(self._without_needless(pool[[*chosen, final]]))
+                if spent + costs[final] < self.best_cost:
+                    self.offer(self._without_needless(pool[[*chosen, final]]))
+            rates = np.where(free, costs / np.maximum(weights @ useful + self.prices[-1] * 1e-3, 1e-9), np.inf)
             step = int(np.argmin(rates))
-            if not free[step] or len(chosen) >= self.most:
+            if not free[step]:
                 return
             chosen.append(step)
             free[step] = False
-            missing = missing - given[:, step]
-        self.offer(self._without_needless(pool[chosen]))
+            spent += costs[step]
+            missing = np.maximum(missing - given[:, step], 0)
+            if not missing.any():
+                break
+        if not missing.any():
+            self.offer(self._without_needless(pool[chosen]))
 
     def _without_needless(self, chosen: Items) -> Items:
         """Less whatever is not needed, the dearest first."""
@@ -298,9 +322,11 @@ class _Search:
         found: list[int] = []
         while len(chosen):
             item = chosen[0]
-            equal = (self.costs == self.costs[item]) & (self.given == self.given[:, item, None]).all(axis=0)
-            found += np.flatnonzero(equal)[: int(np.count_nonzero(equal[chosen]))].tolist()
-            chosen = chosen[~equal[chosen]]
+            equal = np.flatnonzero(self.costs == self.costs[item])
+            equal = equal[(self.given[:, equal] == self.given[:, item, None]).all(axis=0)]
+            taken = np.isin(chosen, equal) if len(equal) > 1 else chosen == item
+            found += equal[: int(np.count_nonzero(taken))].tolist()
+            chosen = chosen[~taken]
         return np.array(sorted(found), np.intp)
 
     # --- exactly ------------------------------------------------------------------------------------------------------

@@ -57,8 +57,14 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         own = np.zeros((len(lines), len(self.names)), np.int64)
         use = self.used.get(queue)
         if use is not None:
-            spent = np.maximum(self.offered[lines][:, use.nodes] - self.idle[lines][:, use.nodes], 0)
-            own[:, use.nodes] = np.minimum(use.amounts[lines], spent)
+            own[:, use.nodes] = self.own_there(use, lines)
+        return own
+
+    def own_there(self, use: Use, lines: list[int]) -> Cells:
+        """The same, where the queue uses something."""
+        cells = np.array(lines, np.intp)[:, None], use.nodes
+        spent = np.maximum(self.offered[cells] - self.idle[cells], 0)
+        own: Cells = np.minimum(use.amounts[lines], spent)
         return own
 
     def idle_on(self, nodes: RowIndex) -> dict[str, int]:

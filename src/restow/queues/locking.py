@@ -22,7 +22,7 @@ from restow.model.cluster import RowIndex
 from restow.model.objects import GuaranteePolicy, Queue, QueueState
 from restow.model.quantity import quantity_of
 from restow.model.resources import CPU, MEMORY, Vector, add
-from restow.queues.choosing import MARGIN, Choice, Wish, choose
+from restow.queues.choosing import MARGIN, Appraisal, Choice, Wish, choose
 from restow.queues.fleet import Fleet
 from restow.queues.request import Asked, Ceilings, Cluster, Rejection, over_ceiling, request_of
 
@@ -77,6 +77,7 @@ def locks_shown(queues: Iterable[Queue]) -> dict[str, tuple[str, ...]]:
 class _Pass:
     def __init__(self, fleet: Fleet, queues: Iterable[Queue], rules: Rules) -> None:
         self._fleet, self._rules = fleet, rules
+        self._appraisal = Appraisal(fleet)
         self._cluster = Cluster(len(fleet.names), fleet.totals())
         self._queues = sorted((one for one in queues if not one.metadata.deletion_timestamp), key=_order)
         self._owner: RowIndex = np.full(len(fleet.names), _UNLOCKED, np.intp)
@@ -131,7 +132,7 @@ class _Pass:
         free = self._fleet.schedulable & (self._owner == _UNLOCKED)
         most = int(np.count_nonzero(free)) + int(np.count_nonzero(mine)) - 1
         wish = Wish(name, asked, mine | (free & (held == 0)), np.flatnonzero(mine), max(most, 0))
-        choice = choose(self._fleet, wish, margin=self._rules.margin, effort=effort)
+        choice = choose(self._appraisal, wish, margin=self._rules.margin, effort=effort)
         nodes = np.array(choice.nodes, np.intp)
         self._owner[mine] = _UNLOCKED
         self._owner[nodes] = number

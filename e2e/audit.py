@@ -120,8 +120,9 @@ def _leaves(change: str, pod: Pod) -> bool:
 
 
 def _unplaced(pod: Pod) -> Iterator[str]:
+    """Whether no node had room for a pod; a binding that was interrupted is another matter."""
     for one in pod.status.conditions or ():
-        if one.type == "PodScheduled" and one.status == "False":
+        if one.type == "PodScheduled" and one.reason == "Unschedulable":
             yield f"pod {pod.metadata.name} waits for a seat: {one.message}"
 
 

@@ -100,7 +100,7 @@ class DefaultEvictor(msgspec.Struct, frozen=True):
         return cls(
             Protections(
                 # Unsaid means: as migrations have it.
-                evict_all_bare_pods=True,
+                evict_all_bare_pods=written.evict_failed_bare_pods is not False,
                 evict_local_storage_pods=written.evict_local_storage_pods is not False,
                 evict_system_critical_pods=written.evict_system_critical_pods is not False,
                 ignore_pvc_pods=bool(written.ignore_pvc_pods) or CLAIMS in chosen.extra_enabled,

@@ -14,7 +14,7 @@ import numpy as np
 
 from restow.eviction.ranks import priority
 from restow.model.cluster import Occupant, RowIndex, Snapshot
-from restow.model.objects import Duration, Pod, SelectorSpec
+from restow.model.objects import Pod, SelectorSpec
 from restow.model.problems import Problem
 from restow.model.resources import CPU, MEMORY
 from restow.model.selectors import EVERYTHING, SelectorError, label_selector
@@ -28,8 +28,6 @@ from restow.planning.movable import about_all, foreign_refusal, refused
 from restow.planning.plan import Measures, Plan, Refusal
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
-
-__all__ = ["Arguments", "Departure", "Duration", "Search", "cheapest_first", "depart", "lodgers", "read"]
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):

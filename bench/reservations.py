@@ -3,8 +3,8 @@
 Deciding is measured as in `bench.scheduler`: sessions over a snapshot of 5,000 nodes, no API server, pods per second of
 CPU. Running is the scheduler itself on an embedded API server, in one process with it: pods bound per second of CPU,
 with everything that has to be written (bindings, Events and, where there are reservations, their status) and read, from
-when the scheduler is shown the pods. Half of what reservations cost there is the embedded server's: it checks their
-status against the schema.
+when the scheduler is shown the pods. The two ways take turns, since the machine's pace changes more than they differ;
+the best of each counts.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ PER_SESSION = Settings().ahead
 REQUESTS = {"cpu": "100m", "memory": "256Mi"}
 RESERVED, PLAIN = "reserved", "plain"
 LEAST = 0.8
+TURNS = 2
 WAIT_SECONDS = 600.0
 SETTLE_SECONDS = 3.0
 """Until a scheduler that has just begun has looked at every reservation once."""
@@ -186,7 +187,7 @@ def _pods() -> Iterator[Document]:
 
 def run() -> Report:
     decided = {which: measured(f"bench.reservations:deciding:{which}", runs=2) for which in (PLAIN, RESERVED)}
-    bound = {which: measured(f"bench.reservations:running:{which}").value for which in (PLAIN, RESERVED)}
+    bound = _in_turns()
     for which, seated in ((PLAIN, 0), (RESERVED, PODS)):
         if decided[which].value != {"placed": PODS, "seated": seated}:
             raise RuntimeError(f"{which}: {decided[which].value}")
@@ -196,13 +197,33 @@ def run() -> Report:
         for which, rate in rates.items()
     ]
     rows += [
-        Row(what=f"running, {which}", figures=rate, ratio=rate["pods_per_s"] / bound[PLAIN]["pods_per_s"])
+        Row(what=f"running, {which}", figures=rate, ratio=rate["pods_per_cpu_s"] / bound[PLAIN]["pods_per_cpu_s"])
         for which, rate in bound.items()
     ]
     told = "deciding: share of the pods/s without reservations"
-    claims = [Claim(what=told, wanted=LEAST, measured=rates[RESERVED] / rates[PLAIN])]
+    claims = [
+        Claim(what=told, wanted=LEAST, measured=rates[RESERVED] / rates[PLAIN]),
+        Claim(
+            what="running: share of the pods/s without reservations",
+            wanted=LEAST,
+            measured=bound[RESERVED]["pods_per_cpu_s"] / bound[PLAIN]["pods_per_cpu_s"],
+        ),
+    ]
     name = f"{PODS:,} pods that take the seats of {RESERVATIONS:,} reservations"
     return Report(name=name, rows=rows, claims=claims)
+
+
+def _in_turns() -> dict[str, dict[str, float]]:
+    """Of each way the run that cost the least CPU."""
+    runs = [
+        (which, measured(f"bench.reservations:running:{which}").value)
+        for _ in range(TURNS)
+        for which in (PLAIN, RESERVED)
+    ]
+    return {
+        which: max((figures for each, figures in runs if each == which), key=lambda one: one["pods_per_cpu_s"])
+        for which in (PLAIN, RESERVED)
+    }
 
 
 def _rate(cost: Cost) -> float:

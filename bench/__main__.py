@@ -13,7 +13,17 @@ from rich.table import Table
 
 from bench.report import Report
 
-NAMES = ("decode", "informer", "embedded", "scheduler", "scheduler_online", "optimiser", "reservations", "planning")
+NAMES = (
+    "decode",
+    "informer",
+    "embedded",
+    "scheduler",
+    "scheduler_online",
+    "optimiser",
+    "reservations",
+    "planning",
+    "queues",
+)
 
 
 @click.command()

@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 Items = NDArray[np.intp]
 
 _FIRST_ROUNDS, _MORE_ROUNDS, _PATIENCE = 40, 16, 3
-_CORE = 256
+_CORE = 128
 """As many items are looked at closely; where more might be in a better cover, the cheapest is not proven."""
 _CLOSE = 0.01
 """A cover so close to the bound is not looked for from other first items."""
@@ -252,7 +252,7 @@ class _Search:
         if self._is_proven:
             return
         _, order, last = self._by_rate()
-        pool, begin = order[: 2 * last + _BY_ONE * 4], max(0, last - _BY_ONE)
+        pool, begin = order[: 2 * last + 4 * _BY_ONE], max(0, last - _BY_ONE)
         self._one_by_one(pool, begin)
         for first in range(1, min(3, len(pool))):
             if not begin and self.best_cost - self.bound > _CLOSE * self.best_cost:

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.pods import condition, controller_of
-from restow.model.resources import Vector
 from restow.scheduling.jobs import DEFAULT_QUEUE, Roster
 
 Cells = NDArray[np.int64]
 """A line per resource, a column per node, in base units."""
+_Sums = dict[int, dict[int, int]]
+"""By node and resource."""
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -78,7 +79,7 @@ def read_fleet(snapshot: Snapshot, roster: Roster) -> Fleet:
     rows = np.array([table.find(name) for name in names], np.intp)
     order = sorted(range(len(room.resources)), key=lambda column: room.resources.names[column])
     staying = np.zeros((len(order), len(names)), np.int64)
-    used: dict[str, dict[int, Vector]] = defaultdict(dict)
+    used: dict[str, _Sums] = defaultdict(dict)
     held: dict[str, set[int]] = defaultdict(set)
     for number, name in enumerate(names):
         for occupant in snapshot.occupants(name):
@@ -110,16 +111,15 @@ def queue_of(occupant: Occupant, snapshot: Snapshot, roster: Roster) -> str:
     return (reservation.spec.queue if reservation else None) or DEFAULT_QUEUE
 
 
-def _count(nodes: dict[int, Vector], number: int, occupant: Occupant) -> None:
-    sums = dict(nodes.get(number, {}))
+def _count(nodes: _Sums, number: int, occupant: Occupant) -> None:
+    sums = nodes.setdefault(number, {})
     for column, amount in occupant.shape.amounts:
-        sums[str(column)] = sums.get(str(column), 0) + amount
-    nodes[number] = sums
+        sums[column] = sums.get(column, 0) + amount
 
 
-def _use(nodes: Mapping[int, Vector], order: list[int]) -> Use:
+def _use(nodes: _Sums, order: list[int]) -> Use:
     places = sorted(nodes)
-    amounts = [[nodes[place].get(str(column), 0) for place in places] for column in order]
+    amounts = [[nodes[place].get(column, 0) for place in places] for column in order]
     return Use(np.array(places, np.intp), np.array(amounts, np.int64).reshape(len(order), len(places)))
 
 

@@ -98,3 +98,16 @@ async def test_what_is_in_the_way_is_told_in_one_line(tmp_path: Path) -> None:
 def test_mistakes_exit_with_2(arguments: list[str], told: str) -> None:
     done = CliRunner().invoke(restow, arguments)
     assert (done.exit_code, told in done.output) == (2, True), done.output
+
+
+def test_an_interruption_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"strategy": "by-hand"}')
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "bearing", interrupted)
+    done = CliRunner().invoke(restow, ["apply", str(plan)])
+    assert done.exit_code == 1, "which main() turns into 130"
+    assert f"moves that have begun go on; restow apply {plan} continues with the rest" in done.stderr

@@ -64,7 +64,12 @@ def locking(when: str) -> Callable[[], Any]:
     def run() -> dict[str, float]:
         locks = relock(nodes, asking, present)
         changed = sum(lock.nodes != tuple(present.get(name, ())) for name, lock in locks.items())
-        return {"mean_gap": _mean_gap(locks), "queues": len(locks), "changed": changed}
+        return {
+            "mean_gap": _mean_gap(locks),
+            "largest_gap": max(lock.gap for lock in locks.values()),
+            "queues": len(locks),
+            "changed": changed,
+        }
 
     return run
 

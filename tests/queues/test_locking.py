@@ -116,6 +116,13 @@ def test_who_gets_which_nodes(nodes: dict[str, Any], queues: list[Queue], expect
     assert nodes_of(locked(nodes, *queues)) == expected
 
 
+def test_the_proposals_example() -> None:
+    both = {"percentage": {"dimensions": ["cpu", "memory"], "value": 0.2}, "resource": {"cpu": "2", "memory": "4G"}}
+    nodes = {f"n{number}": node() for number in range(1, 11)}
+    lock = locked(nodes, queue("q1", weight=1, reclaimable=True, guarantee=both), rules=Rules())["q1"]
+    assert (lock.nodes, lock.policy, lock.resource) == (("n1", "n10"), "Best-Effort", vector(cpu="16", memory="64Gi"))
+
+
 def test_a_deleted_queue_releases_its_nodes_at_once() -> None:
     queues = [queue("q2", guarantee=CPU8)]
     assert nodes_of(relock(fleet(FOUR), queues, {"gone": ("a",)}, FREE)) == {"q2": "a"}

@@ -36,6 +36,7 @@ _AT_ONCE = 1 << 22
 _FITS = 1 << 31
 """Pairs of line and bundle that are looked at, at most."""
 _LEAST = 1e-6
+_BITS = 62
 
 
 class Prices(msgspec.Struct, frozen=True, eq=False):
@@ -98,16 +99,20 @@ def surplus(problem: Problem, some: Lines, prices: Prices, per_node: int = 2, *,
 
 def most_surplus(problem: Problem, some: Lines, cost: Floats, prices: Prices, *, late: Late = never) -> Floats | None:
     """Per node, what no opening with these leavers, at these costs, is worth more than; None if it takes too long to
-    tell. More of a demand than wait may be in one bundle, so that what is left out of bundles is never missed; and
-    sizes are rounded down a little, so that there are not too many of them."""
+    tell. More of a demand than wait may be in one bundle, even of a pod that is the only one: so whatever a bundle that
+    is left out could grow by, the one preferred to it can grow by as well. And sizes are rounded down a little, though
+    never to nothing, so that there are not too many of them."""
     items = _items(problem, prices)
     total = np.zeros(problem.nodes)
     if not len(items.gain):
         return total
     largest = some.room.max(axis=0, initial=0)
     grain = np.maximum(largest // _GRAINS, 1)
-    many = np.where(items.most > 1, PLENTY, items.most)
-    items = msgspec.structs.replace(items, most=many, size=items.size // grain * grain)
+    rough = items.size // grain * grain
+    size = np.where(rough.any(axis=1, keepdims=True), rough, items.size)
+    items = msgspec.structs.replace(items, most=np.full(len(items.gain), PLENTY), size=size)
+    if _masks(items.suits) > _BITS:
+        return None
     toil = Toil(_EXACT_TOIL, late)
     bundles = _bundles(items, largest, _EXACT, toil)
     if toil.over or len(bundles.gain) >= _EXACT:
@@ -192,12 +197,16 @@ def _least(some: _Bundles, most: int, toil: Toil) -> _Bundles:
 
 
 def _barred(suits: Mask) -> Ints:
-    """A bit for each different set of nodes that an item is kept from."""
+    """A bit for each different set of nodes that an item is kept from; if there are many, some share one."""
     bits = np.zeros(len(suits), np.int64)
     known: dict[bytes, int] = {}
     for item in np.flatnonzero(~suits.all(axis=1)).tolist():
-        bits[item] = 1 << known.setdefault(suits[item].tobytes(), len(known) % 62)
+        bits[item] = 1 << known.setdefault(suits[item].tobytes(), len(known) % _BITS)
     return bits
+
+
+def _masks(suits: Mask) -> int:
+    return len({mask.tobytes() for mask in suits})
 
 
 def _suits(items: _Items, bundles: _Bundles) -> Mask | None:

@@ -1,0 +1,161 @@
+"""Whatever the cluster, planning ends when it should. The clock is not a real one: it goes on a little whenever it is
+looked at, so what is counted is how often that happens, and not how fast a machine is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from restow.model.inventory import read_inventory
+from restow.offline import Asked, Cluster, plan_request
+from restow.planning.optimal import pricing
+from restow.planning.optimal.bounds import part_bound, price_bound
+from restow.planning.optimal.budget import Late, Toil, never
+from restow.planning.optimal.flow import Flow
+from restow.planning.optimal.openings import lines
+from restow.planning.optimal.pricing import Prices, surplus
+from restow.planning.optimal.problem import STAY, Demand, Problem, value
+from restow.planning.optimal.solver import UNBOUNDED, Effort
+from restow.planning.plan import Plan
+from restow.planning.replay import replay
+from restow.planning.strategies import make_plan
+from restow.scheduling.registry import read_profile
+from restow.sim.scenarios import Scenario, snapshot
+
+SEEDS = int(os.environ.get("RESTOW_OPTIMISER_CLUSTERS", "4"))
+OBJECTIVES = ("free-nodes", "slots", "pending")
+TICK = 0.001
+LOOKS_AFTERWARDS = 20
+"""Enough to drop everything and turn the answer into moves."""
+
+
+class Sections(msgspec.Struct):
+    descheduler: dict[str, Any] = {}
+    migration: dict[str, Any] = {}
+
+
+class Clock:
+    """Goes on by a tick whenever it is looked at."""
+
+    def __init__(self, tick: float) -> None:
+        self.looks = 0
+        self._tick = tick
+
+    def __call__(self) -> float:
+        self.looks += 1
+        return 1e9 + self.looks * self._tick
+
+
+def planned(scenario: Scenario, clock: Clock, objective: str, limit: float, steps: int | None = None) -> Plan:
+    cluster = Cluster(read_inventory(msgspec.json.encode(snapshot(scenario)), "generated"))
+    asked = Asked(
+        strategy="optimal", objective=objective, shape={"cpu": 4_000}, time_limit=limit, work_limit=steps, max_moves=10
+    )
+    request = plan_request(cluster, read_profile({}), Sections(), asked, clock)
+    plan = make_plan("optimal", cluster.snapshot, request)
+    assert replay(cluster.snapshot, plan, request).valid
+    return plan
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("limit", [0.001, 0.03, 0.3])
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_soon_after_the_limit_there_is_a_plan(seed: int, limit: float, objective: str) -> None:
+    clock = Clock(TICK)
+    planned(Scenario(seed=seed, nodes=5 + seed % 4, pods=25 + seed, pending=2), clock, objective, limit)
+    assert clock.looks <= limit / TICK + LOOKS_AFTERWARDS
+
+
+BAD = Scenario(seed=2, nodes=6, pods=30, pending=2)
+"""Its pods are so small beside its nodes, and so different, that there are more bundles than anybody could look at."""
+
+
+def test_steps_end_on_a_clock_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Toil] = []
+
+    def noted(most: int, late: Late) -> Toil:
+        begun.append(Toil(most, late))
+        return begun[-1]
+
+    monkeypatch.setattr(pricing, "Toil", noted)
+    plan = planned(BAD, Clock(0.0), "free-nodes", limit=4.0, steps=5)
+    assert plan.after["freeNodes"] == 2
+    assert any(toil.over for toil in begun), "this cluster has become an easy one"
+
+
+def test_toil_that_is_over_stays_over() -> None:
+    toil = Toil(10, never)
+    assert [toil.allows(number) for number in (6, 4, 1, 0)] == [True, True, False, False]
+    assert toil.over
+
+
+def crowded(demands: int = 12) -> tuple[Problem, Prices]:
+    """A large node and waiting pods of very different sizes."""
+    sizes = [np.array([7 + 3 * number, 90 - 5 * number], np.int64) for number in range(demands)]
+    everywhere = np.ones(2, np.bool_)
+    problem = Problem(
+        free=np.array([[900, 900], [40, 900]], np.int64),
+        sizes=np.array([[5, 5]], np.int64),
+        held=[{0: 3}, {0: 2}],
+        suits=lambda which: everywhere,
+        alone=np.zeros(1, np.bool_),
+        limit=4,
+        stuck=np.zeros(2, np.bool_),
+        demands=[Demand(size=size, suits=everywhere, worth=int(size.sum()), supply=9) for size in sizes],
+    )
+    return problem, Prices(1.0, np.zeros(demands), np.zeros(1), np.zeros(2), 0.0)
+
+
+@pytest.mark.parametrize("bound", [price_bound, part_bound])
+def test_a_bound_that_would_take_too_long_is_not_told(bound: Callable[..., float]) -> None:
+    problem, prices = crowded()
+    assert bound(problem, prices, late=lambda: True) == UNBOUNDED
+
+
+def test_openings_are_found_as_far_as_the_toil_goes() -> None:
+    problem, prices = crowded()
+    assert surplus(problem, lines(problem, 2), prices)
+    assert surplus(problem, lines(problem, 2), prices, late=lambda: True) == []
+
+
+@pytest.mark.parametrize(("most", "late"), [(3, False), (1000, True)], ids=["too large", "too late"])
+def test_a_program_is_put_together_only_as_far_as_makes_sense(most: int, late: bool) -> None:
+    assert not Flow(crowded()[0], STAY, range(2), most, late=lambda: late).complete
+
+
+def single_pods(seed: int) -> Problem:
+    """Waiting pods that mostly are the only ones of their kind, and nobody who could leave."""
+    rng, everywhere = np.random.default_rng(seed), np.ones(2, np.bool_)
+    return Problem(
+        free=rng.integers(2, 12, (2, 2)),
+        sizes=np.ones((1, 2), np.int64),
+        held=[{}, {}],
+        suits=lambda which: everywhere,
+        alone=np.zeros(1, np.bool_),
+        limit=0,
+        stuck=np.zeros(2, np.bool_),
+        demands=[
+            Demand(
+                size=rng.integers(0, 5, 2) + np.array([1, 0]),
+                suits=everywhere,
+                worth=int(rng.integers(1, 5)),
+                supply=int(rng.integers(1, 3)),
+            )
+            for _ in range(5)
+        ],
+    )
+
+
+@pytest.mark.parametrize("seed", [9, 21, 23, 267, 352])
+def test_no_bound_is_below_what_single_pods_are_worth(seed: int) -> None:
+    problem = single_pods(seed)
+    best = Flow(problem, STAY, range(2)).solve(Effort()).shift
+    assert best is not None
+    share = np.random.default_rng(seed).choice([0.0, 0.5])
+    prices = np.array([demand.worth * share for demand in problem.demands])
+    assert price_bound(problem, Prices(0.0, prices, np.zeros(1), np.zeros(2), 0.0)) >= value(problem, best)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from restow.model.objects import Queue
+from restow.queues.fleet import Fleet
 from restow.queues.locking import Lock, Rules, Standing, locks_shown, relock
 from restow.queues.request import Ceilings
 from tests.queues.fleets import fleet, node, queue, vector
@@ -187,6 +189,51 @@ def test_rejected_locks_nothing_and_takes_nothing_from_the_ceiling() -> None:
         "q3": "AboveClusterCeiling",
     }
     assert nodes_of(locks)["q1"] == ""
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_locks_are_sound_and_come_to_rest(seed: int) -> None:
+    random = Random(seed)
+    present: dict[str, tuple[str, ...]] = {}
+    for _ in range(4):
+        cluster, queues = fleet(some_nodes(random)), some_queues(random)
+        for _ in range(4):
+            locks = relock(cluster, queues, present, FREE)
+            assert relock(cluster, queues[::-1], present, FREE) == locks
+            assert_sound(cluster, locks)
+            before, present = present, {name: lock.nodes for name, lock in locks.items()}
+        assert all(before.get(name, ()) == nodes for name, nodes in present.items())
+
+
+def some_nodes(random: Random) -> dict[str, Any]:
+    sizes = [(4, 16), (8, 32), (16, 64)]
+    return {
+        f"n{number:02}": node(
+            *random.choice(sizes),
+            taken=random.randint(0, 5),
+            own={f"q{random.randint(0, 3)}": random.randint(0, 3)},
+            cordoned=random.random() < 0.1,
+            held=random.random() < 0.1,
+        )
+        for number in range(random.randint(0, 14))
+    }
+
+
+def some_queues(random: Random) -> list[Queue]:
+    def guarantee() -> dict[str, Any] | None:
+        amounts = {"cpu": str(random.randint(0, 20)), "memory": f"{random.randint(0, 60)}Gi"}
+        return random.choice([{"resource": amounts}, {"percentage": {"value": random.random()}}, None])
+
+    return [queue(f"q{number}", guarantee=guarantee(), weight=random.randint(1, 3)) for number in range(5)]
+
+
+def assert_sound(cluster: Fleet, locks: dict[str, Lock]) -> None:
+    """No node twice, none that takes no pods, and one that is left."""
+    nodes = [name for lock in locks.values() for name in lock.nodes]
+    open_ones = {name for name, takes_pods in zip(cluster.names, cluster.schedulable, strict=True) if takes_pods}
+    assert len(nodes) == len(set(nodes))
+    assert set(nodes) <= open_ones
+    assert len(nodes) < max(len(open_ones), 1)
 
 
 def test_relocking_changes_nothing_when_nothing_changed() -> None:

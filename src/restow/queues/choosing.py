@@ -80,7 +80,8 @@ class Appraisal:
         if use is not None:
             cost = cost.copy()
             cost[use.nodes] -= USED * (self.fleet.own_there(use, lines) * parts).mean(axis=0)
-        costs: NDArray[np.int64] = np.maximum(np.rint(cost * _UNIT), 1).astype(np.int64)
+        # A schedulable node costs at most 0.55; what others would cost does not matter, but must not overflow.
+        costs: NDArray[np.int64] = np.rint(np.clip(cost, 1 / _UNIT, 1.0) * _UNIT).astype(np.int64)
         return costs
 
     def _base(self, lines: tuple[int, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -174,6 +174,8 @@ def _after_the_end(facts: Facts) -> Step:
     reservation = facts.reservation
     if reservation is None or not facts.is_ours or reservation_is_ended(reservation) or not is_there(reservation):
         return Wait(status)
-    if facts.is_evicting or (facts.has_left and facts.is_placed):
+    pod = facts.pod  # the job may have forgotten which one it was; its reservation has not
+    stays = pod is not None and pod.metadata.uid == migrating_pod(reservation) and not is_terminating(pod)
+    if facts.is_evicting or (facts.has_left and not stays and facts.is_placed):
         return Wait(status)
     return Release(status, reservation)

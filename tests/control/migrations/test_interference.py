@@ -144,8 +144,10 @@ async def delete_node(it: Move, old: Pod) -> None:
 
 
 async def steal_room(it: Move, old: Pod) -> None:
+    """While it is only held: a node with too much on it is not ours to answer for."""
     found = await seat(it)
-    if found is not None and found.status.placements:
+    claimed = any("restow.sh/reservation" in (one.metadata.annotations or {}) for one in await it.pods())
+    if found is not None and found.status.placements and not claimed:
         container = {"name": "a", "image": "a", "resources": {"requests": {"cpu": "3700m"}}}
         spec = {"containers": [container], "nodeName": found.status.placements[0].node_name, "schedulerName": "other"}
         await it.create(kinds.POD, {"metadata": {"name": "thief", "namespace": "default"}, "spec": spec})

@@ -71,10 +71,27 @@ def cover(
     fewest = _fewest(given, needs)
     if fewest is None or fewest > most:
         return None
-    search = _Search(costs, given, needs, fewest, most)
-    if known is not None and (given[:, known].sum(axis=1) >= needs).all():
-        search.offer(known)
-    return search.run(effort)
+    start = np.array([], np.intp) if known is None else known
+    kept = np.union1d(_few_of_a_kind(costs, given, needs), start)
+    search = _Search(costs[kept], given[:, kept], needs, fewest, most)
+    if (given[:, start].sum(axis=1) >= needs).all():
+        search.offer(np.searchsorted(kept, start))
+    found = search.run(effort)
+    return found and msgspec.structs.replace(found, items=tuple(kept[list(found.items)].tolist()))
+
+
+def _few_of_a_kind(costs: Integers, given: Integers, needs: Integers) -> Items:
+    """Of items that are equal in everything, the first, as many as would be enough without any others."""
+    ascending = np.sort(costs)
+    if np.count_nonzero(ascending[1:] == ascending[:-1]) < len(costs) // 4:
+        return np.arange(len(costs))
+    order = np.lexsort((*given, costs))
+    new = (np.diff(given[:, order], axis=1, prepend=-1) != 0).any(axis=0)
+    new |= np.diff(costs[order], prepend=-1) != 0
+    places = np.arange(len(order))
+    nth = places - np.maximum.accumulate(np.where(new, places, 0))
+    enough = np.where(given > 0, -(-needs[:, None] // np.maximum(given, 1)), 0).max(axis=0)
+    return np.sort(order[nth < enough[order]])
 
 
 def _fewest(given: Integers, needs: Integers) -> int | None:

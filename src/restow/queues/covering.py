@@ -71,8 +71,10 @@ def cover(
     fewest = _fewest(given, needs)
     if fewest is None or fewest > most:
         return None
+    # As many as would be enough without any others: a cover without needless items has no more of a kind.
+    alone = np.where(given > 0, -(-needs[:, None] // np.maximum(given, 1)), 0).max(axis=0)
     start = np.array([], np.intp) if known is None else known
-    kept = np.union1d(_few_of_a_kind(costs, given, needs), start)
+    kept = np.union1d(_few_of_a_kind(costs, given, alone), start)
     search = _Search(costs[kept], given[:, kept], needs, fewest, most)
     if (given[:, start].sum(axis=1) >= needs).all():
         search.offer(np.searchsorted(kept, start))
@@ -80,8 +82,8 @@ def cover(
     return found and msgspec.structs.replace(found, items=tuple(kept[list(found.items)].tolist()))
 
 
-def _few_of_a_kind(costs: Integers, given: Integers, needs: Integers) -> Items:
-    """Of items that are equal in everything, the first, as many as would be enough without any others."""
+def _few_of_a_kind(costs: Integers, given: Integers, limits: Integers) -> Items:
+    """Of items that are equal in everything, the first, at most as many as their limit."""
     ascending = np.sort(costs)
     if np.count_nonzero(ascending[1:] == ascending[:-1]) < len(costs) // 4:
         return np.arange(len(costs))
@@ -90,8 +92,7 @@ def _few_of_a_kind(costs: Integers, given: Integers, needs: Integers) -> Items:
     new |= np.diff(costs[order], prepend=-1) != 0
     places = np.arange(len(order))
     nth = places - np.maximum.accumulate(np.where(new, places, 0))
-    enough = np.where(given > 0, -(-needs[:, None] // np.maximum(given, 1)), 0).max(axis=0)
-    return np.sort(order[nth < enough[order]])
+    return np.sort(order[nth < limits[order]])
 
 
 def _fewest(given: Integers, needs: Integers) -> int | None:
@@ -231,22 +232,12 @@ class _Search:
         reduced = self.costs - self.prices @ self.worth
         close = np.flatnonzero(reduced < self.best_cost - self.bound)
         if len(close) > _CORE:
-            close = self._few_of_a_kind(close)
+            costs = self.costs[close]
+            limits = np.full(len(close), self._largest(np.sort(costs)))
+            close = close[_few_of_a_kind(costs, self.given[:, close], limits)]
         if len(close) <= _CORE:
             return close, True
         return np.sort(close[np.argpartition(reduced[close], _CORE)[:_CORE]]), False
-
-    def _few_of_a_kind(self, items: Items) -> Items:
-        """Of items that are equal in everything, no more than a better cover may have."""
-        ascending = np.sort(self.costs[items])
-        if (ascending[1:] != ascending[:-1]).all():
-            return items
-        order = items[np.lexsort((items, *self.given[:, items], self.costs[items]))]
-        new = (np.diff(self.given[:, order], axis=1, prepend=-1) != 0).any(axis=0)
-        new |= np.diff(self.costs[order], prepend=-1) != 0
-        places = np.arange(len(order))
-        nth = places - np.maximum.accumulate(np.where(new, places, 0))
-        return np.sort(order[nth < self._largest(ascending)])
 
     def _largest(self, costs: Integers) -> int:
         """How many of these items, by ascending cost, a better cover may have."""

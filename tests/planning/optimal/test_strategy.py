@@ -125,6 +125,13 @@ def test_pods_that_keep_apart_stay_apart() -> None:
     assert (plan.after["freeNodes"], len(plan.moves)) == (1, 1)
 
 
+def test_the_bound_knows_that_whoever_is_in_the_way_may_move() -> None:
+    nodes = [ten(name, labels={"kubernetes.io/hostname": name}) for name in "ab"]
+    snapshot = cluster(nodes, [app("db", "1", on="a", labels={"app": "db"}), app("web", "5", on="b")])
+    plan = planned(snapshot, objective="pending", pending=(waits("large", "9", affinity=APART),))
+    assert plan.bound == 9.0
+
+
 def test_a_budget_that_lets_none_go_keeps_its_pods_and_says_so() -> None:
     snapshot = cluster([ten("a"), ten("b")], [app("web", "2", on="a", labels={"app": "web"}), app("b1", "9", on="b")])
     plan = planned(snapshot, budgets=[budget("web", 0, "web")])

@@ -73,7 +73,8 @@ def _part(problem: Problem, nodes: RowIndex, rest: Shift) -> Problem:
 
 def _left(demand: Demand, nodes: RowIndex, placed: int) -> Demand:
     supply = demand.supply if demand.supply >= PLENTY else demand.supply - placed
-    return replace(demand, suits=demand.suits[nodes], supply=supply)
+    could = None if demand.could is None else demand.could[nodes]
+    return replace(demand, suits=demand.suits[nodes], could=could, supply=supply)
 
 
 def _suits_of(problem: Problem, nodes: RowIndex) -> Callable[[int], Mask]:

@@ -42,6 +42,8 @@ class Demand(msgspec.Struct, frozen=True, eq=False):
     """Which gang they belong to: see `Problem.least`."""
     alone: bool = False
     """Whether a node takes at most one of them."""
+    could: Mask | None = None
+    """Where `suits` may change as pods move: the nodes it could go to at all."""
 
     @property
     def most(self) -> int:
@@ -88,7 +90,10 @@ class Problem(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """The problem with nothing but what holds whatever moves: its bounds hold for every plan."""
         if self.could is None:
             return self
-        demands = [msgspec.structs.replace(demand, alone=False) for demand in self.demands]
+        demands = [
+            msgspec.structs.replace(demand, alone=False, suits=demand.suits if demand.could is None else demand.could)
+            for demand in self.demands
+        ]
         alone = np.zeros_like(self.alone)
         return msgspec.structs.replace(self, suits=self.could, could=None, alone=alone, demands=demands)
 

@@ -62,6 +62,7 @@ class _Wanted(msgspec.Struct, frozen=True, eq=False):
     supply: int | None = None
     gang: int | None = None
     alone: bool = False
+    could: Mask | None = None
 
 
 def read(snapshot: Snapshot, request: Request) -> Reading:
@@ -133,8 +134,11 @@ def _demands(snapshot: Snapshot, request: Request, nodes: _Nodes, line: Line) ->
         yield _Wanted(shape_amounts(snapshot, request.shape), usable, 1)
     for one in line.groups:
         shape = one.pod_class.shape
-        suits = _suitable(request, Cycle(one.pods[0], snapshot, request.now, one.pod_class))[nodes.rows]
-        yield _Wanted(shape.amounts, suits, one.worth, len(one.pods), one.gang, _keeps_apart(shape))
+        suits, could = (
+            _suitable(request, Cycle(one.pods[0], snapshot, request.now, one.pod_class), reaches)[nodes.rows]
+            for reaches in (tuple(Reach), (Reach.NODE,))
+        )
+        yield _Wanted(shape.amounts, suits, one.worth, len(one.pods), one.gang, _keeps_apart(shape), could)
 
 
 def _keeps_apart(shape: Shape) -> bool:
@@ -155,7 +159,9 @@ def _problem(
         free[:, place] = free_of(snapshot, column)[nodes.rows]
     free, (sizes, asked) = scaled(free, *(_vectors(some, columns) for some in amounts))
     demands = [
-        Demand(size=size, suits=one.suits, worth=one.worth, gang=one.gang, alone=one.alone, **_supply(one))
+        Demand(
+            size=size, suits=one.suits, worth=one.worth, gang=one.gang, alone=one.alone, could=one.could, **_supply(one)
+        )
         for one, size in zip(wanted, asked, strict=True)
     ]
     suits, could = (_suits(snapshot, request, nodes, firsts, reaches) for reaches in (tuple(Reach), (Reach.NODE,)))
@@ -168,9 +174,14 @@ def _problem(
         limit=request.max_moves,
         stuck=np.zeros(len(nodes.names), np.bool_),
         empties=request.objective == "free-nodes",
-        could=could if any(_keeps_apart(one.shape) for one in firsts) else None,
+        could=could if any(_keeps_apart(one.shape) for one in firsts) or any(map(_may_change, wanted)) else None,
         demands=demands,
     )
+
+
+def _may_change(one: _Wanted) -> bool:
+    """Whether other nodes might suit it once pods have moved."""
+    return one.alone or (one.could is not None and bool((one.could != one.suits).any()))
 
 
 def _supply(one: _Wanted) -> dict[str, int]:

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -122,14 +123,14 @@ async def test_how_it_ends(api: Api, client: Client, namespace: str, reservation
         await client.create(RESERVATION, reservation(namespace, 1, "huge", cpu="1000"))
         await client.create(RESERVATION, reservation(namespace, 1, "robbed", cpu="7"))
         for name, reason in (("invalid", "Invalid"), ("huge", "Unschedulable"), ("expires", "Expired")):
-            await reaches(lambda name=name: phase(reservations, namespace, name), reason, f"{name} is")
+            await reaches(partial(phase, reservations, namespace, name), reason, f"{name} is")
         await reaches(lambda: phase(reservations, namespace, "robbed"), "Reserved", "robbed is")
-        [seat] = (await client.get(RESERVATION, "robbed", namespace)).status.placements or ()
+        [seat] = (await client.get(RESERVATION, "robbed", namespace)).status.placements or []
         await client.patch(NODE, seat.node_name, {"spec": {"unschedulable": True}})
         await reaches(lambda: phase(reservations, namespace, "robbed"), "NodeUnfit", "robbed is")
         await client.patch(NODE, seat.node_name, {"spec": {"unschedulable": None}})
         await reaches(lambda: phase(reservations, namespace, "robbed"), "Reserved", "robbed is")
         container = {"name": "main", "image": "a", "resources": {"requests": {"cpu": "7"}}}
-        thief = {"metadata": {"name": "thief", "namespace": namespace}, "spec": {"containers": [container]}}
-        await client.create(POD, {**thief, "spec": {**thief["spec"], "nodeName": seat.node_name}})
+        thief = {"containers": [container], "nodeName": seat.node_name}
+        await client.create(POD, {"metadata": {"name": "thief", "namespace": namespace}, "spec": thief})
         await reaches(lambda: phase(reservations, namespace, "robbed"), "RoomTaken", "robbed is")

@@ -9,6 +9,7 @@ import pytest
 
 from restow.control.scheduler import Settings
 from restow.model import kinds
+from restow.model.objects import Pod
 from restow.ports import (
     Api,
     ApiError,
@@ -22,12 +23,14 @@ from restow.ports import (
 )
 from restow.scheduling.framework import (
     SUCCESS,
+    BindPlugin,
     Cycle,
     FilterPlugin,
     PermitPlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
+    QueueSortPlugin,
     Refusal,
     ReservePlugin,
     Verdict,
@@ -544,3 +547,61 @@ async def test_an_assumption_that_a_clock_put_back_made_young_is_looked_up_too()
             await it.create(kinds.POD, pod("b", "4"))
             await pass_time(20)
             assert await places(it) == {"b": "n1"}
+
+
+class ByLetter(BindPlugin):
+    """Asks somebody else, by a label on the node, to bind the pods whose name says so."""
+
+    name: ClassVar[str] = "ByLetter"
+
+    def bind(self, cycle: Cycle, node: str) -> Sequence[Write] | None:
+        if not cycle.pod.metadata.name.startswith("letter"):
+            return None
+        there, label = cycle.snapshot.node(node), {"metadata": {"labels": {"bind": cycle.pod.metadata.name}}}
+        version = there.metadata.resource_version if there else ""
+        return [Write(kind=kinds.NODE, namespace=None, name=node, changes=label, resource_version=version)]
+
+
+@virtual
+async def test_a_bind_plugin_gets_pods_bound_in_its_own_way_and_leaves_others_to_a_binding() -> None:
+    made, around = interfered()
+    async with stage(ByLetter(), around=around, nodes=1, settings=Settings(settle_limit=30.0)) as it:
+        await it.create(kinds.POD, pod("letter"))
+        await it.create(kinds.POD, pod("plain"))
+        await pass_time(5)
+        assert (await places(it))["letter"] is None
+        assert (await it.document(kinds.NODE, "n1", None))["metadata"]["labels"]["bind"] == "letter"
+        [waiting] = [one for one in await it.pods() if one.metadata.name == "letter"]
+        await it.client.bind("default", "letter", uid=waiting.metadata.uid, node="n1")
+        await pass_time(5)
+        assert all(map(ready, await it.pods()))
+        assert made[0].bindings == 1
+        assert {name for name, _ in await events(it, "Scheduled")} == {"letter", "plain"}
+
+
+@virtual
+async def test_a_bind_plugin_that_binds_nothing_in_time_gives_the_room_back() -> None:
+    async with stage(ByLetter(), nodes=1, settings=Settings(settle_limit=30.0)) as it:
+        await it.create(kinds.POD, pod("letter", "4"))
+        await pass_time(31)
+        assert (await condition(it, "letter"))[2] == "ByLetter: not bound to node n1 within 30 seconds"
+
+
+class ByName(QueueSortPlugin):
+    """The last names first, however important."""
+
+    name: ClassVar[str] = "ByName"
+
+    def key(self, pod: Pod) -> Any:
+        return [-ord(letter) for letter in pod.metadata.name]
+
+
+@virtual
+async def test_a_queue_sort_plugin_decides_who_comes_first() -> None:
+    async with stage(ByName(), nodes=0) as it:
+        for name in ("a", "c", "b"):
+            await it.create(kinds.POD, pod(name, "4"))
+        await pass_time(5)
+        await it.create(kinds.NODE, node("n1"))
+        await pass_time(30)
+        assert [name for name, where in (await places(it)).items() if where] == ["c"]

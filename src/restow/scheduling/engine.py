@@ -33,6 +33,7 @@ from restow.scheduling.framework import (
     PermitPlugin,
     Plugin,
     PostFilterPlugin,
+    QueueSortPlugin,
     Reach,
     Refusal,
     ReservePlugin,
@@ -107,6 +108,8 @@ class Engine:
 
     def __init__(self, plugins: Sequence[Plugin], weights: Mapping[str, int] | None = None) -> None:
         self.plugins = tuple(plugins)
+        self.sort = next((one for one in plugins if isinstance(one, QueueSortPlugin)), None)
+        """What decides the order of the queue, if a plugin does."""
         self._filters = [one for one in plugins if isinstance(one, FilterPlugin)]
         self.scores = [(one, (weights or {}).get(one.name, 1)) for one in plugins if isinstance(one, ScorePlugin)]
         self._post_filters = [one for one in plugins if isinstance(one, PostFilterPlugin)]

@@ -3,7 +3,7 @@
 One attempt to place a pod, in this order (the names are kube-scheduler's):
 
     before the queue        PreEnqueue    may this pod be tried at all?
-    in the queue            QueueSort     which pod is next? (`scheduling/queue`)
+    in the queue            QueueSort     which pod is next?
     the scheduling cycle    PreFilter     once per pod: skip me, go on, or it is hopeless
       (pure, one pod        Filter        which nodes may it go to?
        at a time)           PostFilter    none: can anything be done about it?
@@ -157,6 +157,15 @@ class PreEnqueuePlugin(Plugin):
     def pre_enqueue(self, pod: Pod) -> Verdict: ...
 
 
+class QueueSortPlugin(Plugin):
+    """There is one at most; without any, the more important pods come first."""
+
+    @abstractmethod
+    def key(self, pod: Pod) -> Any:
+        """The smaller, the sooner; where it is equal, the older."""
+        ...
+
+
 class FilterPlugin(Plugin):
     reach: ClassVar[Reach] = Reach.ROW
 
@@ -249,6 +258,15 @@ class PreBindPlugin(Plugin):
     def settled(self, cycle: Cycle, node: str) -> Verdict:
         """Asked after the writes and after every later event: SUCCESS, WAIT, or ERROR when it will never settle."""
         return SUCCESS
+
+
+class BindPlugin(Plugin):
+    @abstractmethod
+    def bind(self, cycle: Cycle, node: str) -> Sequence[Write] | None:
+        """The writes that get somebody else to bind the pod to this node, which is then waited for. None leaves it to
+        the next plugin, and at last to a Binding. A pod that takes a reserved seat is always bound by a Binding, which
+        names the seat."""
+        ...
 
 
 class PostBindPlugin(Plugin):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from restow.model.cluster import SeatName, Snapshot
 from restow.model.cluster.owners import group_name
@@ -25,6 +26,7 @@ from restow.model.objects import (
     Reservation,
 )
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract
+from restow.scheduling.framework import QueueSortPlugin
 from restow.scheduling.reservations.validity import least, replicas
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
@@ -281,10 +283,10 @@ class Job:
         gone = {pod.metadata.uid for pod in pods}
         self.pods = [pod for pod in self.pods if pod.metadata.uid not in gone]
 
-    @property
-    def order(self) -> tuple[bool, int, str, str]:
-        """Broken gangs first; then priority, age, name."""
-        return not self.is_broken, -self.priority, self.created, self.name
+    def order(self, sort: QueueSortPlugin | None) -> tuple[bool, Any, str, str]:
+        """Broken gangs first; then priority, or what sorts the queue instead, age, name."""
+        first = -self.priority if sort is None else min(map(sort.key, self.pods))
+        return not self.is_broken, first, self.created, self.name
 
     def is_enough(self, more: Iterable[Pod]) -> bool:
         """Whether the gang is whole with these pods placed, too."""
@@ -301,7 +303,7 @@ def role_of(pod: Pod) -> str:
     return (pod.metadata.annotations or {}).get(ROLE_ANNOTATION, "")
 
 
-def jobs_of(pods: Sequence[Pod], roster: Roster, snapshot: Snapshot) -> list[Job]:
+def jobs_of(pods: Sequence[Pod], roster: Roster, snapshot: Snapshot, sort: QueueSortPlugin | None = None) -> list[Job]:
     """The jobs that these pending pods make up, in order."""
     jobs: list[Job] = []
     gangs: dict[Key, list[Pod]] = {}
@@ -312,7 +314,7 @@ def jobs_of(pods: Sequence[Pod], roster: Roster, snapshot: Snapshot) -> list[Job
         else:
             gangs.setdefault(key, []).append(pod)
     jobs += [_gang(key, members, roster, snapshot) for key, members in gangs.items()]
-    return sorted(jobs, key=lambda job: job.order)
+    return sorted(jobs, key=lambda job: job.order(sort))
 
 
 def reservation_jobs(reservations: Iterable[Reservation], roster: Roster, snapshot: Snapshot) -> list[Job]:

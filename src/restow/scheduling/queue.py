@@ -24,7 +24,7 @@ from itertools import islice
 from typing import Any
 
 from restow.model.objects import Pod
-from restow.scheduling.framework import Code, PreEnqueuePlugin, Verdict, error
+from restow.scheduling.framework import Code, PreEnqueuePlugin, QueueSortPlugin, Verdict, error
 from restow.scheduling.wakeups import News, Wakeups
 
 FIRST_BACKOFF = 1.0
@@ -50,6 +50,18 @@ def by_priority(pod: Pod, queued: float) -> tuple[int, float, str, str, str]:
     """kube-scheduler's PrioritySort, with names so that there is only one order."""
     metadata = pod.metadata
     return -(pod.spec.priority or 0), queued, metadata.namespace or "", metadata.name, metadata.uid
+
+
+def order_by(plugin: QueueSortPlugin | None) -> Order:
+    """The order of a plugin, with age and names so that there is only one; by priority where there is none."""
+    if plugin is None:
+        return by_priority
+
+    def order(pod: Pod, queued: float) -> Any:
+        metadata = pod.metadata
+        return plugin.key(pod), queued, metadata.namespace or "", metadata.name, metadata.uid
+
+    return order
 
 
 class _Entry:

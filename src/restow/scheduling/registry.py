@@ -29,7 +29,7 @@ from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit, enqueue
 from restow.scheduling.actions.reserve import reserve
 from restow.scheduling.engine import Engine
-from restow.scheduling.framework import ArgumentError, Plugin, PreEnqueuePlugin
+from restow.scheduling.framework import ArgumentError, Plugin, PreEnqueuePlugin, QueueSortPlugin
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from restow.scheduling.plugins.bin_packing import BinPacking
 from restow.scheduling.plugins.image_locality import ImageLocality
@@ -131,6 +131,10 @@ def read_profile(section: Mapping[str, Any], others: Mapping[str, EntryPoint] | 
     if not all(written.scheduler_names) or not written.scheduler_names:
         problems.append(Problem("schedulerNames", "at least one name is needed, and none may be empty"))
     plugins, weights = _plugins(written.tiers, others or {}, problems)
+    sorting = [plugin for plugin in plugins if isinstance(plugin, QueueSortPlugin)]
+    if len(sorting) > 1:
+        named = " and ".join(plugin.name for plugin in sorting)
+        problems.append(Problem("tiers", f"one plugin at most may sort the queue, {named} do"))
     if problems:
         raise WireError("scheduler", problems)
     return Profile(

@@ -63,11 +63,11 @@ class Session:
         self.engine = engine
         self.roster = roster
         self.now = now
-        self.jobs = jobs_of(pods, roster, snapshot)
+        self.jobs = jobs_of(pods, roster, snapshot, engine.sort)
         """In order, as long as they have something to place and nobody decided about them."""
         if reservations:
             self.jobs += reservation_jobs(reservations, roster, snapshot)
-            self.jobs.sort(key=lambda job: job.order)
+            self.jobs.sort(key=lambda job: job.order(engine.sort))
         self.namespace_share = namespace_share
         self.shares = Shares(roster, snapshot)
         self.cut = cut

@@ -12,7 +12,7 @@ from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit, enqueue
 from restow.scheduling.actions.reserve import reserve
-from restow.scheduling.framework import FilterPlugin
+from restow.scheduling.framework import FilterPlugin, QueueSortPlugin
 from restow.scheduling.plugins.refusing import refused
 from restow.scheduling.registry import installed, read_profile
 from restow.scheduling.wakeups import Deed, News, Rule, Thing
@@ -32,9 +32,30 @@ class Foreign(FilterPlugin):
         return [Rule(Thing.QUEUE)]
 
 
+class ShortestFirst(QueueSortPlugin):
+    name: ClassVar[str] = "ShortestFirst"
+
+    def key(self, pod):
+        return len(pod.metadata.name)
+
+
+class LongestFirst(ShortestFirst):
+    name: ClassVar[str] = "LongestFirst"
+
+    def key(self, pod):
+        return -len(pod.metadata.name)
+
+
 OTHERS = {
     name: EntryPoint(name, f"{__name__}:{attribute}", "restow.plugins")
-    for name, attribute in {"Foreign": "Foreign", "Misnamed": "Foreign", "Gone": "Nothing", "Number": "OTHERS"}.items()
+    for name, attribute in {
+        "Foreign": "Foreign",
+        "Misnamed": "Foreign",
+        "Gone": "Nothing",
+        "Number": "OTHERS",
+        "ShortestFirst": "ShortestFirst",
+        "LongestFirst": "LongestFirst",
+    }.items()
 }
 
 
@@ -67,6 +88,13 @@ def test_plugins_of_others_run_when_they_are_listed_after_the_built_in_ones():
     assert names(profile)[-1] == "Foreign"
     assert profile.wakeups.wakes(pod("p"), ["Foreign"], News(Thing.QUEUE, Deed.ADDED))
     assert not profile.wakeups.wakes(pod("p"), ["Foreign"], News(Thing.NODE, Deed.ADDED))
+
+
+def test_one_plugin_at_most_sorts_the_queue():
+    assert read_profile({}).engine.sort is None
+    assert read_profile(plugins({"name": "LongestFirst"}), OTHERS).engine.sort.name == "LongestFirst"
+    with pytest.raises(WireError, match="one plugin at most may sort the queue, ShortestFirst and LongestFirst do"):
+        read_profile(plugins({"name": "ShortestFirst"}, {"name": "LongestFirst"}), OTHERS)
 
 
 def test_without_enqueue_everybody_is_let_in():

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -39,7 +39,7 @@ from restow.ports import ApiError, Clock, Conflict, NotFound, OutcomeUnknown, To
 from restow.scheduling.decisions import Assign
 from restow.scheduling.engine import Engine
 from restow.scheduling.explain import joined
-from restow.scheduling.framework import Code, PreBindPlugin, Verdict, unschedulable
+from restow.scheduling.framework import BindPlugin, Code, PreBindPlugin, Verdict, unschedulable
 from restow.scheduling.writes import Write
 
 log = logging.getLogger(__name__)
@@ -101,6 +101,7 @@ class Binding:
         self._settle_limit = settings.settle_limit
         self._slots = asyncio.Semaphore(settings.writers)
         self._pre_binds = [plugin for plugin in engine.plugins if isinstance(plugin, PreBindPlugin)]
+        self._binds = [plugin for plugin in engine.plugins if isinstance(plugin, BindPlugin)]
 
     async def run(self, assign: Assign) -> Outcome:
         rejected = await self._wait_for_permit(assign)
@@ -215,6 +216,31 @@ class Binding:
     # --- 4: Bind ------------------------------------------------------------------------------------------------------
 
     async def _bind(self, assign: Assign) -> Outcome:
+        """By the first plugin that wants to, else by a Binding; a seat is taken by a Binding only, which names it."""
+        if self._annotations(assign.pod) is None:
+            for plugin in self._binds:
+                writes = plugin.bind(assign.cycle, assign.node)
+                if writes is not None:
+                    return await self._bind_by(plugin, writes, assign)
+        return await self._post(assign)
+
+    async def _bind_by(self, plugin: BindPlugin, writes: Sequence[Write], assign: Assign) -> Outcome:
+        """Write what makes somebody else bind the pod, and wait until it is."""
+        known, begun = self._obstacle(assign), steady_time()
+        if known is None:
+            try:
+                for write in writes:
+                    await self._write(write)
+            except (ApiError, WireError) as error:
+                return Failed(f"{plugin.name}: {error}")
+        while known is None:
+            if steady_time() - begun >= self._settle_limit:
+                return Failed(f"{plugin.name}: not bound to node {assign.node} within {self._settle_limit:g} seconds")
+            await self._pause(_POLL)
+            known = self._obstacle(assign)
+        return known
+
+    async def _post(self, assign: Assign) -> Outcome:
         meta = assign.pod.metadata
         for delay in (*_RETRIES, None):
             async with self._slots:

@@ -44,7 +44,7 @@ from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominat
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import Code, PostBindPlugin
 from restow.scheduling.jobs import Key, least_members, placed_members
-from restow.scheduling.queue import SchedulingQueue, Where
+from restow.scheduling.queue import SchedulingQueue, Where, order_by
 from restow.scheduling.registry import Profile
 from restow.scheduling.session import Session
 from restow.scheduling.wakeups import Deed, News, Thing
@@ -87,7 +87,7 @@ class Scheduler:
         self._clock = clock
         self._metrics = metrics
         self._client = client = Client(api, manager="restow-scheduler")
-        self._queue = SchedulingQueue(wakeups=profile.wakeups, gates=profile.gates)
+        self._queue = SchedulingQueue(wakeups=profile.wakeups, gates=profile.gates, order=order_by(profile.engine.sort))
         self._feed = Feed(client, rng, self._queue, profile.scheduler_names)
         self._snapshot, self._roster = self._feed.snapshot, self._feed.roster
         self._recorder = EventRecorder(

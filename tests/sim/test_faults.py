@@ -216,7 +216,7 @@ def test_a_deployment_converges_behind_faults_of_every_kind(seed: int, plan: Fau
 
 
 @given(st.integers(0, 2**32), plans)
-@settings(max_examples=6, deadline=None, phases=PHASES)
+@settings(max_examples=6, deadline=None, derandomize=True, database=None, phases=(Phase.explicit, Phase.generate))
 def test_everything_else_converges_too(seed: int, plan: FaultPlan) -> None:
     async def story() -> None:
         async with stage(nodes=3, seed=seed, around=lambda api: FaultyApi(api, random.Random(seed), plan)) as it:
@@ -234,8 +234,7 @@ def test_everything_else_converges_too(seed: int, plan: FaultPlan) -> None:
             await pass_time(1800)
             apps = await _apps(it)
             assert (apps["db"], apps["agent"]) == ([("2", True)] * 2, [("2", True)] * 3)
-            # A create that took effect although its answer was lost may run a pod too many, as in any cluster.
-            assert (await it.document(kinds.JOB, "etl"))["status"]["succeeded"] in (4, 5, 6)
+            assert (await it.document(kinds.JOB, "etl"))["status"]["succeeded"] == 4
             status = (await it.document(kinds.POD_DISRUPTION_BUDGET, "db"))["status"]
             assert (status["expectedPods"], status["currentHealthy"], status["disruptionsAllowed"]) == (2, 2, 1)
 

@@ -11,7 +11,7 @@ is gives an empty plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from math import isfinite
 
 import numpy as np
@@ -83,7 +83,7 @@ def _searched(
     for _ in range(_REPAIRS):
         ends = (seconds_left() - kept_back) * (1.0 if problem.settled else 0.6)
         left = seconds_left() - ends
-        budget = Budget(lambda left=left: seconds_left() - left, steps)  # type: ignore[misc]
+        budget = Budget(partial(_short_of, seconds_left, left), steps)
         found = search(problem, budget, rng, _teller(reading, request), start=best.shift)
         first = first or found
         steps = None if steps is None else max(steps - found.steps, 0)
@@ -94,6 +94,10 @@ def _searched(
             break
         problem = _avoiding(problem, outcome)
     return best, first or Found(STAY, float("inf"), 0, "nothing")
+
+
+def _short_of(seconds_left: Callable[[], float], kept_back: float) -> float:
+    return seconds_left() - kept_back
 
 
 def _as_it_is(problem: Problem) -> Shift:

@@ -30,9 +30,10 @@ from restow.model.kinds import ALL_KINDS, NODE, POD, Kind
 from restow.model.objects import Document
 from restow.model.pods import DELETION_COST
 from restow.model.problems import type_info
+from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.model.wire import document
-from restow.planning.defragmentation import CRITICAL_LABEL
-from restow.scheduling.jobs import QUEUE_ANNOTATION, ROLE_ANNOTATION
+from restow.planning.packing import CRITICAL_LABEL
+from restow.scheduling.jobs import ROLE_ANNOTATION
 from restow.scheduling.plugins.image_locality import tagged
 
 Name = Callable[[str], str]

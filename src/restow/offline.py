@@ -140,6 +140,7 @@ class Cluster:
         for priority in inventory.of(PRIORITY_CLASS):
             roster.apply_priority_class(priority)
         for queue in inventory.of(QUEUE):
+            snapshot.apply_queue(queue)
             roster.apply_queue(queue)
         for group in inventory.of(POD_GROUP):
             snapshot.apply_group(group)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from restow.model.guarantees import Asked
 from restow.model.objects import GuaranteePolicy
 from restow.queues.choosing import Appraisal, Wish, choose, score
 from restow.queues.fleet import Fleet
-from restow.queues.request import Asked
 from tests.queues.fleets import fleet, node, vector
 
 

@@ -8,8 +8,9 @@ import msgspec
 
 from restow.model.cluster import Snapshot
 from restow.model.objects import Node, Pod
+from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.queues.fleet import Fleet, read_fleet
-from restow.scheduling.jobs import QUEUE_ANNOTATION, Roster
+from restow.scheduling.jobs import Roster
 
 
 def a_node(name: str, *, ready: str = "True", cordoned: bool = False) -> Node:

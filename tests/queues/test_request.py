@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from restow.model.guarantees import Asked, Cluster, Rejection, guarantee_problems, request_of
 from restow.model.objects import Guarantee, GuaranteePercentage, GuaranteePolicy
-from restow.queues.request import Asked, Ceilings, Cluster, Rejection, guarantee_problems, over_ceiling, request_of
+from restow.queues.request import Ceilings, over_ceiling
 from tests.queues.fleets import queue, vector
 
 CLUSTER = Cluster(nodes=10, totals=vector(cpu="80", memory="320Gi"))

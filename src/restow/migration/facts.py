@@ -60,6 +60,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The controller of the pod, its controller, and so on."""
     workload: str | None = None
     """The UID of the workload that the pod is a replica of."""
+    queue: str | None = None
+    """The queue that the pod belongs to."""
     reservation: Reservation | None = None
     """The one that the job refers to, or else the one that is named after it."""
     node: Node | None = None

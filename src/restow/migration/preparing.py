@@ -111,7 +111,7 @@ def _no_reservation(facts: Facts) -> Step | None:
     held_up = _stopped(facts) or _tried(facts)
     if held_up is not None:
         return held_up
-    reservation = reservation_for(facts.job, pod, facts.owners, seconds=_lifetime(facts))
+    reservation = reservation_for(facts.job, pod, facts.owners, seconds=_lifetime(facts), queue=facts.queue)
     if facts.terms.dry_run:
         return rehearsed(facts, f"reservation {pod.metadata.namespace}/{reservation.metadata.name} would be created")
     return Reserve(facts.job.status, reservation)

@@ -94,8 +94,12 @@ def _problems(job: PodMigrationJob) -> Iterator[Problem]:
         yield Problem(f"{path}.spec.minAvailable", f"{template.spec.min_available} is not 1, the seats there are")
 
 
-def reservation_for(job: PodMigrationJob, pod: Pod, owners: Iterable[OwnerReference], *, seconds: float) -> Reservation:
-    """The reservation to create; unless the template says otherwise it lives for so many seconds, rounded up."""
+def reservation_for(
+    job: PodMigrationJob, pod: Pod, owners: Iterable[OwnerReference], *, seconds: float, queue: str | None = None
+) -> Reservation:
+    """The reservation to create; unless the template says otherwise it lives for so many seconds, rounded up, and is
+    charged to the pod's queue."""
+        queue=queue,
     template = _template(job)
     task = next((task for task in template.spec.tasks or () if task.replicas != 0), TaskSpec())
     lifetime = None if template.spec.ttl or template.spec.expires else format_duration(max(ceil(seconds), 1))

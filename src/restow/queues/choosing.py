@@ -33,10 +33,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, RowIndex
+from restow.model.guarantees import Asked
 from restow.model.resources import CPU, MEMORY
 from restow.queues.covering import cover
 from restow.queues.fleet import Cells, Fleet
-from restow.queues.request import Asked
 
 OVERSHOOT, USED, NUMBER, IDLE = 0.40, 0.35, 0.15, 0.10
 MARGIN = 0.10

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.pods import condition, controller_of
-from restow.scheduling.jobs import DEFAULT_QUEUE, Roster
+from restow.model.tenancy import DEFAULT_QUEUE
+from restow.scheduling.jobs import Roster
 
 Cells = NDArray[np.int64]
 """A line per resource, a column per node, in base units."""

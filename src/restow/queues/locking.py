@@ -19,12 +19,13 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import RowIndex
+from restow.model.guarantees import Asked, Cluster, Rejection, request_of
 from restow.model.objects import GuaranteePolicy, Queue, QueueState
 from restow.model.quantity import quantity_of
 from restow.model.resources import CPU, MEMORY, Vector, add
 from restow.queues.choosing import MARGIN, Appraisal, Choice, Wish, choose
 from restow.queues.fleet import Fleet
-from restow.queues.request import Asked, Ceilings, Cluster, Rejection, over_ceiling, request_of
+from restow.queues.request import Ceilings, over_ceiling
 
 EFFORT, LEAST_EFFORT = 40_000, 200
 """Steps of exact search: of all queues together, and of each at least."""

@@ -1,167 +1,76 @@
-"""What a guarantee asks for, and whether it may.
+"""Ceilings: how much of the cluster guarantees may take, whatever they ask for (see `model.guarantees`).
 
-Goes in: a queue, what the cluster has, the ceilings. Comes out: an `Asked`, or a `Rejection` with its numbers; nothing
-is clamped.
-
-    percentage   ⌊nodes × value⌋ nodes, computed exactly (0.29 of 100 nodes is 29)
-    resource     amounts by dimension
-    both         the one with more reserved resources: the larger dominant share, over `percentage.dimensions` if given,
-                 else over the dimensions of `resource`. A number of nodes counts as that share of everything
-    limits       no more than the cluster has, than `capability` in any dimension it names, than the queue's ceiling;
-                 and together with the guarantees accepted before it no more than the ceiling of the cluster
+Goes in: what a guarantee asks for, what the cluster has, what the guarantees accepted before it took. Comes out: a
+`Rejection` with its numbers where that is above the ceiling of its queue, or of the cluster; nothing is clamped.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from enum import StrEnum
-from fractions import Fraction
+from typing import Final
 
 import msgspec
 
-from restow.model.objects import Guarantee, GuaranteePolicy, Quantities, Queue
-from restow.model.problems import Problem
-from restow.model.quantity import QuantityError, amount, quantity_of
-from restow.model.resources import Vector, amounts
+from restow.model.guarantees import Asked, Cluster, Reason, Rejection, above
+from restow.model.resources import Vector
 
+DEFAULT_CEILING: Final = 50
 _EMPTY: Mapping[str, int] = {}
 
-
-class Reason(StrEnum):
-    """Why a guarantee is rejected."""
-
-    INVALID = "InvalidGuarantee"
-    ABOVE_CLUSTER = "AboveClusterTotal"
-    ABOVE_CAPABILITY = "AboveCapability"
-    ABOVE_QUEUE_CEILING = "AboveQueueCeiling"
-    ABOVE_CLUSTER_CEILING = "AboveClusterCeiling"
-
-
-class Rejection(msgspec.Struct, frozen=True):
-    reason: Reason
-    message: str
+Ceiling = int | Mapping[str, int]
+"""In percent of what the cluster has: of every dimension, or by dimension, where others have the default."""
 
 
 class Ceilings(msgspec.Struct, frozen=True):
-    """How much of the cluster guarantees may take, in percent of every dimension."""
+    """How much of the cluster guarantees may take."""
 
-    cluster: int = 50
+    cluster: Ceiling = DEFAULT_CEILING
     """All queues together."""
-    queue: int = 50
+    queue: Ceiling = DEFAULT_CEILING
     """One queue, unless it is named below."""
-    queues: Mapping[str, int] = msgspec.field(default_factory=dict)
+    queues: Mapping[str, Ceiling] = msgspec.field(default_factory=dict)
+
+    def of(self, name: str) -> Ceiling:
+        """The ceiling of one queue."""
+        return self.queues.get(name, self.queue)
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A request: a number of nodes, or else amounts."""
-
-    policy: GuaranteePolicy
-    amounts: Vector
-    """By dimension; of a number of nodes, that share of all there is."""
-    nodes: int | None = None
-    """None when the amounts are what is asked for."""
-    dimensions: tuple[str, ...] = ()
-    """What nodes are compared by."""
+def percent(ceiling: Ceiling, dimension: str) -> int:
+    return ceiling if isinstance(ceiling, int) else ceiling.get(dimension, DEFAULT_CEILING)
 
 
-class Cluster(msgspec.Struct, frozen=True):
-    """What there is to be shared."""
-
-    nodes: int
-    totals: Vector
-
-
-def request_of(queue: Queue, cluster: Cluster) -> Asked | Rejection | None:
-    """What a queue's guarantee asks for; None if it has none."""
-    guarantee = queue.spec.guarantee
-    if guarantee is None or (guarantee.percentage is None and guarantee.resource is None):
-        return None
-    problems = guarantee_problems(guarantee)
-    if problems:
-        return Rejection(Reason.INVALID, "; ".join(str(problem) for problem in problems))
-    asked = _larger(guarantee, cluster)
-    limits = amounts(queue.spec.capability)
-    capped = {name: asked.amounts[name] for name in limits if name in asked.amounts}
-    return (
-        _above(Reason.ABOVE_CLUSTER, "is more than the cluster has", asked.amounts, cluster.totals, "total")
-        or _above(Reason.ABOVE_CAPABILITY, "is more than the queue's capability", capped, limits, "capability")
-        or asked
-    )
+def lowest(ceiling: Ceiling) -> int:
+    """What a share of everything may be at most: no dimension is above its ceiling then."""
+    return ceiling if isinstance(ceiling, int) else min((DEFAULT_CEILING, *ceiling.values()))
 
 
 def over_ceiling(
     name: str, asked: Asked, cluster: Cluster, ceilings: Ceilings, taken: Vector = _EMPTY
 ) -> Rejection | None:
     """Why a request is above its queue's ceiling, or above the cluster's with what is `taken` already."""
-    own = ceilings.queues.get(name, ceilings.queue)
-    limits = {each: total * own // 100 for each, total in cluster.totals.items()}
-    said = f"is above the ceiling of {own}% of the cluster for queue {name}"
-    rejection = _above(Reason.ABOVE_QUEUE_CEILING, said, asked.amounts, limits, "limit")
-    if rejection:
-        return rejection
-    limits = {each: total * ceilings.cluster // 100 for each, total in cluster.totals.items()}
-    said = f"is above the ceiling of {ceilings.cluster}% of the cluster for all guarantees"
-    return _above(Reason.ABOVE_CLUSTER_CEILING, said, asked.amounts, limits, "limit", taken)
+    own, all_of_them = ceilings.of(name), ceilings.cluster
+    return above(
+        Reason.ABOVE_QUEUE_CEILING,
+        f"is above the ceiling of {_written(own)} of the cluster for queue {name}",
+        asked.amounts,
+        _limits(own, cluster),
+        "limit",
+    ) or above(
+        Reason.ABOVE_CLUSTER_CEILING,
+        f"is above the ceiling of {_written(all_of_them)} of the cluster for all guarantees",
+        asked.amounts,
+        _limits(all_of_them, cluster),
+        "limit",
+        taken,
+    )
 
 
-def guarantee_problems(guarantee: Guarantee) -> list[Problem]:
-    """Everything that is wrong with a guarantee as written, with paths."""
-    problems = []
-    if guarantee.policy not in (None, *GuaranteePolicy):
-        expected = " or ".join(GuaranteePolicy)
-        problems.append(Problem("spec.guarantee.policy", f"expected {expected}, got {guarantee.policy!r}"))
-    percentage = guarantee.percentage
-    if percentage is not None and (percentage.value is None or not 0 <= percentage.value <= 1):
-        got = "nothing" if percentage.value is None else percentage.value
-        problems.append(Problem("spec.guarantee.percentage.value", f"expected a number from 0 to 1, got {got}"))
-    return problems + _quantity_problems(guarantee.resource)
+def _limits(ceiling: Ceiling, cluster: Cluster) -> Vector:
+    return {each: total * percent(ceiling, each) // 100 for each, total in cluster.totals.items()}
 
 
-def _quantity_problems(resource: Quantities | None) -> list[Problem]:
-    problems = []
-    for name, text in sorted((resource or {}).items()):
-        try:
-            if amount(name, text) < 0:
-                problems.append(Problem(f"spec.guarantee.resource.{name}", f"must not be negative, is {text}"))
-        except QuantityError as error:
-            problems.append(Problem(f"spec.guarantee.resource.{name}", str(error)))
-    return problems
-
-
-def _larger(guarantee: Guarantee, cluster: Cluster) -> Asked:
-    policy = GuaranteePolicy(guarantee.policy or GuaranteePolicy.BEST_EFFORT)
-    resource = {name: number for name, number in sorted(amounts(guarantee.resource).items()) if number}
-    by_amount = Asked(policy, resource, None, tuple(resource))
-    if guarantee.percentage is None:
-        return by_amount
-    dimensions = tuple(sorted(set(guarantee.percentage.dimensions or ())))
-    # The shortest decimal that reads back as the number is what was written; its binary value may lie below.
-    nodes = math.floor(cluster.nodes * Fraction(str(guarantee.percentage.value)))
-    share = Fraction(nodes, max(cluster.nodes, 1))
-    if guarantee.resource is not None and _dominant(resource, cluster.totals, dimensions or tuple(resource)) >= share:
-        return by_amount
-    part = {name: math.floor(total * share) for name, total in cluster.totals.items() if total * share >= 1}
-    return Asked(policy, part, nodes, tuple(name for name in dimensions if cluster.totals.get(name)))
-
-
-def _dominant(resource: Vector, totals: Vector, dimensions: tuple[str, ...]) -> Fraction:
-    """The largest share of any of these dimensions; of what the cluster does not have, more than all."""
-    shares = [
-        Fraction(resource[name], totals[name]) if totals.get(name) else Fraction(2)
-        for name in dimensions
-        if resource.get(name)
-    ]
-    return max(shares, default=Fraction(0))
-
-
-def _above(
-    reason: Reason, said: str, asked: Vector, limits: Vector, called: str, taken: Vector = _EMPTY
-) -> Rejection | None:
-    over = [
-        f"{name} (asked {quantity_of(name, number)}, {called} {quantity_of(name, limits.get(name, 0))}"
-        + (f", taken by others {quantity_of(name, taken[name])})" if taken.get(name) else ")")
-        for name, number in sorted(asked.items())
-        if number + taken.get(name, 0) > limits.get(name, 0)
-    ]
-    return Rejection(reason, f"the guarantee {said}: {', '.join(over)}") if over else None
+def _written(ceiling: Ceiling) -> str:
+    if isinstance(ceiling, int):
+        return f"{ceiling}%"
+    named = [f"{ceiling[each]}% {each}" for each in sorted(ceiling)]
+    return ", ".join([*named, f"{DEFAULT_CEILING}% of anything else"])

@@ -26,12 +26,11 @@ from restow.model.objects import (
     Reservation,
 )
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract
+from restow.model.tenancy import DEFAULT_QUEUE, queue_name
 from restow.scheduling.framework import QueueSortPlugin
 from restow.scheduling.reservations.validity import least, replicas
 
-QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 ROLE_ANNOTATION = "volcano.sh/task-spec"
-DEFAULT_QUEUE = "default"
 
 Key = tuple[str, str]
 """Namespace and name of a gang; for a pod of its own, "" and its UID."""
@@ -120,7 +119,8 @@ class Roster:
     @property
     def counts(self) -> bool:
         """Whether it matters what a queue uses: there are several, or the only one is limited."""
-        return len(self.queues) > 1 or any(one.spec.capability or one.status.state for one in self.queues.values())
+        limited = (one.spec.capability or one.spec.parent or one.status.state for one in self.queues.values())
+        return len(self.queues) > 1 or any(limited)
 
     def usage(self) -> Mapping[str, Vector]:
         """What the pods of each queue take on nodes."""
@@ -187,13 +187,6 @@ class Roster:
     def _charge(self, usage: dict[str, dict[str, int]], pod: Pod) -> None:
         queue = self.queue_of(pod)
         usage[queue] = add(usage.get(queue, {}), requests_of(pod))
-
-
-def queue_name(group: PodGroup | None, pod: Pod) -> str:
-    """The queue a pod is charged to: its gang's, else the one it names, else the default one."""
-    if group is not None and group.spec.queue:
-        return group.spec.queue
-    return (pod.metadata.annotations or {}).get(QUEUE_ANNOTATION) or DEFAULT_QUEUE
 
 
 def requests_of(pod: Pod) -> dict[str, int]:
@@ -338,7 +331,7 @@ def _reservation(reservation: Reservation, roster: Roster, snapshot: Snapshot) -
             if seat in placed:
                 job.placed += 1
             else:
-                job.pods.append(stand_in(seat, task, spec.scheduler_name))
+                job.pods.append(stand_in(seat, task, spec.scheduler_name, spec.queue))
     return job
 
 

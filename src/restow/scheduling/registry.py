@@ -38,6 +38,7 @@ from restow.scheduling.plugins.node_affinity import NodeAffinity
 from restow.scheduling.plugins.node_declared_features import NodeDeclaredFeatures
 from restow.scheduling.plugins.node_name import NodeName
 from restow.scheduling.plugins.node_ports import NodePorts
+from restow.scheduling.plugins.node_reservation import NodeReservation
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from restow.scheduling.plugins.node_volume_limits import NodeVolumeLimits
@@ -63,6 +64,7 @@ DEFAULT: Final[Mapping[type[Plugin], int]] = {
     NodeName: 0,
     TaintToleration: 3,
     NodeAffinity: 2,
+    NodeReservation: 0,
     NodePorts: 0,
     NodeResourcesFit: 1,
     VolumeRestrictions: 0,
@@ -75,7 +77,8 @@ DEFAULT: Final[Mapping[type[Plugin], int]] = {
     ImageLocality: 1,
     NodeDeclaredFeatures: 0,
 }
-"""The plugins that run by default, in kube-scheduler's order and with its weights; 0 where nothing is weighed."""
+"""The plugins that run by default, in kube-scheduler's order and with its weights, and where locks come in; 0 where
+nothing is weighed."""
 
 ON_DEMAND: Final[tuple[type[Plugin], ...]] = (BinPacking,)
 """Built-in plugins that run only when they are listed."""

@@ -17,12 +17,13 @@ from restow.model.cluster.seat import migrating_pod
 from restow.model.objects import Pod, Reservation
 from restow.model.resources import Vector
 from restow.model.times import format_time
+from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.conditions import group_status
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
 from restow.scheduling.endings import Ending, endings, latest_end, leaving
 from restow.scheduling.engine import Engine, Placed, Unplaced
 from restow.scheduling.framework import Code, Cycle
-from restow.scheduling.jobs import DEFAULT_QUEUE, Job, Roster, jobs_of, requests_of, reservation_jobs
+from restow.scheduling.jobs import Job, Roster, is_half_placed, jobs_of, requests_of, reservation_jobs
 from restow.scheduling.shares import Shares
 from restow.scheduling.statement import Statement
 

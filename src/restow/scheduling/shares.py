@@ -1,21 +1,37 @@
 """Shares: which queue is next, and what it may still take.
 
-Goes in: queues, what each uses, what the cluster has. Comes out: an order (higher priority first, then the smaller
-share of what the queue deserves or, without `deserved`, of the cluster by weight) and refusals that name the limit.
+Goes in: queues, what each uses, what the cluster has. Comes out: an order and refusals that name the limit.
+
+    order       higher priority first; then whoever has less than its guarantee; then the smaller share: of `deserved`,
+                or without it of the cluster, by weight
+    capability  what a queue uses never exceeds it
+    guarantee   what is guaranteed to a queue and not used by it yet is nobody else's: all queues together take no more
+                than the cluster has, each counted with what it uses or with its guarantee, whichever is more. A queue
+                inside its guarantee is therefore never refused for that. One that was rejected counts for nothing
+
+`reclaimable` says what others may take back. Nobody takes back anything here, so every queue keeps what it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Snapshot
+from restow.model.guarantees import Asked, Cluster, is_rejected, request_of
 from restow.model.objects import Queue, QueueState
 from restow.model.quantity import quantity_of
 from restow.model.resources import Vector, add, amounts, subtract
-from restow.scheduling.jobs import DEFAULT_QUEUE, Roster
+from restow.model.tenancy import DEFAULT_QUEUE
+from restow.scheduling.jobs import Roster
+
+ROOT_QUEUE = "root"
+"""The parent that Volcano gives to queues without one."""
+
+Order = tuple[int, bool, float, str]
+_NOTHING: Mapping[str, int] = {}
 
 
 class Shares:
@@ -26,35 +42,56 @@ class Shares:
         self.counts = roster.counts
         self._offered = offered(snapshot) if self.counts else {}
         self._used: dict[str, Vector] = _usage(roster, snapshot) if self.counts else {}
+        self._guaranteed = dict(self._guarantees(snapshot)) if self.counts else {}
+        self._taken = {name: self._taken_of(name) for name in dict.fromkeys(self._dimensions())}
+        """Of every guaranteed resource, what all queues use, or have kept for them if that is more."""
+        self._orders: dict[str, Order] = {}
 
-    def order(self, name: str) -> tuple[int, float, str]:
+    def order(self, name: str) -> Order:
         """The smaller, the sooner."""
-        queue = self._queues.get(name)
-        if queue is None:
-            return 0, 0.0, name
-        return -(queue.spec.priority or 0), self._share(queue, self._used.get(name, {})), name
+        found = self._orders.get(name)
+        if found is None:
+            found = self._orders[name] = self._order(name)
+        return found
 
     def refusal(self, name: str, request: Vector) -> str | None:
         """Why a queue cannot take this much more; None if it can."""
         queue = self._queues.get(name)
         if queue is None:
             return f"queue {name} does not exist"
+        if queue.spec.parent not in (None, "", ROOT_QUEUE):
+            return f"queue {name} has the parent {queue.spec.parent}: Restow does not support spec.parent of queues"
         state = queue.status.state or QueueState.OPEN
         if state in (QueueState.CLOSED, QueueState.CLOSING):
             return f"queue {name} is {state}"
-        return self._over(queue, request)
+        return self._over_capability(queue, request) or self._over_guarantees(name, request)
+
+    def is_guaranteed(self, name: str, request: Vector) -> bool:
+        """Whether a queue asks for something that is guaranteed to it, and stays inside with this much more."""
+        guaranteed, used = self._guaranteed.get(name, _NOTHING), self.used(name)
+        asked = [each for each in guaranteed if request.get(each, 0) > 0]
+        return bool(asked) and all(used.get(each, 0) + request[each] <= guaranteed[each] for each in asked)
 
     def charge(self, name: str, request: Vector) -> None:
         if self.counts:
-            self._used[name] = add(self._used.get(name, {}), request)
+            self._use(name, add(self.used(name), request))
 
     def discharge(self, name: str, request: Vector) -> None:
         """The inverse of `charge`."""
         if self.counts:
-            self._used[name] = subtract(self._used.get(name, {}), request)
+            self._use(name, subtract(self.used(name), request))
 
     def used(self, name: str) -> Vector:
-        return self._used.get(name, {})
+        return self._used.get(name, _NOTHING)
+
+    # --- order --------------------------------------------------------------------------------------------------------
+
+    def _order(self, name: str) -> Order:
+        queue = self._queues.get(name)
+        if queue is None:
+            return 0, True, 0.0, name
+        used, guaranteed = self.used(name), self._guaranteed.get(name, _NOTHING)
+        return -(queue.spec.priority or 0), not _is_below(used, guaranteed), self._share(queue, used), name
 
     def _share(self, queue: Queue, used: Vector) -> float:
         deserved = amounts(queue.spec.deserved)
@@ -62,8 +99,10 @@ class Shares:
             return _dominant(used, deserved)
         return _dominant(used, self._offered) / (queue.spec.weight or 1)
 
-    def _over(self, queue: Queue, request: Vector) -> str | None:
-        limits, used = amounts(queue.spec.capability), self._used.get(queue.metadata.name, {})
+    # --- limits -------------------------------------------------------------------------------------------------------
+
+    def _over_capability(self, queue: Queue, request: Vector) -> str | None:
+        limits, used = amounts(queue.spec.capability), self.used(queue.metadata.name)
         over = [
             f"{name} (limit {quantity_of(name, limit)}, used {quantity_of(name, used.get(name, 0))}, "
             f"requested {quantity_of(name, request[name])})"
@@ -71,6 +110,66 @@ class Shares:
             if request.get(name, 0) > 0 and used.get(name, 0) + request[name] > limit
         ]
         return f"queue {queue.metadata.name} would exceed its capability: {', '.join(over)}" if over else None
+
+    def _over_guarantees(self, name: str, request: Vector) -> str | None:
+        over = [each for each in sorted(self._taken) if self._is_over(name, each, request.get(each, 0))]
+        if not over:
+            return None
+        parts = [self._told(name, each, request[each]) for each in over]
+        return f"queue {name} would take what is guaranteed to others: {', '.join(parts)}"
+
+    def _is_over(self, name: str, each: str, more: int) -> bool:
+        """Whether a queue that takes more of a resource leaves others less than what is kept for them."""
+        used, own = self.used(name).get(each, 0), self._guaranteed.get(name, _NOTHING).get(each, 0)
+        grows = max(used + more, own) - max(used, own)
+        too_much = more > 0 and grows > 0 and self._taken[each] + grows > self._offered.get(each, 0)
+        return too_much and self._kept_from(name, each) > 0
+
+    def _told(self, name: str, each: str, more: int) -> str:
+        used = sum(vector.get(each, 0) for vector in self._used.values())
+        figures = {"total": self._offered.get(each, 0), "used": used, "kept": self._kept_from(name, each)}
+        told = ", ".join(f"{what} {quantity_of(each, amount)}" for what, amount in figures.items())
+        return f"{each} ({told}, requested {quantity_of(each, more)})"
+
+    def _kept_from(self, name: str, each: str) -> int:
+        """What is guaranteed to other queues, and not used by them."""
+        others = (one for one in self._guaranteed if one != name)
+        return sum(max(self._guaranteed[one].get(each, 0) - self.used(one).get(each, 0), 0) for one in others)
+
+    # --- sums ---------------------------------------------------------------------------------------------------------
+
+    def _guarantees(self, snapshot: Snapshot) -> Iterator[tuple[str, Vector]]:
+        asking = [queue for queue in self._queues.values() if queue.spec.guarantee is not None]
+        if not asking:
+            return
+        present = int(np.count_nonzero(snapshot.nodes.present))
+        for queue in asking:
+            request = None if is_rejected(queue) else request_of(queue, Cluster(present, self._offered))
+            if isinstance(request, Asked):
+                yield queue.metadata.name, request.amounts
+
+    def _dimensions(self) -> Iterator[str]:
+        return (each for guaranteed in self._guaranteed.values() for each in guaranteed)
+
+    def _taken_of(self, each: str) -> int:
+        names = {**self._used, **self._guaranteed}
+        return sum(
+            max(self.used(name).get(each, 0), self._guaranteed.get(name, _NOTHING).get(each, 0)) for name in names
+        )
+
+    def _use(self, name: str, now: Vector) -> None:
+        before, guaranteed = self.used(name), self._guaranteed.get(name, _NOTHING)
+        for each in self._taken:
+            least = guaranteed.get(each, 0)
+            self._taken[each] += max(now.get(each, 0), least) - max(before.get(each, 0), least)
+        self._used[name] = now
+        self._orders.pop(name, None)
+
+
+def _is_below(used: Vector, guaranteed: Vector) -> bool:
+    """Whether a queue has less than is guaranteed to it, and of nothing more."""
+    less = [used.get(name, 0) - amount for name, amount in guaranteed.items()]
+    return any(one < 0 for one in less) and all(one <= 0 for one in less)
 
 
 def over_share(snapshot: Snapshot, namespace: str, request: Vector, percent: int) -> str | None:

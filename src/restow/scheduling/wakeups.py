@@ -14,8 +14,10 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from restow.model.cluster.owners import group_name
+from restow.model.guarantees import is_rejected
 from restow.model.objects import Node, Pod, PodGroup, Reservation, ReservationOwner, ReservationPhase
 from restow.model.selectors import SelectorError, label_selector
+from restow.model.tenancy import locked_nodes, queue_name
 
 
 class Thing(enum.Enum):
@@ -142,6 +144,23 @@ def _selects(owner: ReservationOwner, labels: dict[str, str]) -> bool:
         return False
 
 
+def _changes_shares(pod: Pod, news: News) -> bool:
+    """Whether a queue may have more now, or leave more to others; what is counted in its status is of no concern."""
+    old, new = news.old, news.new
+    if old is None or new is None:
+        return True
+    return bool(old.spec != new.spec or old.status.state != new.status.state or is_rejected(old) != is_rejected(new))
+
+
+def _unlocks(pod: Pod, news: News) -> bool:
+    """Whether some nodes are not locked any more, or are now locked for what may be the pod's own queue."""
+    before, after = locked_nodes(news.old), locked_nodes(news.new)
+    if before - after:
+        return True
+    name = news.new.metadata.name if news.new is not None else ""
+    return bool(after - before) and (group_name(pod) is not None or queue_name(None, pod) == name)
+
+
 def _room_freed(*more: Rule) -> tuple[Rule, ...]:
     return (Rule(Thing.POD, Deed.DELETED | Deed.UPDATED), *_NODES, *more)
 
@@ -163,6 +182,11 @@ BUILT_IN: Mapping[str, tuple[Rule, ...]] = {
     "NodeName": _NODES,
     "TaintToleration": _NODES,
     "NodeAffinity": _NODES,
+    "NodeReservation": (
+        Rule(Thing.QUEUE, Deed.ANY, _unlocks),
+        Rule(Thing.POD_GROUP, Deed.ANY, _is_of_same_gang),
+        *_NODES,
+    ),
     "NodePorts": _room_freed(),
     "NodeResourcesFit": _room_freed(),
     "VolumeRestrictions": _room_freed(Rule(Thing.CLAIM)),
@@ -172,7 +196,7 @@ BUILT_IN: Mapping[str, tuple[Rule, ...]] = {
     "PodTopologySpread": _PODS_MOVED,
     "InterPodAffinity": _PODS_MOVED,
     GANG: _room_freed(*_GANGS),
-    QUEUE: _room_freed(Rule(Thing.QUEUE), Rule(Thing.POD_GROUP)),
+    QUEUE: _room_freed(Rule(Thing.QUEUE, Deed.ANY, _changes_shares), Rule(Thing.POD_GROUP)),
     RESERVATION: (
         Rule(Thing.RESERVATION, Deed.ANY, _is_of_same_namespace),
         Rule(Thing.POD, Deed.DELETED | Deed.UPDATED, _is_of_same_namespace),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from restow.model.objects import (
     Affinity,
     Container,
@@ -19,6 +21,10 @@ from restow.model.objects import (
     PodStatus,
     PodTemplate,
     Quantities,
+    Queue,
+    QueueReservation,
+    QueueSpec,
+    QueueStatus,
     Reservation,
     ReservationOwner,
     ReservationSpec,
@@ -29,6 +35,7 @@ from restow.model.objects import (
     Taint,
     TaskSpec,
 )
+from restow.model.tenancy import QUEUE_ANNOTATION
 
 ROOM: Quantities = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 
@@ -83,6 +90,22 @@ def pod(
         spec=spec(requests, node_name=on, **fields),
         status=PodStatus(phase=phase),
     )
+
+
+def queue(name: str, *locked: str, version: int | str = "", state: str | None = None, **fields: Any) -> Queue:
+    """A queue, and the nodes locked for it."""
+    shown = QueueReservation(nodes=list(locked)) if locked else None
+    return Queue(
+        metadata=ObjectMeta(name=name, uid=f"queue-{name}", resource_version=str(version)),
+        spec=QueueSpec(**fields),
+        status=QueueStatus(state=state, reservation=shown),
+    )
+
+
+def of_queue(pod: Pod, name: str | None) -> Pod:
+    """The same pod in a queue."""
+    told = {**(pod.metadata.annotations or {}), QUEUE_ANNOTATION: name} if name else pod.metadata.annotations
+    return replace(pod, metadata=replace(pod.metadata, annotations=told))
 
 
 def affinity(**sides: Any) -> Affinity:

@@ -55,7 +55,7 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         "pods": (dict(pods._known), pods.seen),
         "versions": [
             (dict(one._live), dict(one._gone))
-            for one in (pods._versions, snapshot._node_versions, reservations._versions)
+            for one in (pods._versions, snapshot._node_versions, reservations._versions, snapshot.locks._versions)
         ],
         "reservations": {name: dict(value) for name, value in vars(reservations).items() if isinstance(value, dict)},
         "aside": dict(snapshot.occupancy._aside),
@@ -67,6 +67,8 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         "headcounts": [dict(one.by_row) for one in snapshot.crowd._headcounts.values()],
         "stances": {view: dict(one.by_row) for view, one in snapshot.crowd._stances.items() if one.by_row},
         "namespaces": dict(snapshot.namespaces._labels),
+        "locks": (dict(snapshot.locks._nodes_of), dict(snapshot.locks._holders_of)),
+        "locked rows": [snapshot.locks.holders[number] for number in snapshot.locks.of_row[:size].tolist()],
         "kinship": (dict(snapshot.kinship._owners), dict(snapshot.kinship._groups)),
     }
 

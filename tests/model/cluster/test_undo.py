@@ -8,7 +8,7 @@ import pytest
 
 from restow.model.cluster import SeatName, Snapshot
 from restow.model.objects import ObjectMeta, OwnerReference, PodGroup, Taint
-from tests.model.cluster.builders import node, placements_of, pod, reservation
+from tests.model.cluster.builders import node, placements_of, pod, queue, reservation
 from tests.model.cluster.reading import everything
 
 WEB = {"app": "web"}
@@ -41,6 +41,9 @@ TRIALS: dict[str, Callable[[Snapshot], object]] = {
     "a reservation goes": lambda s: s.remove_reservation(reservation("held", version=90)),
     "placements are assumed": lambda s: s.assume_placements(reservation("idle"), placements_of({0: "n1"}), at=1.0),
     "owners become known": lambda s: s.apply_owner(ObjectMeta(uid="rs", owner_references=[OWNER])),
+    "nodes are locked": lambda s: s.apply_queue(queue("other", "n2", "nowhere")),
+    "a lock moves": lambda s: s.apply_queue(queue("q", "n2", version=90)),
+    "a queue with locks goes": lambda s: s.remove_queue(queue("q", version=90)),
     "a group becomes known": lambda s: s.apply_group(PodGroup(metadata=ObjectMeta(name="g", namespace="default"))),
 }
 
@@ -56,6 +59,7 @@ def snapshot() -> Snapshot:
     snapshot.apply_reservation(reservation("held", {0: "n2"}, version=4))
     snapshot.apply_reservation(reservation("unseen", {0: "n2"}, taken={0: "uid-late"}, version=50))
     snapshot.apply_reservation(reservation("idle", phase="Pending"))
+    snapshot.apply_queue(queue("q", "n1", version=5))
     return snapshot
 
 

@@ -18,6 +18,7 @@ from restow.model.objects import (
     PodGroupStatus,
     PodTemplate,
     Quantities,
+    Queue,
     Reservation,
     ReservationOwner,
     ReservationSpec,
@@ -115,7 +116,7 @@ def gang(name: str, least: int, *, uses: str | None = None) -> PodGroup:
 class Stage:
     """A cluster; sessions change it, as they do."""
 
-    def __init__(self, *things: Node | Pod | Reservation | PodGroup, profile: Profile = PROFILE) -> None:
+    def __init__(self, *things: Node | Pod | Reservation | PodGroup | Queue, profile: Profile = PROFILE) -> None:
         self.snapshot = Snapshot()
         self.roster = Roster()
         self.profile = profile
@@ -123,11 +124,14 @@ class Stage:
         for thing in things:
             self.show(thing)
 
-    def show(self, thing: Node | Pod | Reservation | PodGroup) -> None:
+    def show(self, thing: Node | Pod | Reservation | PodGroup | Queue) -> None:
         if isinstance(thing, Node):
             self.snapshot.apply_node(thing)
         elif isinstance(thing, Reservation):
             self.snapshot.apply_reservation(thing)
+        elif isinstance(thing, Queue):
+            self.snapshot.apply_queue(thing)
+            self.roster.apply_queue(thing)
         elif isinstance(thing, PodGroup):
             self.snapshot.apply_group(thing)
             self.roster.apply_group(thing)

@@ -209,6 +209,7 @@ class Feed:
         self._either(change, self.snapshot.apply_storage, self.snapshot.remove_storage)
 
     def _queue(self, change: Change[Any]) -> None:
+        self._either(change, self.snapshot.apply_queue, self.snapshot.remove_queue)
         self._either(change, self.roster.apply_queue, self.roster.remove_queue)
 
     def _group(self, change: Change[Any]) -> None:

@@ -28,6 +28,7 @@ from restow.migration.scene import Scene
 from restow.migration.stop import STOP_NAME, stopped
 from restow.migration.terms import terms_of
 from restow.model import kinds
+from restow.model.cluster.owners import group_name
 from restow.model.cluster.seat import claimed_seat
 from restow.model.kinds import Kind
 from restow.model.objects import (
@@ -37,9 +38,11 @@ from restow.model.objects import (
     ObjectReference,
     PersistentVolumeClaim,
     Pod,
+    PodGroup,
     PodMigrationJob,
     Reservation,
 )
+from restow.model.tenancy import queue_name
 from restow.ports import Clock
 
 Key = tuple[str, str]
@@ -73,6 +76,7 @@ class Feed:
             kinds.PERSISTENT_VOLUME_CLAIM: self._claim,
             kinds.PRIORITY_CLASS: self._ignore,
             kinds.NODE: self._ignore,
+            kinds.POD_GROUP: self._ignore,
             kinds.CONFIG_MAP: self._switch,
             kinds.POD: self._pod,
             kinds.RESERVATION: self._reservation,
@@ -91,6 +95,7 @@ class Feed:
         self._jobs: Informer[PodMigrationJob] = self._informers[kinds.POD_MIGRATION_JOB]
         self._pods: Informer[Pod] = self._informers[kinds.POD]
         self._reservations: Informer[Reservation] = self._informers[kinds.RESERVATION]
+        self._groups: Informer[PodGroup] = self._informers[kinds.POD_GROUP]
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -185,10 +190,15 @@ class Feed:
             facts,
             owners=tuple(self.workloads.chain(pod)) if pod is not None else (),
             workload=workload.uid if workload else None,
+            queue=self._queue_of(pod) if pod is not None else None,
             rival=self._rival(job),
             claimed=frozenset(self._claimed(job)) if given else frozenset(),
             ahead=tuple(self._ahead(job)) if given else (),
         )
+
+    def _queue_of(self, pod: Pod) -> str:
+        gang = group_name(pod)
+        return queue_name(self._groups.get(gang, pod.metadata.namespace) if gang else None, pod)
 
     def _newest(self, seen: PodMigrationJob) -> PodMigrationJob:
         written = self._written.get(seen.metadata.name)

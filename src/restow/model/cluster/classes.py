@@ -1,6 +1,6 @@
 """Equivalence classes: pods that are equal in everything scheduling reads.
 
-    class = shape + the labels somebody reads + the namespace, where it matters
+    class = shape + the labels somebody reads + the namespace, where it matters + the tenancy, while nodes are locked
 
 Labels are projected onto the keys that some selector reads, so that a pod index or a template hash does not make every
 pod a class of its own. `Interest` is the set of those keys, per namespace: a selector in one namespace says nothing
@@ -14,25 +14,25 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from weakref import WeakValueDictionary
 
+from restow.model.cluster.locks import Locks
 from restow.model.cluster.shapes import Reading, Shape, Shapes, surely_alike
 from restow.model.objects import Pod
 
 Projection = tuple[tuple[str, str], ...]
+Key = tuple[int, str | None, Projection, str | None]
+"""What tells classes apart: the number of their shape, namespace, labels, tenancy (see `locks`)."""
 
 
 class PodClass:
     """Pods that every filter and score treats alike. Compared by identity; `number` never comes again."""
 
-    __slots__ = ("__weakref__", "_base", "labels", "namespace", "number", "shape")
+    __slots__ = ("__weakref__", "_base", "labels", "namespace", "number", "shape", "tenancy")
 
-    def __init__(
-        self, number: int, shape: Shape, namespace: str | None, labels: Projection, base: PodClass | None = None
-    ) -> None:
+    def __init__(self, number: int, key: Key, shape: Shape, base: PodClass | None = None) -> None:
         self.number = number
         self._base = base
         self.shape = shape
-        self.namespace = namespace
-        self.labels = labels
+        _, self.namespace, self.labels, self.tenancy = key
 
     @property
     def base(self) -> PodClass:
@@ -89,12 +89,13 @@ class Interest:
 class Classes:
     """Interned classes; they live as long as somebody holds one."""
 
-    __slots__ = ("_classes", "_last", "_made", "interest", "shapes")
+    __slots__ = ("_classes", "_last", "_locks", "_made", "interest", "shapes")
 
-    def __init__(self, shapes: Shapes) -> None:
+    def __init__(self, shapes: Shapes, locks: Locks) -> None:
         self.shapes = shapes
         self.interest = Interest()
-        self._classes: WeakValueDictionary[tuple[int, str | None, Projection], PodClass] = WeakValueDictionary()
+        self._locks = locks
+        self._classes: WeakValueDictionary[Key, PodClass] = WeakValueDictionary()
         self._made = 0
         self._last: tuple[Pod, PodClass, int] | None = None
         """The pod asked about last, its class, and the version then: the next one is often like it."""
@@ -102,7 +103,7 @@ class Classes:
     @property
     def version(self) -> int:
         """Changes when classes given out before may have become too wide."""
-        return self.interest.version
+        return self.interest.version + self._locks.version
 
     def note(self, shape: Shape, namespace: str) -> None:
         """A pod of this shape exists or is to be placed: what its selectors read matters from now on."""
@@ -114,10 +115,16 @@ class Classes:
         if shape is not None:
             return self._of(pod, shape)
         last = self._last
-        if last is None or last[2] != self.interest.version or not _surely_alike(pod, last[0]):
+        if last is None or last[2] != self.version or not self._surely_alike(pod, last):
             found = self._of(pod, self.shapes.of(pod))
-            last = self._last = (pod, found, self.interest.version)
+            last = self._last = (pod, found, self.version)
         return last[1]
+
+    def whatever_is_locked(self, pod_class: PodClass) -> PodClass:
+        """The class of such pods where locks are not to be asked."""
+        if pod_class.tenancy is None:
+            return pod_class
+        return self._intern(pod_class.shape, pod_class.namespace, pod_class.labels, None)
 
     def _of(self, pod: Pod, shape: Shape) -> PodClass:
         namespace = pod.metadata.namespace or ""
@@ -125,16 +132,20 @@ class Classes:
             self.note(shape, namespace)
         keys = self.interest.keys(namespace)
         labels = project(pod.metadata.labels or {}, keys) if keys else ()
-        return self._intern(shape, namespace if shape.local or keys is not None else None, labels)
+        local = namespace if shape.local or keys is not None else None
+        return self._intern(shape, local, labels, self._locks.tenancy(pod))
 
-    def _intern(self, shape: Shape, namespace: str | None, labels: Projection) -> PodClass:
-        key = (shape.number, namespace, labels)
+    def _intern(self, shape: Shape, namespace: str | None, labels: Projection, tenancy: str | None) -> PodClass:
+        key = (shape.number, namespace, labels, tenancy)
         found = self._classes.get(key)
         if found is None:
-            base = self._intern(shape.base, namespace, labels) if shape.base is not shape else None
-            found = self._classes[key] = PodClass(self._made, shape, namespace, labels, base)
+            base = self._intern(shape.base, namespace, labels, tenancy) if shape.base is not shape else None
+            found = self._classes[key] = PodClass(self._made, key, shape, base)
             self._made += 1
         return found
+
+    def _surely_alike(self, pod: Pod, last: tuple[Pod, PodClass, int]) -> bool:
+        return _surely_alike(pod, last[0]) and self._locks.tenancy(pod) == last[1].tenancy
 
 
 def _surely_alike(one: Pod, other: Pod) -> bool:

@@ -12,7 +12,7 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster.owners import Owners
+from restow.model.cluster.owners import GROUP_NAME_ANNOTATIONS, Owners
 from restow.model.cluster.shapes import keys_of
 from restow.model.cluster.versions import version_number
 from restow.model.objects import (
@@ -28,6 +28,7 @@ from restow.model.objects import (
     SelectorSpec,
     TaskSpec,
 )
+from restow.model.tenancy import DEFAULT_QUEUE, QUEUE_ANNOTATION
 from restow.model.times import parse_duration, parse_time
 
 RESERVATION_ANNOTATION = "restow.sh/reservation"
@@ -143,7 +144,7 @@ def seats_of(
             name=name,
             life=metadata.uid,
             node=placement.node_name,
-            stand_in=old.stand_in if old is not None else stand_in(name, task, spec.scheduler_name),
+            stand_in=old.stand_in if old is not None else stand_in(name, task, spec.scheduler_name, spec.queue),
             open=not ended and consumer is None,
             consumer=consumer,
             version=version_number(metadata.resource_version) or UNKNOWN_VERSION,
@@ -162,8 +163,11 @@ def stand_in(name: SeatName, task: TaskSpec, scheduler: str | None) -> Pod:
             namespace=name.namespace,
             uid=str(name),
             labels=template.metadata.labels,
-            annotations=template.metadata.annotations,
+            annotations={**told, QUEUE_ANNOTATION: queue or DEFAULT_QUEUE},
         ),
+    told = {
+        key: value for key, value in (template.metadata.annotations or {}).items() if key not in GROUP_NAME_ANNOTATIONS
+    }
         spec=fold_label_keys(spec, template.metadata.labels or {}),
     )
 

@@ -13,7 +13,7 @@ Anything may be tried: `mark()`, change at will, then `undo_to(mark)` restores e
     ports    host ports held              crowd          who is where, by the labels others read
     namespaces   their labels             topologies     the domains of topology keys
     mounts   who uses which volumes       storage        volumes, claims, classes, drivers
-    attached     volumes per driver
+    attached     volumes per driver       locks          nodes kept for the pods of a queue
 
 What is interned (resources, label values, shapes, keys of interest) stays when a change is undone; it has no meaning
 of its own.
@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from restow.model.cluster.classes import Classes, PodClass
 from restow.model.cluster.crowd import Crowd
 from restow.model.cluster.domains import Topologies
+from restow.model.cluster.locks import Locks
 from restow.model.cluster.masks import Masks
 from restow.model.cluster.namespaces import Namespaces
 from restow.model.cluster.nodes import NodeTable
@@ -42,7 +43,7 @@ from restow.model.cluster.shapes import Shape, Shapes
 from restow.model.cluster.storage import Attached, Storage, StorageObject
 from restow.model.cluster.undo import Mark, UndoLog
 from restow.model.cluster.versions import Versions, version_number
-from restow.model.objects import Namespace, Node, ObjectMeta, Placement, Pod, PodGroup, Reservation
+from restow.model.objects import Namespace, Node, ObjectMeta, Placement, Pod, PodGroup, Queue, Reservation
 from restow.model.resources import Vector, amounts
 
 
@@ -62,7 +63,9 @@ class Snapshot:
         self.nodes = NodeTable(log, self.rows)
         self.masks = Masks(self.room, self.nodes)
         self.shapes = Shapes(self.room.resources)
-        self.classes = Classes(self.shapes)
+        self.kinship = Kinship(log)
+        self.locks = Locks(log, self.nodes, self.kinship)
+        self.classes = Classes(self.shapes, self.locks)
         self.ports = Ports(log, self.rows)
         self.namespaces = Namespaces(log)
         self.crowd = Crowd(log, self.namespaces)
@@ -71,7 +74,6 @@ class Snapshot:
         self.mounts = self.occupancy.mounts
         self.storage = Storage(log, self.nodes, self.mounts)
         self.attached = Attached(self.storage, self.mounts, self.nodes)
-        self.kinship = Kinship(log)
         self.pods = Pods(log, self.occupancy, self.shapes)
         self.reservations = Reservations(log, self.occupancy, self.classes, self.pods, self.kinship)
 
@@ -140,6 +142,13 @@ class Snapshot:
     def remove_group(self, group: PodGroup) -> None:
         self.kinship.drop_group(group.metadata.namespace or "", group.metadata.name)
         self.reservations.kinship_changed()
+
+    def apply_queue(self, queue: Queue) -> None:
+        """A queue, of which only the locks matter here."""
+        self.locks.apply(queue)
+
+    def remove_queue(self, queue: Queue) -> None:
+        self.locks.remove(queue)
 
     def apply_storage(self, item: StorageObject) -> None:
         """A volume, claim, class, attachment, or what a CSI driver says. Raises QuantityError, and nothing changes."""
@@ -233,6 +242,7 @@ class Snapshot:
 
     def _write_node(self, row: int, node: Node | None, offered: Vector) -> None:
         self.nodes.write(row, node)
+        self.locks.node_written(row, None if node is None else node.metadata.name)
         self.room.set_allocatable(row, self.room.resources.amounts(offered))
 
     def _pod_changed(self, pod: Pod, before: Occupant | None) -> None:

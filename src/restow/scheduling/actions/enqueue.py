@@ -1,7 +1,8 @@
 """Enqueue: which gangs are let into their queue, so that a cluster is not flooded with pods that cannot start.
 
 A gang that says what it needs (`minResources`) is let in while everything let in so far fits into what the cluster has
-left, over-committed by a fifth because jobs end, and into its queue's capability. One that does not say is let in.
+left, over-committed by a fifth because jobs end, and into what its queue may take. One that does not say is let in; so
+is one that stays inside its queue's guarantee, however full the cluster is: what keeps it from starting is to be seen.
 """
 
 from __future__ import annotations
@@ -13,31 +14,43 @@ from restow.scheduling.shares import offered, requested
 from restow.scheduling.wakeups import QUEUE
 
 _OVERCOMMIT = (6, 5)
+_NO_ROOM = "what it needs to start does not fit beside what was let in already"
 
 
 def enqueue(session: Session) -> None:
     waiting = [job for job in session.jobs if not job.admitted]
     if not waiting:
         return
-    left = _left(session)
-    promised: Vector = {}
+    gate = _Gate(session)
     for job in waiting:
         assert job.group is not None, "only gangs wait"
-        needed = least_resources(job.group)
-        refusal = _refusal(session, job, needed, add(promised, needed), left)
+        refusal = gate.let_in(job, least_resources(job.group))
         if refusal is None:
-            promised = add(promised, needed)
             job.admitted = True
         else:
             session.refuse(job, refusal, [QUEUE])
     session.jobs = [job for job in session.jobs if job.pods]
 
 
-def _refusal(session: Session, job: Job, needed: Vector, together: Vector, left: Vector) -> str | None:
-    refusal = session.shares.refusal(job.queue, needed)
-    if refusal is None and not fits(together, left):
-        return f"pod group {job.name} is not let in: what it needs to start does not fit beside what was let in already"
-    return refusal
+class _Gate:
+    """What was let in during a session: altogether, and by queue."""
+
+    def __init__(self, session: Session) -> None:
+        self._shares = session.shares
+        self._left = _left(session)
+        self._promised: Vector = {}
+        self._promised_to: dict[str, Vector] = {}
+
+    def let_in(self, job: Job, needed: Vector) -> str | None:
+        """Count a job as let in, or say why it is not."""
+        refusal = self._shares.refusal(job.queue, needed)
+        if refusal is not None:
+            return refusal
+        together, of_queue = add(self._promised, needed), add(self._promised_to.get(job.queue, {}), needed)
+        if not fits(together, self._left) and not self._shares.is_guaranteed(job.queue, of_queue):
+            return f"pod group {job.name} is not let in: {_NO_ROOM}"
+        self._promised, self._promised_to[job.queue] = together, of_queue
+        return None
 
 
 def _left(session: Session) -> dict[str, int]:

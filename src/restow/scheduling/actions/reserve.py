@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from restow.model.objects import MatchPolicy, Reservation
 from restow.model.resources import Vector, add, subtract
+from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.actions.seating import (
     NOT_USED,
     NOTHING,
@@ -29,7 +30,7 @@ from restow.scheduling.actions.seating import (
 from restow.scheduling.actions.starting import incomplete, place_together
 from restow.scheduling.decisions import Assign
 from restow.scheduling.framework import Code
-from restow.scheduling.jobs import DEFAULT_QUEUE, Job, requests_of
+from restow.scheduling.jobs import Job, requests_of
 from restow.scheduling.reservations.matching import candidates, named_by, too_many, why_not_its, why_not_usable
 from restow.scheduling.session import Session
 from restow.scheduling.statement import Statement

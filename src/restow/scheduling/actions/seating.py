@@ -13,6 +13,7 @@ import msgspec
 from restow.model.cluster import Occupant, Seat
 from restow.model.cluster.seat import migrating_pod
 from restow.model.objects import Pod, Reservation
+from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
 from restow.scheduling.jobs import Job
@@ -61,11 +62,12 @@ def seat_down(session: Session, put: Put, pod: Pod, reservations: Iterable[Reser
             unused = unused if unused.message else Unused(seat.reason, seat.message)
             continue
         cycle = cycle or Cycle(pod, session.snapshot, session.now)
-        verdict = put(cycle, seat)
+        there = _as_held(session, cycle, seat)
+        verdict = put(there, seat)
         if verdict.code is Code.SUCCESS:
             return SEATED
         leaving = _predecessors(session, seat)
-        if leaving and _fits_without(session, cycle, seat, leaving):
+        if leaving and _fits_without(session, there, seat, leaving):
             return Waits(_awaited(seat, leaving))
         unused = unused if unused.message else Unused(NOT_USED, _refused(seat, verdict))
         tries += 1
@@ -83,6 +85,14 @@ def _seats(session: Session, pod: Pod, reservations: Iterable[Reservation]) -> I
             if alike not in tried:
                 tried.add(alike)
                 yield seat
+
+
+def _as_held(session: Session, cycle: Cycle, seat: Seat) -> Cycle:
+    """The attempt to sit down. A seat held for the pod's own queue stays its own on a node that was locked since."""
+    tenancy, classes = cycle.pod_class.tenancy, session.snapshot.classes
+    if tenancy is None or session.roster.queue_of(cycle.pod) != (seat.queue or DEFAULT_QUEUE):
+        return cycle
+    return Cycle(cycle.pod, cycle.snapshot, cycle.now, classes.whatever_is_locked(cycle.pod_class))
 
 
 def _refused(seat: Seat, verdict: Verdict) -> str:

@@ -13,7 +13,8 @@ import msgspec
 
 from restow.model.cluster import Occupant
 from restow.model.objects import Placement, Pod, Reservation
-from restow.model.resources import Vector, add
+from restow.model.cluster.seat import migrating_pod
+from restow.model.resources import Vector, add, subtract
 from restow.scheduling.engine import Placed, Unplaced
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
 from restow.scheduling.jobs import Job, requests_of, seat_of
@@ -193,7 +194,7 @@ def _inadmissible(session: Session, job: Job) -> Failure | None:
     """What refuses a job before any node is asked."""
     refused = _may_not_hold(session, job, job.reservation) if job.reservation is not None else incomplete(job)
     if refused is None and (session.shares.counts or job.queue not in session.roster.queues):
-        refusal = session.shares.refusal(job.queue, _least_request(job))
+        refusal = session.shares.refusal(job.queue, _more_for_queue(session, job))
         if refusal is not None:
             return Failure(refusal, frozenset([QUEUE]))
     return refused
@@ -240,6 +241,16 @@ def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdi
     codes = {found.verdict.code if isinstance(found, Unplaced) else found.code for _, found in failed}
     code = next((one for one in (Code.ERROR, Code.UNSCHEDULABLE) if one in codes), Code.UNRESOLVABLE)
     if job.group is not None:
+def _more_for_queue(session: Session, job: Job) -> Vector:
+    """What the queue of a job takes in addition if it starts. A pod that is to move gives back what it has."""
+    request = _least_request(job)
+    uid = migrating_pod(job.reservation) if job.reservation is not None else None
+    mover = session.snapshot.pods.known.get(uid) if uid is not None else None
+    if mover is None or session.roster.queue_of(mover.pod) != job.queue:
+        return request
+    return subtract(request, requests_of(mover.pod))
+
+
         if job.placed < job.least:
             said = f"{job.placed + placed} of the {job.least} pods that pod group {job.name} needs fit; {said}"
         plugins |= {GANG}

@@ -87,7 +87,7 @@ def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: f
         snapshot.apply_reservation(replace(reservation, metadata=replace(meta, resource_version=""), status=without))
         for seat in seats:
             with snapshot.overlooking(migrating_pod(reservation) or ""):
-                why = engine.why_not(Cycle(seat.stand_in, snapshot, now), seat.node)
+                why = engine.why_not(_there(seat, snapshot, now), seat.node)
             if why:
                 message = f"terminating pods have not left node {seat.node} yet: {why}"
                 found[seat.name] = Troubled(Trouble.ROOM_BEING_LEFT, message)
@@ -101,6 +101,12 @@ def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: f
 def seats_on(snapshot: Snapshot, node: str) -> list[SeatName]:
     """The seats on a node that nobody has taken and that take room there."""
     return [name for name, _ in _open_seats(snapshot, node)]
+def _there(seat: Seat, snapshot: Snapshot, now: float) -> Cycle:
+    """The attempt of a seat's pod on its node, which stays its own whoever it was locked for since."""
+    pod_class = snapshot.classes.whatever_is_locked(snapshot.class_of(seat.stand_in))
+    return Cycle(seat.stand_in, snapshot, now, pod_class)
+
+
 
 
 def _open_seats(snapshot: Snapshot, node: str) -> Iterator[tuple[SeatName, Occupant]]:

@@ -1,0 +1,149 @@
+"""Locks: which nodes are kept for the pods of which queue.
+
+Goes in: queues, whose status names the nodes that are locked for them. Comes out: for every row the queues that it is
+locked for, as a number (a cluster has few distinct sets), and for a pod its tenancy: what locks have to know of it.
+
+    None    locks say nothing to it: there are none, or it is of a DaemonSet
+    ""      its queue has no locks, so that every lock is somebody else's
+    a name  its queue has locks
+
+So pods of different queues are of different classes only while, and as far as, locks tell them apart. Where several
+queues show a node as theirs, which is so for moments at most, it is nobody's: whoever has it in the end, no pod of
+another queue has come in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from restow.model.cluster.labels import Ids
+from restow.model.cluster.nodes import NodeTable
+from restow.model.cluster.owners import Kinship
+from restow.model.cluster.rows import grown
+from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.versions import Versions, version_number
+from restow.model.objects import Pod, Queue
+from restow.model.tenancy import is_of_daemon_set, locked_nodes, queue_name
+
+Holders = tuple[str, ...]
+"""The queues that a node is locked for, sorted; none for most nodes, rarely more than one."""
+UNLOCKED = 0
+
+
+class Locks:
+    __slots__ = (
+        "_holders_of",
+        "_kinship",
+        "_log",
+        "_nodes",
+        "_nodes_of",
+        "_numbers",
+        "_versions",
+        "holders",
+        "of_row",
+        "version",
+    )
+
+    def __init__(self, log: UndoLog, nodes: NodeTable, kinship: Kinship) -> None:
+        self._log = log
+        self._nodes = nodes
+        self._kinship = kinship
+        self._versions = Versions(log)
+        self._nodes_of: dict[str, frozenset[str]] = {}
+        self._holders_of: dict[str, Holders] = {}
+        self._numbers: dict[Holders, int] = {(): UNLOCKED}
+        self.holders: list[Holders] = [()]
+        """By number; only ever added to."""
+        self.of_row: Ids = np.zeros(nodes.rows.capacity, np.int32)
+        """The number of a row's holders, as far as it has a Node."""
+        self.version = 0
+        """Changes when another set of queues has locks, and with it the tenancy of pods."""
+        nodes.rows.on_growth(self._grow)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def nodes_of(self, queue: str) -> Collection[str]:
+        """The nodes locked for a queue, whether they exist or not."""
+        return self._nodes_of.get(queue, frozenset())
+
+    def holders_of(self, node: str) -> Holders:
+        return self._holders_of.get(node, ())
+
+    def number(self, queue: str) -> int:
+        """What rows locked for this queue alone have in `of_row`; -1 if there was never any."""
+        return self._numbers.get((queue,), -1)
+
+    def tenancy(self, pod: Pod) -> str | None:
+        """What locks have to know of a pod."""
+        if not self._nodes_of or is_of_daemon_set(pod):
+            return None
+        group = self._kinship.group_of(pod) if pod.metadata.annotations else None
+        queue = queue_name(group, pod)
+        return queue if queue in self._nodes_of else ""
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def apply(self, queue: Queue) -> None:
+        """An event shows a queue."""
+        if self._is_news(queue, gone=False):
+            self._set(queue.metadata.name, locked_nodes(queue))
+
+    def remove(self, queue: Queue) -> None:
+        if self._is_news(queue, gone=True):
+            self._set(queue.metadata.name, frozenset())
+
+    def node_written(self, row: int, name: str | None) -> None:
+        """A Node came to a row, or went from it."""
+        self._mark(row, UNLOCKED if name is None else self._intern(self.holders_of(name)))
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _set(self, queue: str, nodes: frozenset[str]) -> None:
+        old = self._nodes_of.get(queue, frozenset())
+        if old == nodes:
+            return
+        if not old or not nodes:
+            self._tell_apart()
+        if nodes:
+            self._log.put(self._nodes_of, queue, nodes)
+        else:
+            self._log.drop(self._nodes_of, queue)
+        for name in sorted(old ^ nodes):
+            self._hold(name, tuple(sorted({*self.holders_of(name)} ^ {queue})))
+
+    def _hold(self, node: str, holders: Holders) -> None:
+        if holders:
+            self._log.put(self._holders_of, node, holders)
+        else:
+            self._log.drop(self._holders_of, node)
+        row = self._nodes.rows.find(node)
+        if row is not None and self._nodes.present[row]:
+            self._mark(row, self._intern(holders))
+
+    def _tell_apart(self) -> None:
+        """Versions only grow, also when a change is undone."""
+        self._log.record(self._tell_apart)
+        self.version += 1
+
+    def _mark(self, row: int, number: int) -> None:
+        old = self.of_row.item(row)
+        if old != number:
+            self._log.record(self._mark, row, old)
+            self.of_row[row] = number
+            self._nodes.changes.touch(row)
+
+    def _intern(self, holders: Holders) -> int:
+        found = self._numbers.get(holders)
+        if found is None:
+            found = self._numbers[holders] = len(self.holders)
+            self.holders.append(holders)
+        return found
+
+    def _is_news(self, queue: Queue, *, gone: bool) -> bool:
+        version = version_number(queue.metadata.resource_version)
+        return self._versions.is_news(queue.metadata.name, version, gone=gone)
+
+    def _grow(self, capacity: int) -> None:
+        self.of_row = grown(self.of_row, capacity)

@@ -99,13 +99,13 @@ def reservation_for(
 ) -> Reservation:
     """The reservation to create; unless the template says otherwise it lives for so many seconds, rounded up, and is
     charged to the pod's queue."""
-        queue=queue,
     template = _template(job)
     task = next((task for task in template.spec.tasks or () if task.replicas != 0), TaskSpec())
     lifetime = None if template.spec.ttl or template.spec.expires else format_duration(max(ceil(seconds), 1))
     built = ReservationSpec(
         scheduler_name=pod.spec.scheduler_name,
         min_available=1,
+        queue=queue,
         owners=[_owner(owner, pod) for owner in owners],
         ttl=lifetime,
         match_policy=MatchPolicy.FITS,

@@ -229,17 +229,17 @@ class Feed:
 
     def _queue(self, change: Change[Queue]) -> None:
         if change.type == "DELETED":
+            self.snapshot.remove_queue(change.object)
             self.roster.remove_queue(change.object)
         else:
+            self.snapshot.apply_queue(change.object)
             self.roster.apply_queue(_readable(change.object))
         self._tell_change(Thing.QUEUE, change)
 
     def _priority_class(self, change: Change[PriorityClass]) -> None:
         if change.type == "DELETED":
-            self.snapshot.remove_queue(change.object)
             self.roster.remove_priority_class(change.object)
         else:
-            self.snapshot.apply_queue(change.object)
             self.roster.apply_priority_class(change.object)
 
     def _reservation(self, change: Change[Reservation]) -> None:

@@ -153,9 +153,12 @@ def seats_of(
         )
 
 
-def stand_in(name: SeatName, task: TaskSpec, scheduler: str | None) -> Pod:
-    """The pod a seat is kept for, as it will be once created."""
+def stand_in(name: SeatName, task: TaskSpec, scheduler: str | None, queue: str | None = None) -> Pod:
+    """The pod a seat is kept for, as it will be once created; it belongs to its reservation's queue and to no gang."""
     template = task.template
+    told = {
+        key: value for key, value in (template.metadata.annotations or {}).items() if key not in GROUP_NAME_ANNOTATIONS
+    }
     spec = replace(template.spec, node_name=None, scheduler_name=template.spec.scheduler_name or scheduler)
     return Pod(
         metadata=ObjectMeta(
@@ -165,9 +168,6 @@ def stand_in(name: SeatName, task: TaskSpec, scheduler: str | None) -> Pod:
             labels=template.metadata.labels,
             annotations={**told, QUEUE_ANNOTATION: queue or DEFAULT_QUEUE},
         ),
-    told = {
-        key: value for key, value in (template.metadata.annotations or {}).items() if key not in GROUP_NAME_ANNOTATIONS
-    }
         spec=fold_label_keys(spec, template.metadata.labels or {}),
     )
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from restow.model.cluster import Occupant
-from restow.model.objects import Placement, Pod, Reservation
 from restow.model.cluster.seat import migrating_pod
+from restow.model.objects import Placement, Pod, Reservation
 from restow.model.resources import Vector, add, subtract
 from restow.scheduling.engine import Placed, Unplaced
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
@@ -220,6 +220,16 @@ def _may_not_hold(session: Session, job: Job, reservation: Reservation) -> Failu
     return Failure(over, frozenset([QUEUE, RESERVATION])) if over is not None else None
 
 
+def _more_for_queue(session: Session, job: Job) -> Vector:
+    """What the queue of a job takes in addition if it starts. A pod that is to move gives back what it has."""
+    request = _least_request(job)
+    uid = migrating_pod(job.reservation) if job.reservation is not None else None
+    mover = session.snapshot.pods.known.get(uid) if uid is not None else None
+    if mover is None or session.roster.queue_of(mover.pod) != job.queue:
+        return request
+    return subtract(request, requests_of(mover.pod))
+
+
 def _least_request(job: Job) -> Vector:
     """What the pods that must start together ask for."""
     count = max(job.least - job.placed, 1)
@@ -241,16 +251,6 @@ def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdi
     codes = {found.verdict.code if isinstance(found, Unplaced) else found.code for _, found in failed}
     code = next((one for one in (Code.ERROR, Code.UNSCHEDULABLE) if one in codes), Code.UNRESOLVABLE)
     if job.group is not None:
-def _more_for_queue(session: Session, job: Job) -> Vector:
-    """What the queue of a job takes in addition if it starts. A pod that is to move gives back what it has."""
-    request = _least_request(job)
-    uid = migrating_pod(job.reservation) if job.reservation is not None else None
-    mover = session.snapshot.pods.known.get(uid) if uid is not None else None
-    if mover is None or session.roster.queue_of(mover.pod) != job.queue:
-        return request
-    return subtract(request, requests_of(mover.pod))
-
-
         if job.placed < job.least:
             said = f"{job.placed + placed} of the {job.least} pods that pod group {job.name} needs fit; {said}"
         plugins |= {GANG}

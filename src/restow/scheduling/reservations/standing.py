@@ -98,15 +98,15 @@ def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: f
     return found
 
 
-def seats_on(snapshot: Snapshot, node: str) -> list[SeatName]:
-    """The seats on a node that nobody has taken and that take room there."""
-    return [name for name, _ in _open_seats(snapshot, node)]
 def _there(seat: Seat, snapshot: Snapshot, now: float) -> Cycle:
     """The attempt of a seat's pod on its node, which stays its own whoever it was locked for since."""
     pod_class = snapshot.classes.whatever_is_locked(snapshot.class_of(seat.stand_in))
     return Cycle(seat.stand_in, snapshot, now, pod_class)
 
 
+def seats_on(snapshot: Snapshot, node: str) -> list[SeatName]:
+    """The seats on a node that nobody has taken and that take room there."""
+    return [name for name, _ in _open_seats(snapshot, node)]
 
 
 def _open_seats(snapshot: Snapshot, node: str) -> Iterator[tuple[SeatName, Occupant]]:

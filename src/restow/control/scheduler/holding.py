@@ -120,7 +120,8 @@ class Holding:
 
     def bound(self, assign: Assign) -> None:
         """A pod was bound."""
-        if assign.seat is not None:
+        seat = self._book.seat(assign.seat) if assign.seat is not None else None
+        if assign.seat is not None and seat is not None and self._book.is_promised(seat, assign.pod.metadata.uid):
             self._claims.bound(assign.pod, assign.seat)
             self._queue.add_after((assign.seat.namespace, assign.seat.reservation), _MARK_DELAY)
 

@@ -69,6 +69,8 @@ class Reservations:
         self._vacated: dict[SeatName, None] = {}
         self._spent: dict[SeatName, None] = {}
         """Taken by pods that are over or gone, which is not written down yet."""
+        self._promised: dict[str, str] = {}
+        """By the UID of a pod that is assumed in a seat: which life of the reservation promised it."""
         self._accounted: dict[SeatName, tuple[Holder, Amounts]] = {}
         self.vacancies = Vacancies(log)
         self.holdings = Holdings(log, classes.shapes.resources)
@@ -119,6 +121,10 @@ class Reservations:
             if self._may_take(seat, self._pods.known[uid]):
                 return self._pods.known[uid]
         return None
+
+    def is_promised(self, seat: Seat, uid: str) -> bool:
+        """Whether a pod that is assumed in a seat was given this one, and not one of an earlier namesake."""
+        return self._promised.get(uid, seat.life) == seat.life
 
     def is_mover_gone(self, seat: Seat, uid: str) -> bool:
         """Whether the pod that a seat's reservation was made to move is leaving, or gone: not merely unknown, because
@@ -204,6 +210,7 @@ class Reservations:
         left, taken = before.seat if before else None, after.seat if after else None
         if left is None and taken is None and uid not in self._consumed:
             return
+        self._promise(uid, before, after)
         if left == taken and before is not None and after is not None and _claims_the_same(before, after):
             return
         if left and left != taken:
@@ -218,6 +225,14 @@ class Reservations:
                 self._settle_one(taken)
         else:
             self._settle({seat for seat in (left, taken) if seat} | (consumed or frozenset()))
+
+    def _promise(self, uid: str, before: Occupant | None, after: Occupant | None) -> None:
+        """Remember whose seat a pod is on its way to: another reservation may get the name meanwhile."""
+        if after is not None and after.assumed_at is not None:
+            if before is None and after.seat is not None and after.seat in self._seats:
+                self._log.put(self._promised, uid, self._seats[after.seat].life)
+        elif uid in self._promised:
+            self._log.drop(self._promised, uid)
 
     def pods_seen(self) -> None:
         """Pods have been seen up to a newer version."""
@@ -370,7 +385,7 @@ class Reservations:
         if occupant.node != seat.node or occupant.pod.metadata.namespace != seat.name.namespace:
             return False
         if occupant.assumed_at is not None:
-            return True
+            return self.is_promised(seat, occupant.key)
         return is_in_life(occupant.pod, seat) and seat.owners.match(occupant.pod, self._kinship)
 
     def _account(self, name: SeatName, seat: Seat | None, held: Occupant | None) -> None:

@@ -1,0 +1,76 @@
+"""Pods on their way to a seat while something happens to it: they are bound as what they are by then."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from restow.model import kinds
+from restow.scheduling.framework import SUCCESS, Cycle, PermitPlugin, Verdict, wait
+from tests.control.reservations.stage import over_committed, read, reservation, seats
+from tests.control.stage import places, stage
+from tests.sim.stage import Stage, pass_time, pod, template, virtual
+
+
+class Barrier(PermitPlugin):
+    """Nobody passes until it is lifted."""
+
+    name: ClassVar[str] = "Barrier"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lifted = False
+
+    def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
+        return (SUCCESS if self.lifted else wait()), 600.0
+
+
+async def nothing(it: Stage) -> None:
+    """The usual case."""
+
+
+async def delete(it: Stage) -> None:
+    await it.delete(kinds.RESERVATION, "r")
+
+
+async def take_away(it: Stage) -> None:
+    task = {"name": "other", "replicas": 1, "template": template("1")}
+    await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": [task], "minAvailable": 1}})
+
+
+async def make_anew(it: Stage) -> None:
+    await it.delete(kinds.RESERVATION, "r")
+    await it.create(kinds.RESERVATION, reservation(replicas=1))
+
+
+@pytest.mark.parametrize(
+    ("happens", "named"),
+    [
+        pytest.param(nothing, True, id="nothing happens"),
+        pytest.param(delete, False, id="the reservation is deleted"),
+        pytest.param(take_away, False, id="the seat is taken away"),
+        pytest.param(make_anew, False, id="another of the same name is made"),
+    ],
+)
+@virtual
+async def test_a_seat_that_was_released_is_not_named(happens: Callable[[Stage], Awaitable[Any]], named: bool) -> None:
+    barrier = Barrier()
+    async with stage(barrier, nodes=1) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await pass_time(3)
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(3)
+        assert await places(it) == {"a": None}
+        await happens(it)
+        await pass_time(3)
+        barrier.lifted = True
+        await pass_time(15)
+        assert await places(it) == {"a": "n1"}
+        [one] = await it.pods()
+        assert ("restow.sh/reservation" in (one.metadata.annotations or {})) is named
+        assert await over_committed(it.client) == []
+        if happens is make_anew:
+            assert (await read(it)).status.state.phase == "Available"
+            assert [name for _, name in (await seats(it)).values()] == [None]

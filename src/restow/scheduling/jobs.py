@@ -247,9 +247,8 @@ class Job:
 
     @property
     def least_roles(self) -> Mapping[str, int]:
-        """How many of each role; as in Volcano, only where the gang as a whole asks for that many."""
-        roles = (self.group.spec.min_task_member if self.group else None) or {}
-        return roles if self.least >= sum(roles.values()) else {}
+        """How many of each role."""
+        return least_roles(self.group) if self.group is not None else {}
 
     @property
     def is_broken(self) -> bool:
@@ -286,10 +285,12 @@ class Job:
         extra = list(more)
         if self.placed + len(extra) < self.least:
             return False
-        if not self.least_roles:
-            return True
-        roles = self.roles + Counter(role_of(pod) for pod in extra)
-        return all(roles[role] >= least for role, least in self.least_roles.items())
+        return not self.least_roles or _has_all(self.least_roles, self.roles + Counter(map(role_of, extra)))
+
+    def may_go_on(self, more: Sequence[Pod]) -> bool:
+        """Whether these pods may be placed for good, besides those that are: enough to start, or, where some are on
+        nodes already, any that bring it nearer to being whole."""
+        return self.is_enough(more) or (self.is_broken and len(more) > 0)
 
 
 def role_of(pod: Pod) -> str:
@@ -361,6 +362,7 @@ def _gang(key: Key, pods: Sequence[Pod], roster: Roster, snapshot: Snapshot) -> 
     placed = placed_members(members, snapshot)
     job.placed = len(placed)
     job.roles = Counter(role_of(pod) for pod in placed)
+    job.admitted = job.admitted or job.is_broken
     job.pods = _needed_first(job, sorted(pods, key=_task_order))
     return job
 
@@ -368,6 +370,13 @@ def _gang(key: Key, pods: Sequence[Pod], roster: Roster, snapshot: Snapshot) -> 
 def placed_members(members: Iterable[Pod], snapshot: Snapshot) -> list[Pod]:
     """The members of a gang that are on a node, or have been and succeeded; not those that are leaving."""
     return [pod for pod in members if _is_placed(pod, snapshot)]
+
+
+def is_half_placed(gang: Key, roster: Roster, snapshot: Snapshot) -> bool:
+    """Whether some members of a gang are on nodes and too few, or none of a role: it is broken."""
+    group = roster.group(gang)
+    placed = placed_members(roster.members(gang), snapshot)
+    return group is not None and len(placed) > 0 and not suffices(group, placed)
 
 
 def _is_placed(pod: Pod, snapshot: Snapshot) -> bool:
@@ -398,6 +407,21 @@ def _needed_first(job: Job, pods: list[Pod]) -> list[Pod]:
 def least_members(group: PodGroup) -> int:
     """How many pods of a gang must be placed together."""
     return max(group.spec.min_member or 1, 1)
+
+
+def least_roles(group: PodGroup) -> Mapping[str, int]:
+    """How many of each role; as in Volcano, only where the gang as a whole asks for that many."""
+    roles = group.spec.min_task_member or {}
+    return roles if least_members(group) >= sum(roles.values()) else {}
+
+
+def suffices(group: PodGroup, members: Sequence[Pod]) -> bool:
+    """Whether a gang is whole with these members on nodes."""
+    return len(members) >= least_members(group) and _has_all(least_roles(group), Counter(map(role_of, members)))
+
+
+def _has_all(needed: Mapping[str, int], roles: Counter[str]) -> bool:
+    return all(roles[role] >= least for role, least in needed.items())
 
 
 def least_resources(group: PodGroup) -> dict[str, int]:

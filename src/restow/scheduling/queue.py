@@ -232,6 +232,7 @@ class SchedulingQueue:
 
     def refused(self, uid: str, plugins: Iterable[str], now: float) -> None:
         """An attempt ended without a node. The pod waits for news that these plugins care about."""
+        heard = uid in self._in_flight  # after `decided`, what happened meanwhile was not kept
         entry = self._land(uid)
         if entry is None:
             return
@@ -240,8 +241,9 @@ class SchedulingQueue:
         entry.errors = 0
         entry.failed_with_error = False
         entry.queued = now
-        missed = self._news[entry.news_seen - self._news_dropped :]
+        missed = self._news[entry.news_seen - self._news_dropped :] if heard else ()
         woken = entry.updated or any(self._wakeups.wakes(entry.pod, entry.plugins, news) for news in missed)
+        woken = woken or not heard
         self._trim()
         entry.woken = woken
         if woken or not entry.plugins:

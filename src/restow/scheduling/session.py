@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 
 import msgspec
 
 from restow.model.cluster import Occupant, PodClass, SeatName, Snapshot
-from restow.model.cluster.seat import migrating_pod
+from restow.model.cluster.seat import awaited_pods, migrating_pod
 from restow.model.objects import Pod, Reservation
 from restow.model.resources import Vector
-from restow.model.times import format_time
 from restow.model.tenancy import DEFAULT_QUEUE
+from restow.model.times import format_time
 from restow.scheduling.conditions import group_status
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
 from restow.scheduling.endings import Ending, endings, latest_end, leaving
 from restow.scheduling.engine import Engine, Placed, Unplaced
 from restow.scheduling.framework import Code, Cycle
-from restow.scheduling.jobs import Job, Roster, jobs_of, requests_of, reservation_jobs
+from restow.scheduling.jobs import Job, Roster, is_half_placed, jobs_of, requests_of, reservation_jobs
 from restow.scheduling.shares import Shares
 from restow.scheduling.statement import Statement
 
@@ -85,7 +86,7 @@ class Session:
         self._leaving: tuple[int, list[Occupant]] = (-1, [])
         self._tried: list[Job] = list(self.jobs)
         self._said: dict[str, str] = {}
-        self._nominated = _by_priority(nominated, pods)
+        self._nominated = self._by_importance(nominated, pods)
 
     def run(self, actions: Iterable[Action]) -> list[Decision]:
         """Carry the actions out and close."""
@@ -142,6 +143,13 @@ class Session:
         if self._leaving[0] != generation:
             self._leaving = (generation, leaving(self.snapshot, self.now))
         return self._leaving[1]
+
+    def leaving_for(self, job: Job) -> list[Occupant]:
+        """Pods whose room a job may count on: those that are terminating, and those that its reservation awaits."""
+        if job.reservation is None:
+            return self.leaving()
+        known = (self.snapshot.pods.known.get(uid) for uid in awaited_pods(job.reservation))
+        return self.leaving() + [one for one in known if one is not None and not one.leaving]
 
     def endings(self) -> list[Ending]:
         """Pods of which it is known when they end, as the session found them."""
@@ -233,7 +241,7 @@ class Session:
 
     def keep_for_nominated(self, priority: int) -> None:
         """Keep the room of pods nominated earlier that are at least this important."""
-        while self._nominated and (self._nominated[0].spec.priority or 0) >= priority:
+        while self._nominated and self._importance(self._nominated[0]) >= priority:
             pod = self._nominated.pop(0)
             self._keep_nominated(pod, pod.status.nominated_node_name or "")
 
@@ -263,6 +271,21 @@ class Session:
         """The queue that a seat was charged to, and how much."""
         seat = self.snapshot.reservations.seat(name)
         return (seat.queue or DEFAULT_QUEUE, requests_of(seat.stand_in)) if seat is not None else (DEFAULT_QUEUE, {})
+
+    def _by_importance(self, nominated: Iterable[Pod], pods: Sequence[Pod]) -> list[Pod]:
+        """Those that are not to be placed now, the most important first."""
+        trying = {pod.metadata.uid for pod in pods}
+        waiting = [pod for pod in nominated if pod.metadata.uid not in trying and pod.status.nominated_node_name]
+        return sorted(
+            waiting, key=lambda pod: (-self._importance(pod), pod.metadata.namespace or "", pod.metadata.name)
+        )
+
+    def _importance(self, pod: Pod) -> float:
+        """Its priority; what is missing of a broken gang comes before everything else."""
+        gang = self.roster.gang_of(pod)
+        if gang is not None and is_half_placed(gang, self.roster, self.snapshot):
+            return inf
+        return pod.spec.priority or 0
 
     def _keep_nominated(self, pod: Pod, node: str) -> None:
         if self.snapshot.node(node) is not None and pod.metadata.uid not in self.snapshot.pods.known:
@@ -295,10 +318,3 @@ def _placed(job: Job, step: Decision) -> list[Pod]:
     meta = step.reservation.metadata
     held = {str(SeatName(meta.namespace or "", meta.name, one.task, one.index)) for one in step.placements}
     return [pod for pod in job.pods if pod.metadata.uid in held]
-
-
-def _by_priority(nominated: Iterable[Pod], pods: Sequence[Pod]) -> list[Pod]:
-    """Those that are not to be placed now, the most important first."""
-    trying = {pod.metadata.uid for pod in pods}
-    waiting = [pod for pod in nominated if pod.metadata.uid not in trying and pod.status.nominated_node_name]
-    return sorted(waiting, key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.namespace or "", pod.metadata.name))

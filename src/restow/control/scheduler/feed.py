@@ -101,6 +101,13 @@ class Feed:
         if not waiter.done():
             self._waiting.remove(waiter)
 
+    def rouse(self) -> None:
+        """Let everybody who waits for news look again."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
@@ -265,10 +272,7 @@ class Feed:
         except QuantityError as error:  # one object that cannot be counted must not stop the news of all others
             self._complain(change.object.metadata, error)
         self.changed.set()
-        waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+        self.rouse()
 
     def _complain(self, meta: ObjectMeta, error: QuantityError) -> None:
         """Once about each object, however often it changes, until it can be counted again."""

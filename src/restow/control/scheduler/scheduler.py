@@ -29,21 +29,22 @@ from msgspec.structs import replace
 
 from restow.client.events import EventRecorder
 from restow.client.verbs import Client
-from restow.control.scheduler.binding import Binding, Bound, Failed, Lost, Outcome, Rejected
+from restow.control.scheduler.binding import Binding
 from restow.control.scheduler.feed import Feed
 from restow.control.scheduler.holding import Holding
+from restow.control.scheduler.leaks import Leaks
 from restow.control.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, Metrics
+from restow.control.scheduler.musters import Musters
+from restow.control.scheduler.outcomes import Bound, Failed, Lost, Outcome, Rejected
 from restow.control.scheduler.settings import Settings
 from restow.control.scheduler.steady import steady_time
 from restow.control.scheduler.telling import SCHEDULER_ERROR, Telling
-from restow.model.kinds import POD
 from restow.model.objects import Pod, Reservation
-from restow.model.wire import WireError
-from restow.ports import Api, ApiError, Clock, NotFound
+from restow.ports import Api, Clock
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import Code, PostBindPlugin
-from restow.scheduling.jobs import Key, least_members, placed_members
+from restow.scheduling.jobs import Key, is_half_placed
 from restow.scheduling.queue import SchedulingQueue, Where, order_by
 from restow.scheduling.registry import Profile
 from restow.scheduling.session import Session
@@ -52,7 +53,6 @@ from restow.scheduling.wakeups import Deed, News, Thing
 log = logging.getLogger(__name__)
 
 _SHORTEST_SLEEP = 0.01
-HIGHEST_PRIORITY = 2**31 - 1
 _PENDING = {
     "active": Where.ACTIVE,
     "backoff": Where.BACKOFF,
@@ -86,7 +86,7 @@ class Scheduler:
         self._profile = profile
         self._clock = clock
         self._metrics = metrics
-        self._client = client = Client(api, manager="restow-scheduler")
+        client = Client(api, manager="restow-scheduler")
         self._queue = SchedulingQueue(wakeups=profile.wakeups, gates=profile.gates, order=order_by(profile.engine.sort))
         self._feed = Feed(client, rng, self._queue, profile.scheduler_names)
         self._snapshot, self._roster = self._feed.snapshot, self._feed.roster
@@ -95,13 +95,16 @@ class Scheduler:
         )
         self._queue.lane_of = self._roster.queue_of
         self._telling = Telling(client, clock, self._recorder, self._feed)
-        self._binding = Binding(client, clock, profile.engine, self._snapshot, self._feed.news, self._settings)
+        self._musters = Musters(self._roster, self._snapshot)
+        self._binding = Binding(client, clock, profile.engine, self._feed, self._musters, self._settings)
         self._holding = Holding(client, clock, self._recorder, self._feed, profile.engine, self._settings)
         self._post_binds = [plugin for plugin in profile.engine.plugins if isinstance(plugin, PostBindPlugin)]
         self._feed.on_member = self._telling.member
         self._binding.permitted = self._queue.decided
         self._binding.expects = self._telling.expects
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._leaks = Leaks(client, clock, self._feed, self._under_way, self._settings)
+        self._leaks.withdraw = self._withdraw
         self._broken: set[Key] = set()
         self._ready = asyncio.Event()
         if metrics is not None:
@@ -120,7 +123,7 @@ class Scheduler:
             self._broken = self._half_placed()
             self._holding.start(tasks)
             self._ready.set()
-            tasks.create_task(self._check_leaks(), name="scheduler leak check")
+            tasks.create_task(self._leaks.run(), name="scheduler leak check")
             await self._schedule(tasks)
 
     async def ready(self) -> None:
@@ -258,6 +261,7 @@ class Scheduler:
 
     def _carry_out(self, decisions: list[Decision], tasks: asyncio.TaskGroup) -> None:
         nominations: dict[str, str] = {}
+        self._musters.call(decision for decision in decisions if isinstance(decision, Assign))
         for decision in decisions:
             if isinstance(decision, Assign):
                 uid = decision.pod.metadata.uid
@@ -282,7 +286,7 @@ class Scheduler:
     def _refuse(self, refuse: Refuse, nominated: str) -> None:
         pod, uid, now = refuse.pod, refuse.pod.metadata.uid, steady_time()
         if nominated:
-            self._feed.nominated[uid] = replace(pod, status=replace(pod.status, nominated_node_name=nominated))
+            self._nominate(pod, nominated)
         else:
             self._feed.nominated.pop(uid, None)
         if refuse.code is Code.ERROR:
@@ -291,6 +295,11 @@ class Scheduler:
         else:
             self._queue.refused(uid, refuse.plugins, now)
             self._telling.refused(pod, refuse.message, nominated=nominated)
+
+    def _nominate(self, pod: Pod, node: str) -> None:
+        """Room there is kept for the pod from now on; for the rest of a broken gang, before all others."""
+        nominated = replace(pod, status=replace(pod.status, nominated_node_name=node))
+        self._feed.nominated[pod.metadata.uid] = nominated
 
     def _decline(self, decline: Decline) -> None:
         uid, now = decline.reservation.metadata.uid, steady_time()
@@ -311,6 +320,10 @@ class Scheduler:
 
     def _conclude(self, assign: Assign, outcome: Outcome) -> None:
         """What follows from how a binding cycle ended."""
+        self._settle(assign, outcome)
+        self._musters.dismiss(assign.pod)
+
+    def _settle(self, assign: Assign, outcome: Outcome) -> None:
         pod, uid, now = assign.pod, assign.pod.metadata.uid, steady_time()
         del self._under_way[uid]
         if isinstance(outcome, Bound):
@@ -369,53 +382,14 @@ class Scheduler:
         if at_once:
             self._queue.activate([pod.metadata.uid], steady_time())
         else:  # the room stays its own while it waits
-            self._feed.nominated[pod.metadata.uid] = _before_all_others(pod, assign.node)
+            self._nominate(pod, assign.node)
 
     def _half_placed(self) -> set[Key]:
         groups = [(group.metadata.namespace or "", group.metadata.name) for group in self._roster.groups()]
         return {gang for gang in groups if self._is_half_placed(gang)}
 
     def _is_half_placed(self, gang: Key) -> bool:
-        group = self._roster.group(gang)
-        placed = len(placed_members(self._roster.members(gang), self._snapshot))
-        return group is not None and 0 < placed < least_members(group)
-
-    # --- assumptions that nobody confirms -----------------------------------------------------------------------------
-
-    async def _check_leaks(self) -> None:
-        """An assumption that stays holds room for nobody: ask the API what became of the pod."""
-        while True:
-            await asyncio.sleep(self._settings.leak_check)
-            for one in self._snapshot.assumed(self._clock.now()):
-                young = 0 <= one.age < self._settings.leak_age  # below 0, the clock was put back
-                if not young and one.pod.metadata.uid not in self._under_way:
-                    await self._check(one.pod)
-
-    async def _check(self, pod: Pod) -> None:
-        meta = pod.metadata
-        try:
-            found: Pod | None = await self._client.get(POD, meta.name, meta.namespace)
-        except NotFound:
-            found = None
-        except (ApiError, WireError) as error:
-            log.info("pod cannot be read", extra={"pod": meta.name, "namespace": meta.namespace, "err": str(error)})
-            return
-        if meta.uid in self._under_way:
-            return
-        log.warning("assumption not confirmed", extra={"pod": meta.name, "namespace": meta.namespace})
-        if found is None or found.metadata.uid != meta.uid:
-            self._feed.hide(pod)
-        else:
-            if not found.spec.node_name:
-                self._withdraw(pod)
-            self._feed.show(found)
-        self._feed.changed.set()
-
-
-def _before_all_others(pod: Pod, node: str) -> Pod:
-    """The pod as one that is nominated to a node, and whose room nobody may take."""
-    status = replace(pod.status, nominated_node_name=node)
-    return replace(pod, status=status, spec=replace(pod.spec, priority=HIGHEST_PRIORITY))
+        return not self._musters.is_pending(gang) and is_half_placed(gang, self._roster, self._snapshot)
 
 
 def _completed(

@@ -2,13 +2,15 @@
 
 A job that fits starts; what it has beyond its minimum takes its turn again. One that fits only on room that others are
 leaving (terminating pods; for a gang, pods whose end is known) keeps that room and holds up its queue: what is behind
-it is left to `backfill`. One that does not fit waits with its reasons, and holds up nobody. Where only the first jobs
-of a queue are in the session and it would be that queue's turn after them, the rest is postponed.
+it is left to `backfill`. One that does not fit waits with its reasons, and holds up nobody; if some of its pods are on
+nodes already, what it can have is kept for it. Where only the first jobs of a queue are in the session and it would be
+that queue's turn after them, the rest is postponed.
 """
 
 from __future__ import annotations
 
-from restow.scheduling.actions.starting import Started, keep_room, start
+from restow.scheduling.actions.completing import keep_for_rest
+from restow.scheduling.actions.starting import Failure, Started, broken_by, keep_room, start
 from restow.scheduling.jobs import Job
 from restow.scheduling.session import Session
 
@@ -25,18 +27,30 @@ def allocate(session: Session) -> None:
         if isinstance(result, Started):
             line.again(job)
             continue
-        if result.may_wait and tries < _ROOM_KEPT_FOR and (job.is_gang or session.leaving()):
+        failure: Failure | None = result
+        if result.may_wait and tries < _ROOM_KEPT_FOR and (job.is_gang or session.leaving_for(job)):
             tries += 1
-            if keep_room(session, job, result.plugins):
-                if job.reservation is None:
-                    session.held_up.add(job.queue)
-                else:
-                    line.again(job)
-                continue
-        session.refuse(job, result.message, result.plugins, result.code, result.nominated)
+            failure = keep_room(session, job, result)
+        if failure is not None:
+            _refuse(session, job, failure)
+        elif job.reservation is None:
+            session.held_up.add(job.queue)
+        else:
+            line.again(job)
     session.jobs = [job for job in session.jobs if job.pods]
     if line.is_cut:
         session.postpone()
+
+
+def _refuse(session: Session, job: Job, failure: Failure) -> None:
+    """A job has to wait. One that is bound in part keeps what it can from everybody behind it."""
+    rest: dict[str, str] = {}
+    try:
+        rest = keep_for_rest(session, job, rooms=failure.may_wait) if job.is_broken else {}
+    except Exception as error:
+        failure = broken_by(error)
+    nominated = {**rest, **failure.nominated}
+    session.refuse(job, failure.message, failure.plugins, failure.code, nominated)
 
 
 class _Line:

@@ -2,7 +2,8 @@
 
 Goes in: a session and a job. Comes out: whether it started; if not, what to say. `start` uses room that is free now,
 and room kept for others if the job is over before they need it; `keep_room` finds room that will be free once others
-are gone, and keeps it.
+are gone, and keeps it. A gang that has started, or has been bound in part, takes one pod at a time: nothing of it can
+be taken back any more, and each brings it further.
 """
 
 from __future__ import annotations
@@ -44,15 +45,21 @@ class Started(msgspec.Struct, frozen=True):
 
 
 def start(session: Session, job: Job) -> Started | Failure:
-    """Place as many pods as must start together, of a started gang one more; nothing is placed if they do not fit."""
+    """Place as many pods as must start together, of a gang with pods on nodes one more; nothing is placed if they do
+    not fit."""
     try:
         result = _start(session, job)
         if isinstance(result, Failure) and result.may_wait and session.can_borrow(job):
             with session.borrowed(job):
                 return _start(session, job)
         return result
-    except Exception as error:  # of a plugin: it must not keep other jobs from starting
-        return Failure(f"{type(error).__name__}: {error}", frozenset(), Code.ERROR)
+    except Exception as error:
+        return broken_by(error)
+
+
+def broken_by(error: Exception) -> Failure:
+    """What a plugin raised: it must not keep other jobs from starting."""
+    return Failure(f"{type(error).__name__}: {error}", frozenset(), Code.ERROR)
 
 
 def _start(session: Session, job: Job) -> Started | Failure:
@@ -103,13 +110,20 @@ def _start_single(session: Session, job: Job) -> Started | Failure:
     return Started(1)
 
 
-def keep_room(session: Session, job: Job, plugins: frozenset[str]) -> bool:
-    """Keep room for a job on what others are leaving; False if that is not enough, or not known.
+def keep_room(session: Session, job: Job, failure: Failure) -> Failure | None:
+    """Keep room for a job on what others are leaving; if that is not enough, or not known, why it still has to wait.
 
     For a gang, pods whose end is known count as leaving, as few of the soonest as are needed. A reservation holds the
     room from now on; nobody else gets it.
     """
-    leaving = session.leaving()
+    try:
+        return None if _keep_room(session, job, failure.plugins) else failure
+    except Exception as error:
+        return broken_by(error)
+
+
+def _keep_room(session: Session, job: Job, plugins: frozenset[str]) -> bool:
+    leaving = session.leaving_for(job)
     placed = _fitting_without(session, job, leaving) if leaving else None
     until = None
     if placed is None and job.is_gang:
@@ -156,14 +170,21 @@ def _fitting_without(session: Session, job: Job, gone: Sequence[Occupant]) -> Pl
             placed.append((cycle, found.node))
             return SUCCESS
 
-        return placed if place_together(session, job, put) is None else None
+        return placed if place_together(session, job, put, until=job.is_enough) is None else None
 
 
-def place_together(session: Session, job: Job, put: Put, seated: Sequence[Pod] = ()) -> Failure | None:
-    """Put the pods of a job on nodes until it is whole, besides those that have a seat already. A pod that has no node
+Until = Callable[[Sequence[Pod]], bool]
+"""Whether it will do with these pods placed."""
+
+
+def place_together(
+    session: Session, job: Job, put: Put, seated: Sequence[Pod] = (), *, until: Until | None = None
+) -> Failure | None:
+    """Put the pods of a job on nodes until that will do, besides those that have a seat already. A pod that has no node
     may have one once others are placed."""
+    will_do = until or job.may_go_on
     placed = list(seated)
-    if placed and job.is_enough(placed):
+    if placed and will_do(placed):
         return None
     sitting = {pod.metadata.uid for pod in placed}
     left = [pod for pod in job.pods if pod.metadata.uid not in sitting]
@@ -176,7 +197,7 @@ def place_together(session: Session, job: Job, put: Put, seated: Sequence[Pod] =
                 verdict = put(cycle, found)
                 if verdict.code is Code.SUCCESS:
                     placed.append(pod)
-                    if job.is_enough(placed):
+                    if will_do(placed):
                         return None
                     continue
                 found = verdict
@@ -232,7 +253,7 @@ def _more_for_queue(session: Session, job: Job) -> Vector:
 
 def _least_request(job: Job) -> Vector:
     """What the pods that must start together ask for."""
-    count = max(job.least - job.placed, 1)
+    count = 1 if job.is_broken else max(job.least - job.placed, 1)
     total: Vector = {}
     for pod in job.pods[:count]:
         total = add(total, requests_of(pod))

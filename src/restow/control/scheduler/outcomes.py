@@ -1,0 +1,36 @@
+"""How a binding cycle may end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from restow.model.objects import Pod
+from restow.scheduling.framework import Verdict
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """The pod is on its node."""
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """There is nothing left to bind: the pod is gone, or going, or somebody else bound it."""
+
+    pod: Pod | None
+    """As it is now, if it is."""
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """Permit said no, or waited too long."""
+
+    verdict: Verdict
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """It did not work out; nothing is wrong with the pod."""
+
+    message: str
+    at_once: bool = False
+    """Whether trying again without back-off can help."""
+
+
+Outcome = Bound | Lost | Rejected | Failed

@@ -1,0 +1,69 @@
+"""Completing: what is kept for a gang of which some pods are on nodes and the rest fits nowhere.
+
+Goes in: a session and such a job. Comes out: for each pod that is missing the node on which room is kept for it, the
+one where the least of it is lacking. Nobody else gets what becomes free there, so the lack only shrinks, and the pod
+goes there, or wherever it fits sooner. What the missing pods ask for counts for their queue, so that nobody behind them
+uses up what it may still take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from restow.model.objects import Container, Pod, ResourceRequirements
+from restow.scheduling.framework import Cycle
+from restow.scheduling.jobs import Job, requests_of
+from restow.scheduling.session import Session
+
+_HELD = 64
+"""For how many pods of a gang at most room is kept at once."""
+
+
+def keep_for_rest(session: Session, job: Job, *, rooms: bool) -> dict[str, str]:
+    """Keep for a broken gang what its missing pods may take of their queue and, if asked to, rooms: nodes by UID."""
+    missing = job.pods[: min(max(job.least - job.placed, 1), _HELD)]
+    for pod in missing:
+        session.shares.charge(job.queue, requests_of(pod))
+    nodes: dict[str, str] = {}
+    with session.statement() as trial:  # so that each sees what is kept for those before it
+        for pod in missing if rooms else ():
+            cycle = Cycle(pod, session.snapshot, session.now)
+            node = _nearest(session, cycle)
+            if node is not None:
+                trial.pipeline(cycle, node)
+                nodes[pod.metadata.uid] = node
+    return nodes
+
+
+def _nearest(session: Session, cycle: Cycle) -> str | None:
+    """Of the nodes that refuse a pod for nothing but its size, the one that lacks least for it."""
+    snapshot = session.snapshot
+    weightless = Cycle(_weightless(cycle.pod), snapshot, session.now)
+    names = session.engine.survey(weightless).feasible
+    asked = [(column, amount) for column, amount in cycle.pod_class.shape.amounts if amount > 0]
+    if any(column >= len(snapshot.room.free) for column, _ in asked):  # no node has ever had any of it
+        return None
+    rows = np.array([snapshot.rows.find(name) for name in names], dtype=np.intp)
+    free, whole = snapshot.room.free[:, rows], snapshot.room.allocatable.cells[:, rows]
+    lacking, fits = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
+    for column, amount in asked:
+        fits &= whole[column] >= amount
+        lacking = np.maximum(lacking, (amount - free[column]) / np.maximum(whole[column], 1))
+    if not fits.any():
+        return None
+    return names[int(np.argmin(np.where(fits, lacking, np.inf)))]
+
+
+def _weightless(pod: Pod) -> Pod:
+    """The same pod, as if it asked for nothing."""
+    spec = pod.spec
+    containers, init_containers = _unsized(spec.containers), _unsized(spec.init_containers)
+    lighter = replace(spec, containers=containers, init_containers=init_containers, overhead=None, resources=None)
+    return replace(pod, spec=lighter)
+
+
+def _unsized(containers: Sequence[Container] | None) -> list[Container]:
+    return [replace(one, resources=ResourceRequirements()) for one in containers or ()]

@@ -1,0 +1,124 @@
+"""What comes in between when pods are bound: an API that interferes, and a plugin that answers as told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, ClassVar
+
+from restow.ports import (
+    Api,
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    OutcomeUnknown,
+    Request,
+    Response,
+    TooManyRequests,
+)
+from restow.scheduling.framework import (
+    SUCCESS,
+    Cycle,
+    PermitPlugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    Verdict,
+)
+from restow.scheduling.writes import Write
+
+UNKNOWN = OutcomeUnknown.because(504, "Timeout", "lost in the net")
+BUSY = TooManyRequests.because(429, "TooManyRequests", "not now")
+FORBIDDEN = Forbidden.because(403, "Forbidden", "no bindings today")
+CONFLICT = Conflict.because(409, "Conflict", "no")
+MISSING = NotFound.because(404, "NotFound", "who is that?")
+
+
+class Interfering:
+    """An Api whose bindings are interfered with: `before` may raise, `after` raises although it took effect."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.before: list[ApiError] = []
+        self.after: list[ApiError] = []
+        self.first: Callable[[], Any] | None = None
+        self.bindings = 0
+
+    async def call(self, request: Request) -> Response:
+        if request.subresource != "binding":
+            return await self._api.call(request)
+        self.bindings += 1
+        if self.first is not None:
+            first, self.first = self.first, None
+            await first()
+        if self.before:
+            raise self.before.pop(0)
+        response = await self._api.call(request)
+        if self.after:
+            raise self.after.pop(0)
+        return response
+
+    def watch(self, request: Request) -> AsyncIterator[bytes]:
+        return self._api.watch(request)
+
+
+class Keeper(ReservePlugin, PermitPlugin, PreBindPlugin, PostBindPlugin):
+    """Writes down what it is asked, and answers as told."""
+
+    name: ClassVar[str] = "Keeper"
+
+    def __init__(self, name: str = "Keeper") -> None:
+        super().__init__()
+        self.name = name  # type: ignore[misc]
+        self.journal: list[str] = []
+        self.permits: list[Verdict] = []
+        self.settles: list[Verdict] = []
+        self.patience = 10.0
+
+    def reserve(self, cycle: Cycle, node: str) -> Verdict:
+        self.journal.append("reserve")
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, node: str) -> None:
+        self.journal.append("unreserve")
+
+    def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
+        return (self.permits.pop(0) if len(self.permits) > 1 else (self.permits or [SUCCESS])[0]), self.patience
+
+    def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Write]:
+        self.journal.append("pre-bind")
+        return ()
+
+    def settled(self, cycle: Cycle, node: str) -> Verdict:
+        return self.settles.pop(0) if self.settles else SUCCESS
+
+    def post_bind(self, cycle: Cycle, node: str) -> None:
+        self.journal.append("post-bind")
+
+
+def interfered(**story: Any) -> tuple[list[Interfering], Callable[[Api], Api]]:
+    made: list[Interfering] = []
+
+    def around(api: Api) -> Api:
+        made.append(Interfering(api))
+        for name, value in story.items():
+            setattr(made[0], name, value)
+        return made[0]
+
+    return made, around
+
+
+class Forbidding:
+    """An Api that never binds one pod, and counts how often it is asked to."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self.asked = 0
+        self.watch = api.watch
+        self._api = api
+        self._name = name
+
+    async def call(self, request: Request) -> Response:
+        if request.subresource == "binding" and request.name == self._name:
+            self.asked += 1
+            raise FORBIDDEN
+        return await self._api.call(request)

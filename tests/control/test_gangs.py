@@ -1,0 +1,331 @@
+"""Gangs start as a whole or not at all; one that is bound in part is completed before anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pytest
+
+from restow.client.verbs import Client
+from restow.model import kinds
+from restow.model.quantity import amount
+from restow.ports import Api
+from restow.scheduling.framework import (
+    SUCCESS,
+    Cycle,
+    PermitPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    Verdict,
+    error,
+    unschedulable,
+    wait,
+)
+from restow.scheduling.writes import Write
+from tests.control.interference import FORBIDDEN, Forbidding, interfered
+from tests.control.stage import check_room, condition, events, group, member, places, stage, world
+from tests.sim.stage import Stage, pass_time, pod, ready, scheduler, virtual
+
+
+@virtual
+async def test_a_gang_that_is_bound_half_way_is_completed_first_and_says_so() -> None:
+    made, around = interfered()
+    async with stage(around=around, nodes=1) as it:
+
+        async def crowd() -> None:
+            made[0].before = [FORBIDDEN]
+            await it.create(kinds.POD, pod("rival", "2"))
+
+        made[0].first = crowd
+        await it.create(kinds.POD_GROUP, group("train", 2))
+        for name in ("w1", "w2"):
+            await it.create(kinds.POD, member(name, "train", "2"))
+        await pass_time(20)
+        assert await places(it) == {"w1": "n1", "w2": "n1", "rival": None}
+        [(name, message)] = await events(it, "Completing")
+        assert name == "train"
+        assert message.endswith("the gang is completed before anything else")
+
+
+# --- before the first binding -----------------------------------------------------------------------------------------
+
+
+class Doubts(ReservePlugin, PermitPlugin, PreBindPlugin):
+    """Answers as told about one pod, agrees to every other, and notes who reserves and gives back."""
+
+    name: ClassVar[str] = "Doubts"
+
+    def __init__(self, about: str, *, permits: Sequence[Verdict] = (), settles: Sequence[Verdict] = ()) -> None:
+        super().__init__()
+        self.journal: list[str] = []
+        self._about = about
+        self._permits = list(permits)
+        self._settles = list(settles)
+
+    def relent(self) -> None:
+        self._permits, self._settles = [], []
+
+    def reserve(self, cycle: Cycle, node: str) -> Verdict:
+        self.journal.append(f"+{cycle.pod.metadata.name}")
+        return SUCCESS
+
+    def unreserve(self, cycle: Cycle, node: str) -> None:
+        self.journal.append(f"-{cycle.pod.metadata.name}")
+
+    def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
+        return self._answer(cycle, self._permits), 3.0
+
+    def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Write]:
+        return ()
+
+    def settled(self, cycle: Cycle, node: str) -> Verdict:
+        return self._answer(cycle, self._settles)
+
+    def _answer(self, cycle: Cycle, answers: list[Verdict]) -> Verdict:
+        return answers.pop(0) if answers and cycle.pod.metadata.name == self._about else SUCCESS
+
+
+PATIENCE = [wait("patience")] * 100
+REFUSED = [
+    pytest.param({"permits": [wait(), unschedulable("not yet")]}, "not yet", id="is not permitted"),
+    pytest.param({"permits": PATIENCE}, "Doubts did not permit it in time", id="is not permitted in time"),
+    pytest.param({"settles": [wait(), error("no volume")]}, "Doubts: no volume", id="cannot be prepared"),
+]
+
+
+@pytest.mark.parametrize(("answers", "why"), REFUSED)
+def test_a_gang_of_which_one(answers: dict[str, list[Verdict]], why: str) -> None:
+    """Nobody of it is bound, everything is given back, and all are tried again together."""
+
+    @virtual
+    async def story() -> None:
+        doubts, (made, around) = Doubts("w2", **answers), interfered()
+        async with stage(doubts, around=around, nodes=1) as it:
+            await _gang_of_three(it)
+            while len(doubts.journal) < 6:
+                assert made[0].bindings == 0
+                await pass_time(0.5)
+            assert doubts.journal == ["+w1", "+w2", "+w3", "-w2", "-w3", "-w1"]
+            told = dict(await events(it, "FailedScheduling"))
+            assert told == {"w2": why} | dict.fromkeys(
+                ("w1", "w3"), f"pod group default/train does not start: pod w2: {why}"
+            )
+            doubts.relent()
+            await pass_time(20)
+            assert await places(it) == {"w1": "n1", "w2": "n1", "w3": "n1"}
+            assert (made[0].bindings, await events(it, "Completing")) == (3, [])
+
+    story()
+
+
+async def _gang_of_three(it: Stage, least: int = 3) -> None:
+    await it.create(kinds.POD_GROUP, group("train", least))
+    for name in ("w1", "w2", "w3"):
+        await it.create(kinds.POD, member(name, "train"))
+
+
+@virtual
+async def test_a_gang_goes_without_the_one_that_it_does_not_need() -> None:
+    async with stage(Doubts("w2", permits=[wait(), unschedulable("not yet")] * 9), nodes=1) as it:
+        await _gang_of_three(it, least=2)
+        await pass_time(2)
+        assert await places(it) == {"w1": "n1", "w2": None, "w3": "n1"}
+
+
+@virtual
+async def test_a_gang_goes_as_soon_as_enough_of_it_are_ready_whoever_they_are() -> None:
+    doubts, (made, around) = Doubts("w1", permits=PATIENCE), interfered()
+    async with stage(doubts, around=around, nodes=1) as it:
+        await it.create(kinds.POD_GROUP, group("train", 2))
+        for name in ("w1", "w2"):
+            await it.create(kinds.POD, member(name, "train"))
+        await pass_time(0.5)
+        assert made[0].bindings == 0
+        await it.create(kinds.POD, member("w3", "train"))
+        await pass_time(0.5)
+        assert await places(it) == {"w1": None, "w2": "n1", "w3": "n1"}
+
+
+@virtual
+async def test_roles_count_before_the_first_binding_too() -> None:
+    doubts, (made, around) = Doubts("chief", permits=PATIENCE), interfered()
+    async with stage(doubts, around=around, nodes=1) as it:
+        await it.create(kinds.POD_GROUP, group("train", 2, minTaskMember={"chief": 1, "worker": 1}))
+        for name, role in (("chief", "chief"), ("w1", "worker"), ("w2", "worker")):
+            document = member(name, "train")
+            document["metadata"]["annotations"]["volcano.sh/task-spec"] = role
+            await it.create(kinds.POD, document)
+        await pass_time(0.9)
+        assert made[0].bindings == 0
+        doubts.relent()
+        await pass_time(20)
+        assert all(map(ready, await it.pods()))
+
+
+@virtual
+async def test_a_member_that_goes_away_before_the_first_binding_stops_the_others() -> None:
+    doubts, (made, around) = Doubts("w2", settles=PATIENCE), interfered()
+    async with stage(doubts, around=around, nodes=1) as it:
+        await _gang_of_three(it)
+        await pass_time(1)
+        await it.delete(kinds.POD, "w3", grace_seconds=0)
+        await pass_time(20)
+        assert (await places(it), made[0].bindings) == ({"w1": None, "w2": None}, 0)
+        assert (await condition(it, "w1"))[2] == "pod group default/train needs 3 pods, 2 exist"
+        doubts.relent()
+        await it.create(kinds.POD, member("w4", "train"))
+        await pass_time(90)
+        assert all(map(ready, await it.pods()))
+
+
+@virtual
+async def test_room_that_is_taken_before_the_first_binding_stops_the_whole_gang() -> None:
+    doubts, (made, around) = Doubts("w2", settles=PATIENCE), interfered()
+    async with stage(doubts, around=around, nodes=1) as it:
+        await _gang_of_three(it)
+        await pass_time(1)
+        await it.create(kinds.POD, pod("thief", "2", schedulerName="other", nodeName="n1"))
+        await pass_time(1)
+        doubts.relent()
+        await pass_time(20)
+        assert made[0].bindings == 0
+        assert (await places(it)) == {"thief": "n1", "w1": None, "w2": None, "w3": None}
+        await it.delete(kinds.POD, "thief", grace_seconds=0)
+        await pass_time(20)
+        assert all(map(ready, await it.pods()))
+
+
+# --- after it ---------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_gang_that_cannot_be_completed_backs_off_whoever_else_comes() -> None:
+    made: list[Forbidding] = []
+
+    def around(api: Api) -> Api:
+        made.append(Forbidding(api, "w2"))
+        return made[0]
+
+    async with stage(around=around, cpu="64") as it:
+        await it.create(kinds.POD_GROUP, group("train", 2))
+        for name in ("w1", "w2"):
+            await it.create(kinds.POD, member(name, "train"))
+        for number in range(60):
+            await it.create(kinds.POD, pod(f"other{number}", "100m"))
+            await pass_time(0.1)
+        assert made[0].asked == 3  # at once, after one second and after two more
+        assert None not in [where for name, where in (await places(it)).items() if name != "w2"]
+
+
+@virtual
+async def test_room_that_becomes_free_goes_to_a_broken_gang_whatever_back_off_is_left() -> None:
+    made, around = interfered()
+    async with stage(around=around, nodes=1) as it:
+
+        async def crowd() -> None:
+            made[0].before = [FORBIDDEN]
+            await it.create(kinds.POD, pod("thief", "2", schedulerName="other", nodeName="n1"))
+
+        made[0].first = crowd
+        await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
+        await it.create(kinds.POD_GROUP, group("train", 2))
+        for name in ("w1", "w2"):
+            await it.create(kinds.POD, member(name, "train", "2"))
+        await pass_time(4)
+        for number in range(8):
+            await it.create(kinds.POD, pod(f"rival{number}", "1", priorityClassName="high"))
+            await pass_time(0.1)
+        await it.delete(kinds.POD, "thief", grace_seconds=0)
+        await pass_time(3)
+        assert (await places(it))["w2"] == "n1"
+
+
+# --- the rest does not fit --------------------------------------------------------------------------------------------
+
+
+async def _half_bound(it: Stage, cpu: str) -> None:
+    """A gang of four, of which the first two are bound by a scheduler that died then."""
+    await it.create(kinds.POD_GROUP, group("train", 4))
+    for name in ("w1", "w2", "w3", "w4"):
+        await it.create(kinds.POD, member(name, "train", cpu))
+    for one in (await it.pods())[-4:-2]:
+        await Client(it.api).bind("default", one.metadata.name, uid=one.metadata.uid, node="n1")
+
+
+@pytest.mark.parametrize(
+    ("old", "rival"),
+    [
+        pytest.param("2", "2", id="each place that becomes free takes one of them"),
+        pytest.param("1", "1", id="places become free in pieces that others would take"),
+        pytest.param("500m", "500m", id="in small ones, too"),
+    ],
+)
+def test_what_is_missing_of_a_gang_is_placed_before_anything_else_however_room_becomes_free(
+    old: str, rival: str
+) -> None:
+    @virtual
+    async def story() -> None:
+        async with world(nodes=3) as it:
+            count = int(4000 / amount("cpu", old))
+            for where in ("n2", "n3"):
+                for number in range(count):
+                    await it.create(kinds.POD, pod(f"old-{where}-{number}", old, schedulerName="x", nodeName=where))
+            await _half_bound(it, "2")
+            await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
+            for number in range(12):
+                await it.create(kinds.POD, pod(f"rival{number}", rival, priorityClassName="high"))
+            async with scheduler(it.api, it.clock):
+                await pass_time(5)
+                for number in range(count):
+                    assert await _placed_rivals(it) == 0
+                    await it.delete(kinds.POD, f"old-n2-{number}", grace_seconds=0)
+                    await pass_time(3)
+                assert {(await places(it))[name] for name in ("w3", "w4")} == {"n2"}
+                await pass_time(20)
+                await it.delete(kinds.POD, "old-n3-0", grace_seconds=0)
+                await pass_time(20)
+                assert await _placed_rivals(it) == 1
+                await check_room(it)
+
+    story()
+
+
+async def _placed_rivals(it: Stage) -> int:
+    return sum(name.startswith("rival") and where is not None for name, where in (await places(it)).items())
+
+
+@virtual
+async def test_a_successor_keeps_the_room_for_what_is_missing_of_a_gang() -> None:
+    async with world(nodes=2) as it:
+        for number in range(4):
+            await it.create(kinds.POD, pod(f"old{number}", "1", schedulerName="x", nodeName="n2"))
+        await _half_bound(it, "2")
+        for number in range(4):
+            await it.create(kinds.POD, pod(f"rival{number}", "1"))
+        for number in range(4):
+            async with scheduler(it.api, it.clock, seed=number):
+                await pass_time(3)
+                await it.delete(kinds.POD, f"old{number}", grace_seconds=0)
+                await pass_time(0.5)
+                assert await _placed_rivals(it) == 0
+        async with scheduler(it.api, it.clock, seed=9):
+            await pass_time(20)
+            assert {(await places(it))[name] for name in ("w3", "w4")} == {"n2"}
+
+
+@virtual
+async def test_a_gang_that_lacks_a_role_is_broken_for_a_successor_too() -> None:
+    async with world(nodes=1) as it:
+        await it.create(kinds.POD_GROUP, group("train", 2, minTaskMember={"chief": 1, "worker": 1}))
+        for name, role in (("chief", "chief"), ("w1", "worker"), ("w2", "worker")):
+            document = member(name, "train", "1")
+            document["metadata"]["annotations"]["volcano.sh/task-spec"] = role
+            await it.create(kinds.POD, document)
+        for one in (await it.pods())[1:]:
+            await Client(it.api).bind("default", one.metadata.name, uid=one.metadata.uid, node="n1")
+        await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
+        await it.create(kinds.POD, pod("rival", "2", priorityClassName="high"))
+        async with scheduler(it.api, it.clock):
+            await pass_time(10)
+            assert await places(it) == {"chief": "n1", "w1": "n1", "w2": "n1", "rival": None}

@@ -1,0 +1,92 @@
+"""Stories: a cluster, gangs and queues on it, and a session over pods that wait."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from restow.model.objects import (
+    ObjectMeta,
+    PodGroup,
+    PodGroupSpec,
+    PodGroupStatus,
+    Queue,
+    QueueSpec,
+    QueueStatus,
+)
+from restow.scheduling.actions.allocate import allocate
+from restow.scheduling.actions.backfill import backfill
+from restow.scheduling.actions.enqueue import enqueue
+from restow.scheduling.decisions import Assign, Nominate, Refuse, SetGroup
+from restow.scheduling.engine import Engine
+from restow.scheduling.jobs import Roster
+from restow.scheduling.session import Session
+from tests.model.cluster.builders import pod
+from tests.scheduling.core.doubles import Eligible, Fit, cluster
+
+ALL = (enqueue, allocate, backfill)
+
+
+def task(name, group=None, requests=None, *, role=None, queue=None, created="", **fields):
+    one = pod(name, requests, **fields)
+    annotations = {
+        "scheduling.k8s.io/group-name": group,
+        "volcano.sh/task-spec": role,
+        "scheduling.volcano.sh/queue-name": queue,
+    }
+    metadata = replace(
+        one.metadata,
+        annotations={key: value for key, value in annotations.items() if value},
+        creation_timestamp=created or None,
+    )
+    return replace(one, metadata=metadata)
+
+
+def gang(name, least, phase="Inqueue", **spec):
+    return PodGroup(
+        metadata=ObjectMeta(name=name, namespace="default"),
+        spec=PodGroupSpec(min_member=least, **spec),
+        status=PodGroupStatus(phase=phase),
+    )
+
+
+def queue(name, state=None, **spec):
+    return Queue(metadata=ObjectMeta(name=name), spec=QueueSpec(**spec), status=QueueStatus(state=state))
+
+
+class Story:
+    """A cluster and what it knows of gangs and queues; `run` opens a session for the pending pods."""
+
+    def __init__(self, *there, running=(), groups=(), queues=(), plugins=()):
+        self.snapshot = cluster(*there, pods=running)
+        self.roster = Roster()
+        for one in running:
+            self.roster.apply_pod(one)
+        for group in groups:
+            self.roster.apply_group(group)
+        for one in queues:
+            self.roster.apply_queue(one)
+        self.engine = Engine([Eligible(), Fit(), *plugins])
+
+    def run(self, *pods, actions=ALL, nominated=(), cut=()):
+        for one in pods:
+            self.roster.apply_pod(one)
+        session = Session(self.snapshot, self.engine, self.roster, now=0.0, pods=pods, nominated=nominated, cut=cut)
+        self.decisions = session.run(actions)
+        self.postponed = [one.metadata.name for one in session.postponed]
+        return self
+
+    @property
+    def placed(self):
+        return {one.pod.metadata.name: one.node for one in self.decisions if isinstance(one, Assign)}
+
+    @property
+    def refused(self):
+        return {one.pod.metadata.name: one.message for one in self.decisions if isinstance(one, Refuse)}
+
+    @property
+    def nominated(self):
+        return {one.pod.metadata.name: one.node for one in self.decisions if isinstance(one, Nominate)}
+
+    @property
+    def statuses(self):
+        return {one.group.metadata.name: one.status for one in self.decisions if isinstance(one, SetGroup)}

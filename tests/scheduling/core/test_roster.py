@@ -1,0 +1,46 @@
+"""The roster: who belongs to which gang and queue, and what that amounts to."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from restow.model.objects import ObjectMeta, PriorityClass
+from restow.scheduling.jobs import Roster
+from tests.scheduling.core.stories import task
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "used"),
+    [
+        pytest.param({"queue": "a"}, {"queue": "b"}, {"a": 0, "b": 1000}, id="it was put into another queue"),
+        pytest.param({}, {"requests": {"cpu": "3"}}, {"default": 3000}, id="it was resized"),
+    ],
+)
+def test_what_changed_about_a_running_pod_is_counted_and_nothing_of_it_stays(before, after, used):
+    roster = Roster()
+    assert roster.usage() == {}
+    roster.apply_pod(task("t", on="n0", **before))
+    roster.apply_pod(task("t", on="n0", **after))
+    assert {queue: usage["cpu"] for queue, usage in roster.usage().items()} == used
+    roster.remove_pod(task("t", on="n0", **after))
+    assert not any(amount for usage in roster.usage().values() for amount in usage.values())
+
+
+@pytest.mark.parametrize("later", ["other", None])
+def test_a_pod_that_left_a_gang_is_no_member_of_it(later):
+    roster = Roster()
+    roster.apply_pod(task("t", "first"))
+    roster.apply_pod(task("t", later))
+    assert roster.members(("default", "first")) == []
+    roster.remove_pod(task("t", later))
+    assert roster.members(("default", "other")) == []
+
+
+def test_a_priority_class_that_is_the_default_no_longer_is_forgotten_as_such():
+    roster = Roster()
+    default = PriorityClass(metadata=ObjectMeta(name="usual"), value=5, global_default=True)
+    roster.apply_priority_class(default)
+    assert roster.default_class == "usual"
+    roster.apply_priority_class(replace(default, global_default=False))
+    assert roster.default_class == ""

@@ -1,0 +1,105 @@
+"""Queues in a session: the gate before them, how they share the cluster, and what they refuse."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from restow.scheduling.actions.allocate import allocate
+from restow.scheduling.actions.enqueue import admit
+from tests.scheduling.core.doubles import nodes
+from tests.scheduling.core.stories import Story, gang, queue, task
+
+# --- the gate ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_pending_gang_is_let_in_and_started():
+    story = Story(*nodes(1), groups=[gang("g", 1, "Pending", min_resources={"cpu": "1"})]).run(task("t0", "g"))
+    assert (story.placed, story.statuses["g"].phase) == ({"t0": "n0"}, "Running")
+
+
+def test_the_gate_closes_a_fifth_above_what_there_is():
+    groups = [gang(name, 1, "Pending", min_resources={"cpu": "2400m"}) for name in "abc"]
+    story = Story(*nodes(1), groups=groups).run(*(task(f"t-{name}", name, {"cpu": "2"}) for name in "abc"))
+    assert set(story.placed) == {"t-a", "t-b"}
+    assert story.refused["t-c"].startswith("pod group default/c is not let in")
+    assert story.statuses["c"].phase == "Pending"
+
+
+def test_without_the_gate_everybody_is_let_in():
+    story = Story(*nodes(1), groups=[gang("g", 1, "Pending", min_resources={"cpu": "99"})])
+    assert story.run(task("t0", "g"), actions=(admit, allocate)).placed == {"t0": "n0"}
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+def test_queues_share_by_weight():
+    story = Story(*nodes(1, offers={"cpu": "4", "pods": "99"}), queues=[queue("a", weight=3), queue("b", weight=1)])
+    pods = [task(f"{name}{n}", queue=name) for name in "ab" for n in range(4)]
+    assert Counter(name[0] for name in story.run(*pods).placed) == {"a": 3, "b": 1}
+
+
+def test_what_is_behind_a_job_that_is_not_here_is_postponed():
+    story = Story(*nodes(1, offers={"cpu": "9", "pods": "99"}), queues=[queue("a"), queue("b")])
+    story.run(task("a0", queue="a"), *(task(f"b{n}", queue="b") for n in range(3)), cut=["a"])
+    assert (set(story.placed), story.postponed, story.refused) == ({"a0", "b0"}, ["b1", "b2"], {})
+
+
+def _in_batches(story, pods, size):
+    """Where the pods go when a session gets only the first of each queue."""
+    placed, left = {}, {name: [one for one in pods if story.roster.queue_of(one) == name] for name in "abc"}
+    while any(left.values()):
+        batch = [one for line in left.values() for one in line[:size]]
+        story.run(*batch, cut=[name for name, line in left.items() if len(line) > size])
+        placed |= story.placed
+        back = set(story.postponed)
+        assert len(back) < len(batch)
+        left = {
+            name: [one for one in line[:size] if one.metadata.name in back] + line[size:] for name, line in left.items()
+        }
+    return placed
+
+
+sizes = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["500m", "1", "2", "3"])), max_size=14)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes, st.integers(1, 4), st.tuples(*[st.integers(1, 3)] * 3))
+def test_queues_share_alike_in_one_session_and_in_batches(sizes, size, weights):
+    def story():
+        queues = [queue(name, weight=weight) for name, weight in zip("abc", weights, strict=True)]
+        return Story(*nodes(2, offers={"cpu": "5", "pods": "99"}), queues=queues)
+
+    pods = [task(f"{name}{n:02}", queue=name, requests={"cpu": cpu}) for n, (name, cpu) in enumerate(sizes)]
+    assert _in_batches(story(), pods, size) == story().run(*pods).placed
+
+
+def test_what_a_queue_uses_already_counts():
+    running = [task(f"r{n}", queue="a", on="n0") for n in range(2)]
+    story = Story(*nodes(1), running=running, queues=[queue("a"), queue("b")])
+    assert set(story.run(task("a0", queue="a"), task("b0", queue="b"), task("b1", queue="b")).placed) == {"b0", "b1"}
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        pytest.param([], "queue q does not exist", id="missing"),
+        pytest.param([queue("q", "Closed")], "queue q is Closed", id="closed"),
+        pytest.param(
+            [queue("q", capability={"cpu": "500m"})],
+            "queue q would exceed its capability: cpu (limit 500m, used 0, requested 1)",
+            id="limited",
+        ),
+    ],
+)
+def test_a_queue_that_cannot_take_more_is_named(known, message):
+    assert Story(*nodes(1), queues=known).run(task("p", queue="q")).refused == {"p": message}
+
+
+def test_the_queue_of_a_gang_is_the_groups():
+    story = Story(*nodes(1), groups=[gang("g", 1, queue="gone")]).run(task("t", "g"))
+    assert story.refused == {"t": "queue gone does not exist"}

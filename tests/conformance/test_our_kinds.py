@@ -9,7 +9,7 @@ import pytest
 
 from restow.model.crds import custom_resource_definitions
 from restow.model.wire import read_documents
-from restow.ports import JSON_PATCH, Conflict, Invalid
+from restow.ports import JSON_PATCH, MERGE_PATCH, Conflict, Invalid
 from tests.conformance.server import Document, Server
 
 EXAMPLES = {path.name: path.read_bytes() for path in sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))}
@@ -107,3 +107,43 @@ async def test_a_seat_is_in_one_place(installed: Server, reservation: Document) 
     twice = status(reservation["metadata"]["resourceVersion"], SEAT, {**SEAT, "nodeName": "n2"})
     with pytest.raises(Invalid, match="Duplicate value"):
         await installed.patch(RESERVATIONS, "r", JSON_PATCH, twice, sub="status")
+
+
+# --- what a job moves, and how ----------------------------------------------------------------------------------------
+
+JOBS = "podmigrationjobs.scheduling.koordinator.sh"
+POD = {"namespace": "default", "name": "web-0"}
+
+
+@pytest.fixture
+async def job(installed: Server) -> AsyncIterator[str]:
+    """A job that says neither which life of its pod is meant, nor how it moves."""
+    document = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob"}
+    meta = {"generateName": "frozen-"}
+    made = await installed.create(JOBS, {**document, "metadata": meta, "spec": {"podRef": {**POD, "uid": ""}}})
+    yield made["metadata"]["name"]
+    await installed.delete(JOBS, made["metadata"]["name"])
+
+
+SETTLED = {"podRef": {"uid": "u1"}, "mode": "ReservationFirst"}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        pytest.param({"podRef": {"name": "web-1"}}, "a job moves the pod", id="another pod"),
+        pytest.param({"podRef": {"namespace": "shop"}}, "a job moves the pod", id="a pod elsewhere"),
+        pytest.param({"podRef": {"uid": "u2"}}, "a job moves the pod", id="another life of it"),
+        pytest.param({"podRef": {"uid": None}}, "uid cannot be taken back", id="any life of it"),
+        pytest.param({"mode": "EvictDirectly"}, "how a pod moves is settled", id="another way"),
+        pytest.param({"mode": None}, "mode cannot be taken back", id="any way"),
+    ],
+)
+async def test_what_a_job_moves_and_how_is_settled_once(
+    installed: Server, job: str, change: Document, why: str
+) -> None:
+    settled = await installed.patch(JOBS, job, MERGE_PATCH, {"spec": SETTLED})
+    with pytest.raises(Invalid, match=why):
+        await installed.patch(JOBS, job, MERGE_PATCH, {"spec": change})
+    later = await installed.patch(JOBS, job, MERGE_PATCH, {"spec": {"paused": True, "ttl": "10m"}})
+    assert later["spec"] == {**settled["spec"], "paused": True, "ttl": "10m"}

@@ -70,10 +70,11 @@ def job(
             "name": "move",
             "uid": "job-uid",
             "creationTimestamp": format_time(NOW - 120),
-            "annotations": more.pop("annotations", {}),
+            "annotations": {"restow.sh/moved-from": "n1", **more.pop("annotations", {})},
         },
         "spec": {
             "podRef": {"namespace": "shop", "name": "web-1", "uid": "old", **more.pop("pod_ref", {})},
+            "mode": "ReservationFirst",
             "reservationOptions": options,
             **more.pop("spec", {}),
         },

@@ -41,7 +41,7 @@ CONFIGURED = Arguments(
 )
 def test_terms(spec: dict[str, Any], terms: dict[str, Any]) -> None:
     configured = {"mode": "EvictDirectly", "ttl": 60.0, "waiting": 10.0, "policy": "Delete", "grace": 5}
-    assert terms_of(job(spec=spec), CONFIGURED) == Terms(**{**configured, **terms})
+    assert terms_of(job(spec={"mode": None, **spec}), CONFIGURED) == Terms(**{**configured, **terms})
 
 
 @pytest.mark.parametrize(

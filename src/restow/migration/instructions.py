@@ -27,11 +27,14 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """Write down which life of the pod is meant, and whose replica it is: nobody can tell once it is gone."""
+    """Write down what nobody can tell later: which life of the pod is meant, whose replica it is, where it was, and
+    how it is to move, whatever becomes of the configuration."""
 
     status: PodMigrationJobStatus
     uid: str
+    mode: str
     workload: str | None = None
+    source: str | None = None
 
 
 class AwaitAdmission(msgspec.Struct, frozen=True):

@@ -38,8 +38,8 @@ from restow.migration.instructions import (
 )
 from restow.migration.preparing import evict_directly, prepare, unmovable
 from restow.migration.reservation import template_problems
+from restow.model.cluster.seat import MOVED_FROM_ANNOTATION, migrating_pod
 from restow.model.cluster.seat import is_ended as reservation_is_ended
-from restow.model.cluster.seat import migrating_pod
 from restow.model.objects import JobConditionType, JobMode, JobPhase, JobReason
 from restow.model.pods import is_terminating
 from restow.model.times import format_duration
@@ -134,10 +134,11 @@ def _missing_pod(facts: Facts) -> Step | None:
 
 def _unpinned(facts: Facts) -> Step | None:
     assert facts.pod is not None, "it is not missing"
-    written = (facts.job.metadata.annotations or {}).get(WORKLOAD_ANNOTATION)
-    if facts.uid and facts.workload in (None, written):
+    notes, source = facts.job.metadata.annotations or {}, facts.pod.spec.node_name or None
+    known = (facts.workload, WORKLOAD_ANNOTATION), (source, MOVED_FROM_ANNOTATION)
+    if facts.uid and facts.job.spec.mode and all(value in (None, notes.get(note)) for value, note in known):
         return None
-    return Pin(facts.job.status, facts.pod.metadata.uid, facts.workload)
+    return Pin(facts.job.status, facts.pod.metadata.uid, facts.terms.mode, facts.workload, source)
 
 
 # --- under way --------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import inspect
 
+from restow.model.cluster.seat import MOVED_FROM_ANNOTATION
 from restow.model.kinds import OWN_KINDS, POD_GROUP, POD_MIGRATION_JOB, QUEUE, RESERVATION, Kind
 from restow.model.objects import ObjectMeta, PodTemplate, ReservationTemplate, TaskSpec
 
@@ -24,6 +25,17 @@ QUANTITY_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE]
 _KEEP_UNKNOWN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 _FOREIGN_STRUCTS = (PodTemplate, TaskSpec, ReservationTemplate)
 _FOREIGN_KINDS = (QUEUE, POD_GROUP, POD_MIGRATION_JOB)
+
+
+def _annotation(name: str) -> str:
+    """The path of an annotation, in which dots of its name are no steps."""
+    return ".metadata.annotations." + name.replace(".", r"\.")
+
+
+def _kept(name: str) -> str:
+    """The rule that a field stays once it is there."""
+    return f"!has(oldSelf.{name}) || has(self.{name})"
+
 
 _COLUMNS: dict[str, list[tuple[str, str, str]]] = {
     RESERVATION.kind: [
@@ -56,22 +68,38 @@ _COLUMNS: dict[str, list[tuple[str, str, str]]] = {
     ],
     POD_MIGRATION_JOB.kind: [
         ("Phase", "string", ".status.phase"),
-        ("Status", "string", ".status.status"),
-        ("Reason", "string", ".status.reason"),
         ("PodNamespace", "string", ".spec.podRef.namespace"),
         ("Pod", "string", ".spec.podRef.name"),
-        ("Node", "string", ".status.nodeName"),
-        ("Reservation", "string", ".spec.reservationOptions.reservationRef.name"),
-        ("NewPod", "string", ".status.podRef.name"),
-        ("TTL", "string", ".spec.ttl"),
+        ("From", "string", _annotation(MOVED_FROM_ANNOTATION)),
+        ("To", "string", ".status.nodeName"),
         ("Age", "date", ".metadata.creationTimestamp"),
+        ("Message", "string", ".status.message"),
     ],
 }
-_WIDE: dict[str, tuple[str, str, str]] = {
-    RESERVATION.kind: ("Message", "string", ".status.state.message"),
-    POD_MIGRATION_JOB.kind: ("Message", "string", ".status.message"),
+_WIDE: dict[str, list[tuple[str, str, str]]] = {
+    RESERVATION.kind: [("Message", "string", ".status.state.message")],
+    POD_MIGRATION_JOB.kind: [
+        ("Reason", "string", ".status.reason"),
+        ("NewPod", "string", ".status.podRef.name"),
+        ("Mode", "string", ".spec.mode"),
+        ("Reservation", "string", ".spec.reservationOptions.reservationRef.name"),
+        ("TTL", "string", ".spec.ttl"),
+    ],
 }
-"""Behind the others, for `-o wide` only: the sentence that says why."""
+"""Behind the others, for `-o wide` only."""
+
+_SAME = "self == oldSelf"
+_RULES: dict[str, list[tuple[str, str, str]]] = {
+    POD_MIGRATION_JOB.kind: [
+        ("spec.podRef.namespace", _SAME, "a job moves the pod that it was made for; make another job"),
+        ("spec.podRef.name", _SAME, "a job moves the pod that it was made for; make another job"),
+        ("spec.podRef.uid", f"oldSelf == '' || {_SAME}", "a job moves the pod that it was made for; make another job"),
+        ("spec.podRef", _kept("uid"), "uid cannot be taken back; make another job"),
+        ("spec.mode", _SAME, "how a pod moves is settled; make another job"),
+        ("spec", _kept("mode"), "mode cannot be taken back; make another job"),
+    ],
+}
+"""What cannot be changed once it is set: limits were asked for this pod and this way to move it."""
 
 
 def custom_resource_definitions() -> list[dict[str, Any]]:
@@ -111,10 +139,8 @@ def custom_resource_definition(kind: Kind[Any]) -> dict[str, Any]:
 
 def _columns(kind: Kind[Any]) -> list[Schema]:
     always = [{"name": name, "type": type, "jsonPath": path} for name, type, path in _COLUMNS[kind.kind]]
-    if kind.kind not in _WIDE:
-        return always
-    name, type, path = _WIDE[kind.kind]
-    return [*always, {"name": name, "type": type, "jsonPath": path, "priority": 1}]
+    more = _WIDE.get(kind.kind, [])
+    return always + [{"name": name, "type": type, "jsonPath": path, "priority": 1} for name, type, path in more]
 
 
 def _object_schema(kind: Kind[Any]) -> Schema:
@@ -125,7 +151,17 @@ def _object_schema(kind: Kind[Any]) -> Schema:
         if member.name != "metadata":
             properties[member.encode_name] = _schema(member.type, keep=keep, template=False)
     required = [member.encode_name for member in members if member.required]
-    return _described(kind.type, {"type": "object", "properties": properties, **_required(required)})
+    schema = {"type": "object", "properties": properties, **_required(required)}
+    for path, rule, message in _RULES.get(kind.kind, ()):
+        _at(schema, path).setdefault("x-kubernetes-validations", []).append({"rule": rule, "message": message})
+    return _described(kind.type, schema)
+
+
+def _at(schema: Schema, path: str) -> Schema:
+    """The schema of a field."""
+    for name in path.split("."):
+        schema = schema["properties"][name]
+    return schema
 
 
 def _members(type: type[Any]) -> tuple[inspect.Field, ...]:

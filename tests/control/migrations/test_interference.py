@@ -6,6 +6,7 @@ Of the writes a sample is tried; RESTOW_INTERFERENCE=all tries every one.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,7 @@ from restow.model import kinds
 from restow.model.cluster.seat import migrating_pod
 from restow.model.objects import Pod
 from restow.ports import Api, ApiError, Request, Response
-from restow.sim.loop import run_virtual
+from restow.sim.loop import VirtualLoop, run_virtual
 from restow.sim.writes import is_write
 from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.stage import SYSTEM, Move, controller, scheduled
@@ -186,6 +187,17 @@ async def forge(it: Move, old: Pod) -> None:
     await it.create(kinds.RESERVATION, made)
 
 
+def jump(seconds: float) -> Deed:
+    """Everybody's wall clock is set, as somebody does who corrects it by hand."""
+
+    async def deed(it: Move, old: Pod) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.start += seconds
+
+    return deed
+
+
 STRANGER = [{"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "stranger"}}]
 DEEDS: dict[str, Deed] = {
     "the seat is deleted": delete_seat,
@@ -215,15 +227,32 @@ DEEDS: dict[str, Deed] = {
     "evictions are stopped": stop,
     "the job is aborted": abort,
     "somebody was there before": forge,
+    "the clock jumps ahead, and the job's time is over": jump(100),
+    "the clock jumps ahead": jump(30),
+    "the clock jumps back": jump(-3600),
 }
 
 
 # --- the story --------------------------------------------------------------------------------------------------------
 
 
+async def forget_rules(it: Move) -> None:
+    """As if the definition of jobs were one of somebody else, by which everything can be changed."""
+    name = kinds.POD_MIGRATION_JOB.qualified_name
+    found = await it.document(kinds.CUSTOM_RESOURCE_DEFINITION, name)
+    versions = found["spec"]["versions"]
+    schemas = [version["schema"]["openAPIV3Schema"] for version in versions]
+    while schemas:
+        one = schemas.pop()
+        one.pop("x-kubernetes-validations", None)
+        schemas += one.get("properties", {}).values()
+    await it.patch(kinds.CUSTOM_RESOURCE_DEFINITION, name, {"spec": {"versions": versions}})
+
+
 async def story(deed: Deed | None, after: int | None) -> int:
     faults: list[str] = []
     async with scheduled(nodes=4) as it:
+        await forget_rules(it)
         old = (await it.start(3))[0]
 
         async def interfere() -> None:

@@ -175,6 +175,33 @@ async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
         assert len(await events(it, "Complete")) == 1
 
 
+@pytest.mark.parametrize(
+    ("mode", "seat"),
+    [("ReservationFirst", "to its seat on node {node}"), ("EvictDirectly", "without a seat of its own")],
+)
+@virtual
+async def test_the_pod_is_told_why_it_leaves(mode: str, seat: str) -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        await it.move(old, mode=mode)
+        await pass_time(30)
+        where = seat.format(node=(await it.job()).status.node_name)
+        told = f"evicted from node {old.spec.node_name} by PodMigrationJob move: it moves {where}"
+        assert await events(it, "Migrating") == [(old.metadata.name, told)]
+        [event] = [one for one in (await it.client.list(kinds.EVENT)).items if one.reason == "Migrating"]
+        assert (event.involved_object.kind, event.involved_object.uid) == ("Pod", old.metadata.uid)
+        assert event.metadata.namespace == "default"
+
+
+@virtual
+async def test_where_from_is_told_of_a_job_written_by_hand() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        await it.move(old)
+        await pass_time(30)
+        assert ((await it.job()).metadata.annotations or {})["restow.sh/moved-from"] == old.spec.node_name
+
+
 @virtual
 async def test_many_at_once() -> None:
     async with stage(nodes=6, maxConcurrentReconciles=4) as it:

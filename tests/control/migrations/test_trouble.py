@@ -244,6 +244,25 @@ async def test_time_is_up_after_the_eviction() -> None:
 
 
 @virtual
+async def test_a_budget_that_never_lets_go_ends_a_job_without_a_seat_too() -> None:
+    async with stage(evictQPS=0.05, evictBurst=1) as it:
+        first, second = await it.start(2)
+        await it.move(first, "first", mode="EvictDirectly")
+        await it.move(second, mode="EvictDirectly", ttl="2m")
+        await pass_time(10)  # the second was admitted, and waits for its turn
+        assert (await it.told("first"))[0] == "Succeed" and (await it.told())[0] == "Running"
+        await budget(it, 2)
+        await pass_time(60)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Running", "FailedEvict") and "needs 2 healthy pods" in (message or "")
+        await pass_time(60)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "Timeout")
+        assert (message or "").startswith("not done within 2m0s: ") and "needs 2 healthy pods" in (message or "")
+        assert await stays(it, second)
+
+
+@virtual
 async def test_waiting_jobs_time_out_like_others() -> None:
     async with stage(maxMigratingGlobally=1, waitingTTL="30s", defaultJobTTL="10m") as it:
         first, second = await it.start(2)
@@ -446,6 +465,21 @@ async def test_a_dry_run_changes_nothing_and_says_what_it_would_do(mode: str) ->
         assert (phase, reason) == ("Aborted", "DryRun") and "would be" in (message or "")
         assert {name.split()[1] for name in seen.writes.names} <= {"PodMigrationJob", "PodMigrationJob/status", "Event"}
         assert await stays(it, old)
+
+
+@virtual
+async def test_a_job_that_was_admitted_moves_as_it_was_to_move_then() -> None:
+    async with cluster() as it:
+        old = (await it.start())[0]
+        it.seats.refusing = "no room"
+        async with controller(it.api, it.clock):
+            await it.move(old)
+            await pass_time(5)
+            assert (await it.told())[0] == "Running"
+        async with controller(it.api, it.clock, defaultJobMode="EvictDirectly"):
+            await pass_time(30)
+            assert await it.told() == ("Running", "Unschedulable", "no room") and await stays(it, old)
+            assert (await it.job()).spec.mode == "ReservationFirst"
 
 
 @virtual

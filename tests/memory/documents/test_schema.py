@@ -193,6 +193,24 @@ def test_the_rule_that_freezes_a_field() -> None:
     assert causes(compiled, resource(a=2), resource(a=1)) == [("spec.a", "Invalid value: 2: frozen")]
 
 
+def test_the_rules_of_what_is_set_once() -> None:
+    rules = ["!has(oldSelf.uid) || has(self.uid)"]
+    text = {"type": "string", "x-kubernetes-validations": [{"rule": "oldSelf == '' || self == oldSelf"}]}
+    node = {
+        "type": "object",
+        "properties": {"uid": text},
+        "x-kubernetes-validations": [{"rule": rule} for rule in rules],
+    }
+    compiled = schema(a=node)
+    for old, new, fields in [
+        ({}, {"uid": "1"}, []),
+        ({"uid": ""}, {"uid": "1"}, []),
+        ({"uid": "1"}, {"uid": "2"}, ["spec.a.uid"]),
+        ({"uid": "1"}, {}, ["spec.a"]),
+    ]:
+        assert [field for field, _ in causes(compiled, resource(a=new), resource(a=old))] == fields
+
+
 # --- merging ---
 
 

@@ -21,6 +21,7 @@ from restow.control.migrations.reading import refusal, take_away
 from restow.migration.facts import Answer, Facts
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.instructions import Act, Evict, Extend, Pin, Refer, Release, Reserve
+from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.kinds import POD_MIGRATION_JOB, RESERVATION
 from restow.model.objects import Document, PodMigrationJob, PodMigrationJobStatus
 from restow.model.times import format_duration, format_time, parse_time
@@ -73,8 +74,10 @@ class Effects:
         return written
 
     async def _pin(self, job: PodMigrationJob, step: Pin) -> PodMigrationJob:
-        notes = {"annotations": {WORKLOAD_ANNOTATION: step.workload}} if step.workload is not None else {}
-        return await self._patch(job, {"metadata": notes, "spec": {"podRef": {"uid": step.uid}}})
+        told = {WORKLOAD_ANNOTATION: step.workload, MOVED_FROM_ANNOTATION: step.source}
+        notes = {note: value for note, value in told.items() if value is not None}
+        spec = {"podRef": {"uid": step.uid}, "mode": step.mode}
+        return await self._patch(job, {"metadata": {"annotations": notes}, "spec": spec})
 
     async def _refer(self, job: PodMigrationJob, step: Refer) -> PodMigrationJob:
         reference = msgspec.to_builtins(step.reference)
@@ -111,7 +114,8 @@ class Effects:
             return
 
     async def evict(self, facts: Facts, step: Evict) -> Answer | None:
-        """Send the eviction, once it is recorded. An answer that leaves open what happened is an error: look again."""
+        """Send the eviction, once it is recorded; None if the pod was gone already. An answer that leaves open what
+        happened is an error: look again."""
         meta = step.pod.metadata
         about = {
             "job": facts.job.metadata.name,
@@ -131,7 +135,7 @@ class Effects:
             return answer
         self._count(EVICTED)
         log.info("evicted", extra=about)
-        return None
+        return Answer(True)
 
     def _count(self, result: str) -> None:
         if self._metrics is not None:

@@ -35,7 +35,7 @@ from restow.migration.facts import Answer, Facts
 from restow.migration.history import evicted_at
 from restow.migration.instructions import Act, AwaitAdmission, Evict, Fail, Look, Reserve, Wait
 from restow.migration.steps import next_step
-from restow.model.kinds import POD_MIGRATION_JOB
+from restow.model.kinds import POD, POD_MIGRATION_JOB
 from restow.model.objects import JobPhase, JobReason, ObjectReference, PodMigrationJob
 from restow.model.wire import WireError
 from restow.ports import Api, ApiError, Clock, TooManyRequests
@@ -48,6 +48,8 @@ _LOOK_AFTER = 1.0
 """Seconds until a job is looked at again after something was done for it, should no news come of it."""
 _SHORTEST_WAIT = 0.05
 """Seconds: waking up a rounding error too early must not turn into a busy loop."""
+MIGRATING = "Migrating"
+"""The reason of the event that an evicted pod gets."""
 _WARNINGS = frozenset({JobReason.FAILED_EVICT, JobReason.FAILED_CREATE_RESERVATION, JobReason.UNSCHEDULABLE})
 
 
@@ -201,6 +203,9 @@ class Migrations:
         if isinstance(step, Evict):
             self._pacing.used(job.metadata.uid)
             answer = await self._effects.evict(after, step)
+            if answer is not None and answer.allowed:
+                self._tell_pod(after, step)
+                answer = None
         if answer is not None and not (intended and isinstance(step, Evict)):
             await self._concede(after, answer)
         elif answer is not None:
@@ -230,7 +235,7 @@ class Migrations:
         bad = new.phase == JobPhase.FAILED or new.reason in _WARNINGS
         self._recorder.record(
             _about(after),
-            new.reason or new.status or "Migrating",
+            new.reason or new.status or MIGRATING,
             new.message or "",
             type="Warning" if bad else "Normal",
         )
@@ -242,6 +247,16 @@ class Migrations:
                 self._metrics.ended(new.phase or "", new.reason or "", spent(after, self._clock.now()))
                 if new.reason == JobReason.DRY_RUN:
                     self._metrics.eviction(REHEARSED)
+
+    def _tell_pod(self, facts: Facts, step: Evict) -> None:
+        """The pod's own event, for whoever looks at it and wonders why it leaves."""
+        meta, job = step.pod.metadata, facts.job
+        seat = f"to its seat on node {job.status.node_name}" if facts.seat is not None else "without a seat of its own"
+        about = ObjectReference(
+            api_version=POD.api_version, kind=POD.kind, namespace=meta.namespace, name=meta.name, uid=meta.uid
+        )
+        told = f"evicted from node {step.pod.spec.node_name} by PodMigrationJob {job.metadata.name}: it moves {seat}"
+        self._recorder.record(about, MIGRATING, told)
 
     def _count(self, phase: JobPhase) -> float:
         return float(sum((job.status.phase or JobPhase.PENDING) == phase for job in self._feed.jobs()))

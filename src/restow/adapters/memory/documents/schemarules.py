@@ -28,8 +28,17 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
 }
-KNOWN_RULES: dict[str, Callable[[Any, Any], bool]] = {"self == oldSelf": lambda value, old: bool(value == old)}
+KNOWN_RULES: dict[str, Callable[[Any, Any], bool]] = {
+    "self == oldSelf": lambda value, old: bool(value == old),
+    "oldSelf == '' || self == oldSelf": lambda value, old: old in ("", value),
+    "!has(oldSelf.uid) || has(self.uid)": lambda value, old: _is_kept("uid", value, old),
+    "!has(oldSelf.mode) || has(self.mode)": lambda value, old: _is_kept("mode", value, old),
+}
 """The CEL rules that are understood, by their exact text. They compare with the old value, so they hold on creation."""
+
+
+def _is_kept(name: str, value: Document, old: Document) -> bool:
+    return old.get(name) is None or value.get(name) is not None
 
 
 def check_value(value: Any, old: Any, node: SchemaNode, path: str, found: Findings) -> None:

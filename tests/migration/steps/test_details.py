@@ -50,10 +50,11 @@ from tests.migration.moves import (
 # --- what they carry --------------------------------------------------------------------------------------------------
 
 
-def test_pinning_names_the_life_and_the_workload() -> None:
-    step = next_step(before(pending(pod_ref={"uid": ""}), workload="deploy"))
+def test_pinning_names_the_life_the_workload_the_mode_and_the_node() -> None:
+    direct = Terms(mode="EvictDirectly")
+    step = next_step(before(pending(pod_ref={"uid": ""}, spec={"mode": None}), workload="deploy", terms=direct))
     assert isinstance(step, Pin)
-    assert (step.uid, step.workload) == ("old", "deploy")
+    assert (step.uid, step.workload, step.mode, step.source) == ("old", "deploy", "EvictDirectly", "n1")
 
 
 def test_the_reservation_lives_as_long_as_the_job_and_the_farewell() -> None:

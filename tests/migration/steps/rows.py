@@ -1,0 +1,49 @@
+"""Rows of the migration's state machine: facts, and the step that follows from them; with what several parts need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from restow.migration.facts import Facts
+from restow.migration.instructions import Look, Wait
+from restow.migration.steps import next_step
+from restow.migration.terms import Terms
+from tests.migration.moves import NO, job, reservation, said
+
+Row = tuple[str, Facts, type, str | None, str]
+"""Its name, the facts, the step, and, unless it is of no interest, the reason and something of what is told."""
+
+DIRECT = Terms(mode="EvictDirectly", ttl=300.0)
+DRY = Terms(ttl=300.0, dry_run=True)
+EVICTING = said("Eviction", "False", "Evicting")
+REFUSED = said("Eviction", "False", "FailedEvict", NO.message)
+GONE = said("Eviction", "True", "EvictComplete")
+USERS = "spare-room"
+
+
+def given(*seats: Any, **more: Any) -> dict[str, Any]:
+    """A reservation that was given to the job, with its job."""
+    return {"of": job(ref=USERS), "reservation": reservation(*seats, name=USERS, **more)}
+
+
+def table(rows: Iterable[Row]) -> pytest.MarkDecorator:
+    """One test for each row."""
+    return pytest.mark.parametrize("row", [pytest.param(row, id=row[0]) for row in rows])
+
+
+def check(row: Row) -> None:
+    _, of, step, reason, told = row
+    found = next_step(of)
+    assert type(found) is step, found
+    if isinstance(found, Look) or reason is None:
+        return
+    assert (found.status.reason or "") == reason or (isinstance(found, Wait) and _reason(found) == reason), found.status
+    assert told in (found.status.message or ""), found.status
+
+
+def _reason(step: Wait) -> str:
+    """What a job that only goes on waiting said before."""
+    return next((one.reason or "" for one in step.status.conditions or () if one.type == "Eviction"), "")

@@ -1,0 +1,88 @@
+"""Before a job is admitted: what it asks for can be done, and is written down."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from restow.migration.instructions import Abort, AwaitAdmission, Fail, Pin, Wait
+from restow.migration.terms import Terms
+from tests.migration.moves import before, job, pending, pod
+from tests.migration.steps.rows import DIRECT, Row, check, table
+
+PLANNED = {"restow.sh/target-node": "n1"}
+FORGED = replace(pending(), status=replace(pending().status, phase="Running"))
+
+
+ROWS: list[Row] = [
+    ("nothing in the way", before(), AwaitAdmission, None, ""),
+    ("no namespace", before(pending(pod_ref={"namespace": ""})), Fail, "InvalidPodRef", "namespace and name"),
+    ("no name", before(pending(pod_ref={"name": ""})), Fail, "InvalidPodRef", "namespace and name"),
+    ("not a pod", before(pending(pod_ref={"kind": "Node"})), Fail, "InvalidPodRef", "Node is not Pod"),
+    ("unreadable words", before(terms=Terms(problem="spec.ttl: no")), Fail, "ForbiddenMigratePod", "spec.ttl"),
+    (
+        "a template with a name",
+        before(pending(options={"template": {"metadata": {"name": "x"}}})),
+        Fail,
+        "FailedCreateReservation",
+        "spec.reservationOptions.template.metadata.name",
+    ),
+    (
+        "a template elsewhere",
+        before(pending(options={"template": {"metadata": {"namespace": "x"}}})),
+        Fail,
+        "FailedCreateReservation",
+        "x is not shop",
+    ),
+    (
+        "a template with two seats",
+        before(pending(options={"template": {"spec": {"tasks": [{"name": "a", "replicas": 2}]}}})),
+        Fail,
+        "FailedCreateReservation",
+        "2 seats are asked for",
+    ),
+    (
+        "a reservation elsewhere",
+        before(pending(options={"reservationRef": {"namespace": "x", "name": "y"}})),
+        Fail,
+        "MissingReservation",
+        "x is not shop",
+    ),
+    ("no pod", before(pod=None), Fail, "MissingPod", "there is no pod shop/web-1"),
+    ("the pod was replaced", before(pod=pod(uid="new")), Fail, "MissingPod", "another with UID new"),
+    ("the pod is leaving", before(pod=pod(leaving=True)), Fail, "MissingPod", "is leaving already"),
+    ("no UID yet", before(pending(pod_ref={"uid": ""})), Pin, None, ""),
+    ("no workload yet", before(workload="deploy"), Pin, None, ""),
+    ("no mode yet", before(pending(spec={"mode": None})), Pin, None, ""),
+    ("not known where from", before(pending(annotations={"restow.sh/moved-from": "n9"})), Pin, None, ""),
+    (
+        "workload known",
+        before(pending(annotations={"restow.sh/workload": "deploy"}), workload="deploy"),
+        AwaitAdmission,
+        None,
+        "",
+    ),
+    ("a rival", before(rival="other"), Fail, "ForbiddenMigratePod", "job other moves it already"),
+    ("a pending pod", before(pod=pod(node=None)), Fail, "ForbiddenMigratePod", "not on a node yet"),
+    ("a finished pod", before(pod=pod(phase="Succeeded")), Fail, "ForbiddenMigratePod", "it is over (Succeeded)"),
+    ("a finished pod, directly", before(pod=pod(phase="Failed"), terms=DIRECT), AwaitAdmission, None, ""),
+    ("a bare pod", before(owners=()), Fail, "ForbiddenMigratePod", "no controller"),
+    ("a bare pod, directly", before(owners=(), terms=DIRECT), AwaitAdmission, None, ""),
+    ("already on its target", before(pending(annotations=PLANNED)), Fail, "ForbiddenMigratePod", "on node n1 already"),
+    ("paused", before(pending(spec={"paused": True})), Wait, "Paused", "time stands still"),
+    ("waited too long", before(terms=Terms(waiting=100.0)), Fail, "Timeout", "not admitted within 1m40s"),
+    (
+        "waited too long for a limit",
+        before(pending(message="waits for its wave"), terms=Terms(waiting=100.0)),
+        Fail,
+        "Timeout",
+        "within 1m40s: waits for its wave",
+    ),
+    ("waits without limit", before(terms=Terms(waiting=0.0)), AwaitAdmission, None, ""),
+    ("Running was only written", before(FORGED), AwaitAdmission, None, ""),
+    ("aborted", before(pending(), job=job(phase="Aborted", ref=None)), Abort, "Aborted", "aborted by a user"),
+]
+
+
+@table(ROWS)
+def test_the_next_step(row: Row) -> None:
+    check(row)

@@ -1,0 +1,57 @@
+"""With the seat ready: the pod is evicted, unless something holds evictions up."""
+
+from __future__ import annotations
+
+from restow.migration.facts import Answer
+from restow.migration.instructions import Abort, Evict, Fail, Look, Wait
+from restow.migration.terms import Terms
+from tests.migration.moves import NO, YES, facts, job
+from tests.migration.steps.rows import DIRECT, DRY, EVICTING, REFUSED, Row, check, table
+
+ROWS: list[Row] = [
+    ("everything is ready", facts(), Evict, "Evicting", "pod shop/web-1 leaves node n1; its seat is on node n2"),
+    ("from caches", facts(fresh=False), Look, None, ""),
+    ("not tried", facts(trial=None), Look, None, ""),
+    ("a budget refuses", facts(trial=NO), Wait, "FailedEvict", "needs 2 healthy pods"),
+    ("stopped", facts(stopped="evictions are stopped"), Wait, "Stopped", "evictions are stopped"),
+    ("not its turn", facts(turn=Answer(False, "10 per second", 3.0)), Wait, "FailedEvict", "10 per second"),
+    ("its turn", facts(turn=YES), Evict, "Evicting", "leaves node n1"),
+    ("a dry run", facts(terms=DRY), Abort, "DryRun", "it would be evicted"),
+    ("the API refused after all", facts(job(EVICTING), outcome=NO), Wait, "FailedEvict", "needs 2 healthy pods"),
+    ("refused before, allowed now", facts(job(REFUSED)), Evict, "Evicting", "leaves node n1"),
+    ("sent, and nothing happened", facts(job(EVICTING)), Evict, "Evicting", "leaves node n1"),
+    ("sent, and now a budget refuses", facts(job(EVICTING), trial=NO), Wait, "Evicting", ""),
+    ("sent, and now stopped", facts(job(EVICTING), stopped="x"), Wait, "Evicting", ""),
+    ("paused", facts(job(spec={"paused": True})), Wait, "Paused", "time stands still"),
+    ("time is up", facts(job(age=301)), Fail, "Timeout", "not done within 5m0s"),
+    (
+        "time is up, waiting for a budget",
+        facts(job(age=301), trial=NO),
+        Fail,
+        "Timeout",
+        "within 5m0s: The disruption budget web",
+    ),
+    ("time is up, no limit", facts(job(age=9999), terms=Terms(ttl=0.0)), Evict, "Evicting", "leaves"),
+    ("the UID was removed", facts(job(pod_ref={"uid": ""})), Fail, "InvalidPodRef", "not the pod that was admitted"),
+    ("another pod was named", facts(job(pod_ref={"uid": "x"})), Fail, "InvalidPodRef", "'x' is not the pod"),
+    ("directly", facts(job(ref=None), terms=DIRECT, reservation=None), Evict, "Evicting", "nothing is reserved"),
+    (
+        "directly, a rival",
+        facts(job(ref=None), terms=DIRECT, reservation=None, rival="o"),
+        Fail,
+        "ForbiddenMigratePod",
+        "job o",
+    ),
+    (
+        "directly, refused",
+        facts(job(ref=None), terms=DIRECT, reservation=None, trial=NO),
+        Wait,
+        "FailedEvict",
+        "budget",
+    ),
+]
+
+
+@table(ROWS)
+def test_the_next_step(row: Row) -> None:
+    check(row)

@@ -1,0 +1,174 @@
+"""A seat for the pod that is to move: made, given, found, lost, or useless to whoever comes after it."""
+
+from __future__ import annotations
+
+from restow.migration.facts import Answer
+from restow.migration.instructions import Abort, Evict, Extend, Fail, Look, Refer, Reserve, Wait
+from tests.migration.moves import NO, YES, before, facts, job, node, pod, reservation, seat
+from tests.migration.steps.rows import DRY, USERS, Row, check, given, table
+
+NO_OWNER = {"owners": [{"controller": {"uid": "other"}}]}
+LARGE = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}
+SMALL = {
+    "name": "pod",
+    "template": {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}},
+}
+BY_LABEL = {"owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}]}
+
+
+ROWS: list[Row] = [
+    ("try the eviction first", before(job(ref=None)), Look, None, ""),
+    ("the trial succeeded", before(job(ref=None), trial=YES), Reserve, None, ""),
+    ("the trial was refused", before(job(ref=None), trial=NO), Wait, "FailedEvict", "disruption budget web"),
+    ("stopped", before(job(ref=None), stopped="evictions are stopped"), Wait, "Stopped", "evictions are stopped"),
+    ("a dry run", before(job(ref=None), trial=YES, terms=DRY), Abort, "DryRun", "would be created"),
+    (
+        "refused for good",
+        before(job(ref=None), outcome=Answer(False, "bad", final=True)),
+        Fail,
+        "FailedCreateReservation",
+        "bad",
+    ),
+    (
+        "refused for now",
+        before(job(ref=None), outcome=Answer(False, "quota")),
+        Wait,
+        "FailedCreateReservation",
+        "quota",
+    ),
+    ("a rival was admitted", before(job(ref=None), rival="other", trial=YES), Fail, "ForbiddenMigratePod", "job other"),
+    ("created, not written down", facts(job(ref=None)), Refer, "", "was made for pod shop/web-1"),
+    (
+        "somebody else's under its name",
+        facts(job(ref=None), reservation=reservation(metadata={"labels": {}})),
+        Fail,
+        "FailedCreateReservation",
+        "not made for this job",
+    ),
+    ("it was deleted", facts(reservation=None), Fail, "MissingReservation", "shop/restow-job-uid does not exist"),
+    (
+        "it is being deleted",
+        facts(reservation=reservation(metadata={"deletionTimestamp": "2027-01-01T00:00:00Z"})),
+        Fail,
+        "MissingReservation",
+        "does not exist",
+    ),
+    ("a given one does not exist", facts(job(ref=USERS), reservation=None), Fail, "MissingReservation", "spare-room"),
+    ("not looked at yet", facts(reservation=reservation(phase="")), Wait, "Pending", "no seat has been found yet"),
+    (
+        "no room for it",
+        facts(reservation=reservation(phase="Pending", message="0/3 nodes are available.")),
+        Wait,
+        "Unschedulable",
+        "0/3 nodes",
+    ),
+    ("on room being left", facts(reservation=reservation(phase="Waiting")), Wait, "Waiting", "still leaving"),
+    (
+        "it expired",
+        facts(reservation=reservation(phase="Failed", reason="Expired")),
+        Fail,
+        "ReservationExpired",
+        "Expired",
+    ),
+    (
+        "its room was taken",
+        facts(reservation=reservation(phase="Failed", reason="RoomTaken")),
+        Fail,
+        "RoomTaken",
+        "RoomTaken",
+    ),
+    (
+        "its node is gone",
+        facts(reservation=reservation(phase="Failed", reason="NodeGone")),
+        Fail,
+        "Unschedulable",
+        "NodeGone",
+    ),
+    (
+        "it is invalid",
+        facts(reservation=reservation(phase="Failed", reason="Invalid", message="x")),
+        Fail,
+        "Unschedulable",
+        "Invalid: x",
+    ),
+    (
+        "its seat was taken",
+        facts(reservation=reservation(seat(by="9"), phase="Succeeded")),
+        Fail,
+        "ForbiddenMigratePod",
+        "taken by web-9",
+    ),
+    ("used up", facts(reservation=reservation(phase="Succeeded")), Fail, "ForbiddenMigratePod", "used up"),
+    (
+        "on the node it leaves",
+        facts(reservation=reservation(seat("n1"))),
+        Fail,
+        "ForbiddenMigratePod",
+        "where it is already",
+    ),
+    ("its target is gone", facts(node=None), Fail, "Unschedulable", "node n2 is gone"),
+    ("its target was cordoned", facts(node=node(unschedulable=True)), Fail, "Unschedulable", "node n2 is cordoned"),
+    (
+        "its target was tainted",
+        facts(node=node(taints=[{"key": "gpu", "effect": "NoSchedule"}])),
+        Fail,
+        "Unschedulable",
+        "gpu=:NoSchedule",
+    ),
+    (
+        "its target lost a label",
+        facts(pod=pod(spec={"nodeSelector": {"disk": "ssd"}})),
+        Fail,
+        "Unschedulable",
+        "no longer matches",
+    ),
+    ("it would expire too soon", facts(reservation=reservation(ttl="3m")), Extend, None, ""),
+    ("a given one would", facts(**given(ttl="3m")), Fail, "ReservationExpired", "another 120 s, 150 s are needed"),
+    ("a long farewell", facts(pod=pod(spec={"terminationGracePeriodSeconds": 600})), Extend, None, ""),
+    ("a given one is used", facts(**given()), Evict, "Evicting", "its seat is on node n2"),
+    ("a given one by label", facts(**given(spec=BY_LABEL)), Evict, "Evicting", "its seat is on node n2"),
+    ("a given one of others", facts(**given(spec=NO_OWNER)), Fail, "ForbiddenMigratePod", "do not include"),
+    ("its own, given to others", facts(reservation=reservation(spec=NO_OWNER)), Fail, "ForbiddenMigratePod", "owners"),
+    (
+        "a given one of another move",
+        facts(**given(metadata={"annotations": {"restow.sh/migrating": "third"}})),
+        Fail,
+        "ForbiddenMigratePod",
+        "for the move of another pod, with UID third",
+    ),
+    (
+        "a given one is too small",
+        facts(**given(spec={"matchPolicy": "Fits", "tasks": [SMALL]}), pod=pod(spec=LARGE)),
+        Fail,
+        "ForbiddenMigratePod",
+        "insufficient cpu (requested 2, available 1)",
+    ),
+    (
+        "a given one is of another template",
+        facts(**given(spec={"tasks": [SMALL]}), pod=pod(spec=LARGE)),
+        Fail,
+        "ForbiddenMigratePod",
+        "differs from task pod in schedulerName, containers",
+    ),
+    (
+        "a given one is for a job before it",
+        facts(**given(), ahead=("first",)),
+        Fail,
+        "ForbiddenMigratePod",
+        "every free seat of reservation spare-room (1) is for a job before it: first",
+    ),
+    ("a given one has a seat for both", facts(**given(seat(), seat(index=1)), ahead=("first",)), Evict, "Evicting", ""),
+    (
+        "another seat is free",
+        facts(**given(seat(by="9"), seat("n1", index=1), seat(index=2))),
+        Evict,
+        "Evicting",
+        "node n2",
+    ),
+    ("lives for ever", facts(reservation=reservation(ttl="0s")), Evict, "Evicting", "node n2"),
+]
+
+
+@table(ROWS)
+def test_the_next_step(row: Row) -> None:
+    check(row)

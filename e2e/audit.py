@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from e2e.cluster import following, is_running
@@ -21,17 +21,19 @@ from restow.model.kinds import POD, POD_MIGRATION_JOB, RESERVATION
 from restow.model.objects import Pod, PodMigrationJob, Reservation
 
 Item = Pod | Reservation | PodMigrationJob
+Event = tuple[int, str, Item]
+"""The version of an object, what became of it, and the object."""
 SEAT = "restow.sh/reservation"
 
 
 class Audit:
-    """Records from the beginning; `faults` replays it all."""
+    """Records from the beginning; `faults` is asked at the end."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.pods = Informer(client, POD, rng=random.Random(1), namespace=namespace)
         self.reservations = Informer(client, RESERVATION, rng=random.Random(2), namespace=namespace)
         self.jobs = Informer(client, POD_MIGRATION_JOB, rng=random.Random(3))
-        self._events: list[tuple[int, str, Item]] = []
+        self._events: list[Event] = []
         self.pods.subscribe(self._record)
         self.reservations.subscribe(self._record)
         self.jobs.subscribe(self._record)
@@ -41,8 +43,12 @@ class Audit:
         self._events.append((int(item.metadata.resource_version or 0), change.type, item))
 
     def faults(self, *, least: int, per_node: int | None) -> list[str]:
-        """What was wrong, if each app needs so many pods once it had more, and so few of a node may move at once."""
-        return list(_Replay(least, per_node).of(sorted(self._events, key=lambda event: event[0])))
+        return faults(self._events, least=least, per_node=per_node)
+
+
+def faults(events: Iterable[Event], *, least: int, per_node: int | None) -> list[str]:
+    """What was wrong, if each app needs so many pods once it had more, and so few of a node may move at once."""
+    return list(_Replay(least, per_node).of(sorted(events, key=lambda event: event[0])))
 
 
 class _Replay:
@@ -57,7 +63,7 @@ class _Replay:
         self._whole: set[str] = set()
         """Apps that had more than they need."""
 
-    def of(self, events: list[tuple[int, str, Item]]) -> Iterator[str]:
+    def of(self, events: list[Event]) -> Iterator[str]:
         for version, change, item in events:
             if isinstance(item, Pod):
                 found = self._pod(change, item)

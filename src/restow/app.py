@@ -25,6 +25,7 @@ from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import ConfigError, KubernetesApi, find_config, in_cluster
 from restow.adapters.kubernetes.in_cluster import is_in_cluster
 from restow.adapters.memory import MemoryApi
+from restow.adapters.prometheus import PrometheusServer
 from restow.adapters.rest.handler import VERSION
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.adapters.rest.server import serve
@@ -270,14 +271,16 @@ async def installed_configuration(client: Client, namespace: str) -> Configurati
 async def deschedule(at: Bearing, namespace: str, profile: str | None, *, dry_run: bool) -> Run:
     """One cycle of a profile, now. Raises Refused, LookupError, WireError and ApiError."""
     scheduler = read_profile(at.configuration.scheduler, scheduler_plugins())
+    policy = read_policy(at.configuration.descheduler, descheduling_plugins())
     made = Descheduler(
         at.api,
         at.clock,
         at.rng,
-        policy=read_policy(at.configuration.descheduler, descheduling_plugins()),
+        policy=policy,
         scheduler=scheduler,
         arguments=read_arguments(at.configuration.migration, scheduler.scheduler_names),
         settings=DeschedulerSettings(namespace=namespace),
+        prometheus=PrometheusServer(policy.prometheus) if policy.prometheus else None,
     )
     return await made.once(profile, dry_run=dry_run)
 

@@ -1,4 +1,4 @@
-"""What Restow asks of the outside world: an API server, a wall clock.
+"""What Restow asks of the outside world: an API server, a wall clock, and whoever measures.
 
 `Api` is narrow on purpose: one call, one stream, bytes in and bytes out. Everything typed (verbs, informers, leader
 election) is written once on top of it in `restow.client`, and everything that misbehaves (lost events, stale reads,
@@ -21,10 +21,12 @@ Errors are one tree, grouped by what the caller should do:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 import msgspec
+
+from restow.planning.measured import Series
 
 Verb = Literal["get", "list", "watch", "create", "replace", "patch", "delete", "deletecollection"]
 
@@ -208,6 +210,18 @@ class Api(Protocol):
         Errors before the first event are raised; later ones arrive as an event of type ERROR. The stream ends when
         the server ends it (timeoutSeconds) or when the iterator is closed.
         """
+        ...
+
+
+class Unanswered(Exception):
+    """A Prometheus did not answer, or not what was asked; one line says why."""
+
+
+class Prometheus(Protocol):
+    """A server that speaks Prometheus' HTTP API."""
+
+    async def query(self, expression: str) -> Sequence[Series]:
+        """What an expression comes to now, as a vector. Raises Unanswered."""
         ...
 
 

@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, Proce
 
 from restow import __version__
 from restow.adapters.health import Check, Door, serve_health
+from restow.adapters.prometheus import PrometheusServer
 from restow.client.election import LeaderElection, LeaseTiming
 from restow.client.verbs import Client
 from restow.configuration import Configuration, read_configuration
@@ -135,15 +136,17 @@ class DeschedulerPart:
         return configuration.descheduler, configuration.scheduler, configuration.migration
 
     def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
+        policy = read_policy(configuration.descheduler, descheduling_plugins())
         return descheduler.Descheduler(
             api,
             clock,
             rng,
-            policy=read_policy(configuration.descheduler, descheduling_plugins()),
+            policy=policy,
             scheduler=read_profile(configuration.scheduler, installed()),
             arguments=read_arguments(configuration.migration, _scheduler_names(configuration)),
             settings=self._settings,
             metrics=self._metrics,
+            prometheus=PrometheusServer(policy.prometheus) if policy.prometheus else None,
             aside=self._aside,
         )
 

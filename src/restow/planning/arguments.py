@@ -7,6 +7,8 @@ Goes in: a map. Comes out: settings, or every mistake at once with its path (Wir
                            evictableNamespaces: {exclude: [kube-system]}, labelSelector: {matchLabels: {tier: batch}}}
     NodeResourceBalance:  {resources: [cpu, memory], maxThreshold: 0.15, coolDownTime: 600, evictableNamespaces: …,
                            labelSelector: …}
+    LoadAware:            {thresholds: {cpu: 40, memory: 40}, targetThresholds: {cpu: 70, memory: 70}, numberOfNodes: 0,
+                           maxAge: 5m, metricsUtilization: {source: Prometheus}, coolDownTime: 600, …}
 """
 
 from __future__ import annotations
@@ -16,15 +18,20 @@ from typing import Any, Final
 
 import msgspec
 
-from restow.model.objects import Pod, SelectorSpec
+from restow.model.objects import Duration, Pod, SelectorSpec
 from restow.model.problems import Problem, join
-from restow.model.resources import CPU, MEMORY
+from restow.model.resources import CPU, MEMORY, PODS
 from restow.model.selectors import EVERYTHING, LabelSelector, SelectorError, label_selector
+from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert
+from restow.planning.measured import Metering, NodeQueries, PodQueries, Queries
 from restow.planning.use import Percents
 
 DEFRAGMENTATION: Final = "Defragmentation"
 BALANCE: Final = "NodeResourceBalance"
+LOAD_AWARE: Final = "LoadAware"
+KUBERNETES_METRICS, PROMETHEUS = "KubernetesMetrics", "Prometheus"
+SOURCES: Final = (KUBERNETES_METRICS, PROMETHEUS)
 _ALSO_READ: Final = {"ResourceType": "resourceType", "fragmentThresholds": "defragmentThresholds"}
 _LOW, _DEFRAGMENT, _PROTECTION = 30.0, 70.0, 95.0
 
@@ -58,6 +65,25 @@ class BalanceArgs(StrategyArgs, frozen=True, kw_only=True, forbid_unknown_fields
     max_threshold: float | None = None
 
 
+class _PrometheusQueries(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    node_label: str = "node"
+    nodes: NodeQueries = NodeQueries()
+    pods: PodQueries = PodQueries()
+
+
+class _Utilization(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    source: str = KUBERNETES_METRICS
+    prometheus: _PrometheusQueries | None = None
+
+
+class LoadAwareArgs(StrategyArgs, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    thresholds: dict[str, float] = msgspec.field(default_factory=lambda: {CPU: 40.0, MEMORY: 40.0})
+    target_thresholds: dict[str, float] = msgspec.field(default_factory=lambda: {CPU: 70.0, MEMORY: 70.0})
+    number_of_nodes: int = 0
+    max_age: Duration = "5m"
+    metrics_utilization: _Utilization = _Utilization()
+
+
 class PodFilter(msgspec.Struct, frozen=True):
     """Which pods a strategy may move, besides the rules of eviction. All pods count as usage."""
 
@@ -89,6 +115,17 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     resources: tuple[str, ...]
     max_threshold: float | None
     """As the rates: 0.15 is 15 percentage points."""
+    cool_down: float
+    pods: PodFilter
+
+
+class LoadAware(msgspec.Struct, frozen=True, kw_only=True):
+    """Percents by resource, of the same resources each."""
+
+    idle: Percents
+    busy: Percents
+    number_of_nodes: int
+    metering: Metering
     cool_down: float
     pods: PodFilter
 
@@ -144,6 +181,72 @@ def read_balance(arguments: Mapping[str, Any]) -> Balance:
     return Balance(
         resources=tuple(written.resources), max_threshold=limit, cool_down=float(written.cool_down_time), pods=pods
     )
+
+
+def read_load_aware(arguments: Mapping[str, Any]) -> LoadAware:
+    """Raises WireError."""
+    written = convert(LoadAwareArgs, arguments, LOAD_AWARE)
+    problems = [*shared_problems(written), *_load_problems(written), *_source_problems(written.metrics_utilization)]
+    pods = pod_filter(written, problems)
+    if problems:
+        raise WireError(LOAD_AWARE, problems)
+    return LoadAware(
+        idle=written.thresholds,
+        busy=written.target_thresholds,
+        number_of_nodes=written.number_of_nodes,
+        metering=_metering(written),
+        cool_down=float(written.cool_down_time),
+        pods=pods,
+    )
+
+
+def _load_problems(written: LoadAwareArgs) -> Iterator[Problem]:
+    for field, percents in (("thresholds", written.thresholds), ("targetThresholds", written.target_thresholds)):
+        for name, percent in percents.items():
+            if name not in (CPU, MEMORY, PODS):
+                yield Problem(join(field, name), f"only {CPU}, {MEMORY} and {PODS} are measured")
+            if not 0 <= percent <= 100:
+                yield Problem(join(field, name), f"must be from 0 to 100 percent, is {percent:g}")
+    if written.thresholds.keys() != written.target_thresholds.keys() or not written.thresholds:
+        yield Problem("targetThresholds", "must be about the same resources as thresholds, at least one")
+    for name in sorted(written.thresholds.keys() & written.target_thresholds.keys()):
+        low, high = written.thresholds[name], written.target_thresholds[name]
+        if low > high:
+            yield Problem(join("thresholds", name), f"is {low:g}, above {join('targetThresholds', name)}, {high:g}")
+    if written.number_of_nodes < 0:
+        yield Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}")
+    if parse_duration(written.max_age) <= 0:
+        yield Problem("maxAge", f"must be above 0, is {written.max_age}")
+
+
+def _source_problems(written: _Utilization) -> Iterator[Problem]:
+    if written.source not in SOURCES:
+        told = f"expected one of {', '.join(SOURCES)}, got {written.source!r}"
+        yield Problem("metricsUtilization.source", told)
+    elif written.prometheus is not None and written.source != PROMETHEUS:
+        yield Problem("metricsUtilization.prometheus", f"is without effect while the source is {written.source}")
+    elif written.prometheus is not None:
+        asked = written.prometheus
+        needed = {
+            "nodeLabel": asked.node_label,
+            "nodes.cpu": asked.nodes.cpu,
+            "nodes.memory": asked.nodes.memory,
+            "pods.cpu": asked.pods.cpu,
+            "pods.memory": asked.pods.memory,
+        }
+        for path, text in needed.items():
+            if not text:
+                yield Problem(f"metricsUtilization.prometheus.{path}", "must not be empty")
+
+
+def _metering(written: LoadAwareArgs) -> Metering:
+    asked = written.metrics_utilization
+    max_age = float(parse_duration(written.max_age))
+    if asked.source != PROMETHEUS:
+        return Metering(max_age=max_age)
+    chosen = asked.prometheus or _PrometheusQueries()
+    queries = Queries(node_label=chosen.node_label, nodes=chosen.nodes, pods=chosen.pods)
+    return Metering(max_age=max_age, queries=queries)
 
 
 def _threshold_problems(low: Percents, defragment: Percents, protection: Percents) -> Iterator[Problem]:

@@ -9,7 +9,8 @@
     targets     where the pod lowers the rate, too: the one that gains most. So the sum of all rates falls with every
                 move, and no sequence of runs comes back to where it was
 
-A pod is not sent back to where it came from within the cool-down, and nodes that rest give nothing.
+A pod is not sent back to where it came from within the cool-down, and nodes that rest give nothing. Nodes that another
+plugin empties, or that would become too busy for another, take nobody.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from restow.planning.cooldown import moved_from, resting
 from restow.planning.effect import after, versions
 from restow.planning.measures import Rates, imbalance, is_ready, mean_and_deviation, name_order, utilisation
 from restow.planning.movable import about_all, foreign_refusal, guests_of, refused
+from restow.planning.neighbours import Neighbours
 from restow.planning.plan import Measures, Plan, Refusal
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
@@ -97,6 +99,8 @@ class _Run:
         self._ready = is_ready(snapshot)
         self._rates = rates_of(snapshot, settings.resources)
         self.threshold = threshold_of(self._rates, self._ready, settings.max_threshold)
+        self._neighbours = Neighbours(snapshot, request)
+        self._taking: Mask = self._ready & ~self._neighbours.emptied()
 
     def run(self) -> list[Refusal]:
         """Book moves until nothing is left to do; what stays, and why."""
@@ -157,7 +161,7 @@ class _Run:
         if left >= self._rates[row] - LEAST:
             return "with the pods before it gone, its leaving would no longer lower the imbalance of its node"
         rows = self._bookings.choices(pod.key)
-        rows = rows[self._ready[rows]]
+        rows = self._neighbours.cool(pod, rows[self._taking[rows]])
         taking = len(rows)
         back = moved_from(pod.pod, self._request.now, self._settings.cool_down)
         rows = rows[rows != self._snapshot.rows.find(back)] if back is not None else rows
@@ -173,6 +177,7 @@ class _Run:
         self.wanted.append(Wanted(pod.key, self._snapshot.rows.name(target) or ""))
         for changed, sign in ((row, -1), (target, 1)):
             self._use.add(pod, changed, sign)
+            self._neighbours.add(pod, changed, sign)
             self._rates[changed] = self._use.spread_at(changed)
         return ""
 

@@ -18,21 +18,32 @@ def resting(snapshot: Snapshot, migrated: Mapping[str, float], now: float, secon
     """Nodes that a pod left or came to by migration less than so many seconds ago."""
     if seconds <= 0:
         return frozenset()
-    found = {node for node, when in migrated.items() if now - when < seconds}
+    return frozenset(node for node, when in touched(snapshot, migrated).items() if now - when < seconds)
+
+
+def touched(snapshot: Snapshot, migrated: Mapping[str, float]) -> dict[str, float]:
+    """By node: when a pod last left it or came to it by migration, as far as anybody can tell."""
+    found = dict(migrated)
     for one in snapshot.pods.known.values():
-        came_from = moved_from(one.pod, now, seconds)
-        if came_from is not None:
-            found |= {one.node, came_from}
-    return frozenset(found)
+        move = _last_move(one.pod)
+        if move is not None:
+            for node in (one.node, move[0]):
+                found[node] = max(move[1], found.get(node, move[1]))
+    return found
 
 
 def moved_from(pod: Pod, now: float, seconds: float) -> str | None:
     """The node a pod was moved from less than so many seconds ago; None if it was not."""
+    move = _last_move(pod)
+    return move[0] if move is not None and now - move[1] < seconds else None
+
+
+def _last_move(pod: Pod) -> tuple[str, float] | None:
+    """From where a pod was moved, and when."""
     annotations = pod.metadata.annotations
-    if not annotations or MOVED_AT_ANNOTATION not in annotations:
+    if not annotations or MOVED_AT_ANNOTATION not in annotations or MOVED_FROM_ANNOTATION not in annotations:
         return None
     try:
-        when = parse_time(annotations[MOVED_AT_ANNOTATION])
+        return annotations[MOVED_FROM_ANNOTATION], parse_time(annotations[MOVED_AT_ANNOTATION])
     except TimeError:
         return None
-    return annotations.get(MOVED_FROM_ANNOTATION) if now - when < seconds else None

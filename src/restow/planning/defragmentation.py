@@ -8,27 +8,30 @@
 
 Use is what all pods request and reservations hold, per what the node offers; a node that does not offer a resource
 there is a threshold for is neither. Unless there are more sources than `numberOfNodes`, nothing happens. With
-`onlyIfEmptied` a source is left alone if one of its guests has to stay.
+`onlyIfEmptied` a source is left alone if one of its guests has to stay, for whatever reason. Where LoadAware is at
+work, too, no target becomes too busy for it.
 """
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
-from restow.model.cluster import Mask, Occupant, PodClass, Snapshot
+from restow.model.cluster import Occupant, PodClass, Snapshot
 from restow.planning.arguments import Defragmentation, read_defragmentation
 from restow.planning.bookings import Bookings
+from restow.planning.ceilings import Tally
 from restow.planning.cooldown import resting
 from restow.planning.effect import after, versions
-from restow.planning.measures import is_ready, name_order, overview
+from restow.planning.measures import overview
 from restow.planning.movable import about_all, foreign_refusal, guests_of, refused
+from restow.planning.neighbours import Neighbours
+from restow.planning.packing import Packing
 from restow.planning.plan import Measures, Plan, Refusal
 from restow.planning.request import Request
-from restow.planning.sequence import Wanted, sequence
-from restow.planning.use import Percents, Use
+from restow.planning.sequence import Sequenced, Wanted, sequence
+from restow.planning.use import Percents
 from restow.scheduling.explain import counted, histogram
-
-CRITICAL_LABEL = "critical"
 
 
 def defragmentation(snapshot: Snapshot, request: Request) -> Plan:
@@ -42,7 +45,7 @@ def defragmentation(snapshot: Snapshot, request: Request) -> Plan:
     with Bookings(snapshot, request.engine, request.now) as bookings:
         run = _Run(bookings, request, settings)
         refusals = run.run()
-    ordered = sequence(snapshot, request, run.wanted, most=request.max_moves)
+    ordered = _ordered(snapshot, request, run.wanted, whole=settings.only_if_emptied)
     return Plan(
         strategy="defragmentation",
         moves=ordered.moves,
@@ -53,6 +56,36 @@ def defragmentation(snapshot: Snapshot, request: Request) -> Plan:
     )
 
 
+def _ordered(snapshot: Snapshot, request: Request, wanted: list[Wanted], *, whole: bool) -> Sequenced:
+    """The moves in waves. As a `whole`, the pods of a node go all or not at all, so that a node one of whose pods no
+    order brings to its target is left alone."""
+    stuck: tuple[Refusal, ...] = ()
+    while True:
+        ordered = sequence(snapshot, request, wanted, most=request.max_moves)
+        if not (whole and ordered.dropped):
+            return Sequenced(ordered.moves, (*stuck, *ordered.dropped))
+        pods = [snapshot.pods.known[one.uid] for one in wanted]
+        dropped = {(one.namespace, one.pod) for one in ordered.dropped}
+        nodes = {one.node for one in pods if _full_name(one) in dropped}
+        others = [one for one in pods if one.node in nodes and _full_name(one) not in dropped]
+        why = "could not be emptied: no order of moves brings every pod to its target"
+        stuck += (*ordered.dropped, *(refused(one.pod, f"{one.node} {why}") for one in others))
+        wanted = [one for one, pod in zip(wanted, pods, strict=True) if pod.node not in nodes]
+
+
+class _Attempt(msgspec.Struct):
+    """One source being emptied."""
+
+    tally: Tally
+    most: int
+    """How many pods may move."""
+    moved: list[tuple[Occupant, int]] = []
+    """With their target rows."""
+    unplaced: list[Occupant] = []
+    beyond: list[Refusal] = []
+    """Kept back by limits."""
+
+
 class _Run:
     def __init__(self, bookings: Bookings, request: Request, settings: Defragmentation) -> None:
         self.wanted: list[Wanted] = []
@@ -60,18 +93,16 @@ class _Run:
         self._snapshot = snapshot = bookings.snapshot
         self._request = request
         self._settings = settings
-        self._use = use = Use(snapshot, {*settings.low, *settings.defragment, *settings.protection})
-        self._by_name = name_order(snapshot)
-        ready = is_ready(snapshot)
-        self._targets: Mask = ready & use.above(settings.defragment) & use.below(settings.protection)
-        self._low: Mask = ready & use.below(settings.low)
+        self._packing = Packing(snapshot, settings)
+        self._neighbours = Neighbours(snapshot, request)
+        self._tally = request.tally.copy()
         self._unplaced: list[Occupant] = []
 
     def run(self) -> list[Refusal]:
         """Book moves until nothing is left to do; what stays, and why."""
         settings = self._settings
-        low, targets = int(self._low.sum()), int(self._targets.sum())
-        if low <= settings.number_of_nodes:
+        low, targets = int(self._packing.low.sum()), int(self._packing.targets.sum())
+        if not self._packing.begins:
             needed = f"; numberOfNodes {settings.number_of_nodes} asks for more" if settings.number_of_nodes else ""
             return [about_all(f"{low} nodes are below lowThresholds ({_told(settings.low)}){needed}")]
         if not targets:
@@ -90,10 +121,8 @@ class _Run:
 
     def _sources(self) -> list[str]:
         rest = resting(self._snapshot, self._request.migrated, self._request.now, self._settings.cool_down)
-        rows = np.flatnonzero(self._low)
-        order = np.lexsort((self._by_name[rows], self._use.rate(self._settings.resource, rows)))
-        names = (self._snapshot.rows.name(row) or "" for row in rows[order].tolist())
-        return [name for name in names if name not in rest and not _is_critical(self._snapshot, name)]
+        names = (self._snapshot.rows.name(row) or "" for row in self._packing.sources().tolist())
+        return [name for name in names if name not in rest]
 
     def _leave(self, node: str) -> list[Refusal]:
         """Move the pods of one source; those that may not, and why."""
@@ -101,42 +130,63 @@ class _Run:
         reasons = [(one, self._settings.pods.why_not(one.pod)) for one in guests.movable]
         refusals = [*guests.refusals, *(refused(one.pod, why) for one, why in reasons if why)]
         pods = [one for one, why in reasons if not why]
-        stay = guests.staying + len(guests.movable) - len(pods)
-        left = self._request.max_moves - len(self.wanted)
-        if self._settings.only_if_emptied and (stay or len(pods) > left):
-            why = f"{stay} of {stay + len(pods)} pods stay there" if stay else f"only {left} more moves are asked for"
-            return [*refusals, *(refused(one.pod, f"{node} could not be emptied: {why}") for one in pods)]
-        pods.sort(key=lambda one: (-self._use.request(self._settings.resource, one), _full_name(one)))
+        pods.sort(key=lambda one: (-self._packing.use.request(self._settings.resource, one), _full_name(one)))
+        return [*refusals, *(self._empty(node, pods, guests.staying + len(guests.movable) - len(pods)))]
+
+    def _empty(self, node: str, pods: list[Occupant], stay: int) -> list[Refusal]:
+        """Move these pods of a source, where others stay; those that do not, and why."""
+        whole = self._settings.only_if_emptied
+        if whole and (why := self._why_not_whole(node, pods, stay)):
+            return _not_emptied(node, pods, why)
+        attempt = _Attempt(self._tally.copy(), self._request.max_moves - len(self.wanted))
         with self._bookings.trying() as keep:
-            moved = [(one, self._move(one)) for one in pods[:left]]
-            unplaced = [one for one, row in moved if row is None]
-            if not (self._settings.only_if_emptied and unplaced):
-                self.wanted += [self._wanted(one, row) for one, row in moved if row is not None]
-                self._unplaced += unplaced
+            for one in pods:
+                self._try(one, node, attempt)
+            if not (whole and attempt.unplaced):
                 keep()
-                return refusals
-        for one, row in moved:
-            if row is not None:
-                self._use.add(one, row, -1)
-        why = f"{len(unplaced)} of {len(pods)} pods find no target"
-        return [*refusals, *(refused(one.pod, f"{node} could not be emptied: {why}") for one in pods)]
+                self._tally = attempt.tally
+                self.wanted += [Wanted(one.key, self._snapshot.rows.name(row) or "") for one, row in attempt.moved]
+                self._unplaced += attempt.unplaced
+                return attempt.beyond
+        for one, row in attempt.moved:
+            self._add(one, row, -1)
+        return _not_emptied(node, pods, f"{len(attempt.unplaced)} of {len(pods)} pods find no target")
+
+    def _why_not_whole(self, node: str, pods: list[Occupant], stay: int) -> str:
+        """What keeps a source from being emptied, before anybody looks for targets."""
+        left = self._request.max_moves - len(self.wanted)
+        if stay:
+            return f"{stay} of {stay + len(pods)} pods stay there"
+        if len(pods) > left:
+            return f"only {left} more moves are asked for"
+        return self._tally.shortage((_full_name(one)[0] for one in pods), node)
+
+    def _try(self, pod: Occupant, node: str, attempt: _Attempt) -> None:
+        if len(attempt.moved) >= attempt.most:
+            return
+        namespace, _ = _full_name(pod)
+        if why := attempt.tally.why_not(namespace, node):
+            attempt.beyond.append(refused(pod.pod, why))
+        elif (row := self._move(pod)) is None:
+            attempt.unplaced.append(pod)
+        else:
+            attempt.tally.take(namespace, node)
+            attempt.moved.append((pod, row))
 
     def _move(self, pod: Occupant) -> int | None:
         """Hold the most used target that takes the pod; None if there is none."""
-        rows = self._bookings.choices(pod.key)
-        rows = rows[self._targets[rows]]
-        rows = rows[self._use.within(self._settings.protection, pod, rows)]
+        rows = self._packing.takers(pod, self._bookings.choices(pod.key))
+        rows = self._neighbours.cool(pod, rows)
         if not len(rows):
             return None
-        rates = self._use.rate(self._settings.resource, rows)
-        best = rows[rates == rates.max()]
-        row = int(best[self._by_name[best].argmin()])
+        row = self._packing.fullest(rows)
         self._bookings.hold(pod.key, self._snapshot.rows.name(row) or "")
-        self._use.add(pod, row)
+        self._add(pod, row)
         return row
 
-    def _wanted(self, pod: Occupant, row: int) -> Wanted:
-        return Wanted(pod.key, self._snapshot.rows.name(row) or "")
+    def _add(self, pod: Occupant, row: int, sign: int = 1) -> None:
+        self._packing.use.add(pod, row, sign)
+        self._neighbours.add(pod, row, sign)
 
     # --- why not ------------------------------------------------------------------------------------------------------
 
@@ -152,14 +202,22 @@ class _Run:
         return refusals
 
     def _why_unplaced(self, pod: Occupant) -> str:
-        targets = np.flatnonzero(self._targets)
+        targets = np.flatnonzero(self._packing.targets)
         survey = self._bookings.survey(pod.key, targets)
         reasons = counted(survey.refusals)
         rows = np.array([self._snapshot.rows.find(name) for name in survey.feasible], np.intp)
-        full = int(np.count_nonzero(~self._use.within(self._settings.protection, pod, rows)))
-        if full:
-            reasons[f"would be above protectionThresholds ({_told(self._settings.protection)})"] = full
+        takers = self._packing.takers(pod, rows)
+        if len(takers) < len(rows):
+            told = f"would be above protectionThresholds ({_told(self._settings.protection)})"
+            reasons[told] = len(rows) - len(takers)
+        hot = len(takers) - len(self._neighbours.cool(pod, takers))
+        if hot:
+            reasons["would be busier than LoadAware allows"] = hot
         return f"0/{len(targets)} target nodes take it: {histogram(reasons)}" if reasons else survey.message
+
+
+def _not_emptied(node: str, pods: list[Occupant], why: str) -> list[Refusal]:
+    return [refused(one.pod, f"{node} could not be emptied: {why}") for one in pods]
 
 
 def _told(percents: Percents) -> str:
@@ -168,8 +226,3 @@ def _told(percents: Percents) -> str:
 
 def _full_name(one: Occupant) -> tuple[str, str]:
     return one.pod.metadata.namespace or "default", one.pod.metadata.name
-
-
-def _is_critical(snapshot: Snapshot, name: str) -> bool:
-    node = snapshot.node(name)
-    return node is not None and (node.metadata.labels or {}).get(CRITICAL_LABEL) == "true"

@@ -1,19 +1,27 @@
 """Measured use: what nodes and pods really use, as somebody measured it.
 
-Goes in: metrics objects as the API shows them. Comes out: samples by name, each with the time it is of. What cannot be
-read was not measured.
+Goes in: metrics objects as the API shows them, or what Prometheus answers. Comes out: samples by name, each with the
+time it is of. What cannot be read was not measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from restow.model.objects import NodeMetrics, PodMetrics, Quantities
 from restow.model.quantity import QuantityError
-from restow.model.resources import Vector, add, amounts
+from restow.model.resources import CPU, MEMORY, Vector, add, amounts, subtract
 from restow.model.times import TimeError, parse_time
+from restow.planning.plan import Move
+
+PodName = tuple[str, str]
+"""Namespace and name."""
+TIME: Final = "time"
+_BASE_UNITS: Final = {CPU: 1000, MEMORY: 1}
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -23,10 +31,26 @@ class Sample(msgspec.Struct, frozen=True):
 
 class Measured(msgspec.Struct, frozen=True):
     nodes: Mapping[str, Sample] = {}
-    pods: Mapping[tuple[str, str], Sample] = {}
-    """By namespace and name."""
+    pods: Mapping[PodName, Sample] = {}
     trouble: str = ""
     """Why there is nothing, if there is nothing."""
+
+    def stale(self, before: float) -> tuple[int, int]:
+        """How many nodes and pods were last measured before some time."""
+        return (
+            sum(one.at < before for one in self.nodes.values()),
+            sum(one.at < before for one in self.pods.values()),
+        )
+
+    def after(self, moves: Iterable[Move]) -> Measured:
+        """What will be used where once these moves are made, by pods that are measured."""
+        nodes = dict(self.nodes)
+        for move in moves:
+            sample = self.pods.get((move.namespace, move.pod))
+            for name, change in ((move.source, subtract), (move.target, add)):
+                if sample is not None and name in nodes:
+                    nodes[name] = Sample(nodes[name].at, change(nodes[name].amounts, sample.amounts))
+        return Measured(nodes, self.pods, self.trouble)
 
 
 def measured(nodes: Iterable[NodeMetrics], pods: Iterable[PodMetrics]) -> Measured:
@@ -51,3 +75,93 @@ def _sample(timestamp: str | None, usages: list[Quantities | None]) -> Sample | 
     except (TimeError, QuantityError):
         return None
     return Sample(at, total) if total else None
+
+
+# --- Prometheus -------------------------------------------------------------------------------------------------------
+
+_CPU_SECONDS, _WORKING_SET = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
+_NODE, _CONTAINER = '{id="/"}', '{container!="",pod!=""}'
+_OF_NODES, _OF_PODS = "by (node)", "by (namespace, pod)"
+
+
+class NodeQueries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Cores, bytes, and when that was measured, in seconds since the epoch; by default as kubelets tell of cgroups."""
+
+    cpu: str = f"sum {_OF_NODES} (rate({_CPU_SECONDS}{_NODE}[5m]))"
+    memory: str = f"sum {_OF_NODES} ({_WORKING_SET}{_NODE})"
+    time: str = f"max {_OF_NODES} (timestamp({_WORKING_SET}{_NODE}))"
+    """May be empty: then samples are of when they are asked for."""
+
+
+class PodQueries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The same of pods, by the labels `namespace` and `pod`."""
+
+    cpu: str = f"sum {_OF_PODS} (rate({_CPU_SECONDS}{_CONTAINER}[5m]))"
+    memory: str = f"sum {_OF_PODS} ({_WORKING_SET}{_CONTAINER})"
+    time: str = f"max {_OF_PODS} (timestamp({_WORKING_SET}{_CONTAINER}))"
+
+
+class Queries(msgspec.Struct, frozen=True):
+    """What Prometheus is asked."""
+
+    nodes: NodeQueries = NodeQueries()
+    pods: PodQueries = PodQueries()
+    node_label: str = "node"
+    """Which label is the name of a node."""
+
+    def expressions(self) -> Iterator[str]:
+        for asked in (self.nodes, self.pods):
+            yield from (one for one in (asked.cpu, asked.memory, asked.time) if one)
+
+
+class Metering(msgspec.Struct, frozen=True, kw_only=True):
+    """How use is measured: by Prometheus where there are queries, else by metrics.k8s.io."""
+
+    max_age: float
+    """Seconds after which a sample is as good as none."""
+    queries: Queries | None = None
+
+
+class Series(msgspec.Struct, frozen=True):
+    """One line of an answer: labels, and a value at a time."""
+
+    labels: Mapping[str, str]
+    at: float
+    value: float
+
+
+def answered(queries: Queries, answers: Mapping[str, Sequence[Series]]) -> Measured:
+    """What Prometheus says, by the expressions it was asked. Where it says cpu and not memory of somebody, nothing is
+    known of them."""
+    nodes = _samples(queries.nodes, answers, (queries.node_label,))
+    pods = _samples(queries.pods, answers, ("namespace", "pod"))
+    by_node = {labels[0]: sample for labels, sample in nodes.items()}
+    by_pod = {(labels[0], labels[1]): sample for labels, sample in pods.items()}
+    return Measured(by_node, by_pod, "" if by_node else "Prometheus measures no node")
+
+
+def _samples(
+    asked: NodeQueries | PodQueries, answers: Mapping[str, Sequence[Series]], by: tuple[str, ...]
+) -> dict[tuple[str, ...], Sample]:
+    columns = {name: _column(answers.get(query, ()), by) for name, query in ((CPU, asked.cpu), (MEMORY, asked.memory))}
+    times = _column(answers.get(asked.time, ()), by)
+    found: dict[tuple[str, ...], Sample] = {}
+    for labels in sorted(columns[CPU].keys() & columns[MEMORY].keys()):
+        lines = {name: column[labels] for name, column in columns.items()}
+        at = min(one.at for one in lines.values())
+        if labels in times:
+            at = min(at, times[labels].value)
+        found[labels] = Sample(at, {name: math.ceil(one.value * _BASE_UNITS[name]) for name, one in lines.items()})
+    return found
+
+
+def _column(lines: Sequence[Series], by: tuple[str, ...]) -> dict[tuple[str, ...], Series]:
+    """The lines that say whom they are about and how much; somebody who is named twice is not known."""
+    found: dict[tuple[str, ...], Series] = {}
+    twice: set[tuple[str, ...]] = set()
+    for one in lines:
+        labels = tuple(one.labels.get(name, "") for name in by)
+        if all(labels) and math.isfinite(one.value) and one.value >= 0:
+            twice |= {labels} & found.keys()
+            found[labels] = one
+    return {labels: one for labels, one in found.items() if labels not in twice}

@@ -16,6 +16,8 @@ import msgspec
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.model.resources import Vector
+from restow.planning.arguments import Defragmentation, LoadAware
+from restow.planning.ceilings import Tally
 from restow.planning.measured import Measured
 from restow.planning.plan import Plan
 from restow.scheduling.engine import Engine
@@ -46,6 +48,24 @@ class Mobility(Protocol):
         ...
 
 
+class Regard(msgspec.Struct, frozen=True, kw_only=True):
+    """What other plugins are after, which a plan must not undo: see `neighbours`."""
+
+    packing: tuple[Defragmentation, ...] = ()
+    cooling: tuple[LoadAware, ...] = ()
+
+
+class Stand(msgspec.Struct, frozen=True, gc=False):
+    """How far a strategy is that searches."""
+
+    phase: str
+    """What it does now, in a word or two."""
+    best: float | None = None
+    """The best value of the objective so far, if there is one."""
+    bound: float | None = None
+    """What no plan exceeds, as far as is known by now."""
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     engine: Engine
     """The scheduler's own filters."""
@@ -60,6 +80,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """When a migration last touched a node, by its name, as far as finished jobs tell."""
     measured: Measured | None = None
     """What nodes and pods really use; None where nobody asked."""
+    regard: Regard = Regard()
+    tally: Tally = msgspec.field(default_factory=Tally)
+    """What else moves in the same cycle, and its limits. It is for others to count on: count in a copy."""
+    stops: bool = True
+    """Whether a pod may move twice, by way of a third place."""
+    closed: frozenset[str] = frozenset()
+    """Nodes that the strategy `optimal` sends nobody to."""
     arguments: Mapping[str, Any] = {}
     """Of the strategy, as written in the configuration."""
     objective: str = "free-nodes"

@@ -39,7 +39,7 @@ class Sequenced(msgspec.Struct, frozen=True):
 def sequence(snapshot: Snapshot, request: Request, wanted: Iterable[Wanted], *, most: int | None = None) -> Sequenced:
     """Order moves, those named first preferably first. `most` limits how many there may be, stops included."""
     wanted = tuple(wanted)
-    spare = len(wanted) if most is None else most - len(wanted)
+    spare = 0 if not request.stops else len(wanted) if most is None else most - len(wanted)
     eager = _settled(snapshot, request, wanted, spare, in_order=False)
     if not eager.dropped:
         return eager

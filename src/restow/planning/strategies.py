@@ -8,10 +8,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
-from restow.planning.arguments import BALANCE, DEFRAGMENTATION
+from restow.planning.arguments import BALANCE, DEFRAGMENTATION, LOAD_AWARE
 from restow.planning.balance import balance
 from restow.planning.defragmentation import defragmentation
-from restow.planning.load_aware import LOAD_AWARE, load_aware
+from restow.planning.load_aware import load_aware
 from restow.planning.optimal.strategy import optimal
 from restow.planning.plan import Plan
 from restow.planning.replay import replay

@@ -51,6 +51,15 @@ class Use:
             mask &= 100.0 * total <= percent * self.offered[name][rows]
         return mask
 
+    def reaches(self, percents: Percents, pod: Occupant, rows: RowIndex) -> Mask:
+        """Which of these rows are at a threshold, or above, once the pod is there."""
+        asked = dict(pod.shape.amounts)
+        mask: Mask = np.zeros(len(rows), np.bool_)
+        for name, percent in percents.items():
+            total = self.used[name][rows] + asked.get(self._columns[name], 0)
+            mask |= 100.0 * total >= percent * self.offered[name][rows]
+        return mask
+
     def rate(self, name: str, rows: RowIndex) -> Rates:
         """Used per offered; the rows offer it."""
         rates: Rates = self.used[name][rows] / self.offered[name][rows]

@@ -38,7 +38,7 @@ from restow.control.descheduler.jobs import (
 )
 from restow.control.descheduler.metrics import Metrics
 from restow.control.descheduler.settings import Settings
-from restow.control.descheduler.usage import measured_use
+from restow.control.descheduler.usage import Meter
 from restow.migration.arguments import Arguments
 from restow.migration.history import evicted_at
 from restow.model.cluster import MOVED_FROM_ANNOTATION
@@ -48,7 +48,7 @@ from restow.model.wire import WireError
 from restow.planning.descheduling.cycle import Guarded, Outcome, run_cycle
 from restow.planning.descheduling.policy import Policy, Profile
 from restow.planning.request import Request
-from restow.ports import AlreadyExists, Api, ApiError, Clock, OutcomeUnknown
+from restow.ports import AlreadyExists, Api, ApiError, Clock, OutcomeUnknown, Prometheus
 from restow.scheduling.registry import Profile as SchedulerProfile
 
 log = logging.getLogger(__name__)
@@ -94,6 +94,7 @@ class Descheduler:
         arguments: Arguments | None = None,
         settings: Settings | None = None,
         metrics: Metrics | None = None,
+        prometheus: Prometheus | None = None,
         aside: Aside = at_once,
     ) -> None:
         self._policy = policy
@@ -104,6 +105,7 @@ class Descheduler:
         self._aside = aside
         self._clock = clock
         self._client = Client(api, manager="restow-descheduler")
+        self._meter = Meter(self._client, clock, prometheus)
         self._feed = Feed(self._client, clock, rng, self._settings.namespace)
         self._feed.on_ended = self._count_ended
         self._recorder = EventRecorder(
@@ -204,10 +206,10 @@ class Descheduler:
         return done
 
     async def _decide(self, profile: Profile) -> Outcome:
-        asked = any(planner.measures for planner in profile.planners)
-        use = await measured_use(self._client) if asked else None
+        metering = self._policy.metering(profile)
+        use = await self._meter.measure(metering) if metering is not None else None
         with self._feed.held():
-            request = replace(self._request(profile), measured=use)
+            request = replace(self._request(profile), measured=use, regard=self._policy.regard)
             ended = self._feed.ended_pods() if profile.removers else []
             return await self._aside(partial(run_cycle, profile, self._feed.snapshot, request, ended))
 

@@ -11,7 +11,6 @@ cycle: its successor is a pod that nobody knows yet.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -22,6 +21,7 @@ from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.model.resources import CPU, MEMORY
 from restow.planning.bookings import Bookings
+from restow.planning.ceilings import Tally
 from restow.planning.descheduling.framework import Guard, Planner, Removal, Remover
 from restow.planning.descheduling.policy import Profile
 from restow.planning.effect import after, versions
@@ -89,7 +89,7 @@ class _Cycle:
         self._snapshot = snapshot
         self._request = request
         self._most = request.max_moves if profile.limits.total is None else profile.limits.total
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._tally = Tally(profile.limits)
         self._plans: list[Plan] = []
         self._planners: dict[str, str] = {}
         self._removals: dict[str, Removal] = {}
@@ -124,7 +124,15 @@ class _Cycle:
 
     def _asked(self, name: str) -> Request:
         left = max(self._most - len(self._planners) - len(self._removals), 0)
-        return replace(self._request, arguments=self._profile.arguments.get(name, {}), max_moves=left)
+        use = self._request.measured
+        return replace(
+            self._request,
+            arguments=self._profile.arguments.get(name, {}),
+            max_moves=left,
+            measured=use.after(move for plan in self._plans for move in plan.moves) if use else None,
+            tally=self._tally,
+            stops=False,
+        )
 
     def _within_limits(self, made: Plan, request: Request) -> Plan:
         """The plan without moves beyond the limits, and without stops on the way."""
@@ -134,29 +142,16 @@ class _Cycle:
         for move in made.moves:
             if move.uid not in targets:
                 continue
-            why = self._beyond(move.namespace, move.source)
-            if why:
+            if why := self._tally.why_not(move.namespace, move.source):
                 refusals.append(Refusal(namespace=move.namespace, pod=move.pod, reason=why))
             else:
+                self._tally.take(move.namespace, move.source)
                 wanted.append(Wanted(move.uid, targets[move.uid]))
             del targets[move.uid]
         if len(wanted) == len(made.moves):
             return made
         ordered = sequence(self._snapshot, request, wanted, most=len(wanted))
         return replace(made, moves=ordered.moves, refusals=(*made.refusals, *refusals, *ordered.dropped))
-
-    def _beyond(self, namespace: str, node: str) -> str:
-        """Which limit is reached; one more is counted if none is."""
-        limits = self._profile.limits
-        for kind, name, most, field in (
-            ("node", node, limits.per_node, "maxNoOfPodsToEvictPerNode"),
-            ("namespace", namespace, limits.per_namespace, "maxNoOfPodsToEvictPerNamespace"),
-        ):
-            if most is not None and self._counts[kind, name] >= most:
-                return f"{field} is {most}, and so many pods of {kind} {name} move in this cycle"
-        self._counts["node", node] += 1
-        self._counts["namespace", namespace] += 1
-        return ""
 
     def _book(self, moves: Iterable[Move]) -> None:
         wave = 0
@@ -177,7 +172,9 @@ class _Cycle:
                 continue
             if len(self._planners) + len(self._removals) >= self._most:
                 break
-            if not self._beyond(meta.namespace or "default", one.pod.spec.node_name or ""):
+            where = meta.namespace or "default", one.pod.spec.node_name or ""
+            if not self._tally.why_not(*where):
+                self._tally.take(*where)
                 self._removals[meta.uid] = one
                 self._removers[meta.uid] = remover.name
 

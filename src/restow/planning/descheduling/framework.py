@@ -20,6 +20,7 @@ import msgspec
 
 from restow.eviction.protections import Surroundings
 from restow.model.objects import Pod
+from restow.planning.measured import Metering
 from restow.planning.request import Request, Strategy
 
 Arguments = Mapping[str, Any]
@@ -44,8 +45,8 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     point: Point
     plan: Strategy
     check: Callable[[Arguments], object]
-    measures: bool = False
-    """Whether it needs to know what nodes and pods really use."""
+    metering: Callable[[Arguments], Metering] | None = None
+    """How what nodes and pods really use is measured for it; None if it does not ask."""
 
 
 class Remover(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ profiles there is one, `default`, that defragments when told to. Every mistake i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +31,18 @@ from restow.model.problems import Problem
 from restow.model.selectors import LabelSelector, SelectorError, parse_label_selector
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert
+from restow.planning.arguments import (
+    DEFRAGMENTATION,
+    LOAD_AWARE,
+    PROMETHEUS,
+    read_defragmentation,
+    read_load_aware,
+)
+from restow.planning.ceilings import Limits
 from restow.planning.descheduling.framework import Evictor, Guard, Planner, Plugin, Remover
+from restow.planning.descheduling.providers import FIELD, Provider, WrittenProvider, read_providers
+from restow.planning.measured import Metering
+from restow.planning.request import Regard
 
 SECTION: Final = "descheduler"
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerPolicy"
@@ -76,6 +87,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     max_no_of_pods_to_evict_per_namespace: int | None = None
     max_no_of_pods_to_evict_total: int | None = None
     grace_period_seconds: int | None = None
+    metrics_providers: list[WrittenProvider] = []
     profiles: list[_Profile] | None = None
 
 
@@ -93,14 +105,6 @@ class OnNodes(msgspec.Struct, frozen=True):
         return f"nodeSelector {self.selector} leaves out its node"
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods that move in one cycle at most; None for any number."""
-
-    per_node: int | None = None
-    per_namespace: int | None = None
-    total: int | None = None
-
-
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     planners: tuple[Planner, ...] = ()
@@ -113,12 +117,26 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     schedule: Schedule | None = None
     limits: Limits = Limits()
 
+    def metering(self) -> Iterator[Metering]:
+        """How use is measured for those of its plugins that ask."""
+        for one in self.planners:
+            if one.metering is not None:
+                yield one.metering(self.arguments.get(one.name, {}))
+
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     profiles: tuple[Profile, ...]
     dry_run: bool = False
     """Plan and say what would be done, and do nothing."""
     grace_seconds: int | None = None
+    prometheus: Provider | None = None
+    regard: Regard = Regard()
+    """What its plugins are after, whichever profile they are in."""
+
+    def metering(self, profile: Profile) -> Metering | None:
+        """How use is measured in cycles of a profile, once for all of its plugins: as the first of them has it that
+        asks, else as plugins of other profiles have it, whom it must not undo."""
+        return next((one for each in (profile, *self.profiles) for one in each.metering()), None)
 
     def profile(self, name: str | None) -> Profile:
         """The one called so; the first without a name. Raises LookupError with a sentence."""
@@ -138,8 +156,10 @@ def read_policy(section: Mapping[str, Any], plugins: Mapping[str, Plugin]) -> Po
         per_namespace=written.max_no_of_pods_to_evict_per_namespace,
         total=written.max_no_of_pods_to_evict_total,
     )
+    prometheus = read_providers(written.metrics_providers, problems)
+    has_prometheus = any(one.source == PROMETHEUS for one in written.metrics_providers)
     profiles = [
-        _read_profile(one, f"profiles[{number}]", limits, plugins, problems)
+        _read_profile(one, f"profiles[{number}]", limits, plugins, problems, has_prometheus=has_prometheus)
         for number, one in enumerate([_DEFAULT] if written.profiles is None else written.profiles)
     ]
     try:
@@ -150,7 +170,22 @@ def read_policy(section: Mapping[str, Any], plugins: Mapping[str, Plugin]) -> Po
         raise WireError(SECTION, problems)
     if not nodes.everything:
         profiles = [replace(one, guards=(OnNodes(nodes), *one.guards)) for one in profiles]
-    return Policy(profiles=tuple(profiles), dry_run=written.dry_run, grace_seconds=written.grace_period_seconds)
+    return Policy(
+        profiles=tuple(profiles),
+        dry_run=written.dry_run,
+        grace_seconds=written.grace_period_seconds,
+        prometheus=prometheus,
+        regard=_regard(profiles),
+    )
+
+
+def _regard(profiles: Sequence[Profile]) -> Regard:
+    """What all profiles together are after."""
+    named = [(one.name, each.arguments.get(one.name, {})) for each in profiles for one in each.planners]
+    return Regard(
+        packing=tuple(read_defragmentation(arguments) for name, arguments in named if name == DEFRAGMENTATION),
+        cooling=tuple(read_load_aware(arguments) for name, arguments in named if name == LOAD_AWARE),
+    )
 
 
 def _general_problems(written: _Section) -> Iterator[Problem]:
@@ -174,12 +209,18 @@ def _general_problems(written: _Section) -> Iterator[Problem]:
 
 
 def _read_profile(
-    written: _Profile, path: str, limits: Limits, plugins: Mapping[str, Plugin], problems: list[Problem]
+    written: _Profile,
+    path: str,
+    limits: Limits,
+    plugins: Mapping[str, Plugin],
+    problems: list[Problem],
+    *,
+    has_prometheus: bool,
 ) -> Profile:
     if not written.name:
         problems.append(Problem(f"{path}.name", "must not be empty"))
     problems += _point_problems(written, path, plugins)
-    arguments = _arguments(written, path, plugins, problems)
+    arguments = _arguments(written, path, plugins, problems, has_prometheus=has_prometheus)
     named = [plugins[name] for name in _enabled(written, "deschedule", "balance") if name in plugins]
     return Profile(
         name=written.name,
@@ -223,7 +264,7 @@ def _point_problems(written: _Profile, path: str, plugins: Mapping[str, Plugin])
 
 
 def _arguments(
-    written: _Profile, path: str, plugins: Mapping[str, Plugin], problems: list[Problem]
+    written: _Profile, path: str, plugins: Mapping[str, Plugin], problems: list[Problem], *, has_prometheus: bool
 ) -> dict[str, dict[str, Any]]:
     """The arguments by plugin, checked by the plugins themselves."""
     found: dict[str, dict[str, Any]] = {}
@@ -237,8 +278,12 @@ def _arguments(
         else:
             found[one.name] = one.args
             check = plugin.guard if isinstance(plugin, Evictor) else plugin.check
+            metering = plugin.metering if isinstance(plugin, Planner) else None
             try:
                 check(one.args)
+                if metering is not None and metering(one.args).queries is not None and not has_prometheus:
+                    told = f"{FIELD} names no {PROMETHEUS} to ask"
+                    problems.append(Problem(f"{where}.args.metricsUtilization.source", told))
             except WireError as error:
                 problems += [
                     Problem(f"{where}.args.{each.path}" if each.path else f"{where}.args", each.message)

@@ -7,7 +7,14 @@ from typing import Final
 
 from restow.model.problems import Problem
 from restow.model.wire import WireError
-from restow.planning.arguments import BALANCE, DEFRAGMENTATION, read_balance, read_defragmentation
+from restow.planning.arguments import (
+    BALANCE,
+    DEFRAGMENTATION,
+    LOAD_AWARE,
+    read_balance,
+    read_defragmentation,
+    read_load_aware,
+)
 from restow.planning.balance import balance
 from restow.planning.defragmentation import defragmentation
 from restow.planning.descheduling.evictor import DefaultEvictor
@@ -23,14 +30,22 @@ from restow.planning.descheduling.plugins import (
     topology_spread,
 )
 from restow.planning.descheduling.policy import DEFAULT_EVICTOR, SECTION
-from restow.planning.load_aware import LOAD_AWARE, load_aware, read_load_aware
+from restow.planning.load_aware import load_aware
+from restow.planning.optimal.plugin import OPTIMAL, optimal_by_arguments, read_optimal
 
 ENTRY_POINTS: Final = "restow.descheduler"
 
 BUILT_IN: Final[tuple[Plugin, ...]] = (
     Planner(name=DEFRAGMENTATION, point="balance", plan=defragmentation, check=read_defragmentation),
     Planner(name=BALANCE, point="balance", plan=balance, check=read_balance),
-    Planner(name=LOAD_AWARE, point="balance", plan=load_aware, check=read_load_aware, measures=True),
+    Planner(
+        name=LOAD_AWARE,
+        point="balance",
+        plan=load_aware,
+        check=read_load_aware,
+        metering=lambda arguments: read_load_aware(arguments).metering,
+    ),
+    Planner(name=OPTIMAL, point="balance", plan=optimal_by_arguments, check=read_optimal),
     node_affinity.PLUGIN,
     node_taints.PLUGIN,
     anti_affinity.PLUGIN,

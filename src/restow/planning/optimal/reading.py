@@ -205,6 +205,7 @@ def _suits(
 ) -> Callable[[int], Mask]:
     """By class, the nodes that filters of these reaches accept."""
     ready = is_ready(snapshot)
+    ready[[row for name in request.closed if (row := snapshot.rows.find(name)) is not None]] = False
 
     @cache
     def suits(which: int) -> Mask:

@@ -1,0 +1,100 @@
+"""Heat: how much of what nodes offer is really used, by row, kept up to date while moves are planned.
+
+Goes in: a snapshot, what was measured, and pods that come to rows or leave them. Comes out: rows by how their real use
+compares with percentages. A sample that is too old, or older than the last migration that touched the node, tells
+nothing about the node as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
+from restow.model.resources import PODS, Vector
+from restow.planning.cooldown import touched
+from restow.planning.measured import Measured, Sample
+from restow.planning.measures import Rates, offered
+from restow.planning.request import Request
+from restow.planning.use import Percents
+
+
+class Heat:
+    def __init__(self, snapshot: Snapshot, request: Request, resources: Percents, max_age: float) -> None:
+        self._measured = request.measured or Measured(trouble="nobody measures")
+        self._since = request.now - max_age
+        self._offers = {name: offered(snapshot, name) for name in resources}
+        self._columns = {name: snapshot.room.resources.column(name) for name in resources}
+        self.percents: dict[str, Rates] = {name: np.full(snapshot.rows.size, np.nan) for name in resources}
+        """By resource; NaN where it is not known."""
+        self._outdated: Mask = np.zeros(snapshot.rows.size, np.bool_)
+        self._read(snapshot, touched(snapshot, request.migrated))
+
+    def _read(self, snapshot: Snapshot, touched: Mapping[str, float]) -> None:
+        for name, sample in self._measured.nodes.items():
+            row = snapshot.rows.find(name)
+            if row is None or sample.at < self._since:
+                continue
+            if sample.at < touched.get(name, sample.at):
+                self._outdated[row] = True
+                continue
+            used = {**sample.amounts, PODS: len(snapshot.occupants(name))}
+            if all(offers.item(row) > 0 for offers in self._offers.values()):
+                for each, offers in self._offers.items():
+                    self.percents[each][row] = 100.0 * used.get(each, 0) / offers.item(row)
+
+    @property
+    def known(self) -> Mask:
+        """Rows whose use is known."""
+        known: Mask = np.logical_and.reduce([~np.isnan(one) for one in self.percents.values()])
+        return known
+
+    def sample(self, pod: Occupant) -> Sample | None:
+        """What a pod was last seen to use, if that is not too long ago."""
+        meta = pod.pod.metadata
+        found = self._measured.pods.get((meta.namespace or "default", meta.name))
+        return None if found is None or found.at < self._since else found
+
+    def above(self, limits: Percents, row: int) -> float:
+        """By how many points a row is above the limit that it is most above."""
+        return max(self.percents[name].item(row) - most for name, most in limits.items())
+
+    def below(self, limits: Percents, rows: RowIndex) -> Mask:
+        """Which of these rows are known to be below every limit."""
+        mask: Mask = np.ones(len(rows), np.bool_)
+        for name, least in limits.items():
+            mask &= self.percents[name][rows] < least
+        return mask
+
+    def within(self, limits: Percents, pod: Occupant, rows: RowIndex) -> Mask:
+        """Which of these rows are not above any limit once the pod is there, as far as is known. Where somebody came or
+        left since they were measured, nobody should come before they are measured again."""
+        used = self._uses(pod)
+        mask: Mask = ~self._outdated[rows]
+        for name, most in limits.items():
+            with_it = self.percents[name][rows] + self._points(name, used, rows)
+            mask &= ~(with_it > most)
+        return mask
+
+    def warmest(self, rows: RowIndex) -> Rates:
+        """Per row, the percentage that is largest."""
+        most: Rates = np.max([one[rows] for one in self.percents.values()], axis=0)
+        return most
+
+    def add(self, pod: Occupant, row: int, sign: int = 1) -> None:
+        used, rows = self._uses(pod), np.array([row], np.intp)
+        for name, percents in self.percents.items():
+            percents[row] += sign * self._points(name, used, rows).item()
+
+    def _uses(self, pod: Occupant) -> Vector:
+        """What a pod was measured to use; what it asks for where nothing else is known."""
+        sample = self.sample(pod)
+        if sample is not None:
+            return {**sample.amounts, PODS: 1}
+        asked = dict(pod.shape.amounts)
+        return {name: asked.get(column, 0) for name, column in self._columns.items()} | {PODS: 1}
+
+    def _points(self, name: str, used: Vector, rows: RowIndex) -> Rates:
+        points: Rates = 100.0 * used.get(name, 0) / np.maximum(self._offers[name][rows], 1)
+        return points

@@ -285,8 +285,11 @@ async def deschedule(at: Bearing, namespace: str, profile: str | None, *, dry_ru
     return await made.once(profile, dry_run=dry_run)
 
 
-async def carry_out(at: Bearing, namespace: str, plan: Plan, tell: Callable[[Progress], None]) -> Progress:
-    """Carry a plan out; `tell` hears how it goes. Raises Changed, InTheWay, WireError and ApiError."""
+async def carry_out(
+    at: Bearing, namespace: str, plan: Plan, tell: Callable[[Progress], None], *, strict: bool = False
+) -> Progress:
+    """Carry a plan out; `tell` hears how it goes. With `strict` nothing is repaired. Raises Changed, InTheWay,
+    WireError and ApiError."""
     scheduler = read_profile(at.configuration.scheduler, scheduler_plugins())
     applying = Applying(
         at.api,
@@ -295,6 +298,7 @@ async def carry_out(at: Bearing, namespace: str, plan: Plan, tell: Callable[[Pro
         scheduler=scheduler,
         arguments=read_arguments(at.configuration.migration, scheduler.scheduler_names),
         settings=DeschedulerSettings(namespace=namespace, look_again=1.0),
+        strict=strict,
         tell=tell,
     )
     return await applying.apply(plan)

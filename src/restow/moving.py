@@ -85,8 +85,9 @@ def _written(config: Path | None) -> Configuration | None:
 @KUBECONFIG
 @CONFIG
 @NAMESPACE
+@click.option("--strict", is_flag=True, help="Stop at any change of the cluster instead of repairing the plan.")
 @click.argument("written", metavar="F", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def apply(kubeconfig: Path | None, config: Path | None, namespace: str, written: Path) -> None:
+def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: bool, written: Path) -> None:
     """Carry a saved plan out. Ctrl-C lets the moves that have begun go on; the same command continues."""
     from restow import app, progress
     from restow.adapters.kubernetes import ConfigError
@@ -99,7 +100,7 @@ def apply(kubeconfig: Path | None, config: Path | None, namespace: str, written:
 
     async def work(shown: progress.Shown) -> Progress:
         async with app.bearing(kubeconfig, _written(config), namespace) as at:
-            return await app.carry_out(at, namespace, plan, shown.update)
+            return await app.carry_out(at, namespace, plan, shown.update, strict=strict)
 
     try:
         with user_mistakes(ConfigError), misfortunes(Changed, InTheWay, ApiError), progress.shown(plan) as shown:
@@ -112,7 +113,13 @@ def apply(kubeconfig: Path | None, config: Path | None, namespace: str, written:
 
 def _conclude(plan: Plan, done: Progress) -> None:
     """How it went; a plan that did not go as planned is told, and exits with 1."""
+    from restow.planning.claims import CLAIM_LABEL
+
     told = f"plan {done.plan}: {done.succeeded} of {len(plan.moves)} moves done"
+    if plan.places:
+        told += f", {done.taken} of {len(plan.places)} places taken"
     if done.failed:
         raise CouldNot(f"{told}, {done.failed} failed; kubectl get pmj says why")
+    if done.taken < len(plan.places):
+        raise CouldNot(f"{told}; kubectl get resv -A -l {CLAIM_LABEL}={done.plan} says what the others wait for")
     click.echo(told)

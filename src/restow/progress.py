@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from restow.control.descheduler import Progress
+from restow.migration.reservation import target_node
 from restow.model.objects import JobPhase, PodMigrationJob
 from restow.planning.plan import Move, Plan
 
@@ -39,15 +40,20 @@ def shown(plan: Plan) -> Iterator[Shown]:
 
 def _lines(plan: Plan, console: Console) -> Callable[[Progress], None]:
     told: dict[int, str] = {}
+    repaired: dict[str, None] = {}
 
     def update(progress: Progress) -> None:
+        for one in progress.repairs:
+            if one not in repaired:
+                repaired[one] = None
+                console.print(f"repaired: {one}", soft_wrap=True)
         for move in plan.moves:
             job = progress.jobs.get(move.order)
             phase = job.status.phase or JobPhase.PENDING if job else ""
             if job is not None and told.get(move.order) != phase:
                 told[move.order] = phase
                 why = f": {job.status.message}" if phase in (JobPhase.FAILED, JobPhase.ABORTED) else ""
-                console.print(f"move {move.order} {_title(move)} {phase}{why}", soft_wrap=True)
+                console.print(f"move {move.order} {_title(move, job)} {phase}{why}", soft_wrap=True)
 
     return update
 
@@ -61,16 +67,20 @@ def view(plan: Plan, progress: Progress) -> RenderableType:
         job = progress.jobs.get(move.order)
         phase = (job.status.phase or JobPhase.PENDING) if job else "waits"
         style = _STYLES.get(JobPhase(phase), "") if job else "dim"
-        names = (str(move.order), str(move.wave), f"{move.namespace}/{move.pod}", move.source, move.target)
+        target = (target_node(job) if job else None) or move.target
+        names = (str(move.order), str(move.wave), f"{move.namespace}/{move.pod}", move.source, target)
         table.add_row(*names, Text(phase, style), Text(_message(job), "dim"))
     done = progress.succeeded + progress.failed
     title = f"plan {progress.plan}: {done} of {len(plan.moves)} moves, wave {progress.wave}"
+    if plan.places:
+        title += f", {progress.taken} of {len(plan.places)} places taken"
     parts: list[RenderableType] = [
         Text(title, style="bold"),
         ProgressBar(total=len(plan.moves), completed=done, width=60),
     ]
     if progress.stopped:
         parts.append(Text(progress.stopped, style="bold red"))
+    parts += [Text(f"repaired: {one}", style="yellow") for one in progress.repairs[:_MOST_ROWS]]
     return Group(*parts, table)
 
 
@@ -87,5 +97,5 @@ def _message(job: PodMigrationJob | None) -> str:
     return (job.status.message or "") if job else ""
 
 
-def _title(move: Move) -> str:
-    return f"{move.namespace}/{move.pod} from {move.source} to {move.target}"
+def _title(move: Move, job: PodMigrationJob) -> str:
+    return f"{move.namespace}/{move.pod} from {move.source} to {target_node(job) or move.target}"

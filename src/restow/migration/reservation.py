@@ -14,26 +14,20 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.affinity import NAME_FIELD
+from restow.model.affinity import bound_to
 from restow.model.cluster import MIGRATING_ANNOTATION, MOVED_FROM_ANNOTATION
 from restow.model.objects import (
-    Affinity,
     MatchPolicy,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorTerm,
     ObjectMeta,
     ObjectReference,
     OwnerReference,
     Pod,
     PodMigrationJob,
-    PodSpec,
     PodTemplate,
     Reservation,
     ReservationOwner,
     ReservationSpec,
     ReservationTemplate,
-    SelectorRequirement,
     TaskSpec,
 )
 from restow.model.problems import Problem
@@ -152,7 +146,7 @@ def _task(job: PodMigrationJob, pod: Pod, given: TaskSpec) -> TaskSpec:
         replicas=1,
         template=PodTemplate(
             metadata=ObjectMeta(labels=labels or None, annotations=given.template.metadata.annotations),
-            spec=_elsewhere(spec, pod.spec.node_name or "", target_node(job)),
+            spec=bound_to(spec, target_node(job), but_not=pod.spec.node_name),
         ),
         reservation_node_names=given.reservation_node_names,
     )
@@ -163,23 +157,3 @@ def _overruled(built: S, given: S) -> S:
     unset = type(given)()
     fields = {name: getattr(given, name) for name in given.__struct_fields__}
     return replace(built, **{name: value for name, value in fields.items() if value != getattr(unset, name)})
-
-
-def _elsewhere(spec: PodSpec, source: str, target: str | None) -> PodSpec:
-    """The spec for any node but the source, or for the target alone. A term without conditions matches nothing, and
-    must not come to match by getting one."""
-    wanted = [SelectorRequirement(key=NAME_FIELD, operator="NotIn", values=[source])]
-    if target:
-        wanted.append(SelectorRequirement(key=NAME_FIELD, operator="In", values=[target]))
-    affinity = spec.affinity or Affinity()
-    node_affinity = affinity.node_affinity or NodeAffinity()
-    if node_affinity.required is None:
-        terms = [NodeSelectorTerm(match_fields=wanted)]
-    else:
-        terms = [
-            replace(term, match_fields=[*(term.match_fields or ()), *wanted])
-            for term in node_affinity.required.node_selector_terms or ()
-            if term.match_fields or term.match_expressions
-        ] or [NodeSelectorTerm()]
-    required = NodeSelector(node_selector_terms=terms)
-    return replace(spec, affinity=replace(affinity, node_affinity=replace(node_affinity, required=required)))

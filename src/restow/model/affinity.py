@@ -11,8 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 import msgspec
+from msgspec.structs import replace
 
-from restow.model.objects import NodeSelector, NodeSelectorTerm, PodSpec, PreferredSchedulingTerm, SelectorRequirement
+from restow.model.objects import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    PodSpec,
+    PreferredSchedulingTerm,
+    SelectorRequirement,
+)
 from restow.model.selectors import Operator, Requirement, SelectorError, requirement
 
 Labels = Mapping[str, str]
@@ -97,6 +106,27 @@ def node_constraint(spec: PodSpec) -> NodeConstraint:
     affinity = spec.affinity.node_affinity if spec.affinity else None
     equal = tuple(sorted((spec.node_selector or {}).items()))
     return NodeConstraint(equal, _terms(affinity.required) if affinity else None)
+
+
+def bound_to(spec: PodSpec, node: str | None, *, but_not: str | None = None) -> PodSpec:
+    """The spec for one node alone, or for any but one, whatever else it requires. A term without conditions matches
+    nothing, and must not come to match by getting one."""
+    asked = (("NotIn", but_not), ("In", node))
+    wanted = [SelectorRequirement(key=NAME_FIELD, operator=how, values=[name]) for how, name in asked if name]
+    if not wanted:
+        return spec
+    affinity = spec.affinity or Affinity()
+    node_affinity = affinity.node_affinity or NodeAffinity()
+    if node_affinity.required is None:
+        terms = [NodeSelectorTerm(match_fields=wanted)]
+    else:
+        terms = [
+            replace(term, match_fields=[*(term.match_fields or ()), *wanted])
+            for term in node_affinity.required.node_selector_terms or ()
+            if term.match_fields or term.match_expressions
+        ] or [NodeSelectorTerm()]
+    required = NodeSelector(node_selector_terms=terms)
+    return replace(spec, affinity=replace(affinity, node_affinity=replace(node_affinity, required=required)))
 
 
 def volume_constraint(selector: NodeSelector | None) -> NodeConstraint:

@@ -12,7 +12,7 @@ a context: at its end the snapshot is as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -25,6 +25,7 @@ from restow.model.cluster import Mark, Occupant, PodClass, RowIndex, Shape, Snap
 from restow.model.objects import Pod
 from restow.model.resources import Shortage
 from restow.planning.leaving import Leaver, Leaving
+from restow.planning.plan import Move
 from restow.scheduling.engine import Engine, Placed, Survey
 from restow.scheduling.framework import Cycle
 
@@ -179,6 +180,17 @@ class Bookings:
             if amount > room.free.item(column, row)
         ]
         return ", ".join(str(one) for one in sorted(short))
+
+
+def carry_out(bookings: Bookings, moves: Iterable[Move]) -> None:
+    """Make moves, wave after wave, to the end."""
+    wave = 0
+    for move in moves:
+        if move.wave != wave:
+            bookings.end_wave()
+            wave = move.wave
+        bookings.hold(move.uid, move.target)
+    bookings.end_wave()
 
 
 def loose(pod: Pod) -> Pod:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from restow.model.cluster import Snapshot
-from restow.planning.bookings import Bookings
+from restow.planning.bookings import Bookings, carry_out
 from restow.planning.plan import Measures, Move, Place, version_key
 from restow.planning.request import Request
 
@@ -18,13 +18,7 @@ def after(
     """What `measure` says once the moves are done and the places taken. The snapshot is left as it was."""
     pending = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in request.pending}
     with Bookings(snapshot, request.engine, request.now) as bookings:
-        wave = 0
-        for move in moves:
-            if move.wave != wave:
-                bookings.end_wave()
-                wave = move.wave
-            bookings.hold(move.uid, move.target)
-        bookings.end_wave()
+        carry_out(bookings, moves)
         for place in places:
             snapshot.assume(pending[place.namespace, place.pod], place.node, at=request.now)
         return measure(snapshot)

@@ -4,8 +4,8 @@ Strategies make one, `replay` says whether it is valid, the command line prints 
 Moves of one wave may be under way at the same time; a wave begins when the one before has ended. Inside a wave every
 target is held while the pods still are where they were (reservation first).
 
-Two written forms: `printed` is what programs rely on; `saved` has the UIDs, versions and configuration besides, so that
-whoever carries it out can tell what changed since. `read_plan` reads both.
+Two written forms: `printed` is what programs rely on; `saved` has the UIDs, shape, versions and configuration besides,
+so that whoever carries it out can tell what changed since. `read_plan` reads both.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unk
     seconds: float = 0.0
     """How long planning took."""
     refusals: tuple[Refusal, ...] = ()
+    shape: dict[str, int] = {}
+    """What the objective `slots` makes room for, in base units."""
     versions: dict[str, str] = {}
     """The resourceVersion of every object the plan rests on, by `version_key`."""
     configuration: str = ""
@@ -87,7 +89,7 @@ def by_reason(refusals: Iterable[Refusal]) -> list[tuple[str, list[str]]]:
     return sorted(pods.items(), key=lambda item: (-len(item[1]), item[0]))
 
 
-_SAVED_ONLY = ("versions", "configuration")
+_SAVED_ONLY = ("shape", "versions", "configuration")
 
 
 def version_key(kind: str, name: str, namespace: str = "") -> str:

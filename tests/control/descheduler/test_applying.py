@@ -70,7 +70,7 @@ async def test_a_plan_that_is_done_has_nothing_left_to_do() -> None:
 
 
 @virtual
-async def test_nothing_begins_when_the_cluster_is_not_what_the_plan_was_made_for() -> None:
+async def test_strictly_nothing_begins_when_the_cluster_is_not_what_the_plan_was_made_for() -> None:
     async with scattered() as it:
         plan = await planned(it)
         await it.create(kinds.POD, pod("guest", "600m", nodeName="n1"))
@@ -78,21 +78,70 @@ async def test_nothing_begins_when_the_cluster_is_not_what_the_plan_was_made_for
         with pytest.raises(
             Changed, match=r"the cluster has changed, wave 1 does not begin: move 3 of .* cannot go to n1"
         ):
+            await applying(it, strict=True).apply(plan)
+        assert await it.jobs() == []
+
+
+@virtual
+async def test_what_does_not_fit_any_more_is_left_out_and_told() -> None:
+    async with scattered() as it:
+        plan = await planned(it)
+        await it.create(kinds.POD, pod("guest", "600m", nodeName="n1"))
+        await pass_time(1)
+        done = await applying(it).apply(plan)
+        assert (done.succeeded, done.failed) == (2, 0)
+        assert [one.split(" of ")[0] for one in done.repairs] == ["move 3", "move 4"]
+        assert all("is left out: cannot go to n1: insufficient cpu" in one for one in done.repairs)
+        await check_room(it)
+
+
+@virtual
+async def test_nothing_begins_when_nothing_of_the_plan_is_possible() -> None:
+    async with scattered() as it:
+        plan = await planned(it)
+        await it.create(kinds.POD, pod("guest", "1", nodeName="n1"))
+        await pass_time(1)
+        with pytest.raises(Changed, match=r"wave 1 does not begin: move 1 of .* is left out: cannot go to n1"):
             await applying(it).apply(plan)
         assert await it.jobs() == []
 
 
 @virtual
-async def test_a_change_between_two_waves_stops_the_second() -> None:
+async def test_strictly_a_change_between_two_waves_stops_the_second() -> None:
     async with scattered() as it:
         plan = await planned(it)
-        begun = asyncio.create_task(applying(it).apply(plan))
+        begun = asyncio.create_task(applying(it, strict=True).apply(plan))
         await pass_time(1)
         gone = plan.moves[3]
         await it.delete(kinds.POD, gone.pod)
         with pytest.raises(Changed, match=f"wave 2 does not begin: move 4 of default/{gone.pod} may not move"):
             await begun
         assert len(await it.jobs()) == 2
+
+
+@virtual
+async def test_a_pod_that_goes_between_two_waves_keeps_no_other_from_moving() -> None:
+    async with scattered() as it:
+        plan = await planned(it)
+        begun = asyncio.create_task(applying(it).apply(plan))
+        await pass_time(1)
+        await it.delete(kinds.POD, plan.moves[3].pod)
+        done = await begun
+        assert (done.succeeded, sorted(done.jobs)) == (3, [1, 2, 3])
+        assert [one.startswith(f"move 4 of default/{plan.moves[3].pod} is left out") for one in done.repairs] == [True]
+
+
+@virtual
+async def test_another_target_is_found_for_a_plan_with_an_objective() -> None:
+    """n1 has no room any more for the last of three pods; n2, which is not to be emptied, has."""
+    async with scattered() as it:
+        plan = replace(await planned(it), objective="free-nodes")
+        moves = tuple(move for move in plan.moves if move.source != "n2")
+        await it.create(kinds.POD, pod("guest", "600m", nodeName="n1"))
+        await pass_time(1)
+        done = await applying(it).apply(replace(plan, moves=moves))
+        assert done.succeeded == 3 and await it.used() == {"n1", "n2"}
+        assert [" goes to n2 instead of n1: " in one for one in done.repairs] == [True]
 
 
 @virtual

@@ -1,8 +1,17 @@
 """Applying: a plan that was saved is carried out, wave after wave.
 
-Goes in: a plan, whoever made it. What comes out are jobs, one for each move, and news of how they go. Before each wave
-the rest of the plan is replayed on the cluster as it is now; if that finds anything wrong, nothing more is begun
-(`Changed`). The jobs are the only memory: whoever applies the same plan again goes on where it stands.
+Goes in: a plan, whoever made it. What comes out are jobs, one for each move, claims for the pods that the plan makes
+room for, and news of how they go.
+
+    everything that has begun has ended ──> what is left is replayed ──> claims ──> the jobs of the next wave ──┐
+            ^                                       │ not valid                                               │
+            │                                       └──> repaired; Changed if that gains nothing              │
+            └─────────────────────────────────────────────────────────────────────────────────────────────────┘
+
+Before each wave what is left of the plan is replayed on the cluster as it is now. What does not work any more is
+repaired (`planning.repair`), and told; if what can be done gains nothing, or if nothing may be changed (`strict`),
+nothing more is begun (`Changed`), and the claims are let go. The jobs and claims are the only memory: whoever applies
+the same plan again goes on where it stands.
 
 A pod that moves twice is another pod the second time: the job of its first move says which.
 """
@@ -10,7 +19,7 @@ A pod that moves twice is another pod the second time: the job of its first move
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from random import Random
 
@@ -18,16 +27,19 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.client.verbs import Client
-from restow.control.descheduler.descheduler import create_job
+from restow.control.descheduler.claiming import Claiming
+from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.jobs import PlanJobs, busy, plan_name, reference_to, under_way
 from restow.control.descheduler.settings import Settings
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended
-from restow.migration.waves import plan_of
-from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob
+from restow.migration.waves import plan_of, wave_of
+from restow.model.kinds import POD_MIGRATION_JOB
+from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob, ReservationPhase
 from restow.planning.descheduling.cycle import Guarded
 from restow.planning.plan import Move, Plan
+from restow.planning.repair import Repaired, repair
 from restow.planning.replay import Defect, replay
 from restow.planning.request import Request
 from restow.ports import Api, Clock
@@ -42,10 +54,7 @@ class Changed(Exception):
     def __init__(self, wave: int, defects: tuple[Defect, ...]) -> None:
         self.wave = wave
         self.defects = defects
-        told = "; ".join(
-            f"move {one.order} of {one.namespace}/{one.pod} {one.reason}" if one.order else one.reason
-            for one in defects[:3]
-        )
+        told = "; ".join(map(sentence, defects[:3]))
         more = f"; and {len(defects) - 3} more" if len(defects) > 3 else ""
         super().__init__(f"the cluster has changed, wave {wave} does not begin: {told}{more}")
 
@@ -64,6 +73,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The one under way."""
     stopped: str | None = None
     """Why nothing is evicted."""
+    repairs: tuple[str, ...] = ()
+    """What is not done as it was planned, in sentences."""
+    taken: int = 0
+    """How many of the plan's places have their pods."""
 
     @property
     def succeeded(self) -> int:
@@ -84,6 +97,7 @@ class Applying:
         scheduler: SchedulerProfile,
         arguments: Arguments,
         settings: Settings | None = None,
+        strict: bool = False,
         tell: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
         self._client = Client(api, manager="restow-apply")
@@ -91,9 +105,9 @@ class Applying:
         self._scheduler = scheduler
         self._arguments = arguments
         self._settings = settings or Settings()
+        self._strict = strict
         self._tell = tell
         self._feed = Feed(self._client, clock, rng, self._settings.namespace)
-
         self._news = asyncio.Event()
         self._feed.on_job = lambda job: self._news.set()
 
@@ -102,103 +116,195 @@ class Applying:
         feeding = asyncio.create_task(self._feed.run(), name="apply feed")
         try:
             await self._feed.synced()
-            return await self._follow(plan)
+            return await self._follow(_Course(plan))
         finally:
             feeding.cancel()
             with suppress(asyncio.CancelledError):
                 await feeding
 
-    async def _follow(self, plan: Plan) -> Progress:
-        course = PlanJobs(plan=plan_name(TITLE, plan), moves=len(plan.moves))
-        others = under_way(job for job in self._feed.jobs() if plan_of(job) != course.plan)
+    async def _follow(self, course: _Course) -> Progress:
+        others = under_way(job for job in self._feed.jobs() if plan_of(job) != course.name)
         if others:
             raise InTheWay(others)
-        waves = list(plan.waves())
-        for wave, moves in waves:
-            waiting = [move for move in moves if self._job(course, move) is None]
-            if waiting:
-                rest = [move for number, later in waves if number >= wave for move in later]
-                self._check(wave, plan, course, rest)
-                for move in waiting:
-                    await self._begin(plan, course, move)
-            await self._ended(plan, course, wave, moves)
-        return self._progress(plan, course, waves[-1][0] if waves else 0)
+        course.wave = max((wave_of(job) for job in self._begun(course).values()), default=0)
+        claims = Claiming(self._client, self._clock, self._feed, self._settings, course.name)
+        try:
+            await self._ended(course, claims)
+            while (rest := self._rest(course, claims)).moves:
+                await self._claim(claims, rest)
+                await self._begin(course, rest)
+                await self._ended(course, claims)
+        except Changed:
+            await claims.release()
+            raise
+        await self._claim(claims, rest)
+        await self._taken(course, claims)
+        return self._progress(course)
 
     # --- before a wave ------------------------------------------------------------------------------------------------
 
-    def _check(self, wave: int, plan: Plan, course: PlanJobs, rest: list[Move]) -> None:
-        """Replay what is left; only this wave while pods of it are on the move, as the later ones count on them."""
-        left = [move for move in rest if self._job(course, move) is None]
-        if len(left) < len(rest):
-            left = [move for move in left if move.wave == wave]
-        lost = [_lost(move) for move in left if self._pod(plan, course, move) is None]
-        if lost:
-            raise Changed(wave, tuple(lost))
-        with self._feed.held():
-            replayed = replay(
-                self._feed.snapshot,
-                replace(plan, moves=tuple(self._current(plan, course, move) for move in left), places=()),
-                self._request(),
-            )
-        if not replayed.valid:
-            raise Changed(wave, replayed.defects)
+    def _rest(self, course: _Course, claims: Claiming) -> Plan:
+        """What is left of the plan, as it can be carried out. Raises Changed."""
+        left = [move for move in course.left() if self._job(course, move) is None]
+        pods = {move.order: self._pod(course, move) for move in left}
+        lost = tuple(_lost(move) for move in left if pods[move.order] is None)
+        moves = (self._current(course, move, pod) for move in left if (pod := pods[move.order]) is not None)
+        rest = replace(course.plan, moves=tuple(moves))
+        if not left:
+            return rest
+        with self._feed.held(), claims.lifted():
+            repaired = self._repaired(course, rest)
+        changes = lost + repaired.changes
+        if not repaired.worthwhile or (self._strict and changes):
+            raise Changed(min(move.wave for move in left), changes)
+        course.repair(repaired.plan, changes)
+        return repaired.plan
+
+    def _repaired(self, course: _Course, rest: Plan) -> Repaired:
+        request = self._request()
+        if self._strict:
+            replayed = replay(self._feed.snapshot, rest, request)
+            return Repaired(rest, replayed.defects, worthwhile=replayed.valid)
+        return repair(self._feed.snapshot, rest, request, (move.source for move in course.plan.moves))
 
     def _request(self) -> Request:
         now = self._clock.now()
         moving = busy(self._feed.jobs(), now, 0.0)
         return Request(
-            engine=self._scheduler.engine, mobility=Guarded(self._feed.rules(self._arguments), (), moving), now=now
+            engine=self._scheduler.engine,
+            mobility=Guarded(self._feed.rules(self._arguments), (), moving),
+            now=now,
+            pending=self._feed.pending(self._scheduler),
+            roster=self._feed.roster,
         )
 
-    def _current(self, plan: Plan, course: PlanJobs, move: Move) -> Move:
-        """The move, of the pod that it is about now; in a later wave that is not known yet."""
-        pod = self._pod(plan, course, move)
-        return replace(move, pod=pod.name or "", uid=pod.uid or "") if pod is not None else move
+    def _current(self, course: _Course, move: Move, pod: ObjectReference) -> Move:
+        """The move, of the pod that it is about now, from where that is; in a later wave neither is known yet."""
+        before = course.before(move)
+        job = self._job(course, before) if before is not None else None
+        source = (job.status.node_name if job is not None else None) or move.source
+        return replace(move, pod=pod.name or "", uid=pod.uid or "", source=source)
 
-    def _pod(self, plan: Plan, course: PlanJobs, move: Move) -> ObjectReference | None:
+    def _pod(self, course: _Course, move: Move) -> ObjectReference | None:
         """The pod that a move is about; None if it is lost: the move before it did not bring it there."""
-        before = [
-            one for one in plan.moves if one.order < move.order and _name(one) == _name(move) and one.uid == move.uid
-        ]
-        if not before:
+        before = course.before(move)
+        if before is None:
             pod = self._feed.pod(move.namespace, move.pod) if not move.uid else None
             return replace(reference_to(move), uid=pod.metadata.uid) if pod is not None else reference_to(move)
-        job = self._job(course, before[-1])
+        job = self._job(course, before)
         if job is None:
             return reference_to(move)
         return job.status.pod_ref if job.status.phase == JobPhase.SUCCEED else None
 
     # --- a wave -------------------------------------------------------------------------------------------------------
 
-    async def _begin(self, plan: Plan, course: PlanJobs, move: Move) -> None:
-        pod = self._pod(plan, course, move)
-        assert pod is not None, "checked before the wave"
-        document = course.move(move, replace(pod, namespace=move.namespace), plan.strategy)
-        self._feed.note(await create_job(self._client, document, self._settings))
+    async def _begin(self, course: _Course, rest: Plan) -> None:
+        """Create the jobs of the first wave that is left."""
+        number, moves = next(rest.waves())
+        course.wave = max(number, course.wave)
+        for move in moves:
+            written = replace(course.known(move), wave=course.wave, source=move.source, target=move.target)
+            pod = ObjectReference(namespace=move.namespace, name=move.pod, uid=move.uid)
+            document = course.jobs.move(written, pod, course.plan.strategy)
+            self._feed.note(await create_once(self._client, POD_MIGRATION_JOB, document, self._settings))
 
-    async def _ended(self, plan: Plan, course: PlanJobs, wave: int, moves: list[Move]) -> None:
-        """Wait until the jobs of a wave are over, however they end."""
+    async def _ended(self, course: _Course, claims: Claiming) -> None:
+        """Wait until everything that has begun is over, however it ends."""
         while True:
             self._news.clear()
-            self._tell(self._progress(plan, course, wave))
-            jobs = [self._job(course, move) for move in moves]
-            if all(job is None or is_ended(job) for job in jobs):
+            self._tell(self._progress(course))
+            if all(is_ended(job) for job in self._begun(course).values()):
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.look_again):
-                    await self._news.wait()
+            await claims.keep()
+            await self._look_again()
 
-    def _progress(self, plan: Plan, course: PlanJobs, wave: int) -> Progress:
-        found = {move.order: self._job(course, move) for move in plan.moves}
-        jobs = {order: job for order, job in found.items() if job is not None}
-        return Progress(plan=course.plan, jobs=jobs, wave=wave, stopped=self._feed.stopped())
+    async def _look_again(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.look_again):
+                await self._news.wait()
 
-    def _job(self, course: PlanJobs, move: Move) -> PodMigrationJob | None:
-        return self._feed.job(course.name(move))
+    # --- places -------------------------------------------------------------------------------------------------------
+
+    async def _claim(self, claims: Claiming, rest: Plan) -> None:
+        if rest.places:
+            await claims.claim(claims.wanted(rest.places, self._feed.pending(self._scheduler)), rest.moves)
+
+    async def _taken(self, course: _Course, claims: Claiming) -> None:
+        """Wait until the pods that the plan made room for have it. Room that is there for those who do not come stays
+        theirs until the claim expires; what is still missing room will not get it any more, and lets go."""
+        ends = self._clock.now() + self._settings.claim_patience
+        while claims.live():
+            self._news.clear()
+            self._tell(self._progress(course))
+            if not claims.wanted(course.plan.places, self._feed.pending(self._scheduler)):
+                await claims.release()
+                return
+            if self._clock.now() >= ends:
+                await claims.release(lambda one: one.status.state.phase != ReservationPhase.AVAILABLE)
+                return
+            await self._look_again()
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _begun(self, course: _Course) -> dict[int, PodMigrationJob]:
+        found = {order: self._job(course, move) for order, move in course.moves.items()}
+        return {order: job for order, job in found.items() if job is not None}
+
+    def _progress(self, course: _Course) -> Progress:
+        places = (self._feed.pod(place.namespace, place.pod) for place in course.plan.places)
+        return Progress(
+            plan=course.name,
+            jobs=self._begun(course),
+            wave=course.wave,
+            stopped=self._feed.stopped(),
+            repairs=tuple(course.repairs),
+            taken=sum(pod is not None and bool(pod.spec.node_name) for pod in places),
+        )
+
+    def _job(self, course: _Course, move: Move) -> PodMigrationJob | None:
+        return self._feed.job(course.jobs.name(move))
 
 
-def _name(move: Move) -> tuple[str, str]:
-    return move.namespace, move.pod
+class _Course:
+    """A plan on its way: how its jobs are called, and what became of it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.name = plan_name(TITLE, plan)
+        self.jobs = PlanJobs(plan=self.name, moves=len(plan.moves))
+        self.wave = 0
+        self.moves = {move.order: move for move in plan.moves}
+        """By order, as their jobs are named after them; a repair may add some."""
+        self.repairs: dict[str, None] = {}
+        self._left = set(self.moves)
+
+    def left(self) -> list[Move]:
+        """The moves that no repair has given up."""
+        return [move for move in self.plan.moves if move.order in self._left]
+
+    def before(self, move: Move) -> Move | None:
+        """The move of the same pod before this one."""
+        same = (one for one in self.plan.moves if one.order < move.order and _pod_key(one) == _pod_key(move))
+        return max(same, key=lambda one: one.order, default=None)
+
+    def known(self, move: Move) -> Move:
+        """The move of this order as the plan has it, by which its job is named."""
+        return self.moves.setdefault(move.order, move)
+
+    def repair(self, rest: Plan, changes: Iterable[Defect]) -> None:
+        """From now on this is what is left to begin."""
+        self._left = {move.order for move in rest.moves}
+        self.repairs |= dict.fromkeys(map(sentence, changes))
+
+
+def sentence(defect: Defect) -> str:
+    """A defect, or a repair, for people."""
+    whom = f"{defect.namespace}/{defect.pod} " if defect.pod else ""
+    return f"move {defect.order} of {whom}{defect.reason}" if defect.order else f"{whom}{defect.reason}"
+
+
+def _pod_key(move: Move) -> tuple[str, str, str]:
+    return move.namespace, move.pod, move.uid
 
 
 def _lost(move: Move) -> Defect:

@@ -21,3 +21,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 3
     """To create a job, while nobody knows whether it was created."""
     try_again: float = 1.0
+    claim_seconds: float = 900.0
+    """For which the room that a plan gathers is claimed; whoever carries the plan out extends it."""
+    claim_patience: float = 60.0
+    """How long to wait, once everything has moved, for pods to take what is claimed for them."""

@@ -6,6 +6,7 @@ from restow.model.cluster.occupancy import Occupant
 from restow.model.cluster.pods import AlreadyPlaced, Assumption
 from restow.model.cluster.rows import Mask, RowIndex, Which
 from restow.model.cluster.seat import (
+    AWAITS_ANNOTATION,
     MIGRATING_ANNOTATION,
     MOVED_AT_ANNOTATION,
     MOVED_FROM_ANNOTATION,
@@ -20,6 +21,7 @@ from restow.model.cluster.snapshot import Snapshot, UnknownNode
 from restow.model.cluster.undo import Mark
 
 __all__ = [
+    "AWAITS_ANNOTATION",
     "MIGRATING_ANNOTATION",
     "MOVED_AT_ANNOTATION",
     "MOVED_FROM_ANNOTATION",

@@ -41,6 +41,9 @@ MOVED_AT_ANNOTATION = "restow.sh/moved-at"
 """On a pod that took the seat of a migration: when."""
 MIGRATING_ANNOTATION = "restow.sh/migrating"
 """On a reservation made for a migration: the UID of the pod that moves. The seat opens once it is leaving, or gone."""
+AWAITS_ANNOTATION = "restow.sh/awaits"
+"""On a reservation: the UIDs of pods that a plan moves away, with commas between them. For this reservation their room
+counts as being left even before they are terminating."""
 USE_RESERVATION_ANNOTATION = "restow.sh/use-reservation"
 """On a pod or a PodGroup: the name of the reservation that it insists on."""
 UNKNOWN_VERSION = 2**63  # newer than any: never taken for seen
@@ -112,6 +115,12 @@ def is_expired(reservation: Reservation, now: float) -> bool:
 def migrating_pod(reservation: Reservation) -> str | None:
     """The UID of the pod that a reservation was made to move."""
     return (reservation.metadata.annotations or {}).get(MIGRATING_ANNOTATION) or None
+
+
+def awaited_pods(reservation: Reservation) -> tuple[str, ...]:
+    """The UIDs of pods that are about to leave the room that a reservation is after, in order."""
+    written = (reservation.metadata.annotations or {}).get(AWAITS_ANNOTATION)
+    return tuple(sorted({uid.strip() for uid in written.split(",")} - {""})) if written else ()
 
 
 def claimed_seat(pod: Pod) -> SeatName | None:

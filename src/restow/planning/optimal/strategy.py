@@ -64,6 +64,7 @@ def optimal(snapshot: Snapshot, request: Request) -> Plan:
         after=later,
         bound=bound,
         refusals=(*reading.refusals, *outcome.dropped, *_remarks(snapshot, request, reading, outcome, found)),
+        shape=dict(request.shape),
         versions=versions(snapshot, outcome.moves, outcome.places),
     )
 

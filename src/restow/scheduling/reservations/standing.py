@@ -7,7 +7,7 @@ with why.
     RoomTaken       there is more on the node than it offers, even once those who are leaving have left: seats are lost,
                     those of the newest reservation first, until the rest fits
     NodeUnfit       the node is cordoned, or its taints or labels keep the pod of the seat away: it is held, but no use
-    RoomBeingLeft   the room is there only once terminating pods have left it
+    RoomBeingLeft   the room is there only once terminating pods have left it, or pods that the reservation awaits
 
 Whoever changed a reservation after it got its seats stands behind everybody else: nobody's seat is lost to a change.
 """
@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.model.cluster import Occupant, Seat, SeatName, Shape, Snapshot
-from restow.model.cluster.seat import migrating_pod
+from restow.model.cluster.seat import awaited_pods, migrating_pod
 from restow.model.objects import Reservation, Taint
 from restow.model.quantity import quantity_of
 from restow.model.taints import UNSCHEDULABLE, untolerated
@@ -89,7 +89,8 @@ def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: f
             with snapshot.overlooking(migrating_pod(reservation) or ""):
                 why = engine.why_not(_there(seat, snapshot, now), seat.node)
             if why:
-                message = f"terminating pods have not left node {seat.node} yet: {why}"
+                who = _who(_still_awaited(snapshot, reservation, seat.node))
+                message = f"{who} have not left node {seat.node} yet: {why}"
                 found[seat.name] = Troubled(Trouble.ROOM_BEING_LEFT, message)
             else:
                 snapshot.assume(seat.stand_in, seat.node, at=now)
@@ -147,23 +148,37 @@ def _crowded_out(snapshot: Snapshot, row: int, seats: Iterable[tuple[SeatName, O
     later = [cell + int(left) for cell, left in zip(free, room.releasing.cells[:, row], strict=True)]
     node = snapshot.rows.name(row) or ""
     found: dict[SeatName, Troubled] = {}
-    for group in _last_first(snapshot, seats):
-        lost = _short(room.resources.names, later, group)
+    for reservation, group in _last_first(snapshot, seats):
+        hoped = list(later)
+        awaited = _still_awaited(snapshot, reservation, node)
+        for one in awaited:
+            for column, amount in one.shape.amounts:
+                hoped[column] += amount
+        lost = _short(room.resources.names, hoped, group)
         waits = lost or _short(room.resources.names, free, group)
         if not waits:
             continue
         for name, seat in group:
             for column, amount in seat.shape.amounts:
                 free[column] += amount
-                if lost:
+                if lost or awaited:  # nobody else loses a seat to one that only hopes
                     later[column] += amount
             if lost:
                 found[name] = Troubled(Trouble.ROOM_TAKEN, f"node {node} has {lost} less than is on it")
             else:
-                found[name] = Troubled(
-                    Trouble.ROOM_BEING_LEFT, f"terminating pods have not left node {node} yet: {waits} is missing"
-                )
+                message = f"{_who(awaited)} have not left node {node} yet: {waits} is missing"
+                found[name] = Troubled(Trouble.ROOM_BEING_LEFT, message)
     return found
+
+
+def _still_awaited(snapshot: Snapshot, reservation: Reservation, node: str) -> list[Occupant]:
+    """The pods on a node that a reservation awaits the end of; those that are terminating are counted already."""
+    known = (snapshot.pods.known.get(uid) for uid in awaited_pods(reservation))
+    return [one for one in known if one is not None and one.node == node and not one.leaving]
+
+
+def _who(awaited: list[Occupant]) -> str:
+    return "pods that are to move" if awaited else "terminating pods"
 
 
 def _short(names: list[str], left: list[int], group: Iterable[tuple[SeatName, Occupant]]) -> str:
@@ -175,15 +190,14 @@ def _short(names: list[str], left: list[int], group: Iterable[tuple[SeatName, Oc
 
 def _last_first(
     snapshot: Snapshot, seats: Iterable[tuple[SeatName, Occupant]]
-) -> Iterator[list[tuple[SeatName, Occupant]]]:
+) -> Iterator[tuple[Reservation, list[tuple[SeatName, Occupant]]]]:
     """The seats by reservation: changed ones, then the newest; names decide between equals."""
     groups: dict[tuple[str, str], list[tuple[SeatName, Occupant]]] = {}
     for name, seat in seats:
         groups.setdefault((name.namespace, name.reservation), []).append((name, seat))
     book = snapshot.reservations
     known = [(reservation, group) for key, group in groups.items() if (reservation := book.get(*key)) is not None]
-    for _, group in sorted(known, key=lambda pair: _standing(pair[0]), reverse=True):
-        yield group
+    yield from sorted(known, key=lambda pair: _standing(pair[0]), reverse=True)
 
 
 def _standing(reservation: Reservation) -> tuple[bool, str, str, str]:

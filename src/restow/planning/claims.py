@@ -1,0 +1,136 @@
+"""Claims: the room that a plan gathers, kept for the pods it is gathered for.
+
+Goes in: the places of a plan, the pods that wait, and the moves that are left. Comes out: one reservation for each
+waiting pod, or for a whole gang, with a seat on every node where the plan places one of them. It awaits the pods that
+are to leave those nodes: the scheduler holds the seats as soon as the claim is there, and they open when the room is
+free. What the nodes have free already, and whatever becomes free on the way, is nobody else's.
+
+A claim must not take room that the plan still needs for pods on their way, so it is due once no move that is left goes
+to one of its nodes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.model.affinity import bound_to
+from restow.model.cluster import AWAITS_ANNOTATION
+from restow.model.cluster.owners import Kinship, group_name
+from restow.model.kinds import POD, POD_GROUP
+from restow.model.objects import (
+    MatchPolicy,
+    ObjectMeta,
+    ObjectReference,
+    Pod,
+    PodSpec,
+    PodTemplate,
+    Reservation,
+    ReservationOwner,
+    ReservationSpec,
+    TaskSpec,
+)
+from restow.model.resources import pod_requests
+from restow.model.times import format_duration
+from restow.planning.plan import Move, Place
+
+CLAIM_LABEL: Final = "restow.sh/claim-of"
+"""On a reservation: the plan whose places it claims."""
+_DIGITS: Final = 10
+
+Name = tuple[str, str]
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What one reservation is to hold: places of a pod of its own, or of a gang."""
+
+    name: str
+    namespace: str
+    owner: ObjectReference
+    queue: str | None
+    seats: tuple[tuple[Pod, str], ...]
+    """Pods and their nodes."""
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        return frozenset(node for _, node in self.seats)
+
+    def is_due(self, moves: Iterable[Move]) -> bool:
+        """Whether none of the moves that are left goes to one of its nodes."""
+        return not any(move.target in self.nodes for move in moves)
+
+
+def claims(plan: str, places: Iterable[Place], pending: Mapping[Name, Pod], kinship: Kinship) -> list[Claim]:
+    """The claims of a plan that has this name, for those of its places whose pods still wait."""
+    seats: dict[tuple[str, str, str], list[tuple[Pod, str]]] = {}
+    for place in places:
+        pod = pending.get((place.namespace, place.pod))
+        if pod is not None:
+            gang = group_name(pod)
+            kind = POD_GROUP.kind if gang is not None else POD.kind
+            seats.setdefault((kind, place.namespace, gang or place.pod), []).append((pod, place.node))
+    return [_claim(plan, key, found, kinship) for key, found in seats.items()]
+
+
+def _claim(plan: str, key: tuple[str, str, str], seats: Sequence[tuple[Pod, str]], kinship: Kinship) -> Claim:
+    kind, namespace, name = key
+    first = seats[0][0]
+    group = kinship.group_of(first) if kind == POD_GROUP.kind else None
+    owner = ObjectReference(kind=kind, namespace=namespace, name=name)
+    if group is not None:
+        owner = replace(owner, api_version=POD_GROUP.api_version, uid=group.metadata.uid)
+    elif kind == POD.kind:
+        owner = replace(owner, api_version=POD.api_version, uid=first.metadata.uid)
+    digest = hashlib.sha256("/".join(key).encode()).hexdigest()[:_DIGITS]
+    queue = (group.spec.queue or None) if group is not None else None
+    return Claim(f"{plan}-claim-{digest}", namespace, owner, queue, tuple(seats))
+
+
+def reservation_for(claim: Claim, plan: str, moves: Iterable[Move], *, seconds: float) -> Reservation:
+    """The reservation to create, for so many seconds. `moves` are those that are left; it awaits whom they take off its
+    nodes."""
+    awaited = sorted({move.uid for move in moves if move.uid and move.source in claim.nodes})
+    tasks = _tasks(claim)
+    return Reservation(
+        metadata=ObjectMeta(
+            name=claim.name,
+            namespace=claim.namespace,
+            labels={CLAIM_LABEL: plan},
+            annotations={AWAITS_ANNOTATION: ",".join(awaited)} if awaited else None,
+        ),
+        spec=ReservationSpec(
+            scheduler_name=claim.seats[0][0].spec.scheduler_name,
+            min_available=len(claim.seats),
+            owners=[ReservationOwner(object=claim.owner)],
+            queue=claim.queue,
+            ttl=format_duration(max(ceil(seconds), 1)),
+            match_policy=MatchPolicy.FITS,
+            tasks=tasks,
+        ),
+    )
+
+
+def _tasks(claim: Claim) -> list[TaskSpec]:
+    """Equal pods on one node are one task. Seats are tried in the order of their tasks' names, so those for small pods
+    come first: a small pod is not to sit down in the seat of a large one."""
+    alike: list[tuple[PodTemplate, int]] = []
+    for pod, node in sorted(claim.seats, key=lambda seat: (sorted(pod_requests(seat[0]).items()), seat[1])):
+        template = PodTemplate(metadata=ObjectMeta(labels=pod.metadata.labels), spec=bound_to(_loose(pod), node))
+        if alike and alike[-1][0] == template:
+            alike[-1] = (template, alike[-1][1] + 1)
+        else:
+            alike.append((template, 1))
+    width = len(str(len(alike)))
+    return [
+        TaskSpec(name=f"place-{number:0{width}d}", replicas=replicas, template=template)
+        for number, (template, replicas) in enumerate(alike, start=1)
+    ]
+
+
+def _loose(pod: Pod) -> PodSpec:
+    return replace(pod.spec, node_name=None, scheduling_gates=None)

@@ -1,0 +1,271 @@
+"""Repair: what is left of a plan once the cluster has changed.
+
+Goes in: a snapshot, a plan that was made for another state of it, and what it is asked with now. Comes out: a plan that
+can be carried out, every difference as a sentence, and whether it is still worth it.
+
+    a pod that is gone, or may not move (any more)    stays, and so does whoever counted on its room
+    a target that does not take its pod (any more)    another one, which costs the objective least; else the pod stays
+    more pods at once than a budget lets go           a later wave
+    a waiting pod that is gone, or placed             no place; of a gang, all of it has places or none
+    moves that gain nothing without the others        are left out
+
+Only plans with an objective get other targets: whoever plans by rules has chosen targets for reasons of its own. A plan
+that is still valid is not touched.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.cluster.owners import group_name
+from restow.model.objects import Pod
+from restow.planning.bookings import Bookings, carry_out
+from restow.planning.measures import guests, slots, slots_by_row
+from restow.planning.plan import Move, Place, Plan
+from restow.planning.replay import Defect, replay
+from restow.planning.request import Request
+from restow.planning.sequence import Wanted, sequence
+from restow.scheduling.framework import Cycle
+from restow.scheduling.jobs import Roster, jobs_of
+
+_ROUNDS: Final = 4
+_CANDIDATES: Final = 16
+"""How many targets at most are tried for a pod that needs another one."""
+_NO_GAIN: Final = "it gains nothing without the others"
+_WITH_OTHER_TARGETS: Final = ("free-nodes", "slots", "pending")
+
+Name = tuple[str, str]
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    plan: Plan
+    changes: tuple[Defect, ...] = ()
+    """What is different now; of a plan that was valid, nothing."""
+    worthwhile: bool = True
+    """Whether what is left still gains something."""
+
+
+def repair(snapshot: Snapshot, plan: Plan, request: Request, spared: Iterable[str] = ()) -> Repaired:
+    """The plan as it can be carried out now. No pod is newly sent to a node that is `spared`: the plan empties it, or
+    gathers room on it. The snapshot is left as it was."""
+    replayed = replay(snapshot, plan, request)
+    if replayed.valid:
+        return Repaired(plan)
+    return _Repairing(snapshot, plan, request, frozenset(spared), replayed.defects).run()
+
+
+class _Repairing:
+    def __init__(
+        self, snapshot: Snapshot, plan: Plan, request: Request, spared: frozenset[str], defects: Sequence[Defect]
+    ) -> None:
+        self._snapshot = snapshot
+        self._plan = plan
+        self._request = request
+        self._pending = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in request.pending}
+        self._why = {one.order: one.reason for one in reversed(defects) if one.order}
+        self._why_not_placed = {(one.namespace, one.pod): one.reason for one in defects if not one.order and one.pod}
+        self._too_many = {one.wave: one.reason for one in defects if not one.order and not one.pod}
+        ends = {move.target for move in plan.moves} | {move.source for move in plan.moves}
+        self._touched = sorted(ends | {place.node for place in plan.places})
+        self._spared = spared | {move.source for move in plan.moves} | {place.node for place in plan.places}
+
+    def run(self) -> Repaired:
+        wanted = self._reachable(self._survivors())
+        wanted = self._useful(wanted)
+        moves = self._sequenced(wanted)
+        places = self._places(moves)
+        plan = replace(self._plan, moves=self._renumbered(moves), places=places)
+        return Repaired(plan, tuple(self._changes(plan)), self._is_worthwhile(moves, places))
+
+    # --- moves --------------------------------------------------------------------------------------------------------
+
+    def _survivors(self) -> dict[str, str]:
+        """Pods that are where a move would take them from and may move, by UID, and where they end."""
+        known, found = self._snapshot.pods.known, dict[str, str]()
+        for move in sorted(self._plan.moves, key=lambda move: move.order):
+            one = known.get(move.uid)
+            if one is not None and one.book == "requested" and not self._request.mobility.why_not(one.pod):
+                found[move.uid] = move.target
+        return {uid: target for uid, target in found.items() if known[uid].node != target}
+
+    def _reachable(self, wanted: dict[str, str]) -> dict[str, str]:
+        """The same with other targets for those who cannot reach theirs, and without those who can reach none."""
+        for _ in range(_ROUNDS):
+            moves = self._sequenced(wanted)
+            missed = [uid for uid, target in wanted.items() if _ends(moves).get(uid) != target]
+            if not missed:
+                return wanted
+            others = self._other_targets(moves, missed)
+            wanted = {
+                uid: others.get(uid, target) for uid, target in wanted.items() if uid in others or uid not in missed
+            }
+        ends = _ends(self._sequenced(wanted))
+        return {uid: target for uid, target in wanted.items() if ends.get(uid) == target}
+
+    def _sequenced(self, wanted: Mapping[str, str]) -> tuple[Move, ...]:
+        asked = [Wanted(uid, target) for uid, target in wanted.items()]
+        most = sum(move.uid in wanted for move in self._plan.moves)
+        return sequence(self._snapshot, self._request, asked, most=most).moves
+
+    def _other_targets(self, moves: Sequence[Move], missed: Sequence[str]) -> dict[str, str]:
+        if self._plan.objective not in _WITH_OTHER_TARGETS:
+            return {}
+        found: dict[str, str] = {}
+        with Bookings(self._snapshot, self._request.engine, self._request.now) as bookings:
+            carry_out(bookings, moves)
+            for uid in missed:
+                target = self._other_target(bookings, uid)
+                if target is not None:
+                    bookings.hold(uid, target)
+                    found[uid] = target
+        return found
+
+    def _other_target(self, bookings: Bookings, uid: str) -> str | None:
+        """The node that costs the objective least; of those the one that is then the fullest."""
+        occupant = bookings.occupant(uid)
+        if occupant is None:
+            return None
+        left = slots_by_row(self._snapshot, occupant.shape.amounts)
+        names = {self._snapshot.rows.name(row) or "": row for row in bookings.choices(uid).tolist()}
+        taken = [name for name in names if name not in self._spared and guests(self._snapshot, name)]
+        nearest = sorted(taken, key=lambda name: (int(left[names[name]]), name))[:_CANDIDATES]
+        return max(nearest, key=lambda name: self._figure_with(bookings, uid, name), default=None)
+
+    def _figure_with(self, bookings: Bookings, uid: str, target: str) -> int:
+        with bookings.trying():
+            bookings.hold(uid, target)
+            return self._figure()
+
+    def _useful(self, wanted: dict[str, str]) -> dict[str, str]:
+        """The same without the moves off a node that can as well be left where they are, those named last first."""
+        if self._plan.objective not in _WITH_OTHER_TARGETS:
+            return wanted
+        known = self._snapshot.pods.known
+        best = self._value(self._sequenced(wanted))
+        for source in dict.fromkeys(known[uid].node for uid in reversed(wanted)):
+            fewer = {uid: target for uid, target in wanted.items() if known[uid].node != source}
+            moves = self._sequenced(fewer)
+            if len(_ends(moves)) == len(fewer) and self._value(moves) >= best:
+                wanted = fewer
+        return wanted
+
+    # --- places -------------------------------------------------------------------------------------------------------
+
+    def _places(self, moves: Sequence[Move]) -> tuple[Place, ...]:
+        """Where the waiting pods fit once the moves are done, on the planned nodes or on others; whole gangs."""
+        with Bookings(self._snapshot, self._request.engine, self._request.now) as bookings:
+            carry_out(bookings, moves)
+            found = list(self._fitting())
+        lacking = self._lacking(found)
+        return tuple(place for place in found if lacking[self._gang(place)] <= 0)
+
+    def _fitting(self) -> Iterator[Place]:
+        engine, now, astray = self._request.engine, self._request.now, list[tuple[Place, Pod]]()
+        for place in self._plan.places:
+            pod = self._pending.get((place.namespace, place.pod))
+            if pod is not None and engine.fits(Cycle(pod, self._snapshot, now), place.node):
+                self._snapshot.assume(pod, place.node, at=now)
+                yield place
+            elif pod is not None:
+                astray.append((place, pod))
+        for place, pod in astray:
+            node = self._other_place(pod)
+            if node is not None:
+                self._snapshot.assume(pod, node, at=now)
+                yield replace(place, node=node)
+
+    def _other_place(self, pod: Pod) -> str | None:
+        """The fullest node that takes a waiting pod."""
+        cycle = Cycle(pod, self._snapshot, self._request.now)
+        left = slots_by_row(self._snapshot, cycle.pod_class.shape.amounts)
+        rows = self._request.engine.acceptable(cycle).tolist()
+        names = [(int(left[row]), self._snapshot.rows.name(row) or "") for row in rows]
+        return min(names)[1] if names else None
+
+    def _lacking(self, found: Iterable[Place]) -> Counter[Name]:
+        """By gang: how many pods more than those that were found a place need one."""
+        lacking: Counter[Name] = Counter()
+        roster = self._request.roster or Roster()
+        for job in jobs_of(self._request.pending, roster, self._snapshot):
+            if job.is_gang and job.pods:
+                lacking[job.pods[0].metadata.namespace or "default", group_name(job.pods[0]) or ""] = (
+                    job.least - job.placed
+                )
+        lacking.subtract(self._gang(place) for place in found)
+        return lacking
+
+    def _gang(self, place: Place) -> Name:
+        pod: Pod | None = self._pending.get((place.namespace, place.pod))
+        return place.namespace, (group_name(pod) if pod is not None else None) or f"/{place.pod}"
+
+    # --- what it is worth ---------------------------------------------------------------------------------------------
+
+    def _is_worthwhile(self, moves: Sequence[Move], places: Sequence[Place]) -> bool:
+        if not moves or self._plan.objective not in _WITH_OTHER_TARGETS:
+            return bool(moves)
+        return bool(places or self._plan.objective != "pending") and self._value(moves) > self._value(())
+
+    def _value(self, moves: Sequence[Move]) -> int:
+        """How good the cluster is once the moves are done; comparable only within one plan."""
+        if self._plan.objective == "pending":
+            return len(self._places(moves))
+        with Bookings(self._snapshot, self._request.engine, self._request.now) as bookings:
+            carry_out(bookings, moves)
+            return self._figure()
+
+    def _figure(self) -> int:
+        if self._plan.objective == "slots":
+            return slots(self._snapshot, self._plan.shape)
+        if self._plan.objective == "free-nodes":
+            return sum(not guests(self._snapshot, name) for name in self._touched)
+        return 0
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def _renumbered(self, moves: Sequence[Move]) -> tuple[Move, ...]:
+        """Moves keep their orders, by which their jobs are known; waves go on from where the plan stands."""
+        first = min((move.wave for move in self._plan.moves), default=1)
+        orders: dict[str, list[int]] = {}
+        for move in sorted(self._plan.moves, key=lambda move: move.order):
+            orders.setdefault(move.uid, []).append(move.order)
+        spare = count(1 + max((move.order for move in self._plan.moves), default=0))
+        made = []
+        for move in reversed(moves):
+            order = orders[move.uid].pop() if orders[move.uid] else next(spare)
+            made.append(replace(move, order=order, wave=first + move.wave - 1))
+        return tuple(reversed(made))
+
+    def _changes(self, plan: Plan) -> Iterator[Defect]:
+        ends = _ends(plan.moves)
+        for uid, move in {move.uid: move for move in self._plan.moves}.items():
+            target, why = ends.get(uid), self._why.get(move.order)
+            if target is None:
+                yield _change(move, f"is left out: {why or _NO_GAIN}")
+            elif target != move.target:
+                yield _change(move, f"goes to {target} instead of {move.target}: {why or 'others take the room there'}")
+        there = {(place.namespace, place.pod): place.node for place in plan.places}
+        for place in self._plan.places:
+            name = (place.namespace, place.pod)
+            why = self._why_not_placed.get(name) or "others of its gang have no place"
+            if name not in there:
+                yield Defect(0, 0, *name, f"gets no place: {why}")
+            elif there[name] != place.node:
+                yield Defect(0, 0, *name, f"gets a place on {there[name]} instead of {place.node}: {why}")
+        for wave, why in self._too_many.items():
+            yield Defect(0, wave, "", "", f"{why}: the others wait for a later wave")
+
+
+def _change(move: Move, told: str) -> Defect:
+    return Defect(move.order, move.wave, move.namespace, move.pod, told)
+
+
+def _ends(moves: Iterable[Move]) -> dict[str, str]:
+    """Where each pod ends, by UID."""
+    return {move.uid: move.target for move in moves}

@@ -1,0 +1,219 @@
+"""The room that a plan gathers is for the pods it is gathered for, whoever comes meanwhile and whatever breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from restow.control.descheduler import Changed, Progress
+from restow.model import kinds
+from restow.model.objects import Reservation
+from restow.planning.plan import Move, Place, Plan
+from tests.control.descheduler.stage import QUICKLY, Scattered
+from tests.control.descheduler.test_applying import applying
+from tests.control.migrations.stage import controller, scheduled
+from tests.control.stage import check_room, group, member, places
+from tests.sim.stage import pass_time, pod, template, virtual, workload
+
+THIEF = "3"
+"""Cores: too large for n1; n2 and n3 have as much beside their web pods."""
+
+
+@asynccontextmanager
+async def crowded(**settings: Any) -> AsyncIterator[Scattered]:
+    """Three nodes of 4 cores, a web pod of 1 on each, and an anchor on n1; a gang of two waits for 4 cores each. Two
+    more nodes are full."""
+    async with scheduled(nodes=5, **settings) as base:
+        it = Scattered(base.api, base.world, base.clock)
+        for name in ("n4", "n5"):
+            await it.create(kinds.POD, pod(f"full-{name}", "4", nodeName=name))
+        await it.create(kinds.POD, pod("anchor", "900m", nodeName="n1"))
+        await it.create(kinds.DEPLOYMENT, workload("web", 3, pods=template("1", app="web")))
+        await it.create(kinds.POD_GROUP, group("gang", 2))
+        await pass_time(5)
+        for name in ("gang-0", "gang-1"):
+            await it.create(kinds.POD, member(name, "gang", "4"))
+        await pass_time(2)
+        async with controller(it.api, it.clock, **QUICKLY):
+            yield it
+
+
+async def planned(it: Scattered, *, waves: int = 2) -> Plan:
+    """The web pods of n2 and n3 go to n1, and the gang takes their nodes."""
+    at = {one.spec.node_name: one for one in await it.pods() if (one.metadata.labels or {}).get("app") == "web"}
+    moves = [
+        Move(
+            order=order,
+            wave=min(order, waves),
+            namespace="default",
+            pod=at[node].metadata.name,
+            uid=at[node].metadata.uid,
+            source=node,
+            target="n1",
+        )
+        for order, node in enumerate(("n2", "n3"), start=1)
+    ]
+    seats = [Place(namespace="default", pod="gang-0", node="n2"), Place(namespace="default", pod="gang-1", node="n3")]
+    return Plan(strategy="optimal", objective="pending", moves=tuple(moves), places=tuple(seats))
+
+
+async def claims(it: Scattered) -> list[Reservation]:
+    found = (await it.client.list(kinds.RESERVATION)).items
+    return [one for one in found if "restow.sh/claim-of" in (one.metadata.labels or {})]
+
+
+async def steal(it: Scattered, after: float) -> None:
+    await pass_time(after)
+    for number in range(3):
+        await it.create(kinds.POD, pod(f"thief-{number}", THIEF))
+
+
+@pytest.mark.parametrize("after", [0.3, 2.0, 9.0], ids=lambda seconds: f"{seconds:g} s after the plan began")
+@virtual
+async def test_nobody_steals_the_room_that_is_gathered_for_a_gang(after: float) -> None:
+    async with crowded() as it:
+        plan = await planned(it)
+        thieves = asyncio.create_task(steal(it, after))
+        done = await applying(it).apply(plan)
+        await thieves
+        await pass_time(5)
+        where = await places(it)
+        assert (done.succeeded, done.taken) == (2, 2)
+        assert (where["gang-0"], where["gang-1"]) == ("n2", "n3")
+        assert not any(node for name, node in where.items() if name.startswith("thief"))
+        await check_room(it)
+
+
+@virtual
+async def test_without_claims_the_room_is_stolen() -> None:
+    async with crowded() as it:
+        plan = replace(await planned(it), objective="", places=())
+        thieves = asyncio.create_task(steal(it, 2.0))
+        with suppress(Changed):
+            await applying(it).apply(plan)
+        await thieves
+        await pass_time(5)
+        where = await places(it)
+        assert any(node for name, node in where.items() if name.startswith("thief"))
+        assert where["gang-0"] is None and where["gang-1"] is None
+
+
+@virtual
+async def test_the_claim_waits_from_the_beginning_and_opens_when_all_have_left() -> None:
+    async with crowded() as it:
+        plan, seen = await planned(it), list[tuple[str | None, str | None]]()
+        begun = asyncio.create_task(applying(it).apply(plan))
+        for _ in range(200):
+            await pass_time(0.1)
+            seen += [(one.status.state.phase, one.status.state.reason) for one in await claims(it)]
+            if begun.done():
+                break
+        phases = list(dict.fromkeys(phase for phase, _ in seen if phase))
+        assert phases == ["Waiting", "Available", "Succeeded"]
+        assert ("Waiting", "RoomBeingLeft") in seen
+
+
+@virtual
+async def test_a_whole_gang_has_one_claim_with_all_of_its_seats() -> None:
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        await pass_time(1)
+        [claim] = await claims(it)
+        assert claim.spec.min_available == 2
+        assert sorted(one.node_name for one in claim.status.placements or ()) == ["n2", "n3"]
+        assert [(one.object.kind, one.object.name) for one in claim.spec.owners or () if one.object] == [
+            ("PodGroup", "gang")
+        ]
+        await begun
+
+
+@pytest.mark.parametrize("seconds", [0.5, 3.0, 14.0], ids=lambda seconds: f"after {seconds:g} s")
+@virtual
+async def test_whoever_is_interrupted_finds_the_claim_again(seconds: float) -> None:
+    async with crowded() as it:
+        plan = await planned(it)
+        begun = asyncio.create_task(applying(it).apply(plan))
+        await pass_time(seconds)
+        begun.cancel()
+        with suppress(asyncio.CancelledError):
+            await begun
+        await steal(it, 0.0)
+        done = await applying(it).apply(plan)
+        assert (done.succeeded, done.taken) == (2, 2)
+        assert len(await claims(it)) <= 1
+
+
+@virtual
+async def test_a_claim_that_nobody_comes_back_for_expires() -> None:
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        await pass_time(0.3)
+        begun.cancel()
+        with suppress(asyncio.CancelledError):
+            await begun
+        await it.delete(kinds.POD, "gang-1")
+        await pass_time(1000)
+        [claim] = await claims(it)
+        assert (claim.status.state.phase, claim.status.state.reason) == ("Failed", "Expired")
+
+
+@virtual
+async def test_a_plan_that_stops_half_way_lets_its_claims_go() -> None:
+    async with crowded() as it:
+        plan, told = await planned(it), list[Progress]()
+        begun = asyncio.create_task(applying(it, strict=True, tell=told.append).apply(plan))
+        await pass_time(1)
+        assert len(await claims(it)) == 1
+        await it.delete(kinds.POD, plan.moves[1].pod)
+        with pytest.raises(Changed, match="wave 2 does not begin"):
+            await begun
+        assert await claims(it) == []
+
+
+@virtual
+async def test_claims_are_kept_alive_as_long_as_the_plan_is_carried_out() -> None:
+    async with crowded() as it:
+        plan = await planned(it)
+        await it.stop()
+        begun = asyncio.create_task(applying(it).apply(plan))
+        await pass_time(3000)
+        [claim] = await claims(it)
+        assert claim.status.state.phase == "Waiting"
+        begun.cancel()
+        with suppress(asyncio.CancelledError):
+            await begun
+
+
+@virtual
+async def test_a_node_that_is_still_to_take_a_pod_is_claimed_afterwards() -> None:
+    """The pod of n3 makes a stop on n2, which is to be the gang's in the end."""
+    async with crowded() as it:
+        plan = await planned(it)
+        out, then = plan.moves
+        stop = replace(then, target="n2", order=2, wave=2)
+        last = replace(then, source="n2", order=3, wave=3)
+        begun = asyncio.create_task(applying(it).apply(replace(plan, moves=(out, stop, last))))
+        await pass_time(1)
+        assert await claims(it) == []
+        done = await begun
+        assert (done.succeeded, done.taken) == (3, 2)
+
+
+@virtual
+async def test_pods_of_their_own_have_claims_of_their_own() -> None:
+    async with crowded() as it:
+        await it.delete(kinds.POD, "gang-0")
+        await it.delete(kinds.POD, "gang-1")
+        await it.create(kinds.POD, pod("alone", "4"))
+        await pass_time(1)
+        plan = await planned(it)
+        seat = Place(namespace="default", pod="alone", node="n2")
+        thieves = asyncio.create_task(steal(it, 0.5))
+        done = await applying(it).apply(replace(plan, moves=plan.moves[:1], places=(seat,)))
+        await thieves
+        assert done.taken == 1 and (await places(it))["alone"] == "n2"

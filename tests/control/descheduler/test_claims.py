@@ -14,7 +14,7 @@ from restow.control.descheduler import Changed, Progress
 from restow.model import kinds
 from restow.model.objects import Reservation
 from restow.planning.plan import Move, Place, Plan
-from tests.control.descheduler.stage import QUICKLY, Scattered
+from tests.control.descheduler.stage import QUICKLY, Scattered, descheduler, running
 from tests.control.descheduler.test_applying import applying
 from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room, group, member, places
@@ -217,3 +217,17 @@ async def test_pods_of_their_own_have_claims_of_their_own() -> None:
         done = await applying(it).apply(replace(plan, moves=plan.moves[:1], places=(seat,)))
         await thieves
         assert done.taken == 1 and (await places(it))["alone"] == "n2"
+
+
+@virtual
+async def test_a_profile_that_makes_room_claims_it_too() -> None:
+    config = [{"name": "Optimal", "args": {"objective": "pending", "workLimit": 200}}]
+    section = {"profiles": [{"plugins": {"balance": {"enabled": ["Optimal"]}}, "pluginConfig": config}]}
+    async with crowded() as it, running(descheduler(it, section)) as made:
+        run = await made.trigger()
+        assert len(run.outcome.plan.places) == 2
+        await steal(it, 0.5)
+        await pass_time(30)
+        where = await places(it)
+        assert {where["gang-0"], where["gang-1"]} == {"n2", "n3"}
+        assert [one.status.state.phase for one in await claims(it)] == ["Succeeded"]

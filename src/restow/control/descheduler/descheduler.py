@@ -24,6 +24,8 @@ from msgspec.structs import replace
 
 from restow.client.events import EventRecorder
 from restow.client.verbs import Client
+from restow.control.descheduler.claiming import Claiming
+from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.jobs import (
     PROFILE_ANNOTATION,
@@ -47,8 +49,9 @@ from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob
 from restow.model.wire import WireError
 from restow.planning.descheduling.cycle import Guarded, Outcome, run_cycle
 from restow.planning.descheduling.policy import Policy, Profile
+from restow.planning.plan import Plan
 from restow.planning.request import Request
-from restow.ports import AlreadyExists, Api, ApiError, Clock, OutcomeUnknown, Prometheus
+from restow.ports import Api, ApiError, Clock, Prometheus
 from restow.scheduling.registry import Profile as SchedulerProfile
 
 log = logging.getLogger(__name__)
@@ -228,7 +231,8 @@ class Descheduler:
         )
 
     async def _write(self, profile: Profile, outcome: Outcome) -> Run:
-        """Create the jobs in the order of the plan. Should that break off, what was created is a plan, too."""
+        """Claim the places, then create the jobs in the order of the plan. Should that break off, what was created is a
+        plan, too."""
         plan = outcome.plan
         jobs = PlanJobs(
             plan=plan_name(profile.name, plan, self._clock.now()),
@@ -237,6 +241,7 @@ class Descheduler:
             annotations={PROFILE_ANNOTATION: profile.name},
         )
         made: list[str] = []
+        await self._claim(jobs.plan, plan)
         for move in plan.moves:
             strategy = outcome.planners[move.uid]
             made.append(await self._create(jobs.move(move, reference_to(move), strategy)))
@@ -251,9 +256,21 @@ class Descheduler:
             self._recorder.record(_about(meta.namespace or "default", meta.name, meta.uid), "RemovalPlanned", told)
         return Run(profile=profile.name, plan=jobs.plan, outcome=outcome, jobs=tuple(made))
 
+    async def _claim(self, name: str, plan: Plan) -> None:
+        """Nobody looks after the plan wave by wave, so a node that others still have to go to is claimed by nobody."""
+        if not plan.places:
+            return
+        claims = Claiming(self._client, self._clock, self._feed, self._settings, name)
+        wanted = claims.wanted(plan.places, self._feed.pending(self._scheduler))
+        await claims.claim(wanted, plan.moves)
+        late = [claim.name for claim in wanted if not claim.is_due(plan.moves)]
+        if late:
+            told = f"{len(late)} of {len(wanted)} claims: other pods are to go to their nodes first"
+            log.info("places not claimed", extra={"plan": name, "told": told})
+
     async def _create(self, document: Document) -> str:
         name: str = document["metadata"]["name"]
-        self._feed.note(await create_job(self._client, document, self._settings))
+        self._feed.note(await create_once(self._client, POD_MIGRATION_JOB, document, self._settings))
         return name
 
     # --- telling ------------------------------------------------------------------------------------------------------
@@ -294,21 +311,6 @@ class Descheduler:
             job.spec.pod_ref.namespace or "",
             notes.get(MOVED_FROM_ANNOTATION, ""),
         )
-
-
-async def create_job(client: Client, document: Document, settings: Settings) -> PodMigrationJob:
-    """Create a job; one that is there already is the same one, because its name says which it is. Raises ApiError."""
-    name: str = document["metadata"]["name"]
-    for attempt in range(1, settings.tries + 1):
-        try:
-            return await client.create(POD_MIGRATION_JOB, document)
-        except AlreadyExists:
-            return await client.get(POD_MIGRATION_JOB, name)
-        except OutcomeUnknown:
-            if attempt == settings.tries:
-                raise
-            await asyncio.sleep(settings.try_again)
-    raise AssertionError("the last attempt returns or raises")
 
 
 def _about(namespace: str, name: str, uid: str) -> ObjectReference:

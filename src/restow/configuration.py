@@ -20,6 +20,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     descheduler: dict[str, Any] = {}
     migration: dict[str, Any] = {}
     reservations: dict[str, Any] = {}
+    queues: dict[str, Any] = {}
 
 
 def read_configuration(data: bytes, name: str) -> Configuration:

@@ -1,8 +1,9 @@
 """`restow install`: everything a cluster needs to run Restow, as documents; and what is in the way there.
 
-Goes in: a namespace and an image. Comes out: namespace, definitions, service account, roles with the least that the
-components need, configuration and Deployment. A cluster may be looked at first: definitions of the same names that
-somebody else installed are left out, and controllers that would be a second master for the same objects are named.
+Goes in: a namespace, an image and a configuration. Comes out: namespace, definitions, service account, roles with the
+least that the components need, the policy that guards queues, configuration and Deployment. A cluster may be looked at
+first: definitions of the same names that somebody else installed are left out, and controllers that would be a second
+master for the same objects are named.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from typing import Any, Final
 import msgspec
 
 from restow.client.verbs import Client
+from restow.configuration import read_configuration
 from restow.defaults import PORT
 from restow.migration.stop import STOP_NAME
 from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import Kind
 from restow.ports import ApiError
+from restow.queues.admission import policy_documents
+from restow.queues.arguments import read_arguments
 
 NAME: Final = "restow"
 CONFIGURATION_KEY: Final = "restow.yaml"
@@ -81,7 +85,9 @@ EVERYWHERE: Final = (
     ),
     Permission((kinds.POD,), ("create",), "binding"),
     Permission((kinds.POD,), ("create",), "eviction"),
-    Permission((kinds.POD, kinds.POD_GROUP, kinds.RESERVATION, kinds.POD_MIGRATION_JOB), ("patch",), "status"),
+    Permission(
+        (kinds.POD, kinds.POD_GROUP, kinds.RESERVATION, kinds.POD_MIGRATION_JOB, kinds.QUEUE), ("patch",), "status"
+    ),
     Permission((kinds.PERSISTENT_VOLUME, kinds.PERSISTENT_VOLUME_CLAIM), ("patch",)),
     Permission((kinds.RESERVATION,), ("create", "patch", "delete")),
     Permission((kinds.POD_MIGRATION_JOB,), ("create", "patch", "delete")),
@@ -108,32 +114,39 @@ PEOPLE: Final = {
 # --- the documents ----------------------------------------------------------------------------------------------------
 
 
-def documents(*, namespace: str, image: str, without: Collection[str] = ()) -> list[Document]:
-    """Everything to be applied, in order; `without` are names of definitions to leave out."""
-    definitions = [one for one in custom_resource_definitions() if one["metadata"]["name"] not in without]
-    for definition in definitions:
-        definition["metadata"]["labels"] = dict(LABELS)
-    return [
-        _document("v1", "Namespace", namespace),
-        *definitions,
-        _document("v1", "ServiceAccount", NAME, namespace),
-        *_roles(namespace),
-        _document("v1", "ConfigMap", NAME, namespace, data={CONFIGURATION_KEY: CONFIGURATION}),
-        _deployment(namespace, image),
-    ]
-
-
 CONFIGURATION: Final = """\
 scheduler: {schedulerNames: [restow]}
 descheduler: {}
 migration: {}
 reservations: {}
+queues: {}
 """
+
+
+def documents(
+    *, namespace: str, image: str, without: Collection[str] = (), configuration: str = CONFIGURATION
+) -> list[Document]:
+    """Everything to be applied, in order; `without` are names of definitions to leave out. Raises WireError."""
+    written = read_configuration(configuration.encode(), CONFIGURATION_KEY)
+    definitions = [one for one in custom_resource_definitions() if one["metadata"]["name"] not in without]
+    return [
+        _document("v1", "Namespace", namespace),
+        *map(_ours, definitions),
+        _document("v1", "ServiceAccount", NAME, namespace),
+        *_roles(namespace),
+        *(_ours(one) for one in policy_documents(read_arguments(written.queues).ceilings)),
+        _document("v1", "ConfigMap", NAME, namespace, data={CONFIGURATION_KEY: configuration}),
+        _deployment(namespace, image),
+    ]
 
 
 def _document(api_version: str, kind: str, name: str, namespace: str | None = None, **more: Any) -> Document:
     metadata: Document = {"name": name, **({"namespace": namespace} if namespace else {}), "labels": dict(LABELS)}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}
+
+
+def _ours(document: Document) -> Document:
+    return {**document, "metadata": {**document["metadata"], "labels": dict(LABELS)}}
 
 
 def _roles(namespace: str) -> Iterator[Document]:

@@ -166,13 +166,18 @@ def living_inventory(kubeconfig: Path | None) -> Inventory:
 @KUBECONFIG
 @click.option("--namespace", default=HOME, show_default=True)
 @click.option("--image", default=f"restow:{__version__}", show_default=True, help="What the Deployment runs.")
-def install(kubeconfig: Path | None, namespace: str, image: str) -> None:
+@click.option("--config", type=click.Path(path_type=Path), help="The configuration to install; defaults without it.")
+def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | None) -> None:
     """Print what a cluster needs to run Restow, for kubectl apply. The cluster is looked at, not changed."""
     import yaml
 
     from restow import app
-    from restow.installing import documents
+    from restow.installing import CONFIGURATION, documents
+    from restow.running import Options, Process
 
+    with user_mistakes():
+        Process(Options(config=config))  # which every part of it has to understand
+        configuration = config.read_text() if config else CONFIGURATION
     found = asyncio.run(app.look_before_install(kubeconfig))
     if isinstance(found, str):
         click.echo(f"restow: no cluster was looked at; mind other makers of our kinds there: {found}", err=True)
@@ -183,7 +188,7 @@ def install(kubeconfig: Path | None, namespace: str, image: str) -> None:
             click.echo(f"restow: {name} is there and was not made by Restow; it is left as it is", err=True)
         for master in found.masters:
             click.echo(f"restow: {master}: two masters for one object do not go well together", err=True)
-    made = documents(namespace=namespace, image=image, without=without)
+    made = documents(namespace=namespace, image=image, without=without, configuration=configuration)
     sys.stdout.write(yaml.safe_dump_all(made, sort_keys=False))
 
 

@@ -27,7 +27,8 @@ from restow.adapters.prometheus import PrometheusServer
 from restow.client.election import LeaderElection, LeaseTiming
 from restow.client.verbs import Client
 from restow.configuration import Configuration, read_configuration
-from restow.control import descheduler, migrations, reservations, scheduler
+from restow.control import descheduler, migrations, queues, reservations, scheduler
+from restow.control.aside import Aside
 from restow.defaults import HOME
 from restow.migration.arguments import Arguments, read_arguments
 from restow.model.kinds import NAMESPACE, OWN_KINDS, Kind
@@ -38,6 +39,7 @@ from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import installed as descheduling_plugins
 from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown, Unauthorized
 from restow.posts import Component, Masters, Part, Post, Station, hold_all
+from restow.queues.arguments import read_arguments as read_queues
 from restow.scheduling.registry import SchedulerSection, installed, read_profile
 from restow.scheduling.reservations.arguments import read_arguments as read_terms
 from restow.triggering import TRIGGER_PATH, Trigger
@@ -126,7 +128,7 @@ async def in_a_thread(work: Callable[[], T], /) -> T:
 class DeschedulerPart:
     name = "descheduler"
 
-    def __init__(self, registry: CollectorRegistry, namespace: str, aside: descheduler.Aside = in_a_thread) -> None:
+    def __init__(self, registry: CollectorRegistry, namespace: str, aside: Aside = in_a_thread) -> None:
         self._aside = aside
         self._metrics = descheduler.Metrics(registry)
         self._settings = descheduler.Settings(namespace=namespace)
@@ -154,6 +156,36 @@ class DeschedulerPart:
         return False
 
 
+class QueuesPart:
+    name = "queues"
+
+    def __init__(self, registry: CollectorRegistry, namespace: str, aside: Aside = in_a_thread) -> None:
+        self._aside = aside
+        self._metrics = queues.Metrics(registry)
+
+    def read(self, configuration: Configuration) -> object:
+        return read_queues(configuration.queues), configuration.migration, _scheduler_names(configuration)
+
+    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
+        names = _scheduler_names(configuration)
+        return queues.Queues(
+            api,
+            clock,
+            rng,
+            schedulers=names,
+            arguments=read_queues(configuration.queues),
+            migration=read_arguments(configuration.migration, names),
+            metrics=self._metrics,
+            aside=self._aside,
+        )
+
+    def adopt(self, component: Component, configuration: Configuration) -> bool:
+        names = _scheduler_names(configuration)
+        migration = read_arguments(configuration.migration, names)
+        cast("queues.Queues", component).configure(names, read_queues(configuration.queues), migration)
+        return True
+
+
 def _scheduler_names(configuration: Configuration) -> frozenset[str]:
     """Whose pods are ours; a section that cannot be read is the scheduler's to complain about."""
     try:
@@ -167,6 +199,7 @@ PARTS: dict[str, Callable[[CollectorRegistry, str], Part]] = {
     ReservationsPart.name: ReservationsPart,
     DeschedulerPart.name: DeschedulerPart,
     MigrationsPart.name: MigrationsPart,
+    QueuesPart.name: QueuesPart,
 }
 
 

@@ -49,6 +49,7 @@ def test_what_is_printed_is_what_a_cluster_accepts() -> None:
     assert {one["kind"] for one in printed} == {
         *("Namespace", "CustomResourceDefinition", "ServiceAccount", "ConfigMap", "Deployment"),
         *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+        *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     }
     assert {one["metadata"].get("namespace", "elsewhere") for one in printed} == {"elsewhere"}
     assert done.stderr.startswith("restow: no cluster was looked at; mind other makers of our kinds there: kubeconfig")
@@ -92,6 +93,23 @@ async def test_what_others_made_is_left_alone_and_second_masters_are_named(tmp_p
     assert found.definitions == (name,)
     assert found.masters == ("Deployment default/volcano is Volcano's scheduler, which also writes PodGroups",)
     assert ("CustomResourceDefinition", name) not in made(without=found.definitions)
+
+
+def test_a_configuration_is_installed_as_it_is_and_the_policy_goes_by_it(tmp_path: Path) -> None:
+    (tmp_path / "restow.yaml").write_text("queues: {maxGuaranteed: 30, maxGuaranteedOf: {ml: 20}} # mine\n")
+    arguments = ["install", "--kubeconfig", "/nowhere", "--config", str(tmp_path / "restow.yaml")]
+    printed = {(one["kind"]): one for one in yaml.safe_load_all(CliRunner().invoke(restow, arguments).stdout)}
+    assert printed["ConfigMap"]["data"]["restow.yaml"].endswith("# mine\n")
+    variables = {one["name"]: one["expression"] for one in printed["ValidatingAdmissionPolicy"]["spec"]["variables"]}
+    assert variables["ceiling"] == "object.metadata.name in {'ml': 20} ? {'ml': 20}[object.metadata.name] : 30"
+
+
+def test_a_configuration_that_is_wrong_is_not_installed(tmp_path: Path) -> None:
+    (tmp_path / "restow.yaml").write_text("queues: {maxGuaranteed: 101}\nreservations: {namespaceShare: -1}\n")
+    arguments = ["install", "--kubeconfig", "/nowhere", "--config", str(tmp_path / "restow.yaml")]
+    done = CliRunner().invoke(restow, arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "queues.maxGuaranteed: 101" in done.stderr and "reservations.namespaceShare: -1" in done.stderr
 
 
 def test_definitions_say_that_they_are_ours() -> None:

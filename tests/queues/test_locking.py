@@ -185,7 +185,7 @@ def test_rejected_locks_nothing_and_takes_nothing_from_the_ceiling() -> None:
     )
     assert {name: lock.reason for name, lock in locks.items()} == {
         "q1": "AboveQueueCeiling",
-        "q2": "Enough",
+        "q2": "Satisfied",
         "q3": "AboveClusterCeiling",
     }
     assert nodes_of(locks)["q1"] == ""

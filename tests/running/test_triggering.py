@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from restow.adapters.health import Asked, Told, serve_health
 from restow.client.verbs import Client
 from restow.configuration import Configuration
-from restow.control.descheduler import at_once
+from restow.control.aside import at_once
 from restow.ports import Api, Request, Response
 from restow.posts import Post, Station
 from restow.running import DeschedulerPart

@@ -171,6 +171,8 @@ def _after_the_end(facts: Facts) -> Step:
         phase = JobPhase(status.phase or JobPhase.ABORTED)
         said = f"the job was {'aborted' if phase is JobPhase.ABORTED else 'ended'} by a user"
         reason = JobReason.ABORTED if phase is JobPhase.ABORTED else status.reason or ""
+        if status.reason == JobReason.LOCK_RELEASED:  # by the queue controller, which says why
+            said, reason = status.message or said, status.reason
         return Abort(ended(status, phase, reason, said, now=facts.now))
     reservation = facts.reservation
     if reservation is None or not facts.is_ours or reservation_is_ended(reservation) or not is_there(reservation):

@@ -147,7 +147,7 @@ class _Pass:
             nodes=tuple(self._fleet.names[column] for column in choice.nodes),
             resource={each: idle[each] for each in shown},
             standing=standing,
-            reason="Enough" if choice.enough else "NotEnough",
+            reason="Satisfied" if choice.enough else "Unsatisfied",
             message=self._by_nodes(asked, choice) or self._by_amounts(name, asked, nodes),
             policy=asked.policy,
             gap=choice.gap,

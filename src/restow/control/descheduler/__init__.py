@@ -1,13 +1,12 @@
 """The descheduler as a running loop. Start reading at `descheduler`; `applying` carries out a plan that was saved."""
 
 from restow.control.descheduler.applying import Applying, Changed, InTheWay, Progress
-from restow.control.descheduler.descheduler import Aside, Descheduler, Refused, Run, at_once
+from restow.control.descheduler.descheduler import Descheduler, Refused, Run
 from restow.control.descheduler.metrics import Metrics
 from restow.control.descheduler.settings import Settings
 
 __all__ = [
     "Applying",
-    "Aside",
     "Changed",
     "Descheduler",
     "InTheWay",
@@ -16,5 +15,4 @@ __all__ = [
     "Refused",
     "Run",
     "Settings",
-    "at_once",
 ]

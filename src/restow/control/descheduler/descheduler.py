@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from functools import partial
 from random import Random
-from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from restow.client.events import EventRecorder
 from restow.client.verbs import Client
+from restow.control.aside import Aside, at_once
 from restow.control.descheduler.claiming import Claiming
 from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
@@ -55,18 +54,6 @@ from restow.ports import Api, ApiError, Clock, Prometheus
 from restow.scheduling.registry import Profile as SchedulerProfile
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-
-class Aside(Protocol):
-    """How something is computed that takes a while."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
-
-
-async def at_once(work: Callable[[], T], /) -> T:
-    return work()
 
 
 class Refused(Exception):

@@ -17,7 +17,7 @@ from restow.control.migrations.feed import Feed
 from restow.control.migrations.settings import Settings
 from restow.migration.arbitration import Admitted, Refused, Verdict, Waiting, arbitrate
 from restow.migration.arguments import Arguments
-from restow.migration.conditions import admitted, condition, ended, refused
+from restow.migration.conditions import admitted, condition, ended, is_ended, refused
 from restow.model.objects import JobConditionType, JobPhase, JobReason, PodMigrationJob, PodMigrationJobStatus
 from restow.model.wire import WireError
 from restow.ports import ApiError, Clock
@@ -87,7 +87,7 @@ class Admission:
         stopped = self._feed.stopped()
         jobs = list(self._feed.jobs())
         if stopped is not None:
-            standing = [job for job in jobs if job.metadata.name in self._line]
+            standing = [job for job in jobs if job.metadata.name in self._line and not is_ended(job)]
             await self._write(
                 [(job, refused(job.status, JobReason.STOPPED, stopped, now=self._clock.now())) for job in standing]
             )

@@ -103,6 +103,7 @@ class JobReason(StrEnum):
     PAUSED = "Paused"
     STOPPED = "Stopped"
     IN_DOUBT = "InDoubt"
+    LOCK_RELEASED = "LockReleased"
 
 
 class QueueState(StrEnum):

@@ -1,0 +1,201 @@
+"""Clearing: which pods leave the nodes that are locked for a Guaranteed queue, by which jobs.
+
+Goes in: the nodes, the pods on them, the jobs there are, and the rules of eviction. Comes out, for a queue: the pods of
+other queues that need a job, those that are on their way, those that stay and why; and the jobs that have lost their
+purpose. A Best-Effort queue has nothing cleared.
+
+Pods that belong to their node stay and are not counted. A job's name derives from the queue, the pod's UID and how
+often it was tried, so that whoever writes it twice writes it once. One that failed is tried again, after a while.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from restow.migration.conditions import ended_at, is_ended, is_evicting
+from restow.model.cluster import MOVED_FROM_ANNOTATION, Snapshot
+from restow.model.kinds import POD_MIGRATION_JOB
+from restow.model.objects import Document, JobMode, JobPhase, JobReason, Pod, PodMigrationJob
+from restow.planning.measures import stays_with_node
+from restow.queues.fleet import queue_of
+from restow.scheduling.jobs import Roster
+
+QUEUE_LABEL: Final = "restow.sh/queue"
+"""On a job: the queue that it makes room for; shortened where it is too long for a label."""
+ATTEMPT_ANNOTATION: Final = "restow.sh/attempt"
+_ODD = re.compile(r"[^a-z0-9]+")
+_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
+_LONGEST_LABEL, _LONGEST_NAME, _DIGITS = 63, 40, 10
+
+WhyNot = Callable[[Pod], str | None]
+"""Why a pod may not be moved at all."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A pod that is to leave, and for how many times that was tried."""
+
+    pod: Pod
+    attempt: int
+
+
+class Clearing(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of the pods of others on a queue's nodes."""
+
+    queue: str
+    wanted: tuple[Wanted, ...] = ()
+    """No job moves them yet."""
+    moving: int = 0
+    leaving: int = 0
+    held: int = 0
+    """Seats of reservations."""
+    staying: tuple[str, ...] = ()
+    """Why the others stay, for each of them."""
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """By what becomes of them."""
+        return {
+            "waiting": len(self.wanted),
+            "moving": self.moving,
+            "leaving": self.leaving,
+            "held": self.held,
+            "staying": len(self.staying),
+        }
+
+    def __str__(self) -> str:
+        """One counted sentence; empty if nobody is there."""
+        total = len(self.wanted) + self.moving + self.leaving + len(self.staying)
+        seats = f"{self.held} seats there are held by reservations of other queues" if self.held else ""
+        if not total:
+            return seats
+        counts = (
+            (self.moving, "moved by jobs"),
+            (len(self.wanted), "to be moved"),
+            (self.leaving, "leaving"),
+        )
+        parts = [f"{number} {what}" for number, what in counts if number]
+        if self.staying:
+            reasons = sorted(Counter(self.staying).items(), key=lambda each: (-each[1], each[0]))
+            told = ", ".join(f"{number}: {reason}" for reason, number in reasons)
+            parts.append(f"{len(self.staying)} stay{'s' if len(self.staying) == 1 else ''} ({told})")
+        said = f"waits for {total} pod{'' if total == 1 else 's'} of other queues to leave: {', '.join(parts)}"
+        return "; ".join(filter(None, (said, seats)))
+
+
+def queue_label(queue: str) -> str:
+    if len(queue) <= _LONGEST_LABEL:
+        return queue
+    return f"{queue[: _LONGEST_LABEL - _DIGITS - 1].rstrip('-.')}-{_digest(queue)}"
+
+
+class Journal:
+    """What the jobs there are tell about pods."""
+
+    def __init__(self, jobs: Iterable[PodMigrationJob], now: float, after_failure: float) -> None:
+        self._now = now
+        self._after_failure = after_failure
+        self._of: dict[str, list[PodMigrationJob]] = {}
+        for job in jobs:
+            self._of.setdefault(job.spec.pod_ref.uid or "", []).append(job)
+
+    def is_moving(self, pod: Pod) -> bool:
+        return any(not is_ended(job) for job in self._of.get(pod.metadata.uid, ()))
+
+    def attempt(self, pod: Pod, queue: str) -> int:
+        """The number of the next try to move a pod for a queue."""
+        mine = [job for job in self._of.get(pod.metadata.uid, ()) if made_for(job) == queue_label(queue)]
+        return max((_attempt(job) + 1 for job in mine), default=0)
+
+    def failure(self, pod: Pod) -> str | None:
+        """What became of a try that ended a short time ago without moving the pod."""
+        for job in self._of.get(pod.metadata.uid, ()):
+            when = ended_at(job)
+            in_vain = job.status.phase != JobPhase.SUCCEED and job.status.reason != JobReason.LOCK_RELEASED
+            if in_vain and when is not None and self._now - when < self._after_failure:
+                return f"could not be moved by a job ({job.status.reason or job.status.phase})"
+        return None
+
+
+def clear(
+    queue: str, nodes: Sequence[str], snapshot: Snapshot, roster: Roster, journal: Journal, why_not: WhyNot
+) -> Clearing:
+    """What becomes of the pods of other queues on these nodes."""
+    wanted: list[Wanted] = []
+    staying: list[str] = []
+    moving = leaving = held = 0
+    for pod, kind in _others(queue, nodes, snapshot, roster):
+        if kind == "seat":
+            held += 1
+        elif kind == "leaving":
+            leaving += 1
+        elif journal.is_moving(pod):
+            moving += 1
+        elif reason := journal.failure(pod) or why_not(pod):
+            staying.append(reason)
+        else:
+            wanted.append(Wanted(pod, journal.attempt(pod, queue)))
+    return Clearing(
+        queue=queue, wanted=tuple(wanted), moving=moving, leaving=leaving, held=held, staying=tuple(staying)
+    )
+
+
+def _others(queue: str, nodes: Sequence[str], snapshot: Snapshot, roster: Roster) -> Iterator[tuple[Pod, str]]:
+    for node in nodes:
+        for one in snapshot.occupants(node):
+            if stays_with_node(one.pod) or queue_of(one, snapshot, roster) == queue:
+                continue
+            yield one.pod, "seat" if one.book == "reserved" else "leaving" if one.leaving else "pod"
+
+
+def purposeless(jobs: Iterable[PodMigrationJob], cleared: Mapping[str, Sequence[str]]) -> list[PodMigrationJob]:
+    """The jobs, made for queues, of pods on nodes that are not to be cleared for them any more: those that have not
+    begun to evict. `cleared` are the nodes by queue."""
+    labels = {queue_label(queue): frozenset(nodes) for queue, nodes in cleared.items()}
+    found = []
+    for job in sorted(jobs, key=lambda one: one.metadata.name):
+        label = made_for(job)
+        if label is None or is_ended(job) or is_evicting(job.status):
+            continue
+        if (job.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION) not in labels.get(label, ()):
+            found.append(job)
+    return found
+
+
+def made_for(job: PodMigrationJob) -> str | None:
+    """The label of the queue that a job makes room for."""
+    return (job.metadata.labels or {}).get(QUEUE_LABEL)
+
+
+def job_for(queue: str, wanted: Wanted, pods_queue: str) -> Document:
+    """The job that moves a pod away; its seat is its own queue's."""
+    meta, source = wanted.pod.metadata, wanted.pod.spec.node_name or ""
+    short = _ODD.sub("-", queue.lower()).strip("-")[:_LONGEST_NAME].rstrip("-") or "queue"
+    return {
+        "apiVersion": POD_MIGRATION_JOB.api_version,
+        "kind": POD_MIGRATION_JOB.kind,
+        "metadata": {
+            "name": f"{short}-{_digest(f'{queue}/{meta.uid}/{wanted.attempt}')}",
+            "labels": {QUEUE_LABEL: queue_label(queue)},
+            "annotations": {MOVED_FROM_ANNOTATION: source, ATTEMPT_ANNOTATION: str(wanted.attempt)},
+        },
+        "spec": {
+            "podRef": {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid},
+            "mode": JobMode.RESERVATION_FIRST.value,
+            "reservationOptions": {"template": {"spec": {"queue": pods_queue}}},
+        },
+    }
+
+
+def _attempt(job: PodMigrationJob) -> int:
+    text = (job.metadata.annotations or {}).get(ATTEMPT_ANNOTATION, "")
+    return int(text) if _NUMBER.fullmatch(text) else 0
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

@@ -1,0 +1,58 @@
+"""What the queue controller counts and measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from restow.control.queues.clearing import Clearing
+from restow.queues.locking import Lock, Standing
+
+_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Metrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._nodes = Gauge(
+            "restow_queue_locked_nodes", "Number of nodes that are locked for a queue.", ("queue",), registry=registry
+        )
+        self._satisfied = Gauge(
+            "restow_queue_guarantee_satisfied",
+            "Whether what is locked for a queue is enough for its guarantee.",
+            ("queue",),
+            registry=registry,
+        )
+        self._foreign = Gauge(
+            "restow_queue_foreign_pods",
+            "Number of pods of other queues on nodes that are locked for a Guaranteed queue, by what becomes of them.",
+            ("queue", "state"),
+            registry=registry,
+        )
+        self._jobs = Counter(
+            "restow_queue_jobs",
+            "Number of jobs that were created, or aborted, for a queue.",
+            ("result",),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "restow_queue_relock_duration_seconds",
+            "How long it took to decide what is locked for whom.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+
+    def locked(self, locks: Mapping[str, Lock], clearings: Mapping[str, Clearing], seconds: float) -> None:
+        """What a pass decided; queues that are gone are no longer shown."""
+        for gauge in (self._nodes, self._satisfied, self._foreign):
+            gauge.clear()
+        for queue, lock in locks.items():
+            self._nodes.labels(queue).set(len(lock.nodes))
+            self._satisfied.labels(queue).set(lock.standing is Standing.SATISFIED)
+        for queue, clearing in clearings.items():
+            for state, number in clearing.numbers.items():
+                self._foreign.labels(queue, state).set(number)
+        self._seconds.observe(seconds)
+
+    def job(self, result: str) -> None:
+        self._jobs.labels(result).inc()

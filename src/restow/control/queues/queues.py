@@ -1,0 +1,328 @@
+"""The queue controller: the story of a pass.
+
+    every few seconds, and whenever a queue changes
+        news is held ──> the locks as they should be (`queues.locking`) ──> the status of every queue
+                     └─> the pods of others on locked nodes, where a guarantee is Guaranteed (`clearing`)
+        then   1  status, those who give nodes up first        2  jobs that lost their purpose are aborted
+               3  jobs for pods that are to leave
+
+Goes in: an API server, a clock, a Random and `Arguments`. What comes out happens in the API server. Nothing that
+matters lives only here: what is locked is read off the queues' status, who is on the move off the jobs.
+
+A node is shown as locked for one queue at a time: nobody is given a node before the status of whoever had it says that
+it is free. Pods are moved only off nodes whose lock is shown already, so that the scheduler keeps their successors
+away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from random import Random
+from typing import Any
+
+import msgspec
+
+from restow.client.events import EventRecorder
+from restow.client.verbs import Client
+from restow.control.aside import Aside, at_once
+from restow.control.queues.clearing import Clearing, Journal, clear, job_for, made_for, purposeless
+from restow.control.queues.feed import Feed
+from restow.control.queues.metrics import Metrics
+from restow.control.queues.settings import Settings
+from restow.eviction.protections import refusal
+from restow.migration.arguments import Arguments as MigrationArguments
+from restow.migration.conditions import is_ended
+from restow.migration.limits import smallness
+from restow.model.kinds import POD_MIGRATION_JOB, QUEUE
+from restow.model.objects import (
+    Condition,
+    Document,
+    GuaranteePolicy,
+    JobPhase,
+    JobReason,
+    ObjectReference,
+    Pod,
+    PodMigrationJob,
+    Queue,
+    QueueStatus,
+)
+from restow.model.pods import condition
+from restow.model.wire import WireError
+from restow.planning.movable import Movability
+from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound
+from restow.queues.arguments import Arguments
+from restow.queues.counting import Tally, count_jobs
+from restow.queues.fleet import read_fleet
+from restow.queues.locking import Lock, Standing, locks_shown, relock
+from restow.queues.status import REJECTED, SATISFIED, Facts, next_status
+
+log = logging.getLogger(__name__)
+
+_STATUS = tuple(field.encode_name for field in msgspec.structs.fields(QueueStatus))
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pass comes to."""
+
+    locks: dict[str, Lock]
+    """In the order in which they may be written."""
+    statuses: dict[str, QueueStatus]
+    clearings: dict[str, Clearing]
+    in_vain: tuple[PodMigrationJob, ...]
+    """Jobs that have lost their purpose."""
+
+
+class Queues:
+    """`run()` it until it is cancelled; one at a time per cluster, which leader election sees to."""
+
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        rng: Random,
+        *,
+        schedulers: frozenset[str],
+        arguments: Arguments | None = None,
+        migration: MigrationArguments | None = None,
+        settings: Settings | None = None,
+        metrics: Metrics | None = None,
+        aside: Aside = at_once,
+    ) -> None:
+        """`schedulers` are those whose pods are ours, `migration` is what pods are moved by."""
+        self._schedulers = schedulers
+        self._arguments = arguments or Arguments()
+        self._migration = migration or MigrationArguments()
+        self._settings = settings or Settings()
+        self._metrics = metrics
+        self._aside = aside
+        self._clock = clock
+        self._client = Client(api, manager="restow-queues")
+        self._feed = Feed(self._client, clock, rng)
+        self._recorder = EventRecorder(
+            self._client, component="restow", instance="restow-queues", clock=clock, rng=Random(rng.getrandbits(64))
+        )
+        self._seen: tuple[int, float] | None = None
+        """How much had happened when everything was last as it should be, and until when nothing but time can change
+        that."""
+        self._ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Keep the locks until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._feed.start(tasks)
+            tasks.create_task(self._recorder.run(), name="queues events")
+            await self._feed.synced()
+            self._ready.set()
+            while True:
+                await self._look()
+                await self._feed.due(self._arguments.relock_period)
+
+    async def ready(self) -> None:
+        """Wait until the controller knows the cluster and has begun."""
+        await self._ready.wait()
+
+    def configure(self, schedulers: frozenset[str], arguments: Arguments, migration: MigrationArguments) -> None:
+        """Go by other arguments from now on."""
+        self._schedulers, self._arguments, self._migration = schedulers, arguments, migration
+        self._seen = None
+        self._feed.hurry()
+
+    # --- a pass -------------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """A pass, unless nothing has happened since the last one left nothing to do."""
+        changes, now = self._feed.changes, self._clock.now()
+        if self._seen is not None and self._seen[0] == changes and now < self._seen[1]:
+            return
+        began = asyncio.get_running_loop().time()
+        decision = await self._decide()
+        if self._metrics is not None:
+            seconds = asyncio.get_running_loop().time() - began
+            self._metrics.locked(decision.locks, decision.clearings, seconds)
+        done = await self._write(decision)
+        self._seen = (changes, now + self._settings.after_failure) if done else None
+
+    async def _decide(self) -> Decision:
+        with self._feed.held():
+            queues, jobs = list(self._feed.queues), list(self._feed.jobs)
+            pods, rules = self._feed.pods(self._schedulers), self._feed.rules(self._migration)
+            return await self._aside(partial(self._decision, queues, jobs, pods, rules))
+
+    def _decision(
+        self, queues: list[Queue], jobs: list[PodMigrationJob], pods: list[Pod], rules: Movability
+    ) -> Decision:
+        snapshot, roster, shown = self._feed.snapshot, self._feed.roster, locks_shown(queues)
+        locks: dict[str, Lock] = {}
+        if shown or any(queue.spec.guarantee is not None for queue in queues):
+            locks = relock(read_fleet(snapshot, roster), queues, shown, self._arguments.rules)
+        cleared = {
+            name: [node for node in lock.nodes if node in shown.get(name, ())]
+            for name, lock in locks.items()
+            if lock.policy is GuaranteePolicy.GUARANTEED
+        }
+        journal = Journal(jobs, rules.now, self._settings.after_failure)
+        why_not = partial(_why_not, self._migration, rules)
+        clearings = {name: clear(name, nodes, snapshot, roster, journal, why_not) for name, nodes in cleared.items()}
+        tallies, usage = count_jobs(pods, roster), roster.usage()
+        statuses = {}
+        for queue in queues:
+            name = queue.metadata.name
+            facts = Facts(
+                lock=locks.get(name),
+                tally=tallies.get(name, Tally()),
+                allocated=usage.get(name, {}),
+                waiting=str(clearings.get(name, "")),
+                now=rules.now,
+            )
+            statuses[name] = next_status(queue, facts)
+        return Decision(locks=locks, statuses=statuses, clearings=clearings, in_vain=tuple(purposeless(jobs, cleared)))
+
+    async def _write(self, decision: Decision) -> bool:
+        """Carry a decision out; whether all of it could be."""
+        done = [await self._record(name, decision.statuses[name]) for name in _writing_order(decision)]
+        done += [await self._abort(job) for job in decision.in_vain]
+        for clearing in decision.clearings.values():
+            done += [await self._move(clearing.queue, document) for document in self._documents(clearing)]
+        return all(done)
+
+    # --- status -------------------------------------------------------------------------------------------------------
+
+    async def _record(self, name: str, status: QueueStatus) -> bool:
+        queue = self._feed.queues.get(name)
+        if queue is None or status == queue.status:
+            return True
+        others = self._shown_to_others(name)
+        mine = status.reservation.nodes if status.reservation is not None else None
+        if not others.isdisjoint(mine or ()):  # whoever had it could not be told yet
+            return False
+        try:
+            written = await self._client.patch(
+                QUEUE,
+                name,
+                {"status": _changes(queue.status, status)},
+                subresource="status",
+                resource_version=queue.metadata.resource_version,
+            )
+        except NotFound:
+            return True
+        except (ApiError, WireError) as error:
+            log.info("queue not recorded", extra={"queue": name, "err": str(error)})
+            return False
+        self._feed.queues.note(written)
+        self._tell(queue, written)
+        return True
+
+    def _shown_to_others(self, name: str) -> set[str]:
+        shown = locks_shown(self._feed.queues)
+        return {node for other, nodes in shown.items() if other != name for node in nodes}
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def _documents(self, clearing: Clearing) -> list[Document]:
+        """The jobs that may be created now."""
+        live = sum(made_for(job) is not None and not is_ended(job) for job in self._feed.jobs)
+        some = clearing.wanted[: max(self._settings.most_jobs - live, 0)]
+        return [job_for(clearing.queue, one, self._feed.roster.queue_of(one.pod)) for one in some]
+
+    async def _move(self, queue: str, document: Document) -> bool:
+        name: str = document["metadata"]["name"]
+        try:
+            made = await self._client.create(POD_MIGRATION_JOB, document)
+        except AlreadyExists:
+            return False  # by whoever was here before; the watch is about to show it
+        except (ApiError, WireError) as error:
+            log.info("job not created", extra={"queue": queue, "job": name, "err": str(error)})
+            return False
+        self._feed.jobs.note(made)
+        self._count("created")
+        log.info("job created", extra={"queue": queue, "job": name, "pod": document["spec"]["podRef"]["name"]})
+        return True
+
+    async def _abort(self, job: PodMigrationJob) -> bool:
+        """End a job before it evicts: should it have begun to meanwhile, its version is another, and it goes on."""
+        meta = job.metadata
+        told = f"the node of its pod is no longer locked for queue {made_for(job)}"
+        changes = {"phase": JobPhase.ABORTED.value, "reason": JobReason.LOCK_RELEASED.value, "message": told}
+        try:
+            written = await self._client.patch(
+                POD_MIGRATION_JOB,
+                meta.name,
+                {"status": changes},
+                subresource="status",
+                resource_version=meta.resource_version,
+            )
+        except NotFound:
+            return True
+        except (ApiError, WireError) as error:
+            log.info("job not aborted", extra={"job": meta.name, "err": str(error)})
+            return False
+        self._feed.jobs.note(written)
+        self._count("aborted")
+        log.info("job aborted", extra={"job": meta.name, "told": told})
+        return True
+
+    def _count(self, result: str) -> None:
+        if self._metrics is not None:
+            self._metrics.job(result)
+
+    # --- telling ------------------------------------------------------------------------------------------------------
+
+    def _tell(self, before: Queue, after: Queue) -> None:
+        """Events for what changed: which nodes are locked, and how the guarantee stands."""
+        old, new = (locks_shown([queue]).get(queue.metadata.name, ()) for queue in (before, after))
+        come, gone = sorted({*new} - {*old}), sorted({*old} - {*new})
+        about = _about(after)
+        if come or gone:
+            parts = [f"{what} {', '.join(nodes)}" for what, nodes in (("locked", come), ("released", gone)) if nodes]
+            told = f"{'; '.join(parts)}; {len(new)} nodes are locked"
+            self._recorder.record(about, "NodesLocked" if come else "NodesReleased", told)
+            log.info("locks", extra={"queue": after.metadata.name, "locked": come, "released": gone})
+        was, now = _standing(before), _standing(after)
+        if now is not None and (was is None or was.reason != now.reason):
+            good = now.status == "True" and now.type == SATISFIED
+            reason = now.reason if now.type == REJECTED else f"Guarantee{now.reason}"
+            self._recorder.record(about, reason or "", now.message or "", type="Normal" if good else "Warning")
+
+
+def _standing(queue: Queue) -> Condition | None:
+    """The condition that says how a guarantee stands."""
+    rejected = condition(queue.status.conditions, REJECTED)
+    return rejected if rejected and rejected.status == "True" else condition(queue.status.conditions, SATISFIED)
+
+
+def _why_not(migration: MigrationArguments, rules: Movability, pod: Pod) -> str | None:
+    """Why a pod may never be moved, as arbitration will see it."""
+    if not migration.enabled:
+        return "may not be moved: migrations are disabled"
+    around = rules.around(pod)
+    reason = refusal(pod, migration.protections, around)
+    if reason is None and around.replicas is not None:
+        reason = smallness(around.replicas, migration.limits)
+    return reason
+
+
+def _writing_order(decision: Decision) -> list[str]:
+    """Whoever gives up all nodes before those who might be given some, and those in the order of locking."""
+    asked = (Standing.SATISFIED, Standing.UNSATISFIED)
+    later = [name for name, lock in decision.locks.items() if lock.standing in asked]
+    return [*sorted({*decision.statuses} - {*later}), *later]
+
+
+def _changes(before: QueueStatus, after: QueueStatus) -> Document:
+    """A merge patch of everything that is ours to write; maps lose the keys that are no longer there."""
+    old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
+    changes: Document = dict.fromkeys(_STATUS) | new
+    return {name: _merged(old.get(name), value) for name, value in changes.items()}
+
+
+def _merged(old: Any, new: Any) -> Any:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    return dict.fromkeys(old) | {name: _merged(old.get(name), value) for name, value in new.items()}
+
+
+def _about(queue: Queue) -> ObjectReference:
+    meta = queue.metadata
+    return ObjectReference(api_version=QUEUE.api_version, kind=QUEUE.kind, name=meta.name, uid=meta.uid)

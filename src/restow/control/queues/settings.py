@@ -1,0 +1,12 @@
+"""How the queue controller spends its API calls. What people configure is `queues.arguments`."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    most_jobs: int = 50
+    """That move pods for guarantees at once, waiting ones included."""
+    after_failure: float = 600.0
+    """Seconds for which a pod is left alone whose migration failed."""

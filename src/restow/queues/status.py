@@ -1,0 +1,102 @@
+"""The status of a queue, as it should be.
+
+Goes in: a queue with the status it has, what is locked for it, its jobs, what its pods take. Comes out: its status.
+
+    state         Open where nobody says otherwise. Whoever closes a queue writes Closed or Closing: it is Closing as
+                  long as jobs of it are not over, then Closed
+    reservation   the locked nodes and what is idle on them; none without a guarantee
+    conditions    GuaranteeSatisfied, True or False, and Rejected, each with a sentence; none without a guarantee. Those
+                  of others stay
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from restow.model.objects import Condition, Queue, QueueReservation, QueueState, QueueStatus
+from restow.model.pods import condition
+from restow.model.resources import Vector, quantities
+from restow.model.times import format_time
+from restow.queues.counting import Tally
+from restow.queues.locking import Lock, Standing
+
+SATISFIED: Final = "GuaranteeSatisfied"
+REJECTED: Final = "Rejected"
+_ACCEPTED: Final = "Accepted"
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is true of a queue."""
+
+    lock: Lock | None = None
+    """None where nothing is asked for, and nothing was."""
+    tally: Tally = Tally()
+    allocated: Vector = {}
+    waiting: str = ""
+    """What its guarantee waits for, beside room."""
+    now: float
+
+
+def next_status(queue: Queue, facts: Facts) -> QueueStatus:
+    """The status of a queue; equal to what it has if nothing is to be written."""
+    lock, tally = facts.lock, facts.tally
+    is_asked = lock is not None and lock.standing in (Standing.SATISFIED, Standing.UNSATISFIED)
+    return QueueStatus(
+        state=_state(queue, tally),
+        pending=tally.pending,
+        inqueue=tally.inqueue,
+        running=tally.running,
+        unknown=tally.unknown,
+        completed=tally.completed,
+        reservation=QueueReservation(nodes=list(lock.nodes), resource={**quantities(lock.resource)})
+        if lock is not None and is_asked
+        else None,
+        allocated={**quantities({name: number for name, number in facts.allocated.items() if number})},
+        conditions=_conditions(queue, facts) or None,
+    )
+
+
+def _state(queue: Queue, tally: Tally) -> str:
+    state = queue.status.state
+    if state in (QueueState.CLOSED, QueueState.CLOSING):
+        return QueueState.CLOSING if tally.unfinished else QueueState.CLOSED
+    return state or QueueState.OPEN
+
+
+def _conditions(queue: Queue, facts: Facts) -> list[Condition]:
+    others = [one for one in queue.status.conditions or () if one.type not in (SATISFIED, REJECTED)]
+    lock = facts.lock
+    if lock is None or lock.standing is Standing.RELEASED:
+        return others
+    rejected = lock.standing is Standing.REJECTED
+    told = "; ".join(filter(None, (lock.message, facts.waiting)))
+    satisfied = lock.standing is Standing.SATISFIED
+    reason = lock.reason if not rejected else REJECTED
+    return [
+        *others,
+        _condition(queue, SATISFIED, satisfied, reason, told, facts.now),
+        _condition(
+            queue,
+            REJECTED,
+            rejected,
+            lock.reason if rejected else _ACCEPTED,
+            lock.message if rejected else "no limit and no ceiling forbids it",
+            facts.now,
+        ),
+    ]
+
+
+def _condition(queue: Queue, kind: str, holds: bool, reason: str, message: str, now: float) -> Condition:
+    status = "True" if holds else "False"
+    old = condition(queue.status.conditions, kind)
+    since = old.last_transition_time if old is not None and old.status == status else None
+    return Condition(
+        type=kind,
+        status=status,
+        reason=reason,
+        message=message,
+        observed_generation=queue.metadata.generation,
+        last_transition_time=since or format_time(now),
+    )

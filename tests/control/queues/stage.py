@@ -1,0 +1,118 @@
+"""A stage for queues: a cluster on virtual time with the queue controller, the scheduler and migrations in it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from restow.control.queues import Queues
+from restow.model import kinds
+from restow.model.objects import Pod, PodMigrationJob, Queue
+from restow.model.pods import condition
+from restow.ports import Api, Clock
+from restow.queues.arguments import read_arguments
+from tests.control.migrations.stage import SCHEDULERS, Move, arguments, controller, scheduled
+from tests.control.stage import world
+from tests.sim.stage import Document, pass_time, template, workload
+
+QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+FREE = {"maxGuaranteed": 100, "maxGuaranteedPerQueue": 100}
+
+
+def queue(name: str = "q1", **spec: Any) -> Document:
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def of(queue: str) -> dict[str, str]:
+    """The annotation of pods that belong to a queue."""
+    return {QUEUE_ANNOTATION: queue}
+
+
+class Locked(Move):
+    """The cluster, and the queues in it."""
+
+    async def ask(self, name: str = "q1", **guarantee: Any) -> None:
+        """Create a queue with a guarantee, and see it locked."""
+        await self.create(kinds.QUEUE, queue(name, guarantee=guarantee))
+        await pass_time(1)
+
+    async def change(self, name: str = "q1", **spec: Any) -> None:
+        await self.patch(kinds.QUEUE, name, {"spec": spec})
+        await pass_time(1)
+
+    async def queue(self, name: str = "q1") -> Queue:
+        return await self.client.get(kinds.QUEUE, name)
+
+    async def nodes(self, name: str = "q1") -> str:
+        """The nodes that are shown as locked."""
+        reservation = (await self.queue(name)).status.reservation
+        return " ".join(reservation.nodes or ()) if reservation else ""
+
+    async def says(self, name: str = "q1", kind: str = "GuaranteeSatisfied") -> tuple[str, str | None, str | None]:
+        found = condition((await self.queue(name)).status.conditions, kind)
+        return (found.status, found.reason, found.message) if found else ("", None, None)
+
+    async def jobs(self) -> list[PodMigrationJob]:
+        found = (await self.client.list(kinds.POD_MIGRATION_JOB)).items
+        return sorted(found, key=lambda job: job.metadata.name)
+
+    async def on(self, *nodes: str) -> list[Pod]:
+        return [one for one in await self.pods() if one.spec.node_name in nodes]
+
+    async def fill(self, replicas: int = 3, cpu: str = "500m", **spec: Any) -> None:
+        """A Deployment of the default queue."""
+        await self.create(kinds.DEPLOYMENT, workload("web", replicas, pods=template(cpu, app="web", **spec)))
+        await pass_time(5)
+
+
+def queues(api: Api, clock: Clock, *, seed: int = 1, **section: Any) -> Queues:
+    how = {key: section.pop(key) for key in ("settings", "metrics", "migration") if key in section}
+    return Queues(
+        api,
+        clock,
+        random.Random(seed),
+        schedulers=SCHEDULERS,
+        arguments=read_arguments({**FREE, **section}),
+        migration=how.pop("migration", arguments()),
+        **how,
+    )
+
+
+@asynccontextmanager
+async def running(made: Queues) -> AsyncIterator[Queues]:
+    task = asyncio.create_task(made.run(), name="queues")
+    ready = asyncio.create_task(made.ready(), name="queues ready")
+    try:
+        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
+        yield made
+    finally:
+        ready.cancel()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def bare(*, nodes: int = 4, **section: Any) -> AsyncIterator[Locked]:
+    """The cluster with the queue controller alone."""
+    async with world(nodes=nodes) as base:
+        it = Locked(base.api, base.world, base.clock)
+        async with running(queues(it.api, it.clock, **section)):
+            yield it
+
+
+@asynccontextmanager
+async def populated(*, nodes: int = 4, seed: int = 1) -> AsyncIterator[Locked]:
+    """The cluster with the scheduler and migrations."""
+    async with scheduled(nodes=nodes, seed=seed) as base, controller(base.api, base.clock):
+        yield Locked(base.api, base.world, base.clock)
+
+
+@asynccontextmanager
+async def stage(*, nodes: int = 4, **section: Any) -> AsyncIterator[Locked]:
+    """Everything."""
+    async with populated(nodes=nodes) as it, running(queues(it.api, it.clock, **section)):
+        yield it

@@ -1,0 +1,225 @@
+"""Locks as the API shows them: enabled, changed and disabled on a running system, node by node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.migration.arguments import Arguments as MigrationArguments
+from restow.model import kinds
+from restow.queues.arguments import read_arguments
+from tests.control.migrations.stage import SCHEDULERS
+from tests.control.queues.stage import Locked, bare, of, queue, queues, running
+from tests.control.stage import events, world
+from tests.sim.stage import node, pass_time, pod, virtual, workload
+
+CPU4 = {"resource": {"cpu": "4"}}
+
+
+@virtual
+async def test_a_queue_with_a_guarantee_gets_nodes_at_once() -> None:
+    async with bare() as it:
+        await it.ask(**CPU4)
+        one = await it.queue()
+        assert one.status.state == "Open"
+        assert one.status.reservation is not None and one.status.reservation.nodes == ["n1"]
+        assert one.status.reservation.resource == {"cpu": "4", "memory": "16Gi"}
+        told = "1 node locked; cpu (asked 4, idle 4, used by the queue 0)"
+        assert await it.says() == ("True", "Satisfied", told)
+        assert (await it.says(kind="Rejected"))[:2] == ("False", "Accepted")
+        assert await events(it, "NodesLocked") == [("q1", "locked n1; 1 nodes are locked")]
+        assert await events(it, "GuaranteeSatisfied") == [("q1", told)]
+
+
+@virtual
+async def test_a_guarantee_is_enabled_changed_and_disabled_without_a_restart() -> None:
+    async with bare() as it:
+        await it.create(kinds.QUEUE, queue("q1", weight=1))
+        await pass_time(1)
+        assert (await it.nodes(), (await it.queue()).status.conditions) == ("", None)
+        await it.change(guarantee=CPU4)
+        assert await it.nodes() == "n1"
+        await it.change(guarantee={"resource": {"cpu": "8"}})
+        assert await it.nodes() == "n1 n2"
+        await it.change(guarantee=None)
+        one = await it.queue()
+        assert (one.status.reservation, one.status.conditions) == (None, None)
+        assert await events(it, "NodesReleased") == [("q1", "released n1, n2; 0 nodes are locked")]
+
+
+@virtual
+async def test_deleting_a_queue_gives_its_nodes_to_the_next_at_once() -> None:
+    async with bare(nodes=2) as it:
+        await it.ask("q1", **CPU4)
+        await it.ask("q2", **CPU4)
+        assert (await it.nodes("q1"), await it.nodes("q2")) == ("n1", "")
+        await it.delete(kinds.QUEUE, "q1")
+        await pass_time(1)
+        assert await it.nodes("q2") == "n1"
+
+
+@virtual
+async def test_a_queue_that_is_being_deleted_is_shown_without_nodes() -> None:
+    async with bare() as it:
+        made = queue(guarantee=CPU4)
+        made["metadata"]["finalizers"] = ["example.org/wait"]
+        await it.create(kinds.QUEUE, made)
+        await pass_time(1)
+        await it.delete(kinds.QUEUE, "q1")
+        await pass_time(1)
+        assert (await it.queue()).metadata.deletion_timestamp and await it.nodes() == ""
+
+
+async def _added(it: Any) -> None:
+    await it.create(kinds.NODE, node("n0"))
+
+
+async def _removed(it: Any) -> None:
+    await it.delete(kinds.NODE, "n1")
+
+
+async def _cordoned(it: Any) -> None:
+    await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
+
+
+async def _resized(it: Any) -> None:
+    small = {"cpu": "2", "memory": "16Gi", "pods": "110"}
+    await it.client.patch(kinds.NODE, "n1", {"status": {"allocatable": small}}, subresource="status")
+
+
+async def _filled(it: Any) -> None:
+    await it.create(kinds.POD, pod("other", "3", nodeName="n1"))
+
+
+@pytest.mark.parametrize(
+    ("happens", "expected"),
+    [
+        pytest.param(_added, "n1", id="a node as good as the locked one is added: nothing flaps"),
+        pytest.param(_removed, "n2", id="the node is removed"),
+        pytest.param(_cordoned, "n2", id="the node is cordoned"),
+        pytest.param(_resized, "n2", id="the node became too small"),
+        pytest.param(_filled, "n2", id="somebody else took the room"),
+    ],
+)
+@virtual
+async def test_nodes_are_followed(happens: Any, expected: str) -> None:
+    async with bare() as it:
+        await it.ask(**CPU4)
+        await happens(it)
+        await pass_time(6)
+        assert await it.nodes() == expected
+
+
+@virtual
+async def test_what_the_queue_uses_itself_counts_and_is_where_its_lock_stays() -> None:
+    async with bare() as it:
+        await it.ask(**CPU4)
+        await it.create(kinds.POD, pod("own", "3", annotations=of("q1"), nodeName="n1"))
+        await pass_time(6)
+        reservation = (await it.queue()).status.reservation
+        assert reservation and reservation.resource == {"cpu": "1", "memory": "16320Mi"}
+        assert await it.says() == ("True", "Satisfied", "1 node locked; cpu (asked 4, idle 1, used by the queue 3)")
+
+
+@virtual
+async def test_a_guarantee_that_nothing_is_enough_for_says_so_with_numbers() -> None:
+    async with bare(nodes=2) as it:
+        for name in ("n1", "n2"):
+            await it.create(kinds.POD, pod(f"on-{name}", "3", nodeName=name))
+        await it.ask(**CPU4)
+        assert await it.says() == ("False", "Unsatisfied", "1 node locked; cpu (asked 4, idle 1, used by the queue 0)")
+        assert len(await events(it, "GuaranteeUnsatisfied")) == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "section", "reason"),
+    [
+        pytest.param({"guarantee": {"resource": {"cpu": "17"}}}, {}, "AboveClusterTotal", id="more than there is"),
+        pytest.param(
+            {"guarantee": CPU4, "capability": {"cpu": "2"}}, {}, "AboveCapability", id="more than its capability"
+        ),
+        pytest.param({"guarantee": CPU4}, {"maxGuaranteedPerQueue": 10}, "AboveQueueCeiling", id="its own ceiling"),
+        pytest.param(
+            {"guarantee": CPU4}, {"maxGuaranteedOf": {"q1": {"cpu": 10}}}, "AboveQueueCeiling", id="one for it alone"
+        ),
+        pytest.param(
+            {"guarantee": CPU4}, {"maxGuaranteed": {"cpu": 10}}, "AboveClusterCeiling", id="that of the cluster"
+        ),
+    ],
+)
+@virtual
+async def test_a_guarantee_above_a_limit_is_rejected_with_a_reason(
+    spec: dict[str, Any], section: dict[str, Any], reason: str
+) -> None:
+    async with bare(**section) as it:
+        await it.create(kinds.QUEUE, queue(**spec))
+        await pass_time(1)
+        status, told, message = await it.says(kind="Rejected")
+        assert (status, told) == ("True", reason) and "asked" in (message or "")
+        assert (await it.nodes(), (await it.says())[:2]) == ("", ("False", "Rejected"))
+        assert await events(it, reason) == [("q1", message)]
+
+
+@virtual
+async def test_other_arguments_hold_from_then_on() -> None:
+    async with world(nodes=4) as base:
+        it = Locked(base.api, base.world, base.clock)
+        async with running(queues(it.api, it.clock)) as made:
+            await it.ask(**CPU4)
+            assert await it.nodes() == "n1"
+            made.configure(SCHEDULERS, read_arguments({"maxGuaranteed": 0}), MigrationArguments())
+            await pass_time(1)
+            assert (await it.nodes(), (await it.says(kind="Rejected"))[1]) == ("", "AboveClusterCeiling")
+
+
+@virtual
+async def test_jobs_are_counted_and_what_they_take() -> None:
+    async with bare() as it:
+        await it.create(kinds.QUEUE, queue())
+        made = {"minMember": 1, "queue": "q1"}
+        await it.create(kinds.POD_GROUP, {"metadata": {"name": "gang", "namespace": "default"}, "spec": made})
+        await it.create(kinds.POD, pod("a", "500m", annotations=of("q1"), nodeName="n1"))
+        await it.create(kinds.POD, pod("b", "500m", annotations=of("q1")))
+        await pass_time(6)
+        status = (await it.queue()).status
+        assert (status.pending, status.running, status.inqueue, status.completed) == (2, 1, 0, 0)
+        assert status.allocated == {"cpu": "500m", "memory": "64Mi", "pods": "1"}
+
+
+@virtual
+async def test_a_closed_queue_is_closing_until_its_jobs_are_over() -> None:
+    async with bare() as it:
+        await it.ask(**CPU4)
+        await it.create(kinds.POD, pod("own", annotations=of("q1"), nodeName="n1"))
+        await it.client.patch(kinds.QUEUE, "q1", {"status": {"state": "Closed"}}, subresource="status")
+        await pass_time(6)
+        assert ((await it.queue()).status.state, await it.nodes()) == ("Closing", "")
+        await it.delete(kinds.POD, "own", grace_seconds=0)
+        await pass_time(6)
+        assert (await it.queue()).status.state == "Closed"
+
+
+@virtual
+async def test_what_others_say_of_a_queue_stays() -> None:
+    async with bare() as it:
+        await it.create(kinds.QUEUE, queue())
+        theirs = {"type": "Audited", "status": "True", "reason": "Yes", "message": "by hand"}
+        await it.client.patch(
+            kinds.QUEUE, "q1", {"status": {"conditions": [theirs], "note": "kept"}}, subresource="status"
+        )
+        await it.change(guarantee=CPU4)
+        await it.change(guarantee=None)
+        status = (await it.document(kinds.QUEUE, "q1"))["status"]
+        assert ([one["type"] for one in status["conditions"]], status["note"]) == (["Audited"], "kept")
+
+
+@virtual
+async def test_nothing_is_written_while_nothing_happens() -> None:
+    async with bare() as it:
+        await it.ask(**CPU4)
+        await it.create(kinds.DEPLOYMENT, workload("web", 0))
+        await pass_time(12)
+        before = (await it.queue()).metadata.resource_version
+        await pass_time(120)
+        assert (await it.queue()).metadata.resource_version == before

@@ -1,0 +1,46 @@
+"""The `queues` section of the configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.model.wire import WireError
+from restow.queues.arguments import Arguments, read_arguments
+from restow.queues.request import Ceilings
+
+
+def test_without_anything_half_of_the_cluster_may_be_guaranteed() -> None:
+    assert read_arguments({}) == Arguments(5.0, Ceilings(50, 50, {}))
+
+
+def test_ceilings_for_all_for_each_and_for_single_queues() -> None:
+    section = {
+        "relockPeriod": "10s",
+        "maxGuaranteed": {"cpu": 60},
+        "maxGuaranteedPerQueue": 30,
+        "maxGuaranteedOf": {"ml": {"cpu": 40}, "web": 5},
+    }
+    expected = Arguments(10.0, Ceilings({"cpu": 60}, 30, {"ml": {"cpu": 40}, "web": 5}))
+    assert read_arguments(section) == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        pytest.param({"relockPeriod": "10ms"}, "relockPeriod: 10ms is shorter than 100ms", id="too often"),
+        pytest.param({"maxGuaranteed": 101}, "maxGuaranteed: 101 is not between 0 and 100", id="more than everything"),
+        pytest.param(
+            {"maxGuaranteedOf": {"ml": {"cpu": -1}}, "maxGuaranteedPerQueue": {"cpu": 200}},
+            "maxGuaranteedPerQueue.cpu: 200 is not between 0 and 100; "
+            "maxGuaranteedOf.ml.cpu: -1 is not between 0 and 100",
+            id="all mistakes at once",
+        ),
+        pytest.param({"ceiling": 1}, "ceiling", id="a field that does not exist"),
+    ],
+)
+def test_mistakes_are_told_with_their_paths(section: dict[str, Any], told: str) -> None:
+    with pytest.raises(WireError) as error:
+        read_arguments(section)
+    assert told in str(error.value).replace("\n", "; ")

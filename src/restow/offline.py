@@ -290,7 +290,7 @@ def explain(cluster: Cluster, profile: Profile, sections: Sections, pod: Pod, no
     refused = _by_reason(survey, snapshot)
     snapshot.undo_to(mark)
     movable = not obstacles and any(one != node for one in survey.feasible) if node else None
-    message = _standing(node, survey, obstacles) if node else _waiting(pod, survey, profile)
+    message = _standing(node, survey, obstacles) if node else _waiting(cluster, profile, pod, survey, now)
     return Explanation(*_name(pod), node, message, list(survey.feasible), refused, movable, obstacles)
 
 
@@ -316,12 +316,29 @@ def _standing(node: str, survey: Survey, obstacles: Sequence[str]) -> str:
     return f"runs on {node}; {others} other nodes could take it; {verdict}"
 
 
-def _waiting(pod: Pod, survey: Survey, profile: Profile) -> str:
+def _waiting(cluster: Cluster, profile: Profile, pod: Pod, survey: Survey, now: float) -> str:
+    """Why a pod waits, in the sentence that its condition and its Events have."""
+    could = f"{len(survey.feasible)} nodes could take it" if survey.feasible else survey.message
     name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
-    foreign = "" if name in profile.scheduler_names else f"; it belongs to the scheduler {name!r}"
-    if survey.feasible:
-        return f"is pending; {len(survey.feasible)} nodes could take it{foreign}"
-    return f"is pending; {survey.message}{foreign}"
+    if name not in profile.scheduler_names:
+        return f"is pending; {could}; it belongs to the scheduler {name!r}"
+    decided, key = _imagined(cluster, profile, now), _name(pod)
+    refusal = next((one.message for one in decided.unschedulable if (one.namespace, one.pod) == key), None)
+    if refusal is not None:
+        return f"is pending; {refusal}" + (f"; alone, {could}" if survey.feasible else "")
+    node = next((one.node for one in decided.placements if (one.namespace, one.pod) == key), None)
+    return f"is pending; it would go to {node}; {could}" if node else f"is pending; {could}"
+
+
+def _imagined(cluster: Cluster, profile: Profile, now: float) -> Schedule:
+    """What `schedule` says; the cluster stays as it is."""
+    mark = cluster.snapshot.mark()
+    try:
+        return schedule(cluster, profile, now)
+    finally:
+        cluster.snapshot.undo_to(mark)
+        for pod in cluster.pending():
+            cluster.roster.forget(pod)
 
 
 def _foreign(count: int, profile: Profile) -> list[Refused]:

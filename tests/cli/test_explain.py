@@ -1,4 +1,4 @@
-"""`restow explain` about pods that have a node: may they move, and where to?"""
+"""`restow explain`: may pods that have a node move, and where to; what keeps those waiting that have none?"""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def collected() -> Iterator[None]:
             "it may not be moved",
             id="budget",
         ),
-        pytest.param("waits", None, [], "is pending; 2 nodes could take it", id="has no node yet"),
+        pytest.param("waits", None, [], "; 2 nodes could take it", id="has no node yet"),
     ],
 )
 @pytest.mark.usefixtures("collected")
@@ -96,3 +96,81 @@ def test_the_configuration_of_migrations_is_followed(tmp_path: Path) -> None:
     config.write_text("migration: {namespaces: {exclude: [a]}}")
     asked = ["explain", "--snapshot", str(path), "--config", str(config), "pod", "a/small"]
     assert "it may not be moved: namespace a is excluded" in " ".join(CliRunner().invoke(restow, asked).stdout.split())
+
+
+def queue(name: str, **status: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"capability": {"cpu": "1"}},
+        "status": status,
+    }
+
+
+def group(name: str, least: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "a"},
+        "spec": {"minMember": least},
+    }
+
+
+QUEUE, GROUP = "scheduling.volcano.sh/queue-name", "scheduling.k8s.io/group-name"
+
+
+@pytest.mark.parametrize(
+    ("mark", "others", "message"),
+    [
+        pytest.param({QUEUE: "q"}, [], "queue q does not exist", id="a missing queue"),
+        pytest.param({QUEUE: "q"}, [queue("q", state="Closed")], "queue q is Closed", id="a closed queue"),
+        pytest.param(
+            {QUEUE: "q"},
+            [queue("q", state="Open")],
+            "queue q would exceed its capability: cpu (limit 1, used 0, requested 2)",
+            id="a queue that has had enough",
+        ),
+        pytest.param({GROUP: "g"}, [], "pod group a/g does not exist", id="a missing gang"),
+        pytest.param({GROUP: "g"}, [group("g", 3)], "pod group a/g needs 3 pods, 1 exist", id="a gang not whole"),
+        pytest.param(
+            {GROUP: "g"},
+            [group("g", 2), labelled(pod("other", "9"), annotations={GROUP: "g"})],
+            "1 of the 2 pods that pod group a/g needs fit; 0/1 nodes are available: 1 Insufficient cpu.",
+            id="a gang that does not fit",
+        ),
+        pytest.param({}, [pod("a-first", "3")], "", id="somebody who comes first"),
+    ],
+)
+@pytest.mark.usefixtures("collected")
+def test_what_keeps_a_pod_waiting_that_a_node_could_take(
+    tmp_path: Path, mark: dict[str, str], others: list[dict[str, Any]], message: str
+) -> None:
+    waiting = labelled(pod("waiting", "2"), annotations=mark)
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("n1", "4"), waiting, *others]}))
+    told = _asked("explain", "--snapshot", str(path), "-o", "json", "pod", "a/waiting")["message"]
+    said = _asked("schedule", "--snapshot", str(path), "-o", "json")["unschedulable"]
+    [same] = [one["message"] for one in said if one["pod"] == "waiting"]
+    assert told == f"is pending; {same}; alone, 1 nodes could take it"
+    assert message in told
+
+
+def _asked(*arguments: str) -> Any:
+    return json.loads(CliRunner().invoke(restow, arguments).stdout)
+
+
+@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        pytest.param({}, "is pending; it would go to n1; 1 nodes could take it", id="nothing"),
+        pytest.param({"schedulingGates": [{"name": "example.com/later"}]}, "example.com/later", id="a gate"),
+        pytest.param({"schedulerName": "other"}, "; it belongs to the scheduler 'other'", id="another scheduler"),
+    ],
+)
+def test_a_pod_that_waits_for(tmp_path: Path, spec: dict[str, Any], message: str) -> None:
+    path = tmp_path / "cluster.json"
+    items = [node("n1", "4"), pod("waiting", "2", **spec)]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert message in _asked("explain", "--snapshot", str(path), "-o", "json", "pod", "a/waiting")["message"]

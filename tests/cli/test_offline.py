@@ -93,6 +93,32 @@ def test_explain_counts_what_keeps_a_pod_from_nodes(run: Run, snapshot: str) -> 
     assert result["refusals"] == [{"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": ["n1", "n2"]}]
 
 
+@pytest.mark.parametrize(
+    ("item", "problem"),
+    [
+        pytest.param(
+            node("n1", "-4"),
+            "items[0]: status.allocatable.cpu: quantity '-4': must not be negative",
+            id="a node that offers less than nothing",
+        ),
+        pytest.param(
+            pod("p", "-1"),
+            "items[0]: spec.containers[0].resources.requests.cpu: quantity '-1': must not be negative",
+            id="a pod that asks for less than nothing",
+        ),
+        pytest.param(node("n1", "lots"), "items[0]: status.allocatable.cpu: quantity 'lots'", id="no quantity at all"),
+    ],
+)
+def test_a_quantity_that_cannot_be_is_one_line_with_its_path(
+    run: Run, tmp_path: Path, item: dict[str, Any], problem: str
+) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [item]}))
+    done = run("schedule", "--snapshot", str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_explain_says_where_else_a_running_pod_could_go(run: Run, snapshot: str) -> None:
     done = run("explain", "--snapshot", snapshot, "-o", "json", "pod", "a/runs")
     assert json.loads(done.stdout)["feasible"] == ["n1", "n2"]

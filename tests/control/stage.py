@@ -75,10 +75,10 @@ async def places(it: Stage) -> dict[str, str | None]:
     return {one.metadata.name: one.spec.node_name for one in await it.pods()}
 
 
-async def events(it: Stage, reason: str) -> list[tuple[str, str]]:
-    """(object, message) of the Events with this reason, oldest first."""
+async def events(it: Stage, reason: str, about: str | None = None) -> list[tuple[str, str]]:
+    """(object, message) of the Events with this reason, of one kind of object or of all, oldest first."""
     found = (await it.client.list_documents(kinds.EVENT)).items
-    told = [one for one in found if one["reason"] == reason]
+    told = [one for one in found if one["reason"] == reason and about in (None, one["involvedObject"]["kind"])]
     return [(one["involvedObject"]["name"], one["message"]) for one in told]
 
 

@@ -102,7 +102,7 @@ def test_pods_get_where_they_should_behind_faults_of_every_kind(seed: int, plan:
             await it.create(kinds.NODE, node("large", cpu="8"))
             await pass_time(900)
             await _is_settled(it)
-            assert len(await events(it, "Scheduled")) <= 6
+            assert len(await events(it, "Scheduled", "Pod")) <= 6
 
     run_virtual(story())
 

@@ -96,9 +96,11 @@ async def test_a_gang_waits_until_it_is_whole() -> None:
         assert await places(it) == {"w1": None, "w2": None}
         status, _, message = await condition(it, "w1")
         assert (status, message) == ("False", "pod group default/train needs 3 pods, 2 exist")
+        assert (await events(it, "Unschedulable", "PodGroup"))[-1] == ("train", message)
         await it.create(kinds.POD, member("w3", "train"))
         await pass_time(15)
         assert await places(it) == {"w1": "n1", "w2": "n1", "w3": "n1"}
+        assert await events(it, "Scheduled", "PodGroup") == [("train", "3 of 3 pods have a node")]
         status = (await it.document(kinds.POD_GROUP, "train"))["status"]
         assert (status["phase"], status["running"]) == ("Running", 3)
         assert [(one["type"], one["status"]) for one in status["conditions"]] == [

@@ -198,7 +198,7 @@ async def test_a_volume_of_unreadable_size_is_nobodys_and_told_once(caplog: pyte
         await pass_time(5)
         why = "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."
         assert (await condition(it, "p"))[2] == why
-        told = [one for one in caplog.records if one.message == "object cannot be counted"]
+        told = [one for one in caplog.records if one.message == "object cannot be read"]
         assert [one.__dict__["object"] for one in told] == ["odd"]
         made[0].size = b'"storage":"13Gi"'
         await it.patch(kinds.PERSISTENT_VOLUME, "odd", {"metadata": {"labels": {"again": "readably"}}})

@@ -12,7 +12,7 @@ from typing import Any, Final, get_origin
 import msgspec
 from msgspec import inspect
 
-from restow.model.quantity import Quantity, QuantityError
+from restow.model.quantity import QuantityError, not_negative
 from restow.model.times import TimeError, parse_duration, parse_time
 
 
@@ -27,7 +27,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 CHECKS: Final[Mapping[str | None, Callable[[Any], object]]] = {
-    "quantity": Quantity.parse,
+    "quantity": not_negative,
     "date-time": parse_time,
     "duration": parse_duration,
 }

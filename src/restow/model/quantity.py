@@ -114,6 +114,14 @@ def amount(resource: str, text: str | int | float) -> int:
     return quantity.milli if resource == "cpu" else quantity.value
 
 
+def not_negative(text: str | int | float) -> Quantity:
+    """A quantity as people write it into objects, where none may be less than zero. Raises QuantityError."""
+    quantity = Quantity.parse(text)
+    if quantity.nano < 0:
+        raise QuantityError(f"quantity {str(text)!r}: must not be negative")
+    return quantity
+
+
 def quantity_of(resource: str, base_units: int) -> Quantity:
     """The inverse of `amount`, in the format people expect: binary for memory-like resources, decimal otherwise."""
     if resource == "cpu":

@@ -25,7 +25,6 @@ from restow.model.cluster import Occupant, Snapshot
 from restow.model.cluster.owners import group_name
 from restow.model.kinds import Kind
 from restow.model.objects import Namespace, Node, ObjectMeta, Pod, PodGroup, PriorityClass, Queue, Reservation
-from restow.model.quantity import QuantityError
 from restow.model.resources import amounts
 from restow.scheduling.jobs import Roster, least_resources
 from restow.scheduling.queue import SchedulingQueue
@@ -66,7 +65,7 @@ class Feed:
         """Told of every node that offers something else now, or nothing."""
         self._names = names
         self._waiting: list[asyncio.Future[None]] = []
-        self._uncounted: set[str] = set()
+        self._unread: set[str] = set()
         handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
             kinds.NAMESPACE: self._namespace,
             kinds.NODE: self._node,
@@ -217,7 +216,7 @@ class Feed:
         else:
             try:
                 self.snapshot.apply_storage(change.object)
-            except QuantityError:  # what nobody knows the size of, nobody can have
+            except Exception:  # what cannot be read, such as its size, nobody can have
                 self.snapshot.remove_storage(change.object)
                 raise
         self._tell_change(thing, change)
@@ -268,18 +267,18 @@ class Feed:
         uid = change.object.metadata.uid
         try:
             handler(change)
-            self._uncounted.discard(uid)
-        except QuantityError as error:  # one object that cannot be counted must not stop the news of all others
+            self._unread.discard(uid)
+        except Exception as error:  # one object that cannot be read must not stop the news of all others
             self._complain(change.object.metadata, error)
         self.changed.set()
         self.rouse()
 
-    def _complain(self, meta: ObjectMeta, error: QuantityError) -> None:
-        """Once about each object, however often it changes, until it can be counted again."""
-        if meta.uid not in self._uncounted:
-            self._uncounted.add(meta.uid)
-            facts = {"namespace": meta.namespace, "object": meta.name, "err": str(error)}
-            log.error("object cannot be counted", extra=facts)
+    def _complain(self, meta: ObjectMeta, error: Exception) -> None:
+        """Once about each object, however often it changes, until it can be read again."""
+        if meta.uid not in self._unread:
+            self._unread.add(meta.uid)
+            facts = {"namespace": meta.namespace, "object": meta.name, "err": f"{type(error).__name__}: {error}"}
+            log.error("object cannot be read", extra=facts)
 
     def _tell_change(self, thing: Thing, change: Change[Any]) -> None:
         self._tell(thing, _DEEDS[change.type], change.object, change.old)

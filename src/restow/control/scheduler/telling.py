@@ -6,7 +6,8 @@ out from, so a pod that was bound meanwhile is never called unschedulable; a ref
 
     PodScheduled=False   reason Unschedulable or SchedulerError, with the counted sentence; True is the API server's
     nominatedNodeName    set where room is being left for the pod or volumes are being bound; cleared by a refusal
-    PodGroup             phase and conditions as the session decided, and how many of its pods run or have ended
+    PodGroup             phase and conditions as the session decided, and how many of its pods run or have ended; what
+                         a condition says when it begins to hold is an Event, too: Scheduled or Unschedulable
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from restow.control.scheduler.feed import Feed
 from restow.model.kinds import POD, POD_GROUP, Kind
 from restow.model.objects import (
     Condition,
+    ConditionStatus,
     Document,
     ObjectMeta,
     ObjectReference,
@@ -35,6 +37,7 @@ from restow.model.objects import (
 from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.ports import STRATEGIC_PATCH, ApiError, Clock, Forbidden, Invalid, NotFound
+from restow.scheduling.conditions import SCHEDULED as GROUP_SCHEDULED
 from restow.scheduling.conditions import group_status
 from restow.scheduling.decisions import Assign
 from restow.scheduling.jobs import Key, jobs_of, least_members
@@ -188,8 +191,18 @@ class Telling:
                 subresource="status",
                 resource_version=group.metadata.resource_version,
             )
+            self._announce(group, wanted)
         if self._groups.get(key) is decided:
             self._groups.pop(key, None)
+
+    def _announce(self, group: PodGroup, status: PodGroupStatus) -> None:
+        """An Event for every condition that holds now and did not, or says something else: what it says."""
+        before = {(one.type, one.status, one.message) for one in group.status.conditions or ()}
+        for one in status.conditions or ():
+            if one.status == ConditionStatus.TRUE and (one.type, one.status, one.message) not in before:
+                reference, what = about(POD_GROUP, group.metadata), one.type or ""
+                good = one.type == GROUP_SCHEDULED
+                self._recorder.record(reference, what, one.message or "", type="Normal" if good else "Warning")
 
     def _found(self, group: PodGroup, members: list[Pod]) -> PodGroupStatus:
         """The status of a gang that nobody decides about: whoever placed the last of it may not have come to say so."""

@@ -104,8 +104,7 @@ class Queues:
             self._client, component="restow", instance="restow-queues", clock=clock, rng=Random(rng.getrandbits(64))
         )
         self._seen: tuple[int, float] | None = None
-        """How much had happened when everything was last as it should be, and until when nothing but time can change
-        that."""
+        """How much had happened when everything was last as it should be, and until when that is believed."""
         self._ready = asyncio.Event()
 
     async def run(self) -> None:
@@ -142,7 +141,7 @@ class Queues:
             seconds = asyncio.get_running_loop().time() - began
             self._metrics.locked(decision.locks, decision.clearings, seconds)
         done = await self._write(decision)
-        self._seen = (changes, now + self._settings.after_failure) if done else None
+        self._seen = (changes, now + self._settings.look_again) if done else None
 
     async def _decide(self) -> Decision:
         with self._feed.held():

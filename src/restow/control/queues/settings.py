@@ -10,3 +10,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """That move pods for guarantees at once, waiting ones included."""
     after_failure: float = 600.0
     """Seconds for which a pod is left alone whose migration failed."""
+    look_again: float = 60.0
+    """Seconds after which everything is looked at again, even if nothing has happened."""

@@ -1,0 +1,213 @@
+"""Pods of other queues on locked nodes: who leaves them, how, and what is said about those who do not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from restow.control.queues import Metrics, Settings
+from restow.migration.conditions import is_ended
+from restow.model import kinds
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
+from tests.control.queues.stage import Locked, of, populated, queues, running, stage
+from tests.sim.stage import pass_time, pod, ready, template, virtual, workload
+
+ONE_NODE = {"resource": {"cpu": "4"}}
+GUARANTEED = {"policy": "Guaranteed", **ONE_NODE}
+
+
+async def furnish(it: Locked) -> None:
+    """Of two nodes, one has a pod that could go to the other."""
+    await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
+    await it.fill(1, "1")
+
+
+@virtual
+async def test_guaranteed_moves_pods_of_others_away_seat_first() -> None:
+    async with stage(nodes=2) as it:
+        await furnish(it)
+        await it.ask(**GUARANTEED)
+        assert (await it.says())[0] == "False"
+        await pass_time(60)
+        jobs = await it.jobs()
+        assert [job.status.phase for job in jobs] == ["Succeed"]
+        assert jobs[0].metadata.labels == {"restow.sh/queue": "q1"} and jobs[0].spec.mode == "ReservationFirst"
+        assert (await it.nodes(), await it.on("n1"), all(map(ready, await it.pods()))) == ("n1", [], True)
+        assert await it.says() == ("True", "Satisfied", "1 node locked; cpu (asked 4, idle 4, used by the queue 0)")
+
+
+@virtual
+async def test_the_successor_does_not_come_back() -> None:
+    async with stage(nodes=2) as it:
+        await furnish(it)
+        await it.ask(**GUARANTEED)
+        await pass_time(600)
+        assert len(await it.jobs()) == 1 and await it.on(await it.nodes()) == []
+
+
+@virtual
+async def test_best_effort_evicts_nobody() -> None:
+    async with stage(nodes=2) as it:
+        await furnish(it)
+        await it.ask(**ONE_NODE)
+        await pass_time(60)
+        assert (await it.jobs(), len(await it.on(await it.nodes()))) == ([], 1)
+        assert (await it.says())[:2] == ("False", "Unsatisfied")
+
+
+@virtual
+async def test_pods_of_the_queue_itself_and_of_daemon_sets_stay() -> None:
+    async with stage(nodes=2) as it:
+        await it.create(kinds.DAEMON_SET, workload("agent", None, pods=template("500m", app="agent")))
+        await it.create(kinds.POD, pod("own", "1", annotations=of("q1"), nodeName="n1"))
+        await pass_time(5)
+        await it.ask(policy="Guaranteed", resource={"cpu": "3500m"})
+        await pass_time(30)
+        told = "1 node locked; cpu (asked 3500m, idle 2500m, used by the queue 1)"
+        assert (await it.nodes(), await it.jobs(), await it.says()) == ("n1", [], ("True", "Satisfied", told))
+
+
+@virtual
+async def test_what_it_waits_for_is_said_in_numbers() -> None:
+    async with stage(nodes=2) as it:
+        await it.create(kinds.POD, pod("big", "3", nodeName="n2"))
+        await it.create(kinds.POD, pod("bare", "500m", nodeName="n1"))
+        await it.fill(1, "500m")
+        await it.stop()
+        await it.ask(**GUARANTEED)
+        await pass_time(12)
+        message = (await it.says())[2] or ""
+        assert await it.nodes() == "n1"
+        assert message.startswith("1 node locked; cpu (asked 4, idle ")
+        expected = (
+            "waits for 2 pods of other queues to leave: 1 moved by jobs, 1 stays (1: no controller would make it again)"
+        )
+        assert message.partition("; waits")[2] == expected.removeprefix("waits")
+
+
+@virtual
+async def test_a_job_that_failed_is_tried_again_later() -> None:
+    async with stage(nodes=2, settings=Settings(after_failure=100.0)) as it:
+        await it.create(kinds.POD, pod("big", "3", nodeName="n2"))
+        await it.create(kinds.POD, pod("small", "900m", nodeName="n2"))
+        await it.fill(1, "500m")
+        await it.ask(**GUARANTEED)
+        await pass_time(320)
+        assert [job.status.phase for job in await it.jobs()] == ["Failed"]
+        assert "1 stays (1: could not be moved by a job (Timeout))" in ((await it.says())[2] or "")
+        await it.delete(kinds.POD, "small", grace_seconds=0)
+        await pass_time(150)
+        assert sorted(str(job.status.phase) for job in await it.jobs()) == ["Failed", "Succeed"]
+        assert await it.on("n1") == []
+
+
+async def _delete(it: Locked) -> None:
+    await it.delete(kinds.QUEUE, "q1")
+
+
+async def _disable(it: Locked) -> None:
+    await it.change(guarantee=None)
+
+
+async def _no_longer_guaranteed(it: Locked) -> None:
+    await it.change(guarantee={"policy": "Best-Effort"})
+
+
+async def _close(it: Locked) -> None:
+    await it.client.patch(kinds.QUEUE, "q1", {"status": {"state": "Closed"}}, subresource="status")
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        pytest.param(_delete, id="the queue is deleted"),
+        pytest.param(_disable, id="the guarantee is taken back"),
+        pytest.param(_no_longer_guaranteed, id="it is Best-Effort from now on"),
+        pytest.param(_close, id="the queue is closed"),
+    ],
+)
+@virtual
+async def test_a_job_ends_with_its_lock_if_it_has_not_evicted_yet(happens: Any) -> None:
+    async with stage(nodes=2) as it:
+        await furnish(it)
+        await it.stop()
+        await it.ask(**GUARANTEED)
+        await pass_time(12)
+        assert [is_ended(job) for job in await it.jobs()] == [False]
+        before = {one.metadata.uid for one in await it.pods()}
+        await happens(it)
+        await pass_time(3)
+        job = (await it.jobs())[0]
+        told = "the node of its pod is no longer locked for queue q1"
+        assert (job.status.phase, job.status.reason, job.status.message) == ("Aborted", "LockReleased", told)
+        await it.go()
+        await pass_time(60)
+        assert {one.metadata.uid for one in await it.pods()} == before
+        held = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
+        assert held == []
+
+
+@virtual
+async def test_a_lock_that_comes_back_moves_the_pod_after_all() -> None:
+    async with stage(nodes=2) as it:
+        await furnish(it)
+        await it.stop()
+        await it.ask(**GUARANTEED)
+        await pass_time(12)
+        await it.change(guarantee=None)
+        await it.go()
+        await it.change(guarantee=GUARANTEED)
+        await pass_time(60)
+        assert sorted(str(job.status.phase) for job in await it.jobs()) == ["Aborted", "Succeed"]
+
+
+@virtual
+async def test_no_more_jobs_at_once_than_allowed() -> None:
+    async with stage(nodes=3, settings=Settings(most_jobs=2)) as it:
+        for name in ("n2", "n3"):
+            await it.create(kinds.POD, pod(f"on-{name}", "3", nodeName=name))
+        await it.fill(8, "300m", nodeSelector={"kubernetes.io/hostname": "n1"})
+        await it.stop()
+        await it.ask(policy="Guaranteed", resource={"cpu": "3500m"})
+        await pass_time(30)
+        assert len(await it.jobs()) == 2
+        assert "2 moved by jobs, 6 to be moved" in ((await it.says())[2] or "")
+
+
+@pytest.mark.parametrize("writes", range(1, 6))
+@virtual
+async def test_whoever_comes_after_a_crash_never_makes_two_jobs_for_a_pod(writes: int) -> None:
+    async with populated(nodes=2) as it:
+        await furnish(it)
+        await it.stop()
+        mortal = FaultyApi(it.api, random.Random(1), FaultPlan(crash_after=writes))
+        dying = asyncio.create_task(run_until_crash(mortal, queues(mortal, it.clock).run()))
+        await it.ask(**GUARANTEED)
+        await pass_time(15)
+        dying.cancel()
+        await asyncio.gather(dying, return_exceptions=True)
+        async with running(queues(it.api, it.clock, seed=2)):
+            await pass_time(15)
+            pods = [job.spec.pod_ref.uid for job in await it.jobs()]
+            assert len(pods) == len(set(pods)) == 1
+
+
+@virtual
+async def test_what_is_counted() -> None:
+    registry = CollectorRegistry()
+    async with stage(nodes=2, metrics=Metrics(registry)) as it:
+        await furnish(it)
+        await it.stop()
+        await it.ask(**GUARANTEED)
+        await pass_time(12)
+        told = generate_latest(registry).decode()
+        assert 'restow_queue_locked_nodes{queue="q1"} 1.0' in told
+        assert 'restow_queue_guarantee_satisfied{queue="q1"} 0.0' in told
+        assert 'restow_queue_foreign_pods{queue="q1",state="moving"} 1.0' in told
+        await it.delete(kinds.QUEUE, "q1")
+        await pass_time(1)
+        assert "restow_queue_locked_nodes{" not in generate_latest(registry).decode()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from restow.model.objects import Pod
 from restow.offline import Asked, Cluster, plan_request
 from restow.planning.effect import after
 from restow.planning.measures import slots
-from restow.planning.plan import Plan
+from restow.planning.plan import Move, Plan
+from restow.planning.repair import repair
 from restow.planning.replay import replay
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
@@ -102,7 +103,8 @@ def large(seconds: str, steps: str = "") -> Callable[[], dict[str, float]]:
 
 
 def stale(percent: str) -> Callable[[], dict[str, float]]:
-    """A plan of fifty moves for vmr-medium, put in order again after some pods were replaced by others elsewhere."""
+    """A plan of fifty moves for vmr-medium, repaired as `restow apply` does after some pods were replaced by others
+    elsewhere; beside it what is left without other targets, what there is without any move, and a fresh plan."""
     asked = Asked(strategy="optimal", objective="slots", max_moves=50, time_limit=10.0, shape=SHAPE)
     inventory = _read("vmr-medium.json.gz")
     cluster, request = _asked(inventory, asked)
@@ -112,12 +114,22 @@ def stale(percent: str) -> Callable[[], dict[str, float]]:
     def work() -> dict[str, float]:
         known = later.snapshot.pods.known
         wanted = [Wanted(move.uid, move.target) for move in old.moves if move.uid in known]
-        left = sequence(later.snapshot, wish, wanted, most=50)
-        measure = after(later.snapshot, wish, left.moves, lambda one: {"slots": slots(one, SHAPE)})
+        repaired = repair(later.snapshot, old, wish).plan.moves
+        kept = sequence(later.snapshot, wish, wanted, most=50).moves
         fresh = _checked(later, wish)
-        return {"value": measure["slots"], "fresh": fresh.after["slots"], "moves": len(left.moves)}
+        return {
+            "value": _slots_after(later, wish, repaired),
+            "moves": len(repaired),
+            "without_repair": _slots_after(later, wish, kept),
+            "without_moves": slots(later.snapshot, SHAPE),
+            "fresh": fresh.after["slots"],
+        }
 
     return work
+
+
+def _slots_after(cluster: Cluster, request: Request, moves: Sequence[Move]) -> int | float:
+    return after(cluster.snapshot, request, moves, lambda one: {"slots": slots(one, SHAPE)})["slots"]
 
 
 def _churned(inventory: Inventory, share: float) -> Inventory:

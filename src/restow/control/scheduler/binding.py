@@ -5,8 +5,9 @@ follows from that (Unreserve, the queue, what people are told) is the caller's p
 
     1  Permit     wait until every plugin that wanted to wait agrees, or the first of their limits is over
     2  PreBind    plugin by plugin: its writes, each guarded by the version it was decided on, then wait until settled
-    3  a last look: is the node still there, and has nobody else taken the room?
-    4  Bind       by UID. An answer that leaves open what happened is followed by a read of the pod, never by a guess;
+    3  Muster     for the first members of a gang: wait until all of them have come so far, or none can
+    4  a last look: is the node still there, and has nobody else taken the room?
+    5  Bind       by UID. An answer that leaves open what happened is followed by a read of the pod, never by a guess;
                   until that is known the room stays held
 """
 
@@ -16,10 +17,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
 from restow.client.verbs import Client
+from restow.control.scheduler.feed import Feed
+from restow.control.scheduler.musters import Muster, Musters
+from restow.control.scheduler.outcomes import Bound, Failed, Lost, Outcome, Rejected
 from restow.control.scheduler.settings import Settings
 from restow.control.scheduler.steady import steady_time
 from restow.model.cluster import (
@@ -27,7 +32,6 @@ from restow.model.cluster import (
     MOVED_FROM_ANNOTATION,
     RESERVATION_ANNOTATION,
     RESERVATION_UID_ANNOTATION,
-    Snapshot,
 )
 from restow.model.cluster.storage import StorageObject
 from restow.model.kinds import POD
@@ -51,41 +55,11 @@ _POLL = 10.0
 _READ_AGAIN = 1.0
 
 
-class Bound(msgspec.Struct, frozen=True):
-    """The pod is on its node."""
-
-
-class Lost(msgspec.Struct, frozen=True):
-    """There is nothing left to bind: the pod is gone, or going, or somebody else bound it."""
-
-    pod: Pod | None
-    """As it is now, if it is."""
-
-
-class Rejected(msgspec.Struct, frozen=True):
-    """Permit said no, or waited too long."""
-
-    verdict: Verdict
-
-
-class Failed(msgspec.Struct, frozen=True):
-    """It did not work out; nothing is wrong with the pod."""
-
-    message: str
-    at_once: bool = False
-    """Whether trying again without back-off can help."""
-
-
-Outcome = Bound | Lost | Rejected | Failed
-News = Callable[[float], Awaitable[None]]
-"""Wait for any change of the cluster, so many seconds at most."""
-
-
 class Binding:
     """Carries binding cycles out, any number at once; only the writes are limited."""
 
     def __init__(
-        self, client: Client, clock: Clock, engine: Engine, snapshot: Snapshot, news: News, settings: Settings
+        self, client: Client, clock: Clock, engine: Engine, feed: Feed, musters: Musters, settings: Settings
     ) -> None:
         self.permitted: Callable[[str], None] = lambda uid: None
         """Told the UID of a pod that nobody can refuse any more."""
@@ -96,38 +70,55 @@ class Binding:
         self._client = client
         self._clock = clock
         self._engine = engine
-        self._snapshot = snapshot
-        self._news = news
+        self._snapshot = feed.snapshot
+        self._feed = feed
+        self._musters = musters
         self._settle_limit = settings.settle_limit
         self._slots = asyncio.Semaphore(settings.writers)
         self._pre_binds = [plugin for plugin in engine.plugins if isinstance(plugin, PreBindPlugin)]
         self._binds = [plugin for plugin in engine.plugins if isinstance(plugin, BindPlugin)]
 
     async def run(self, assign: Assign) -> Outcome:
-        rejected = await self._wait_for_permit(assign)
+        muster = self._musters.of(assign.pod)
+        try:
+            stopped = await self._prepare(assign, muster)
+        except Exception as error:  # of a plugin, or of the API server
+            if not isinstance(error, ApiError | WireError):
+                log.exception("binding cycle failed", extra={"pod": assign.pod.metadata.name, "node": assign.node})
+            stopped = Failed(_told(error))
+        if muster is not None:
+            stopped = await self._muster(assign, muster, stopped)
+        return stopped or await self._bind(assign)
+
+    async def _prepare(self, assign: Assign, muster: Muster | None) -> Outcome | None:
+        """All that comes before the first write that cannot be undone."""
+        rejected = await self._wait_for_permit(assign, muster)
         if rejected is not None:
             return rejected
         self.permitted(assign.pod.metadata.uid)
-        try:
-            failed = await self._pre_bind(assign)
-        except (ApiError, WireError) as error:
-            return Failed(str(error))
-        return failed or await self._bind(assign)
+        return await self._pre_bind(assign, muster)
 
     async def _pause(self, seconds: float) -> None:
         """Wait for news; time passes without them, too."""
+        await self._await(self._feed.news(seconds))
+
+    async def _await(self, somebody: Awaitable[Any]) -> None:
+        """Wait for something that we cannot do anything for."""
         self.waiting += 1
         try:
-            await self._news(seconds)
+            await somebody
         finally:
             self.waiting -= 1
 
-    def _is_gone(self, pod: Pod) -> bool:
-        return pod.metadata.uid not in self._snapshot.pods.known
+    def _in_vain(self, assign: Assign, muster: Muster | None) -> Outcome | None:
+        """Why there is nothing left to wait for."""
+        if assign.pod.metadata.uid not in self._snapshot.pods.known:
+            return Lost(None)
+        return muster.stopped if muster is not None else None
 
     # --- 1: Permit ----------------------------------------------------------------------------------------------------
 
-    async def _wait_for_permit(self, assign: Assign) -> Outcome | None:
+    async def _wait_for_permit(self, assign: Assign, muster: Muster | None) -> Outcome | None:
         if not assign.waits:
             return None
         self.expects(assign.pod, assign.node)
@@ -148,12 +139,13 @@ class Binding:
                     msgspec.structs.replace(unschedulable(f"{first} did not permit it in time"), plugin=first)
                 )
             await self._pause(min(left, _POLL))
-            if self._is_gone(assign.pod):
-                return Lost(None)
+            in_vain = self._in_vain(assign, muster)
+            if in_vain is not None:
+                return in_vain
 
     # --- 2: PreBind ---------------------------------------------------------------------------------------------------
 
-    async def _pre_bind(self, assign: Assign) -> Outcome | None:
+    async def _pre_bind(self, assign: Assign, muster: Muster | None) -> Outcome | None:
         for plugin in self._pre_binds:
             assign.cycle.now = self._clock.now()
             writes = plugin.pre_bind(assign.cycle, assign.node)
@@ -161,19 +153,20 @@ class Binding:
                 self.expects(assign.pod, assign.node)
             for write in writes:
                 await self._write(write)
-            verdict = await self._settled(plugin, assign)
-            if self._is_gone(assign.pod):
-                return Lost(None)
+            verdict = await self._settled(plugin, assign, muster)
+            in_vain = self._in_vain(assign, muster)
+            if in_vain is not None:
+                return in_vain
             if verdict.code is not Code.SUCCESS:
                 return Failed(f"{plugin.name}: {joined(verdict.reasons)}")
         return None
 
-    async def _settled(self, plugin: PreBindPlugin, assign: Assign) -> Verdict:
+    async def _settled(self, plugin: PreBindPlugin, assign: Assign, muster: Muster | None) -> Verdict:
         cycle, begun, waits = assign.cycle, steady_time(), False
         while True:
             cycle.now = self._clock.now()
             verdict = plugin.settled(cycle, assign.node)
-            if verdict.code is not Code.WAIT or self._is_gone(assign.pod):
+            if verdict.code is not Code.WAIT or self._in_vain(assign, muster) is not None:
                 return verdict
             if not waits:  # for something that was written earlier, perhaps by a predecessor
                 self.expects(assign.pod, assign.node)
@@ -196,7 +189,21 @@ class Binding:
             with suppress(QuantityError):  # of which the watch brings news, too
                 self._snapshot.apply_storage(reply)
 
-    # --- 3: a last look -----------------------------------------------------------------------------------------------
+    # --- 3: Muster ----------------------------------------------------------------------------------------------------
+
+    async def _muster(self, assign: Assign, muster: Muster, stopped: Outcome | None) -> Outcome | None:
+        """Go when the gang does; one that cannot stops the others, unless they are enough without it."""
+        if stopped is None:
+            told = muster.ready(assign, self._obstacle)
+            while not told.done() and stopped is None:
+                await self._await(asyncio.wait((told,), timeout=_POLL))
+                stopped = self._in_vain(assign, muster)
+            stopped = told.result() if told.done() else stopped
+        if stopped is not None and muster.stop(assign.pod, stopped):
+            self._feed.rouse()  # those who still wait for something else need not
+        return stopped
+
+    # --- 4: a last look -----------------------------------------------------------------------------------------------
 
     def _obstacle(self, assign: Assign) -> Outcome | None:
         """What has happened to the pod or to its place since it was given it."""
@@ -213,7 +220,7 @@ class Binding:
             return Failed(f"another pod took the room on node {assign.node} first", at_once=True)
         return None
 
-    # --- 4: Bind ------------------------------------------------------------------------------------------------------
+    # --- 5: Bind ------------------------------------------------------------------------------------------------------
 
     async def _bind(self, assign: Assign) -> Outcome:
         """By the first plugin that wants to, else by a Binding; a seat is taken by a Binding only, which names it."""
@@ -304,3 +311,8 @@ class Binding:
         if pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
             return Lost(pod)
         return None
+
+
+def _told(error: Exception) -> str:
+    """What people are told of an error; those of an API server speak for themselves."""
+    return str(error) if isinstance(error, ApiError | WireError) else f"{type(error).__name__}: {error}"

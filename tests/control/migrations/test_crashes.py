@@ -21,6 +21,8 @@ from tests.sim.stage import pass_time, ready
 
 SAMPLE = os.environ.get("RESTOW_CRASHES", "4")
 
+pytestmark = pytest.mark.timeout(0 if SAMPLE == "all" else 120)
+
 USUAL = (kinds.DEPLOYMENT, "ReservationFirst")
 
 Outcome = dict[str, Any]

@@ -29,6 +29,7 @@ from tests.control.stage import check_room
 from tests.sim.stage import pass_time, ready
 
 SAMPLE = os.environ.get("RESTOW_INTERFERENCE", "1")
+pytestmark = pytest.mark.timeout(0 if SAMPLE == "all" else 120)
 SECTION: dict[str, Any] = {"defaultJobTTL": "90s", "waitingTTL": "2m", "maxConcurrentReconciles": 2}
 SHORT = ("1s", "20s")
 Deed = Callable[[Move, Pod], Awaitable[object]]

@@ -74,7 +74,7 @@ def policy_documents(ceilings: Ceilings) -> list[dict[str, Any]]:
 def _validations() -> list[dict[str, str]]:
     policies = ", ".join(f"'{one}'" for one in GuaranteePolicy)
     policy = "variables.guarantee.policy"
-    wrong = "!isQuantity(string(variables.resource[name])) || quantity(string(variables.resource[name])).sign() < 0"
+    wrong = f"!isQuantity(string({_ASKED})) || quantity(string({_ASKED})).isLessThan(quantity('0'))"
     over = f"name in variables.capability && isQuantity(string({_ASKED})) && isQuantity(string({_LIMIT})) && {_OVER}"
     return [
         {

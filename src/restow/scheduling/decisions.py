@@ -43,11 +43,6 @@ class Refuse(msgspec.Struct, frozen=True):
     """Who refused: the ones whose news may change it."""
 
 
-class Evict(msgspec.Struct, frozen=True):
-    pod: Pod
-    reason: str
-
-
 class Tell(msgspec.Struct, frozen=True):
     """Something that people should know of a pod, as an event; what becomes of the pod is another decision."""
 
@@ -75,12 +70,6 @@ class Decline(msgspec.Struct, frozen=True):
     code: Code = Code.UNSCHEDULABLE
 
 
-class Release(msgspec.Struct, frozen=True):
-    """The reservation's seats are given up."""
-
-    reservation: Reservation
-
-
 class SetGroup(msgspec.Struct, frozen=True):
     """The status a PodGroup is to have."""
 
@@ -88,4 +77,4 @@ class SetGroup(msgspec.Struct, frozen=True):
     status: PodGroupStatus
 
 
-Decision = Assign | Nominate | Refuse | Tell | Evict | Hold | Decline | Release | SetGroup
+Decision = Assign | Nominate | Refuse | Tell | Hold | Decline | SetGroup

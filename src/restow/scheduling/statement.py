@@ -6,33 +6,29 @@ Goes in: what to try, step by step; each step is seen by everything that reads t
     step        takes effect as                                   its inverse
     allocate    assumed, then Reserve and Permit                  unallocate: every Unreserve in reverse, forgotten
     pipeline    assumed, on room that others are still leaving    unallocate
-    evict       leaving                                           (discard)
     occupy      a seat let go and the pod allocated in its place  unallocate: the seat is held again
     reserve     seats of a reservation held                       release
-    release     seats of a reservation let go                     (discard)
+    evict       a pod that is there is gone                       discard
+    vacate      a seat that was held before is free               discard
+
+The last two only suppose something: a scheduler evicts nobody and ends no reservation, it asks what would fit then. A
+statement that supposes anything can be discarded, and not be committed.
 
 Statements nest like brackets: the one begun last ends first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
 from msgspec.structs import replace
 
 from restow.model.cluster import Occupant, Seat, SeatName, Snapshot
-from restow.model.objects import (
-    Placement,
-    Pod,
-    Reservation,
-    ReservationPhase,
-    ReservationState,
-)
-from restow.model.times import format_time
-from restow.scheduling.decisions import Assign, Decision, Evict, Hold, Nominate, Release
+from restow.model.objects import Placement, Pod, Reservation
+from restow.scheduling.decisions import Assign, Decision, Hold, Nominate
 from restow.scheduling.engine import Engine, Granted
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict, unschedulable
 
@@ -46,6 +42,7 @@ class Statement:
         self._now = now
         self._mark = snapshot.mark()
         self._open = True
+        self._supposes = False
         self._steps: list[Decision] = []
         self._cycles: dict[str, tuple[Cycle, str]] = {}
 
@@ -94,12 +91,6 @@ class Statement:
                 return
         raise KeyError(pod.metadata.uid)
 
-    def evict(self, pod: Pod, reason: str) -> None:
-        """Count a pod as leaving."""
-        leaving = replace(pod.metadata, deletion_timestamp=format_time(self._now), resource_version="")
-        self._snapshot.apply_pod(replace(pod, metadata=leaving))
-        self._steps.append(Evict(pod, reason))
-
     def reserve(self, reservation: Reservation, placements: Iterable[Placement], *, waiting: bool = False) -> None:
         """Hold seats of a reservation; `waiting` if others are still leaving the room."""
         placed = tuple(placements)
@@ -110,25 +101,33 @@ class Statement:
         self._steps.append(Hold(reservation, before + placed, waiting or any(step.waiting for step in held)))
 
     def release(self, reservation: Reservation) -> None:
-        """Let the seats of a reservation go: its own of this statement, or those it has held before."""
+        """The inverse of `reserve`. Raises KeyError for a reservation of which this statement holds nothing."""
         held = [step for step in self._steps if isinstance(step, Hold) and step.reservation is reservation]
-        if held:
-            self._snapshot.forget_placements(reservation)
-            self._steps = [step for step in self._steps if step not in held]
-            return
-        state = ReservationState(phase=ReservationPhase.FAILED)
-        ended = replace(
-            reservation,
-            metadata=replace(reservation.metadata, resource_version=""),
-            status=replace(reservation.status, state=state),
-        )
-        self._snapshot.apply_reservation(ended)
-        self._steps.append(Release(reservation))
+        if not held:
+            raise KeyError(reservation.metadata.uid)
+        self._snapshot.forget_placements(reservation)
+        self._steps = [step for step in self._steps if step not in held]
+
+    # --- suppositions -------------------------------------------------------------------------------------------------
+
+    def evict(self, occupants: Iterable[Occupant]) -> None:
+        """Suppose that these pods are gone."""
+        self._supposes = True
+        for one in occupants:
+            unversioned = replace(one.pod.metadata, resource_version="")  # it is no news that could be outdated
+            self._snapshot.remove_pod(replace(one.pod, metadata=unversioned))
+
+    def vacate(self, seat: SeatName) -> None:
+        """Suppose that nothing is held for a seat."""
+        self._supposes = True
+        self._snapshot.reservations.vacate(seat)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def commit(self) -> list[Decision]:
-        """Let everything stand."""
+        """Let everything stand. Raises RuntimeError, and lets nothing stand, if something of it was only supposed."""
+        if self._supposes:
+            raise RuntimeError("what was supposed cannot be committed")
         self._end()
         self._snapshot.keep(self._mark)
         return self._steps
@@ -198,15 +197,3 @@ def occupy(engine: Engine, cycle: Cycle, seat: Seat) -> Assign | Verdict:
     if isinstance(verdict, Verdict):
         book.hold_again(seat.name)
     return verdict
-
-
-@contextmanager
-def without(snapshot: Snapshot, occupants: Iterable[Occupant]) -> Iterator[None]:
-    """The snapshot as it will be once these pods are gone; put back exactly afterwards."""
-    mark = snapshot.mark()
-    try:
-        for one in occupants:
-            snapshot.remove_pod(replace(one.pod, metadata=replace(one.pod.metadata, resource_version="")))
-        yield
-    finally:
-        snapshot.undo_to(mark)

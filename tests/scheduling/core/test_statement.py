@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.model.cluster import AlreadyPlaced, UnknownNode
-from restow.scheduling.decisions import Assign, Evict, Hold, Nominate, Release
+from restow.model.cluster import AlreadyPlaced, SeatName, UnknownNode
+from restow.scheduling.decisions import Assign, Hold, Nominate
 from restow.scheduling.endings import leaving
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import SUCCESS, error, unschedulable, wait
-from restow.scheduling.statement import Statement, without
+from restow.scheduling.statement import Statement
 from tests.model.cluster.builders import node, placements_of, pod, reservation
 from tests.model.cluster.reading import everything, free
 from tests.scheduling.core.doubles import Fit, Keeps, cluster, cycle, nodes
@@ -22,19 +22,16 @@ def engine_with(*plugins):
 
 
 def test_commit_tells_the_steps_in_order():
-    old = pod("old", on="n0")
-    snapshot = cluster(*nodes(2), pods=[old])
+    snapshot = cluster(*nodes(2), pods=[pod("old", on="n0")])
     snapshot.apply_reservation(reservation("r"))
     statement = Statement(snapshot, engine_with(), 5.0)
     first, second = cycle(snapshot, pod("a")), cycle(snapshot, pod("b"))
-    statement.evict(old, "to make room")
     assert statement.allocate(first, "n1") is SUCCESS
     statement.pipeline(second, "n0")
     statement.reserve(reservation("r"), placements_of({0: "n1"}))
     kinds = [type(step) for step in statement.commit()]
-    assert kinds == [Evict, Assign, Nominate, Hold]
+    assert kinds == [Assign, Nominate, Hold]
     assert [one.pod.metadata.name for one in snapshot.occupants("n0")] == ["b", "old"]
-    assert [one.pod.metadata.name for one in leaving(snapshot, 5.0)] == ["old"]
     assert free(snapshot, "n1")["cpu"] == 2000
 
 
@@ -136,19 +133,7 @@ def test_unallocate_of_a_stranger():
         Statement(cluster(), engine_with(), 0.0).unallocate(pod("x"))
 
 
-def test_the_seats_of_a_reservation_can_be_let_go():
-    held = reservation("r", {0: "n0"})
-    snapshot = cluster(*nodes(1))
-    snapshot.apply_reservation(held)
-    statement = Statement(snapshot, engine_with(), 0.0)
-    statement.release(held)
-    assert free(snapshot, "n0")["cpu"] == 4000
-    assert [type(step) for step in statement.steps] == [Release]
-    statement.discard()
-    assert free(snapshot, "n0")["cpu"] == 3000
-
-
-def test_releasing_what_the_statement_reserved_takes_the_step_back():
+def test_releasing_takes_back_what_the_statement_reserved():
     asked = reservation("r", phase="Pending")
     snapshot = cluster(*nodes(1))
     snapshot.apply_reservation(asked)
@@ -158,17 +143,32 @@ def test_releasing_what_the_statement_reserved_takes_the_step_back():
     assert (statement.commit(), free(snapshot, "n0")["cpu"]) == ([], 4000)
 
 
-def test_the_cluster_once_others_are_gone():
-    snapshot = cluster(*nodes(1), pods=[pod("old", {"cpu": "4"}, on="n0", leaving=True, version=7)])
+def test_release_of_a_stranger():
+    with pytest.raises(KeyError):
+        Statement(cluster(), engine_with(), 0.0).release(reservation("r"))
+
+
+@pytest.mark.parametrize(
+    "suppose",
+    [
+        pytest.param(lambda trial, snapshot: trial.evict(leaving(snapshot, 0.0)), id="pods gone"),
+        pytest.param(lambda trial, snapshot: trial.vacate(SeatName("default", "r", "t", 0)), id="seats free"),
+    ],
+)
+def test_what_would_fit_if_others_were_gone_is_asked_and_never_committed(suppose):
+    snapshot = cluster(*nodes(1), pods=[pod("old", {"cpu": "1"}, on="n0", leaving=True, version=7)])
+    snapshot.apply_reservation(reservation("r", {0: "n0"}))
     before = everything(snapshot)
-    with without(snapshot, leaving(snapshot, 0.0)):
-        assert Engine([Fit()]).fits(cycle(snapshot), "n0")
+    with pytest.raises(RuntimeError, match="supposed"), Statement(snapshot, engine_with(), 0.0) as trial:
+        suppose(trial, snapshot)
+        assert free(snapshot, "n0")["cpu"] == 3000
+        trial.commit()
     assert everything(snapshot) == before
 
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["allocate", "pipeline", "unallocate", "evict", "reserve", "release"]),
+        st.sampled_from(["allocate", "pipeline", "unallocate", "evict", "reserve", "release", "vacate"]),
         st.integers(0, 5),
         st.integers(0, 2),
     ),
@@ -176,30 +176,35 @@ STEPS = st.lists(
 )
 
 
+ASKED = (reservation("res0"), reservation("res1", {0: "n1"}))
+SEAT = SeatName("default", "res1", "t", 0)
+
+
 def play(statement, snapshot, steps):
-    running = {number: pod(f"r{number}", on=f"n{number % 3}", version=number + 1) for number in range(6)}
     for kind, which, where in steps:
         one = pod(f"p{which}", labels={"app": "web"})
         placed = {step.pod.metadata.uid for step in statement.steps if isinstance(step, Assign | Nominate)}
-        asked = reservation(f"res{which % 2}", {0: f"n{which % 3}"} if which % 2 else None)
+        asked = ASKED[which % 2]
         match kind:
             case "allocate" | "pipeline" if one.metadata.uid not in placed:
                 getattr(statement, kind)(cycle(snapshot, one), f"n{where}")
             case "unallocate" if one.metadata.uid in placed:
                 statement.unallocate(one)
             case "evict":
-                statement.evict(running[which], "why not")
+                statement.evict(one for one in snapshot.occupants(f"n{where}") if one.key == f"uid-r{which}")
+            case "vacate" if snapshot.reservations.holds(SEAT):
+                statement.vacate(SEAT)
             case "reserve":
                 statement.reserve(asked, placements_of({where: f"n{where}"}))
-            case "release":
+            case "release" if any(isinstance(step, Hold) and step.reservation is asked for step in statement.steps):
                 statement.release(asked)
 
 
 def busy_cluster():
     running = [pod(f"r{number}", on=f"n{number % 3}", version=number + 1) for number in range(6)]
     snapshot = cluster(*(node(f"n{number}", {"cpu": "6", "pods": "20"}) for number in range(3)), pods=running)
-    snapshot.apply_reservation(reservation("res0"))
-    snapshot.apply_reservation(reservation("res1", {0: "n1"}))
+    for asked in ASKED:
+        snapshot.apply_reservation(asked)
     return snapshot
 
 

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
+from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -280,7 +281,7 @@ class Scheduler:
             elif isinstance(decision, Tell):
                 self._telling.tell(decision.pod, decision.reason, decision.message)
             else:
-                raise TypeError(f"nobody here carries out a {type(decision).__name__}")
+                assert_never(decision)
         self._broken = {gang for gang in self._broken if self._is_half_placed(gang)}
 
     def _refuse(self, refuse: Refuse, nominated: str) -> None:

@@ -19,7 +19,7 @@ from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
 from restow.scheduling.jobs import Job
 from restow.scheduling.reservations.matching import Mismatch, fitting_seats
 from restow.scheduling.session import Session
-from restow.scheduling.statement import occupy, without
+from restow.scheduling.statement import occupy
 
 NOT_USED = "ReservationNotUsed"
 """The reason of the event that says so."""
@@ -118,8 +118,9 @@ def _predecessors(session: Session, seat: Seat) -> Sequence[Occupant]:
 
 def _fits_without(session: Session, cycle: Cycle, seat: Seat, leaving: Sequence[Occupant]) -> bool:
     """Whether the seat would take the pod if these were gone."""
-    with without(session.snapshot, leaving):
-        session.snapshot.reservations.vacate(seat.name)
+    with session.statement() as trial:
+        trial.evict(leaving)
+        trial.vacate(seat.name)
         return session.engine.fits(cycle, seat.node)
 
 

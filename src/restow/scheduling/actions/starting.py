@@ -21,7 +21,7 @@ from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
 from restow.scheduling.jobs import Job, requests_of, seat_of
 from restow.scheduling.session import Session
 from restow.scheduling.shares import over_share
-from restow.scheduling.statement import Statement, assign, without
+from restow.scheduling.statement import Statement, assign
 from restow.scheduling.wakeups import GANG, QUEUE, RESERVATION
 
 _LOOK_AHEAD = 512
@@ -163,7 +163,8 @@ def _soonest(session: Session, job: Job) -> tuple[Placements | None, float | Non
 def _fitting_without(session: Session, job: Job, gone: Sequence[Occupant]) -> Placements | None:
     """Where a job fits once these are gone, if it does."""
     placed: Placements = []
-    with without(session.snapshot, gone), session.statement() as trial:
+    with session.statement() as trial:
+        trial.evict(gone)
 
         def put(cycle: Cycle, found: Placed) -> Verdict:
             trial.pipeline(cycle, found.node)

@@ -15,6 +15,7 @@ from restow.scheduling.framework import (
     Cycle,
     FilterPlugin,
     PostFilterPlugin,
+    PreEnqueuePlugin,
     QueueSortPlugin,
     Refusal,
     Verdict,
@@ -95,6 +96,26 @@ async def test_a_bind_plugin_that_binds_nothing_in_time_gives_the_room_back() ->
         await it.create(kinds.POD, pod("letter", "4"))
         await pass_time(31)
         assert (await condition(it, "letter"))[2] == "ByLetter: not bound to node n1 within 30 seconds"
+
+
+class Curfew(PreEnqueuePlugin):
+    """Lets nobody in whose name says so."""
+
+    name: ClassVar[str] = "Curfew"
+
+    def pre_enqueue(self, pod: Pod) -> Verdict:
+        return unschedulable("it is late") if pod.metadata.name.startswith("late") else SUCCESS
+
+
+@virtual
+async def test_whom_a_plugin_does_not_let_into_the_queue_is_told_so() -> None:
+    async with stage(Curfew(), nodes=1) as it:
+        for name in ("late", "early"):
+            await it.create(kinds.POD, pod(name))
+        await pass_time(5)
+        assert await places(it) == {"early": "n1", "late": None}
+        assert await condition(it, "late") == ("False", "SchedulingGated", "Curfew: it is late")
+        assert await events(it, "FailedScheduling") == [("late", "Curfew: it is late")]
 
 
 class ByName(QueueSortPlugin):

@@ -20,7 +20,7 @@ from restow.model.kinds import Kind
 from restow.model.objects import Pod
 from restow.ports import Api, Clock
 from restow.scheduling.engine import Engine
-from restow.scheduling.framework import Plugin
+from restow.scheduling.framework import Plugin, PreEnqueuePlugin
 from restow.scheduling.registry import Profile, read_profile
 from restow.sim.loop import VirtualClock, run_virtual
 from restow.sim.world import Rule, Settings, World
@@ -92,7 +92,10 @@ async def stage(
 def profile(*plugins: Plugin) -> Profile:
     """The default one, with more plugins behind."""
     made = read_profile({"schedulerNames": ["restow", "default-scheduler"]})
-    return replace(made, engine=Engine([*made.engine.plugins, *plugins])) if plugins else made
+    if not plugins:
+        return made
+    gates = [one for one in plugins if isinstance(one, PreEnqueuePlugin)]
+    return replace(made, engine=Engine([*made.engine.plugins, *plugins]), gates=(*made.gates, *gates))
 
 
 @asynccontextmanager

@@ -118,6 +118,8 @@ class SchedulingQueue:
         order: Order = by_priority,
     ) -> None:
         self.lane_of: Callable[[Pod], Lane] = lambda pod: ""
+        self.on_gated: Callable[[Pod, Verdict], None] = lambda pod, verdict: None
+        """Told what holds a pod back, where that is news."""
         self._wakeups = wakeups or Wakeups()
         self._gates = tuple(gates)
         self._order = order
@@ -142,11 +144,6 @@ class SchedulingQueue:
         """The pods in one place, in the order they would be tried."""
         found = [entry for entry in self._entries.values() if entry.where is where]
         return [entry.pod for entry in sorted(found, key=lambda one: self._order(one.pod, one.queued))]
-
-    def gate(self, uid: str) -> Verdict | None:
-        """What holds a gated pod back."""
-        entry = self._entries.get(uid)
-        return entry.gate if entry and entry.where is Where.GATED else None
 
     # --- pods come, change and go -------------------------------------------------------------------------------------
 
@@ -311,9 +308,12 @@ class SchedulingQueue:
     def _admit(self, entry: _Entry, now: float) -> None:
         """To ACTIVE, or BACKOFF while some is left, or GATED if a plugin holds it back."""
         self._leave(entry)
+        before = entry.gate
         if not self._is_let_in(entry):
             entry.where = Where.GATED
             self._wait(entry)
+            if entry.gate is not None and entry.gate != before:
+                self.on_gated(entry.pod, entry.gate)
         elif entry.ready_at > now:
             entry.where = Where.BACKOFF
             entry.ticket = self._ticket()

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec.structs import replace
 
 from restow.model.objects import ObjectMeta, PodGroup, SchedulingGate
-from restow.scheduling.framework import SUCCESS, PreEnqueuePlugin, unresolvable
+from restow.scheduling.framework import SUCCESS, PreEnqueuePlugin, unresolvable, unschedulable
 from restow.scheduling.queue import LONGEST_STAY, SchedulingQueue, Where
 from restow.scheduling.wakeups import Deed, News, Rule, Thing, Wakeups
 from tests.model.cluster.builders import node, pod
@@ -257,7 +257,7 @@ def test_a_gated_pod_waits_for_its_gate():
     queue.add(pod("p", scheduling_gates=[SchedulingGate(name="hold")]), 0.0)
     queue.tell(NODE_CAME, 1.0)
     queue.activate(["uid-p"], 1.0)
-    assert (queue.where("uid-p"), queue.gate("uid-p").plugin) == (Where.GATED, "SchedulingGates")
+    assert queue.where("uid-p") is Where.GATED
     queue.update(pod("p"), 2.0)
     assert popped(queue, 2.0) == ["p"]
 
@@ -273,10 +273,37 @@ class BreaksOnce(PreEnqueuePlugin):
         return SUCCESS
 
 
-def test_a_gate_that_breaks_holds_its_pod_back_until_there_is_news():
-    queue = SchedulingQueue(gates=[BreaksOnce()])
+class Curfew(PreEnqueuePlugin):
+    name = "Curfew"
+
+    def pre_enqueue(self, pod):
+        return unschedulable("it is late")
+
+
+def test_what_holds_a_pod_back_is_told_once():
+    queue, told = SchedulingQueue(gates=[Curfew()]), []
+    queue.on_gated = lambda pod, verdict: told.append((pod.metadata.name, verdict.plugin, verdict.reasons))
     queue.add(pod("p"), 0.0)
-    assert queue.gate("uid-p").reasons == ("RuntimeError: oh",)
+    for number in range(3):
+        queue.tell(POD_LEFT, float(number))
+    assert told == [("p", "Curfew", ("it is late",))]
+
+
+def test_a_refusal_after_what_happened_meanwhile_was_not_kept_is_tried_again():
+    queue = SchedulingQueue()
+    queue.add(pod("p"), 0.0)
+    queue.pop(0.0)
+    queue.decided("uid-p")
+    queue.tell(POD_LEFT, 0.0)
+    queue.refused("uid-p", ["NodeName"], 0.0)
+    assert queue.where("uid-p") is Where.BACKOFF
+
+
+def test_a_gate_that_breaks_holds_its_pod_back_until_there_is_news():
+    queue, told = SchedulingQueue(gates=[BreaksOnce()]), []
+    queue.on_gated = lambda pod, verdict: told.append(verdict.reasons)
+    queue.add(pod("p"), 0.0)
+    assert told == [("RuntimeError: oh",)]
     queue.tell(POD_LEFT, 1.0)
     assert popped(queue, 1.0) == ["p"]
 

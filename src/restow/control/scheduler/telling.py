@@ -4,7 +4,8 @@ Goes in: how attempts ended. Comes out, in the background and never in the way o
 pods/status and podgroups/status, only where they change something. Each write is guarded by the version it was worked
 out from, so a pod that was bound meanwhile is never called unschedulable; a refused write is worked out again.
 
-    PodScheduled=False   reason Unschedulable or SchedulerError, with the counted sentence; True is the API server's
+    PodScheduled=False   reason Unschedulable, SchedulerError or SchedulingGated, with the counted sentence; True is the
+                         API server's
     nominatedNodeName    set where room is being left for the pod or volumes are being bound; cleared by a refusal
     PodGroup             phase and conditions as the session decided, and how many of its pods run or have ended; what
                          a condition says when it begins to hold is an Event, too: Scheduled or Unschedulable
@@ -40,12 +41,14 @@ from restow.ports import STRATEGIC_PATCH, ApiError, Clock, Forbidden, Invalid, N
 from restow.scheduling.conditions import SCHEDULED as GROUP_SCHEDULED
 from restow.scheduling.conditions import group_status
 from restow.scheduling.decisions import Assign
+from restow.scheduling.explain import joined
+from restow.scheduling.framework import Verdict
 from restow.scheduling.jobs import Key, jobs_of, least_members
 
 log = logging.getLogger(__name__)
 
 POD_SCHEDULED = "PodScheduled"
-UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
+UNSCHEDULABLE, SCHEDULER_ERROR, SCHEDULING_GATED = "Unschedulable", "SchedulerError", "SchedulingGated"
 _STATUS = ("phase", "conditions", "running", "succeeded", "failed")
 """All that a PodGroup's status says: what is to be said no more has to be named, too."""
 
@@ -92,6 +95,11 @@ class Telling:
         """The pod has no node now. Who reads conditions reads the same as who reads Events."""
         self._recorder.record(about(POD, pod.metadata), "FailedScheduling", message, type="Warning")
         self._want(_Wish(pod, nominated, reason, message))
+
+    def gated(self, pod: Pod, verdict: Verdict) -> None:
+        """A plugin does not let the pod into the queue. Of gates that it has itself, the API server tells."""
+        if not pod.spec.scheduling_gates:
+            self.refused(pod, f"{verdict.plugin}: {joined(verdict.reasons)}", reason=SCHEDULING_GATED)
 
     def tell(self, pod: Pod, reason: str, message: str) -> None:
         """Something else that people should know of a pod."""

@@ -154,6 +154,37 @@ def test_foreign_pods_steal_room_all_the_time(seed: int) -> None:
     run_virtual(story())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_gangs_become_whole_whatever_dies_fails_or_takes_their_room(seed: int) -> None:
+    """Three that fill the cluster, a scheduler that is replaced now and then, pods of others that come and go."""
+
+    async def story() -> None:
+        rng = random.Random(seed)
+        plan = FaultPlan(conflict=0.1, busy=0.1, refused=0.2, unknown=0.2, slow=0.2, delay=1.0)
+        async with world(nodes=3, seed=seed) as it:
+            for gang in ("a", "b", "c"):
+                await it.create(kinds.POD_GROUP, group(gang, 4))
+                for number in range(4):
+                    await it.create(kinds.POD, member(f"{gang}{number}", gang, "1"))
+            for life in range(6):
+                async with scheduler(FaultyApi(it.api, rng, plan), it.clock, seed=life):
+                    for step in range(3):
+                        name, where = f"theirs{life}-{step}", rng.choice(("n1", "n2", "n3"))
+                        await it.create(kinds.POD, pod(name, "1", schedulerName="other", nodeName=where))
+                        await it.create(kinds.POD, pod(f"rival{life}-{step}", "500m"))
+                        await pass_time(rng.uniform(0, 2))
+                        await it.delete(kinds.POD, name, grace_seconds=0)
+            async with scheduler(it.api, it.clock, seed=9):
+                await pass_time(30)
+                for one in await it.pods():
+                    if one.metadata.name.startswith("rival"):
+                        await it.delete(kinds.POD, one.metadata.name, grace_seconds=0)
+                await pass_time(120)
+                assert [name for name, where in (await places(it)).items() if where is None] == []
+
+    run_virtual(story())
+
+
 # --- taking over ------------------------------------------------------------------------------------------------------
 
 

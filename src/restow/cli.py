@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from restow.model.objects import Pod
     from restow.model.resources import Vector
     from restow.offline import Cluster
+    from restow.patience import Patience
     from restow.planning.plan import Plan
     from restow.scheduling.registry import Profile
 
@@ -109,10 +110,12 @@ OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), de
 @OUTPUT
 def schedule(snapshot: Path, config: Path | None, output: str) -> None:
     """Where the pending pods would go, and why not."""
-    from restow import offline, printing
+    from restow import offline, patience, printing
 
-    with user_mistakes():
-        result = offline.schedule(offline.Cluster(_inventory(snapshot)), _profile(_sections(config)), time.time())
+    with user_mistakes(), patience.shown() as waiting:
+        cluster, profile = _cluster(snapshot, waiting), _profile(_sections(config))
+        waiting.doing("scheduling")
+        result = offline.schedule(cluster, profile, time.time())
     printing.show(result, printing.schedule_table, output)
 
 
@@ -124,11 +127,11 @@ def schedule(snapshot: Path, config: Path | None, output: str) -> None:
 @click.argument("name", metavar="NS/NAME")
 def explain(snapshot: Path, config: Path | None, output: str, kind: str, name: str) -> None:
     """Why a pod is not scheduled or may not move, and where it could go."""
-    from restow import offline, printing
+    from restow import offline, patience, printing
 
-    with user_mistakes():
+    with user_mistakes(), patience.shown() as waiting:
         sections = _sections(config)
-        cluster = offline.Cluster(_inventory(snapshot))
+        cluster = _cluster(snapshot, waiting)
         result = offline.explain(cluster, _profile(sections), sections, _find_pod(cluster, name), time.time())
     printing.show(result, printing.explanation_text, output)
 
@@ -170,13 +173,15 @@ def plan(
     **asked: Any,
 ) -> None:
     """Which pods should move where, in which order, and what that brings."""
-    from restow import offline, printing
+    from msgspec.structs import replace
+
+    from restow import offline, patience, printing
     from restow.planning.plan import saved
     from restow.planning.strategies import InvalidPlan
 
     if snapshot is not None and kubeconfig is not None:
         raise click.UsageError("--snapshot and --kubeconfig exclude each other")
-    with user_mistakes(), misfortunes(InvalidPlan):
+    with user_mistakes(), misfortunes(InvalidPlan), patience.shown() as waiting:
         wanted = offline.Asked(
             strategy=_strategy(strategy),
             shape=_shape(shape, asked["objective"]),
@@ -185,10 +190,14 @@ def plan(
         )
         if snapshot is None:
             inventory, sections = _living(kubeconfig, config)
+            cluster = _looked_at(inventory, waiting)
         else:
-            inventory, sections = _inventory(snapshot), _sections(config)
-        cluster = offline.Cluster(inventory)
-        result = offline.plan(cluster, _profile(sections), sections, wanted, time.time)
+            sections, cluster = _sections(config), _cluster(snapshot, waiting)
+        profile = _profile(sections)
+        with waiting.search(wanted.time_limit):
+            result = offline.plan(cluster, profile, sections, wanted, waiting.time, waiting.tell)
+    if waiting.is_over:
+        result = replace(result, seconds=round(waiting.passed, 3))
     try:
         if save:
             save.write_bytes(saved(result))
@@ -212,13 +221,14 @@ def plan(
 @PLAN_OUTPUT
 def replay(snapshot: Path, config: Path | None, written: Path, output: str) -> None:
     """Whether a plan is valid, step by step. Exits with 1 if it is not."""
-    from restow import offline, printing
+    from restow import offline, patience, printing
     from restow.planning.plan import read_plan
 
-    with user_mistakes():
+    with user_mistakes(), patience.shown() as waiting:
         plan = read_plan(written.read_bytes(), str(written))
         sections = _sections(config)
-        cluster = offline.Cluster(_inventory(snapshot))
+        cluster = _cluster(snapshot, waiting)
+        waiting.doing("replaying")
         result = offline.replay(cluster, _profile(sections), sections, plan, time.time())
     printing.show(result, printing.replay_table, output)
     if not result.valid:
@@ -279,6 +289,19 @@ def _find_pod(cluster: Cluster, name: str) -> Pod:
         if (pod.metadata.namespace or "default", pod.metadata.name) == wanted:
             return pod
     raise click.BadParameter(f"the snapshot has no pod {'/'.join(wanted)}", param_hint="'NS/NAME'")
+
+
+def _cluster(path: Path, waiting: Patience) -> Cluster:
+    """The cluster of a snapshot file."""
+    waiting.doing(f"reading {path}")
+    return _looked_at(_inventory(path), waiting)
+
+
+def _looked_at(inventory: Inventory, waiting: Patience) -> Cluster:
+    from restow.offline import Cluster
+
+    waiting.doing("looking at every pod")
+    return Cluster(inventory)
 
 
 def _inventory(path: Path) -> Inventory:

@@ -54,7 +54,7 @@ from restow.planning.movable import Movability
 from restow.planning.plan import Plan, fingerprint
 from restow.planning.replay import Replay
 from restow.planning.replay import replay as replay_plan
-from restow.planning.request import Request
+from restow.planning.request import Request, Stand
 from restow.planning.strategies import PLUGINS, make_plan
 from restow.scheduling.decisions import Assign, Refuse
 from restow.scheduling.engine import Survey
@@ -184,9 +184,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-def plan(cluster: Cluster, profile: Profile, sections: Sections, asked: Asked, clock: Callable[[], float]) -> Plan:
-    """Which pods should move where. Raises WireError for a wrong configuration."""
-    request = plan_request(cluster, profile, sections, asked, clock)
+def plan(
+    cluster: Cluster,
+    profile: Profile,
+    sections: Sections,
+    asked: Asked,
+    clock: Callable[[], float],
+    tell: Callable[[Stand], None] = lambda stand: None,
+) -> Plan:
+    """Which pods should move where; `tell` hears how far the search is. Raises WireError for a wrong configuration."""
+    request = msgspec.structs.replace(plan_request(cluster, profile, sections, asked, clock), tell=tell)
     found = make_plan(asked.strategy, cluster.snapshot, request)
     return msgspec.structs.replace(found, configuration=fingerprint(sections))
 

@@ -98,8 +98,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     work_limit: int | None = None
     """Steps of the strategy's own counting, which unlike seconds are the same everywhere."""
     clock: Callable[[], float] = float
-    tell: Callable[[float, float | None], None] = lambda best, bound: None
-    """Told the best value of the objective so far, and the bound if one is known, while a strategy searches."""
+    tell: Callable[[Stand], None] = lambda stand: None
+    """Told how far a strategy is, about once a second while it searches, and whenever something is new."""
 
 
 Strategy = Callable[[Snapshot, Request], Plan]

@@ -33,7 +33,7 @@ from restow.planning.optimal.search import Found, search
 from restow.planning.optimal.stage import Stage
 from restow.planning.optimal.worth import Line, unplaced
 from restow.planning.plan import Measures, Plan, Refusal
-from restow.planning.request import Request
+from restow.planning.request import Request, Stand
 
 OBJECTIVES = ("free-nodes", "slots", "pending")
 _REPAIRS = 4
@@ -174,7 +174,7 @@ def _teller(reading: Reading, request: Request) -> Callable[[int, float], None]:
     def tell(worth: int, bound: float) -> None:
         best = _bound(reading, request, worth)
         if best is not None:
-            request.tell(best, _bound(reading, request, bound))
+            request.tell(Stand("searching", best, _bound(reading, request, bound)))
 
     return tell
 

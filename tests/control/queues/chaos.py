@@ -1,0 +1,254 @@
+"""One seeded run: queues that come, change and go, nodes likewise, and queue controllers that die and misread.
+
+    python -m tests.control.queues.chaos 500 [FILE]
+
+carries out runs until so many seeds have passed; FILE holds how far it got, so that it can be ended and gone on with.
+With PYTHONHASHSEED=0 a run goes the same way every time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from restow.migration.conditions import is_ended
+from restow.model import kinds
+from restow.ports import Api, ApiError
+from restow.queues.locking import locks_shown
+from restow.sim.faults import FaultPlan
+from restow.sim.loop import run_virtual
+from tests.control.migrations.stage import SYSTEM, controller
+from tests.control.queues.auditor import CEILING, Auditor, Scheduling
+from tests.control.queues.stage import Locked, of, queue, queues, running
+from tests.control.reservations.chaos import Leaders
+from tests.control.stage import check_room, world
+from tests.sim.stage import node, pass_time, pod, ready, scheduler, template, workload
+
+NODES = ("n1", "n2", "n3", "n4", "n5")
+NAMES = ("q1", "q2", "q3")
+STEPS = 20
+LIMITS = {"maxGuaranteed": CEILING, "maxGuaranteedPerQueue": CEILING}
+
+
+class QueueLeaders(Leaders):
+    async def _live(self, api: Api) -> None:
+        async with running(queues(api, self._it.clock, seed=self.lives, **LIMITS)):
+            await asyncio.sleep(10_000)
+
+
+class Accidents:
+    """What may happen; each picks by chance, and may be refused."""
+
+    def __init__(self, it: Locked, auditor: Auditor, rng: random.Random) -> None:
+        self._it = it
+        self._auditor = auditor
+        self._rng = rng
+        self._made = 0
+        about_queues = [self.ask, self.ask, self.ask, self.change, self.take_back, self.delete, self.close]
+        about_nodes = [self.cordon, self.uncordon, self.lose_node, self.resize]
+        about_pods = [self.own, self.own, self.scale, self.leave, self.pause, self.resume]
+        self._all: list[Callable[[], Awaitable[object]]] = [*about_queues, *about_nodes, *about_pods]
+
+    async def strike(self) -> None:
+        self._made += 1
+        with suppress(ApiError, IndexError):
+            await self._rng.choice(self._all)()
+
+    def _guarantee(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"policy": self._rng.choice(("Best-Effort", "Guaranteed", "Guaranteed"))}
+        if self._rng.random() < 0.3:
+            found["percentage"] = {"value": self._rng.choice((0.0, 0.2, 0.4, 1.0))}
+        else:
+            found["resource"] = {"cpu": self._rng.choice(("1", "3", "4", "6", "9"))}
+        return found
+
+    async def ask(self) -> None:
+        self._auditor.queues_changed = self._it.clock.now()
+        made = queue(self._rng.choice(NAMES), guarantee=self._guarantee(), weight=self._rng.randint(1, 3))
+        await self._it.create(kinds.QUEUE, made)
+
+    async def change(self) -> None:
+        self._auditor.queues_changed = self._it.clock.now()
+        spec = {"guarantee": {"resource": None, "percentage": None, **self._guarantee()}}
+        await self._it.patch(kinds.QUEUE, self._rng.choice(NAMES), {"spec": spec})
+
+    async def take_back(self) -> None:
+        self._auditor.queues_changed = self._it.clock.now()
+        await self._it.patch(kinds.QUEUE, self._rng.choice(NAMES), {"spec": {"guarantee": None}})
+
+    async def delete(self) -> None:
+        self._auditor.queues_changed = self._it.clock.now()
+        await self._it.delete(kinds.QUEUE, self._rng.choice(NAMES))
+
+    async def close(self) -> None:
+        self._auditor.queues_changed = self._it.clock.now()
+        state = self._rng.choice(("Closed", "Open", "Open"))
+        name = self._rng.choice(NAMES)
+        await self._it.client.patch(kinds.QUEUE, name, {"status": {"state": state}}, subresource="status")
+
+    async def cordon(self) -> None:
+        self._auditor.nodes_changed = self._it.clock.now()
+        await self._it.patch(kinds.NODE, self._rng.choice(NODES), {"spec": {"unschedulable": True}})
+
+    async def uncordon(self) -> None:
+        self._auditor.nodes_changed = self._it.clock.now()
+        for name in NODES:
+            await self._it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
+
+    async def lose_node(self) -> None:
+        name = self._rng.choice(NODES)
+        await self._it.delete(kinds.NODE, name)
+        await pass_time(self._rng.uniform(0, 3))
+        await self._it.create(kinds.NODE, node(name))
+        self._auditor.nodes_changed = self._it.clock.now()
+
+    async def resize(self) -> None:
+        self._auditor.nodes_changed = self._it.clock.now()
+        room = {"cpu": self._rng.choice(("4", "6")), "memory": "16Gi", "pods": "110"}
+        status = {"capacity": room, "allocatable": room}
+        name = self._rng.choice(NODES)
+        await self._it.client.patch(kinds.NODE, name, {"status": status}, subresource="status")
+
+    async def own(self) -> None:
+        cpu = self._rng.choice(("500m", "1"))
+        await self._it.create(kinds.POD, pod(f"own{self._made}", cpu, annotations=of(self._rng.choice(NAMES))))
+
+    async def scale(self) -> None:
+        replicas = self._rng.randint(2, 6)
+        await self._it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": replicas}})
+
+    async def leave(self) -> None:
+        one = self._rng.choice(await self._it.pods())
+        await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=self._rng.choice((0, 10)))
+
+    async def pause(self) -> None:
+        await self._it.stop()
+
+    async def resume(self) -> None:
+        await self._it.go()
+
+
+async def run(seed: int) -> Auditor:
+    """Carry a run out; AssertionError where a promise is broken."""
+    rng = random.Random(seed)
+    plan = _plan(rng)
+    async with world(nodes=len(NODES), seed=seed) as base:
+        it = Locked(base.api, base.world, base.clock)
+        await it.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
+        auditor = Auditor(it.api, it.clock)
+        async with (
+            scheduler(Scheduling(it.api, auditor), it.clock, seed=seed),
+            controller(it.api, it.clock, seed=seed),
+        ):
+            await _furnish(it)
+            leading = asyncio.create_task(QueueLeaders(it, auditor, rng, plan).run())  # type: ignore[arg-type]
+            accidents = Accidents(it, auditor, random.Random(seed + 1))
+            for _ in range(STEPS):
+                await accidents.strike()
+                await pass_time(rng.choice((0.0, 0.05, 0.5, 3.0, 8.0, 20.0, 60.0)))
+                assert not leading.done(), leading.exception()
+                assert not auditor.faults, auditor.faults
+            leading.cancel()
+            await asyncio.gather(leading, return_exceptions=True)
+            auditor.life += 1
+            await _comes_to_rest(it, auditor)
+        assert not auditor.faults, auditor.faults
+    return auditor
+
+
+async def _furnish(it: Locked) -> None:
+    await it.create(kinds.DEPLOYMENT, workload("web", 5, pods=template("700m", app="web")))
+    await it.create(kinds.DAEMON_SET, workload("agent", None, pods=template("100m", app="agent")))
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+    await pass_time(10)
+
+
+def _plan(rng: random.Random) -> FaultPlan:
+    often = [rng.uniform(0, 0.15) for _ in range(8)]
+    return FaultPlan(
+        dropped=often[0] / 2,
+        repeated=often[1],
+        late=often[2],
+        stale=often[3],
+        conflict=often[4],
+        busy=often[5] / 2,
+        refused=often[6],
+        unknown=often[7],
+        slow=0.1,
+        delay=2.0,
+    )
+
+
+async def _comes_to_rest(it: Locked, auditor: Auditor) -> None:
+    """Left alone, locks stay as they are, guarantees are kept or say why not, and nothing is left of what is over."""
+    with suppress(ApiError):
+        await it.go()
+    async with running(queues(auditor, it.clock, seed=99, **LIMITS)):
+        await pass_time(1000)
+        await auditor.audit(settled=True)
+        before = await _shown(it)
+        await pass_time(60)
+        assert await _shown(it) == before, "equal alternatives flap"
+        for one in (await it.client.list(kinds.QUEUE)).items:
+            told = {each.type: each.status for each in one.status.conditions or ()}
+            asks = one.spec.guarantee is not None and one.status.state == "Open"
+            assert bool(told) == asks, one
+            assert (told.get("Rejected") == "False") == (one.status.reservation is not None), one
+        await _clears(it)
+        for one in (await it.client.list(kinds.QUEUE)).items:
+            await it.delete(kinds.QUEUE, one.metadata.name)
+        await pass_time(400)
+        assert [job.metadata.name for job in await it.jobs() if not is_ended(job)] == []
+        held = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
+        assert held == [], held
+        await check_room(it)
+
+
+async def _clears(it: Locked) -> None:
+    """Whoever could leave the nodes of a Guaranteed queue has left, or is kept by a limit that is told."""
+    for one in (await it.client.list(kinds.QUEUE)).items:
+        guarantee, lock = one.spec.guarantee, one.status.reservation
+        if guarantee is None or guarantee.policy != "Guaranteed" or lock is None:
+            continue
+        others = [
+            each
+            for each in await it.on(*(lock.nodes or ()))
+            if (each.metadata.annotations or {}).get("scheduling.volcano.sh/queue-name", "default") != one.metadata.name
+            and (each.metadata.labels or {}).get("app") != "agent"
+            and ready(each)
+        ]
+        said = (await it.says(one.metadata.name))[2] or ""
+        assert not others or "waits for" in said, (said, [each.metadata.name for each in others])
+
+
+async def _shown(it: Locked) -> dict[str, tuple[str, ...]]:
+    return locks_shown((await it.client.list(kinds.QUEUE)).items)
+
+
+def main(wanted: int, file: Path) -> None:
+    logging.disable(logging.ERROR)
+    first = int(file.read_text()) if file.exists() else 0
+    jobs = 0
+    for seed in range(first, wanted):
+        try:
+            auditor = run_virtual(run(seed))
+        except BaseException:
+            sys.stderr.write(f"seed {seed}\n")
+            raise
+        jobs += auditor.jobs
+        file.write_text(str(seed + 1))
+        if seed % 10 == 9:
+            sys.stdout.write(f"{seed + 1} runs passed, {auditor.audits} audits in the last, {jobs} jobs in all\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else f"{tempfile.gettempdir()}/restow-queue-runs"))

@@ -1,0 +1,18 @@
+"""Seeded runs of queues behind faults; `python -m tests.control.queues.chaos` has more of them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.control.queues.chaos import run
+from tests.sim.stage import virtual
+
+RUNS = int(os.environ.get("RESTOW_QUEUE_RUNS", "3"))
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+@virtual
+async def test_every_lock_is_what_a_queue_may_ask_for_whatever_happens(seed: int) -> None:
+    await run(seed)

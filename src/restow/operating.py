@@ -195,10 +195,10 @@ def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | 
 @click.command()
 @KUBECONFIG
 @click.option("--namespace", default=HOME, show_default=True)
-@click.option("--reason", default="", help="Shown wherever somebody waits because of it.")
+@click.option("--reason", default="", help="Shown wherever somebody waits because of it; the last one stays otherwise.")
 def pause(kubeconfig: Path | None, namespace: str, reason: str) -> None:
     """Stop all evictions, now and until `restow resume`."""
-    _switch(kubeconfig, namespace, {"paused": "true", "reason": reason or None})
+    _switch(kubeconfig, namespace, {"paused": "true", **({"reason": reason} if reason else {})})
 
 
 @click.command()

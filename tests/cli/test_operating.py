@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -129,6 +130,15 @@ async def test_the_stop_switch_is_turned_on_and_off(tmp_path: Path) -> None:
         assert told == ["evictions are stopped: maintenance"] * 2 + ["evictions go on"]
         switch = await client.get(CONFIG_MAP, "restow-stop", "restow-system")
         assert switch.data == {"paused": "false"}
+
+
+async def test_pausing_again_without_a_reason_keeps_the_last_one(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (_, kubeconfig):
+        told = []
+        for more in (["--reason", "maintenance"], [], ["--reason", "storm"]):
+            arguments = ["pause", "--kubeconfig", str(kubeconfig), *more]
+            told.append((await asyncio.to_thread(CliRunner().invoke, restow, arguments)).stdout)
+        assert told == [f"evictions are stopped: {why}\n" for why in ("maintenance", "maintenance", "storm")]
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])

@@ -47,12 +47,28 @@ class Reviewing:
         return Response(body=msgspec.json.encode({"status": answer}), code=201)
 
 
+class Dying:
+    """An Api that takes so many jobs; whoever asks for one more hears nothing, until the process is killed."""
+
+    def __init__(self, api: Api, jobs: int) -> None:
+        self.watch = api.watch
+        self._api = api
+        self._left = jobs
+
+    async def call(self, request: Request) -> Response:
+        if request.resource.plural == "podmigrationjobs" and request.verb == "create":
+            if not self._left:
+                await asyncio.Event().wait()
+            self._left -= 1
+        return await self._api.call(request)
+
+
 @asynccontextmanager
-async def trigger(it: Any, *, allowed: bool = True) -> AsyncIterator[tuple[Trigger, Reviewing]]:
+async def trigger(it: Any, *, allowed: bool = True, api: Api | None = None) -> AsyncIterator[tuple[Trigger, Reviewing]]:
     """A process whose descheduler works."""
     part = DeschedulerPart(CollectorRegistry(), "restow-system", at_once)
     configuration = Configuration(scheduler={"schedulerNames": ["restow", "default-scheduler"]})
-    post = Post(part, Station(it.api, it.clock, random.Random(1), None), configuration)
+    post = Post(part, Station(api or it.api, it.clock, random.Random(1), None), configuration)
     reviewing = Reviewing(it.api, allowed=allowed)
     holding = asyncio.create_task(post.hold())
     try:
@@ -96,6 +112,23 @@ async def test_nobody_else_is_let_in(
         told = await made.answer(Asked(token, query))
         assert told.status == status and message in told.document["message"], told
         assert await it.jobs() == []
+
+
+@pytest.mark.parametrize("jobs", [0, 2], ids=lambda count: f"after {count} jobs")
+@virtual
+async def test_whoever_is_killed_in_the_middle_of_a_run_keeps_nobody_from_the_next(jobs: int) -> None:
+    async with scattered() as it:
+        async with trigger(it, api=Dying(it.api, jobs)) as (made, _):
+            asked = asyncio.create_task(made.answer(Asked("secret", {})))
+            await pass_time(1)
+            told = await made.answer(Asked("secret", {}))
+            assert (told.status, told.document["message"]) == (409, "a cycle is under way")
+            asked.cancel()
+        async with trigger(it) as (made, _):
+            await pass_time(60)
+            assert {one.status.phase for one in await it.jobs()} == ({"Succeed"} if jobs else set())
+            told = await made.answer(Asked("secret", {}))
+            assert (told.status, len(told.document["jobs"])) == (200, 4 - jobs)
 
 
 @virtual

@@ -10,7 +10,7 @@
                 move, and no sequence of runs comes back to where it was
 
 A pod is not sent back to where it came from within the cool-down, and nodes that rest give nothing. Nodes that another
-plugin empties, or that would become too busy for another, take nobody.
+plugin empties, or that would become too busy for another, take nobody; none is drained so far that another empties it.
 """
 
 from __future__ import annotations
@@ -160,6 +160,8 @@ class _Run:
         left = self._use.spread_at(row, without=pod)
         if left >= self._rates[row] - LEAST:
             return "with the pods before it gone, its leaving would no longer lower the imbalance of its node"
+        if self._neighbours.drained(pod, row):
+            return "without it so little would be used there that Defragmentation empties its node"
         rows = self._bookings.choices(pod.key)
         rows = self._neighbours.cool(pod, rows[self._taking[rows]])
         taking = len(rows)

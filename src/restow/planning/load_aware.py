@@ -7,8 +7,8 @@
               and that no targetThreshold is passed with what the pod uses
 
 Nodes that rest after a migration, whoever caused it, are neither: what is measured there is of before. A pod is not
-sent back within the cool-down. Nodes that Defragmentation empties come last; a pod that it would bring from there to a
-fuller one goes to that one at once.
+sent back within the cool-down. Nodes that Defragmentation empties are the last resort: a pod that it could bring from
+there to a fuller node goes to that one at once.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class _Run:
         self._settings = settings
         self._heat = heat = Heat(snapshot, request, settings.busy, settings.metering.max_age)
         self._neighbours = Neighbours(snapshot, request)
+        self._emptied = self._neighbours.emptied()
         self._by_name = name_order(snapshot)
         rest = resting(snapshot, request.migrated, request.now, settings.cool_down)
         self._part: Mask = is_ready(snapshot) & heat.known
@@ -144,16 +145,16 @@ class _Run:
             self._neighbours.add(pod, row, sign)
         return ""
 
-    def _target(self, pod: Occupant, idle: RowIndex, all_rows: RowIndex) -> int:
-        """The idlest node that nobody empties; else where Defragmentation would bring the pod; else the idlest."""
+    def _target(self, pod: Occupant, idle: RowIndex, takers: RowIndex) -> int:
+        """The idlest node that is not being emptied; else where the pod would be packed to; else the idlest."""
+        kept = idle[~self._emptied[idle]]
+        if len(kept):
+            return self._idlest(kept)
         for packing in self._neighbours.packing:
-            kept = idle[~packing.stay_low(pod, idle)]
-            if not len(kept):
-                takers = packing.takers(pod, all_rows)
-                takers = takers[self._part[takers]]
-                takers = takers[self._heat.within(self._settings.busy, pod, takers)]
-                return packing.fullest(takers) if len(takers) else self._idlest(idle)
-            idle = kept
+            full = packing.takers(pod, takers[self._part[takers]])
+            full = full[self._heat.within(self._settings.busy, pod, full)]
+            if len(full):
+                return packing.fullest(full)
         return self._idlest(idle)
 
     def _idlest(self, rows: RowIndex) -> int:

@@ -1,14 +1,14 @@
 """Neighbours: what the other plugins of a policy are after, while one of them plans.
 
     LoadAware         no move brings a node above a targetThreshold, as far as use is measured
-    Defragmentation   nodes that are being emptied are filled by nobody else, unless nothing else takes a pod that has
-                      to leave its node
+    Defragmentation   nodes that are being emptied are filled by nobody else, and no node is drained until it is one of
+                      them; LoadAware may where nothing else takes a pod that has to leave
 
 With these, plugins do not undo each other however often they run. By how much nodes are above targetThresholds, in all,
-only ever falls: LoadAware lowers it, nobody raises it; so LoadAware comes to an end. Between two of its moves, a node
-that is low takes nobody and stays low, so every pod leaves low nodes at most once for each node that becomes low:
-Defragmentation comes to an end. Between two of its moves, every move of NodeResourceBalance lowers the sum of all
-imbalances. All that holds while pods use and request what they do; when that changes, so do the answers.
+only ever falls: LoadAware lowers it, nobody raises it; so LoadAware comes to an end. Between two of its moves the same
+nodes are low, and take nobody: every pod leaves them once at most, and Defragmentation comes to an end. Between two of
+its moves, every move of NodeResourceBalance lowers the sum of all imbalances. All that holds while pods use and request
+what they do; when that changes, so do the answers.
 """
 
 from __future__ import annotations
@@ -47,9 +47,12 @@ class Neighbours:
         """Rows that are being emptied."""
         mask = np.zeros(self._snapshot.rows.size, np.bool_)
         for one in self.packing:
-            if one.begins:
-                mask[one.sources()] = True
+            mask |= one.emptied()
         return mask
+
+    def drained(self, pod: Occupant, row: int) -> bool:
+        """Whether a row would have to be emptied once a pod has left."""
+        return any(one.becomes_low(pod, row) for one in self.packing)
 
     def add(self, pod: Occupant, row: int, sign: int = 1) -> None:
         """A pod comes to a row, or leaves it."""

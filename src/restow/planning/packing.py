@@ -40,13 +40,16 @@ class Packing:
         kept = [row for row in rows[order].tolist() if not self._is_critical(row)]
         return np.array(kept, np.intp)
 
-    def stay_low(self, pod: Occupant, rows: RowIndex) -> Mask:
-        """Which of these rows would be emptied even with the pod there."""
-        if not self.begins:
-            return np.zeros(len(rows), np.bool_)
-        low = self.low[rows] & ~self.use.reaches(self._settings.low, pod, rows)
-        low[low] = [not self._is_critical(row) for row in rows[low].tolist()]
-        return low
+    def emptied(self) -> Mask:
+        """Rows that are being emptied, or are empty and kept so."""
+        mask = np.zeros_like(self.low)
+        if self.begins:
+            mask[self.sources()] = True
+        return mask
+
+    def becomes_low(self, pod: Occupant, row: int) -> bool:
+        """Whether a row that is not low would be, and be emptied, without a pod."""
+        return self.begins and not self.low[row] and self.use.is_below(self._settings.low, row, without=pod)
 
     def takers(self, pod: Occupant, rows: RowIndex) -> RowIndex:
         """Of these rows, the targets that the pod does not bring above protection."""

@@ -35,6 +35,15 @@ class Use:
             mask &= 100.0 * self.used[name] < percent * self.offered[name]
         return mask
 
+    def is_below(self, percents: Percents, row: int, without: Occupant) -> bool:
+        """Whether one row is strictly below every threshold once a pod has left."""
+        asked = dict(without.shape.amounts)
+        return bool(self.offering[row]) and all(
+            100.0 * (self.used[name].item(row) - asked.get(self._columns[name], 0))
+            < percent * self.offered[name].item(row)
+            for name, percent in percents.items()
+        )
+
     def above(self, percents: Percents) -> Mask:
         """Rows strictly above every threshold."""
         mask = self.offering.copy()
@@ -49,15 +58,6 @@ class Use:
         for name, percent in percents.items():
             total = self.used[name][rows] + asked.get(self._columns[name], 0)
             mask &= 100.0 * total <= percent * self.offered[name][rows]
-        return mask
-
-    def reaches(self, percents: Percents, pod: Occupant, rows: RowIndex) -> Mask:
-        """Which of these rows are at a threshold, or above, once the pod is there."""
-        asked = dict(pod.shape.amounts)
-        mask: Mask = np.zeros(len(rows), np.bool_)
-        for name, percent in percents.items():
-            total = self.used[name][rows] + asked.get(self._columns[name], 0)
-            mask |= 100.0 * total >= percent * self.offered[name][rows]
         return mask
 
     def rate(self, name: str, rows: RowIndex) -> Rates:

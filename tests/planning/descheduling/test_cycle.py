@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
 from restow.model.objects import Taint
+from restow.planning.ceilings import Limits
 from restow.planning.descheduling.cycle import Guarded, run_cycle
 from restow.planning.descheduling.framework import Planner
-from restow.planning.ceilings import Limits
 from restow.planning.descheduling.policy import Profile
 from restow.planning.movable import Movability
 from restow.planning.plan import Move, Plan

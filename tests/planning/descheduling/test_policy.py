@@ -28,6 +28,12 @@ profiles:
 """
 
 
+PROMETHEUS: dict[str, Any] = {"source": "Prometheus", "prometheus": {"url": "http://p:9090"}}
+SECRET = {"secretReference": {"namespace": "kube-system", "name": "token"}}
+ASKING = {"metricsUtilization": {"source": "Prometheus"}}
+EMPTY = {"metricsUtilization": {"source": "Prometheus", "prometheus": {"nodes": {"cpu": ""}}}}
+
+
 def test_a_policy_written_for_upstream_is_read_as_it_is() -> None:
     policy = read_policy(yaml.safe_load(UPSTREAM), PLUGINS)
     [profile] = policy.profiles
@@ -84,6 +90,40 @@ def test_triggers_are_of_a_profile() -> None:
             {"profiles": [{"name": "a", "pluginConfig": [{"name": "DefaultEvictor", "args": {"nodeFit": False}}]}]},
             "profiles[0].pluginConfig[0].args.nodeFit: cannot be switched off",
         ),
+        ({"metricsProviders": [{"source": "Graphite"}]}, "metricsProviders[0].source: expected one of Kubernetes"),
+        ({"metricsProviders": [PROMETHEUS, PROMETHEUS]}, "metricsProviders[1].source: Prometheus is there already"),
+        (
+            {"metricsProviders": [{"source": "KubernetesMetrics", "prometheus": {}}]},
+            "metricsProviders[0].prometheus: belongs to the source Prometheus",
+        ),
+        (
+            {"metricsProviders": [{"source": "Prometheus"}]},
+            "metricsProviders[0].prometheus.url: expected http:// or https:// and a host, got ''",
+        ),
+        (
+            {"metricsProviders": [{"source": "Prometheus", "prometheus": {"url": "http://p:x"}}]},
+            "metricsProviders[0].prometheus.url: expected http",
+        ),
+        (
+            {"metricsProviders": [PROMETHEUS | {"prometheus": {"url": "http://p", "authToken": {}}}]},
+            "metricsProviders[0].prometheus.authToken.file: must name a file",
+        ),
+        (
+            {"metricsProviders": [PROMETHEUS | {"prometheus": {"url": "http://p", "authToken": SECRET}}]},
+            "metricsProviders[0].prometheus.authToken.secretReference: Secrets are not read here: mount it",
+        ),
+        (
+            {"profiles": [{"name": "a", "pluginConfig": [{"name": "LoadAware", "args": ASKING}]}]},
+            "profiles[0].pluginConfig[0].args.metricsUtilization.source: metricsProviders names no Prometheus to ask",
+        ),
+        (
+            {"profiles": [{"name": "a", "pluginConfig": [{"name": "LoadAware", "args": EMPTY}]}]},
+            "profiles[0].pluginConfig[0].args.metricsUtilization.prometheus.nodes.cpu: must not be empty",
+        ),
+        (
+            {"profiles": [{"name": "a", "pluginConfig": [{"name": "Optimal", "args": {"objective": "slots"}}]}]},
+            "profiles[0].pluginConfig[0].args.shape: the objective slots needs one",
+        ),
     ],
     ids=lambda value: value[:60] if isinstance(value, str) else "",
 )
@@ -99,3 +139,18 @@ def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(WireError) as error:
         read_policy(written, PLUGINS)
     assert len(error.value.problems) == 5, error.value
+
+
+def test_use_is_measured_as_those_have_it_who_are_not_to_be_undone() -> None:
+    cool = {
+        "name": "cool",
+        "plugins": {"balance": {"enabled": ["LoadAware"]}},
+        "pluginConfig": [{"name": "LoadAware", "args": {**ASKING, "maxAge": "1m"}}],
+    }
+    pack = {"name": "pack", "plugins": {"balance": {"enabled": ["Defragmentation"]}}}
+    policy = read_policy({"metricsProviders": [PROMETHEUS], "profiles": [pack, cool]}, PLUGINS)
+    metering = policy.metering(policy.profile("pack"))
+    assert metering is not None and metering.queries is not None and metering.max_age == 60
+    assert len(policy.regard.packing) == len(policy.regard.cooling) == 1
+    alone = read_policy({"profiles": [pack]}, PLUGINS)
+    assert alone.metering(alone.profile("pack")) is None

@@ -1,0 +1,197 @@
+"""Plugins of one policy do not undo each other: what one is after, the others leave be, and together they come to
+rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.objects import Pod
+from restow.planning.arguments import read_defragmentation, read_load_aware
+from restow.planning.measured import Measured, Sample
+from restow.planning.optimal.plugin import optimal_by_arguments
+from restow.planning.plan import Plan
+from restow.planning.request import Regard
+from restow.planning.strategies import make_plan
+from tests.model.cluster.builders import pod
+from tests.planning.clusters import NOW, app, cluster, moves, reasons, request, ten
+
+COOL = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 70}}
+PACK: dict[str, Any] = {}
+BOTH = Regard(packing=(read_defragmentation(PACK),), cooling=(read_load_aware(COOL),))
+Cores = Mapping[str, float]
+
+
+def measured(pods: Iterable[Pod], cores: Cores, *, at: float = NOW) -> Measured:
+    """What pods use, and nodes by that; pods that are not named use nothing."""
+    nodes: dict[str, int] = dict.fromkeys("abcdef", 0)
+    samples = {}
+    for one in pods:
+        used = round(1000 * cores.get(one.metadata.name, 0.0))
+        samples["default", one.metadata.name] = Sample(at, {"cpu": used})
+        nodes[one.spec.node_name or ""] += used
+    return Measured({name: Sample(at, {"cpu": used}) for name, used in nodes.items()}, samples)
+
+
+def planned(strategy: str, pods: list[Pod], cores: Cores, *, regard: Regard = BOTH, **fields: Any) -> Plan:
+    snapshot = cluster([ten(name) for name in "abcd"], pods)
+    arguments = COOL if strategy == "load-aware" else fields.pop("arguments", {})
+    use = measured(pods, cores, at=NOW - fields.pop("age", 0))
+    return make_plan(strategy, snapshot, request(snapshot, arguments, measured=use, regard=regard, **fields))
+
+
+FULL, SMALL = app("full", "8", on="b"), app("p", "1", on="a")
+
+
+@pytest.mark.parametrize(
+    ("cores", "moved"),
+    [
+        pytest.param({"full": 6.5, "p": 1.0}, False, id="a target that would become busy"),
+        pytest.param({"full": 6.0, "p": 1.0}, True, id="one that comes exactly to the limit"),
+        pytest.param({"full": 2.0, "p": 1.0}, True, id="one that is nearly idle"),
+    ],
+)
+def test_nobody_packs_a_node_until_it_is_busy(cores: Cores, moved: bool) -> None:
+    found = planned("defragmentation", [FULL, SMALL], cores)
+    assert bool(found.moves) is moved
+    if not moved:
+        assert reasons(found)["p"] == "0/1 target nodes take it: 1 would be busier than LoadAware allows"
+        assert planned("defragmentation", [FULL, SMALL], cores, regard=Regard()).moves
+
+
+def test_where_nothing_is_measured_requests_alone_decide() -> None:
+    snapshot = cluster([ten("a"), ten("b")], [FULL, SMALL])
+    asked = request(snapshot, PACK, measured=Measured(trouble="nobody answers"), regard=BOTH)
+    assert make_plan("defragmentation", snapshot, asked).moves
+
+
+def test_a_node_that_was_measured_before_a_pod_came_takes_nobody_until_it_is_measured_again() -> None:
+    cores = {"full": 1.0, "p": 1.0}
+    assert not planned("defragmentation", [FULL, SMALL], cores, age=60, migrated={"b": NOW - 30}).moves
+    assert planned("defragmentation", [FULL, SMALL], cores, age=20, migrated={"b": NOW - 30}).moves
+
+
+def test_a_pod_that_is_not_measured_counts_with_what_it_asks_for() -> None:
+    snapshot = cluster([ten("a"), ten("b")], [FULL, SMALL])
+    for cores, moved in ((6000, True), (6001, False)):
+        use = Measured({"b": Sample(NOW, {"cpu": cores})})
+        asked = request(snapshot, PACK, measured=use, regard=BOTH)
+        assert bool(make_plan("defragmentation", snapshot, asked).moves) is moved
+
+
+HOT = [app("hot", "4", on="a"), app("other", "1", on="a")]
+
+
+def test_the_idlest_node_that_is_not_being_emptied_is_first_choice() -> None:
+    pods = [*HOT, app("low", "1", on="b"), app("middle", "5", on="c")]
+    cores = {"hot": 6.0, "other": 3.0, "low": 0.1, "middle": 1.0}
+    assert moves(planned("load-aware", pods, cores, regard=Regard())) == [("hot", "a", "d")]
+    assert moves(planned("load-aware", pods, cores)) == [("hot", "a", "c")]
+
+
+@pytest.mark.parametrize(
+    ("use_of_full", "target"),
+    [
+        pytest.param(0.5, "b", id="that one is idle, too"),
+        pytest.param(4.9, "b", id="that one is not idle, and not busy with it"),
+        pytest.param(5.1, "c", id="that one would become busy"),
+    ],
+)
+def test_a_pod_goes_at_once_to_where_it_would_be_packed_from_an_empty_node(use_of_full: float, target: str) -> None:
+    pods = [
+        app("hot", "1", on="a"),
+        pod("stays", {"cpu": "5"}, on="a"),
+        app("full", "8", on="b"),
+        app("x", "5", on="d"),
+    ]
+    cores = {"hot": 2.0, "stays": 6.0, "full": use_of_full, "x": 6.0}
+    assert moves(planned("load-aware", pods, cores)) == [("hot", "a", target)]
+
+
+def test_balance_does_not_fill_a_node_that_is_being_emptied() -> None:
+    pods = [app("c1", "4", "1Gi", on="a"), app("c2", "4", "1Gi", on="a"), app("m", "100m", "2Gi", on="b")]
+    arguments = {"maxThreshold": 0.1}
+    assert moves(planned("balance", pods, {}, regard=Regard(), arguments=arguments)) == [("c1", "a", "b")]
+    assert not planned("balance", pods, {}, arguments=arguments).moves
+
+
+def test_balance_does_not_drain_a_node_until_it_has_to_be_emptied() -> None:
+    pods = [app("c1", "2", "1Gi", on="a"), app("c2", "2", "1Gi", on="a"), app("m", "4", "9Gi", on="b")]
+    arguments = {"maxThreshold": 0.05}
+    assert moves(planned("balance", pods, {}, regard=Regard(), arguments=arguments))
+    found = planned("balance", pods, {}, arguments=arguments)
+    assert not found.moves and "Defragmentation empties its node" in reasons(found)["c1"]
+
+
+def test_the_optimiser_is_asked_again_without_nodes_that_it_would_make_busy() -> None:
+    pods = [app("p", "2", on="a"), app("q", "3", on="b"), app("r", "4", on="c")]
+    snapshot = cluster([ten(name) for name in "abc"], pods)
+    arguments = {"workLimit": 100, "maxMoves": 1}
+    for cores, target in (({}, {"b", "c"}), ({"q": 6.9}, {"c"}), ({"q": 6.9, "r": 6.9}, set())):
+        use = measured(pods, {"p": 0.5, **cores})
+        found = optimal_by_arguments(snapshot, request(snapshot, arguments, measured=use, regard=BOTH))
+        assert {move.target for move in found.moves} <= target and bool(found.moves) is bool(target), found
+
+
+# --- together ---------------------------------------------------------------------------------------------------------
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "load-aware": COOL,
+    "defragmentation": PACK,
+    "balance": {"maxThreshold": 0.05},
+}
+
+
+def carried_out(pods: list[Pod], plan: Plan) -> list[Pod]:
+    where = {move.pod: move.target for move in plan.moves}
+    return [
+        replace(one, spec=replace(one.spec, node_name=where.get(one.metadata.name, one.spec.node_name))) for one in pods
+    ]
+
+
+POD = st.tuples(
+    st.sampled_from("abcdef"),
+    st.integers(1, 30),  # tenths of a core
+    st.integers(1, 30),  # tenths of a GiB
+    st.integers(0, 30),  # tenths of a core that are really used
+)
+
+
+@given(
+    described=st.lists(POD, min_size=4, max_size=24),
+    order=st.permutations(sorted(ARGUMENTS)),
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_pods_use_all_profiles_together_come_to_rest(
+    described: list[tuple[str, int, int, int]], order: list[str]
+) -> None:
+    pods = [
+        app(f"p{number}", f"{cpu * 100}m", f"{memory * 100}Mi", of=f"app{number}", on=node)
+        for number, (node, cpu, memory, _) in enumerate(described)
+    ]
+    cores = {f"p{number}": used / 10 for number, (_, _, _, used) in enumerate(described)}
+    seen = {places(pods)}
+    for _ in range(10):
+        before = pods
+        for strategy in order:
+            snapshot: Snapshot = cluster([ten(name) for name in "abcdef"], pods)
+            use = measured(pods, cores)
+            asked = request(snapshot, ARGUMENTS[strategy], measured=use, regard=BOTH)
+            found = make_plan(strategy, snapshot, asked)
+            pods = carried_out(pods, found)
+            if found.moves:
+                assert places(pods) not in seen, "this is where it has been before"
+                seen.add(places(pods))
+        if pods == before:
+            return
+    raise AssertionError("ten cycles, and still something moves")
+
+
+def places(pods: list[Pod]) -> tuple[str | None, ...]:
+    return tuple(one.spec.node_name for one in pods)

@@ -1,0 +1,107 @@
+"""PrometheusServer, against a server on loopback: what is asked, what is read, and what goes wrong in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from restow.adapters.prometheus import PrometheusServer
+from restow.planning.descheduling.providers import Provider
+from restow.planning.measured import Series
+from restow.ports import Unanswered
+from tests.kubernetes.server import serving
+from tests.kubernetes.test_tls import make_pair, server_context
+from tests.prometheus.server import Scripted, say
+
+ANSWER = {"up": [({"node": "a"}, 10.5, "0.25"), ({"node": "b"}, 10.5, "NaN")]}
+
+
+async def asked(port: int, expression: str = "up", scheme: str = "http", **fields: Any) -> list[Series]:
+    return await PrometheusServer(Provider(url=f"{scheme}://127.0.0.1:{port}", **fields)).query(expression)
+
+
+async def test_a_vector_is_read() -> None:
+    async with serving(Scripted(ANSWER)) as port:
+        first, second = await asked(port)
+    assert first == Series({"node": "a"}, 10.5, 0.25)
+    assert second.value != second.value
+
+
+async def test_the_token_is_read_from_its_file_every_time(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    async with serving(Scripted(ANSWER, token="new")) as port:
+        server = PrometheusServer(Provider(url=f"http://127.0.0.1:{port}", token_file=str(file)))
+        file.write_text("old\n")
+        with pytest.raises(Unanswered, match="answers 401 Unauthorized"):
+            await server.query("up")
+        file.write_text("new\n")
+        assert len(await server.query("up")) == 2
+
+
+async def away(request: web.BaseRequest) -> web.StreamResponse:
+    raise web.HTTPFound("http://127.0.0.1:1/elsewhere")
+
+
+async def silence(request: web.BaseRequest) -> web.StreamResponse:
+    await asyncio.sleep(60)
+    return web.Response()
+
+
+@pytest.mark.parametrize(
+    ("handler", "told"),
+    [
+        pytest.param(Scripted({}), "refuses 'up': parse error", id="an expression that makes no sense"),
+        pytest.param(lambda _: _done(web.Response(text="<html>")), "answers what nobody can read", id="no JSON"),
+        pytest.param(
+            lambda _: _done(say({"resultType": "scalar", "result": []})), "with a scalar", id="a scalar"
+        ),
+        pytest.param(
+            lambda _: _done(say({"resultType": "vector", "result": [{"metric": {}, "value": [1, "many"]}]})),
+            "answers what nobody can read",
+            id="a value that is no number",
+        ),
+        pytest.param(lambda _: _done(web.Response(status=503)), "answers 503", id="out of service"),
+        pytest.param(away, "answers 302", id="somewhere else, where the token does not go"),
+        pytest.param(silence, "did not answer within 0.2s", id="silence"),
+    ],
+)
+async def test_trouble_is_one_line(handler: Any, told: str) -> None:
+    async with serving(handler) as port:
+        with pytest.raises(Unanswered, match=told) as error:
+            await asked(port, timeout=0.2 if handler is silence else 10.0)
+    assert "\n" not in str(error.value)
+
+
+async def _done(response: web.Response) -> web.StreamResponse:
+    return response
+
+
+async def test_nobody_is_there() -> None:
+    async with serving(Scripted({})) as port:
+        pass
+    with pytest.raises(Unanswered, match=f"Prometheus at http://127.0.0.1:{port} cannot be asked: "):
+        await asked(port)
+
+
+async def test_a_token_that_is_not_there(tmp_path: Path) -> None:
+    async with serving(Scripted(ANSWER)) as port:
+        with pytest.raises(Unanswered, match=r"cannot be asked: .*No such file"):
+            await asked(port, token_file=str(tmp_path / "none"))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the openssl command is not installed")
+async def test_tls(tmp_path: Path) -> None:
+    make_pair(tmp_path, "ca", None, "basicConstraints=critical,CA:TRUE")
+    make_pair(tmp_path, "inner", "ca", "subjectAltName=DNS:inner")
+    authority = str(tmp_path / "ca.crt")
+    async with serving(Scripted(ANSWER), server_context(tmp_path, "inner")) as port:
+        for refused in ({}, {"ca_file": authority}):
+            with pytest.raises(Unanswered, match="certificate"):
+                await asked(port, scheme="https", **refused)
+        for accepted in ({"ca_file": authority, "server_name": "inner"}, {"insecure": True}):
+            assert len(await asked(port, scheme="https", **accepted)) == 2

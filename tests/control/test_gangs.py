@@ -126,6 +126,24 @@ async def _gang_of_three(it: Stage, least: int = 3) -> None:
 
 
 @virtual
+async def test_who_waits_for_something_else_does_not_wait_longer_than_the_gang() -> None:
+    hasty, patient = Doubts("w1", permits=[wait(), unschedulable("no")]), Patient()
+    async with stage(hasty, patient, nodes=1) as it:
+        await _gang_of_three(it)
+        await pass_time(0.3)
+        assert hasty.journal[:6] == ["+w1", "+w2", "+w3", "-w1", "-w3", "-w2"]
+
+
+class Patient(PermitPlugin):
+    """Is never sure about one pod."""
+
+    name: ClassVar[str] = "Patient"
+
+    def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
+        return (wait("patience") if cycle.pod.metadata.name == "w2" else SUCCESS), 600.0
+
+
+@virtual
 async def test_a_gang_goes_without_the_one_that_it_does_not_need() -> None:
     async with stage(Doubts("w2", permits=[wait(), unschedulable("not yet")] * 9), nodes=1) as it:
         await _gang_of_three(it, least=2)
@@ -239,6 +257,29 @@ async def test_room_that_becomes_free_goes_to_a_broken_gang_whatever_back_off_is
         await it.delete(kinds.POD, "thief", grace_seconds=0)
         await pass_time(3)
         assert (await places(it))["w2"] == "n1"
+
+
+@virtual
+async def test_a_member_that_goes_away_when_others_are_bound_has_its_place_filled_first() -> None:
+    made, around = interfered()
+    async with stage(around=around, nodes=1) as it:
+
+        async def vanish() -> None:
+            await it.delete(kinds.POD, "w1", grace_seconds=0)
+
+        made[0].first = vanish
+        await it.create(kinds.POD_GROUP, group("train", 2))
+        for name in ("w1", "w2"):
+            await it.create(kinds.POD, member(name, "train", "2"))
+        await pass_time(3)
+        assert [message.split(";")[0] for _, message in await events(it, "Completing")] == [
+            "pod w1 was not bound: it is gone"
+        ]
+        await it.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 1000})
+        await it.create(kinds.POD, pod("rival", "3", priorityClassName="high"))
+        await it.create(kinds.POD, member("w3", "train", "2"))
+        await pass_time(3)
+        assert await places(it) == {"rival": None, "w2": "n1", "w3": "n1"}
 
 
 # --- the rest does not fit --------------------------------------------------------------------------------------------

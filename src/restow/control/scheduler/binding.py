@@ -62,7 +62,7 @@ class Binding:
         self, client: Client, clock: Clock, engine: Engine, feed: Feed, musters: Musters, settings: Settings
     ) -> None:
         self.permitted: Callable[[str], None] = lambda uid: None
-        """Told the UID of a pod that nobody can refuse any more."""
+        """Told the UID of a pod that every plugin has permitted."""
         self.expects: Callable[[Pod, str], None] = lambda pod, node: None
         """Told when a pod will be on its way for a while."""
         self.waiting = 0

@@ -14,7 +14,7 @@ needs no muster: it is completed, one by one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
@@ -24,7 +24,7 @@ from restow.model.objects import Pod, PodGroup
 from restow.scheduling.decisions import Assign
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import unschedulable
-from restow.scheduling.jobs import Key, Roster, placed_members, suffices
+from restow.scheduling.jobs import Key, Roster, least_members, placed_members, suffices
 from restow.scheduling.wakeups import GANG
 
 Look = Callable[[Assign], Outcome | None]
@@ -95,7 +95,9 @@ class Muster:
                 return self._called[uid], obstacle
         return None
 
-    def _is_enough(self, uids: Iterable[str]) -> bool:
+    def _is_enough(self, uids: Collection[str]) -> bool:
+        if len(uids) < least_members(self._group):  # asked for each that comes: what follows looks at all of them
+            return False
         return suffices(self._group, [self._called[uid].pod for uid in uids])
 
 
@@ -136,7 +138,7 @@ class Musters:
     def dismiss(self, pod: Pod) -> None:
         """It is over for a pod, one way or the other."""
         gang = self._roster.gang_of(pod) if self._musters else None
-        if gang in self._musters and self._musters[gang].dismiss(pod):
+        if gang is not None and gang in self._musters and self._musters[gang].dismiss(pod):
             del self._musters[gang]
 
     def _has_others(self, gang: Key, members: Iterable[Assign]) -> bool:

@@ -338,6 +338,7 @@ class Scheduler:
         self._feed.nominated.pop(uid, None)
         if isinstance(outcome, Lost) or self._feed.latest(pod) is None:
             self._queue.delete(uid)
+            self._complete_gang(assign, "it is gone")
         elif isinstance(outcome, Rejected):
             message = joined(outcome.verdict.reasons)
             self._queue.refused(uid, [outcome.verdict.plugin], now)
@@ -383,7 +384,7 @@ class Scheduler:
         self._telling.broken(group, pod, why)
         if at_once:
             self._queue.activate([pod.metadata.uid], steady_time())
-        else:  # the room stays its own while it waits
+        elif self._queue.where(pod.metadata.uid) is not None:  # the room stays its own while it waits
             self._nominate(pod, assign.node)
 
     def _half_placed(self) -> set[Key]:

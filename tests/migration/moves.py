@@ -95,13 +95,13 @@ def seat(node: str = "n2", by: str | None = None, index: int = 0) -> Document:
 def reservation(
     *seats: Document, phase: str = "Available", name: str = OURS, ttl: str = "10m", **more: Any
 ) -> Reservation:
-    """The one made for the job, a minute old, with a seat on n2."""
+    """The one made for the job, a minute old unless told otherwise, with a seat on n2."""
     ours = name == OURS
     metadata = {
         "name": name,
         "namespace": "shop",
         "uid": name,
-        "creationTimestamp": format_time(NOW - 60),
+        "creationTimestamp": format_time(NOW - more.pop("age", 60.0)),
         "labels": {"restow.sh/migration-job": "move"} if ours else {},
         "annotations": {"restow.sh/migrating": "old"} if ours else {},
         **more.pop("metadata", {}),

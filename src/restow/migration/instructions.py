@@ -52,7 +52,7 @@ class Reserve(msgspec.Struct, frozen=True):
 
 
 class Refer(msgspec.Struct, frozen=True):
-    """Write down which reservation was made."""
+    """Write down which reservation was made; that it was is told with whatever comes of it."""
 
     status: PodMigrationJobStatus
     reference: ObjectReference

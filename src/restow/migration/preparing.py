@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import Said, is_in_doubt, recorded, spent
+from restow.migration.conditions import Said, is_in_doubt, recorded, spent, time_of
 from restow.migration.facts import Answer, Facts, unfit
 from restow.migration.instructions import (
     Evict,
@@ -47,6 +47,8 @@ MARGIN = 120.0
 UNLIMITED = 3600.0
 """Seconds that the reservation of a job without limit lives for, before it is extended."""
 ASK_AGAIN = 10.0
+MOMENT = 2.0
+"""Seconds within which nothing is told of a reservation that is new."""
 
 
 def unmovable(facts: Facts) -> Step | None:
@@ -71,7 +73,7 @@ def unmovable(facts: Facts) -> Step | None:
 
 def prepare(facts: Facts) -> Step:
     """The pod is still there: get it a seat, then let it go."""
-    step = _no_reservation(facts) or _not_referred(facts)
+    step = _no_reservation(facts) or _not_referred(facts) or _just_made(facts)
     if step is not None:
         return step
     facts = facts.saying(recorded(facts.job.status, _created(facts), now=facts.now))
@@ -141,7 +143,17 @@ def _not_referred(facts: Facts) -> Step | None:
         name=meta.name,
         uid=meta.uid,
     )
-    return Refer(recorded(facts.job.status, _created(facts), now=facts.now), reference)
+    return Refer(facts.job.status, reference)
+
+
+def _just_made(facts: Facts) -> Step | None:
+    """A reservation that nobody can have looked at yet: most are placed in a moment, and waiting needs no words."""
+    reservation = facts.reservation
+    assert reservation is not None, "one exists"
+    made, state = time_of(reservation.metadata.creation_timestamp), reservation.status.state
+    if made is None or state.phase or not 0 <= facts.now - made < MOMENT:
+        return None
+    return Wait(facts.job.status, made + MOMENT)
 
 
 def _created(facts: Facts) -> Said:

@@ -6,7 +6,8 @@
 
 Rules that hold throughout:
 
-- nothing is written, and nothing done, on facts that may be old: the answer to those is Look;
+- nothing is done on facts that may be old: the answer to those is Look. What is only told may come from them where it
+  stays true once it was: which pod it is, and, once that has left, what is seen of its leaving and of its successor;
 - an eviction is recorded as intended before it is sent, so whoever takes over knows that it may have been;
 - a job fails by its status alone; what it held is let go by a step of its own, after the end, and only while the pod is
   where it was: from the moment it leaves, by whoever's hand, its seat is its successor's;
@@ -48,10 +49,21 @@ from restow.model.times import format_duration
 def next_step(facts: Facts) -> Step:
     """What to do about a job now."""
     step = _decide(facts)
-    if facts.fresh or isinstance(step, Look):
-        return step
-    quiet = isinstance(step, Wait | AwaitAdmission) and step.status == facts.job.status
-    return step if quiet else Look()
+    return step if facts.fresh or isinstance(step, Look) or _is_lasting(facts, step) else Look()
+
+
+def _is_lasting(facts: Facts, step: Step) -> bool:
+    """Whether what a step tells, if anything, is as true as it was when its facts were read. The job itself need not
+    be the newest: what is written holds only for the version that was read."""
+    match step:
+        case Pin():
+            return facts.mover is not None
+        case Wait() | AwaitAdmission() if step.status == facts.job.status:
+            return True
+        case Wait() | Done():
+            return facts.is_evicting and facts.has_left and not is_ended(facts.job)
+        case _:
+            return False
 
 
 def _decide(facts: Facts) -> Step:

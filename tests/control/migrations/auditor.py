@@ -4,11 +4,12 @@
    after that its node as fit; it is of the pod that the job names, by UID, and it was recorded as intended before
 3  no reservation is deleted of which the pod is leaving or gone, nor one that was given to a job
 6  no eviction unless the stop switch was read as off, within a minute; the budget has room, or the server refuses
--  success only with a successor that was read as Ready
+-  success only with a successor that was read, or shown by a watch, as Ready
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -38,13 +39,20 @@ Seen = tuple[int, float, Any]
 """When something was read, in calls and in seconds, and what it was; None if it was not there."""
 
 
+class _Pods(msgspec.Struct):
+    items: list[Pod]
+
+
+class _Shown(msgspec.Struct):
+    object: Pod
+
+
 class Auditor:
     """ports.Api over another one; `truth` is the server itself."""
 
     def __init__(self, api: Api, truth: Api, clock: Clock, faults: list[str]) -> None:
         self.faults = faults
         self.evictions = 0
-        self.watch = api.watch
         self._api = api
         self._clock = clock
         self._truth = Client(truth)
@@ -52,6 +60,8 @@ class Auditor:
         self._intended: dict[str, PodMigrationJob] = {}
         """The jobs as they were when an eviction was recorded, by the UID of the pod."""
         self._seen: dict[tuple[str, str | None, str | None], Seen] = {}
+        self._arrived: set[str] = set()
+        """UIDs of pods that were shown as Ready, or as done with their work."""
 
     async def call(self, request: Request) -> Response:
         self._calls += 1
@@ -64,9 +74,25 @@ class Auditor:
             raise
         if request.verb == "get" and request.resource.plural in _TYPES:
             self._note(request, msgspec.json.decode(response.body, type=_TYPES[request.resource.plural]))
+        if request.verb == "list" and request.resource.plural == "pods":
+            for pod in msgspec.json.decode(response.body, type=_Pods).items:
+                self._show(pod)
         return response
 
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for event in self._api.watch(request):
+            if request.resource.plural == "pods":
+                with suppress(msgspec.ValidationError):  # what is no pod: bookmarks, and errors
+                    self._show(msgspec.json.decode(event, type=_Shown).object)
+            yield event
+
+    def _show(self, pod: Pod) -> None:
+        if is_ready(pod) or pod.status.phase == "Succeeded":
+            self._arrived.add(pod.metadata.uid)
+
     def _note(self, request: Request, item: Any) -> None:
+        if isinstance(item, Pod):
+            self._show(item)
         if request.verb == "get":
             self._seen[request.resource.plural, request.namespace, request.name] = (
                 self._calls,
@@ -165,11 +191,8 @@ class Auditor:
             if status.get("phase") == "Succeed" and heir and job.spec.mode != "EvictDirectly":
                 self._blame(request, "nobody was said to be Ready")
             return
-        _, _, pod = self._read("pods", heir.get("name"), heir.get("namespace"))
-        done = pod is not None and pod.status.phase == "Succeeded"
-        was_ready = holds(job.status, "BoundPodReady")
-        if not was_ready and (pod is None or pod.metadata.uid != heir.get("uid") or not (is_ready(pod) or done)):
-            self._blame(request, f"its successor was read as {pod}")
+        if not holds(job.status, "BoundPodReady") and heir.get("uid") not in self._arrived:
+            self._blame(request, f"its successor was never seen Ready: {heir}")
 
 
 def _requests(pod: Pod | PodTemplate) -> list[Any]:

@@ -13,6 +13,7 @@ from restow.migration.conditions import is_ended
 from restow.migration.facts import Answer, Facts
 from restow.migration.instructions import (
     AwaitAdmission,
+    Done,
     Evict,
     Extend,
     Fail,
@@ -106,6 +107,7 @@ def test_the_jobs_own_grace_period_counts() -> None:
         pytest.param(facts(trial=Answer(False, "no")), 10.0, id="or after a while"),
         pytest.param(facts(trial=NO, terms=Terms(ttl=65.0)), 5.0, id="but the end comes first"),
         pytest.param(facts(stopped="x"), 240.0, id="until the end"),
+        pytest.param(facts(reservation=reservation(phase="", age=1.0)), 1.0, id="a new reservation is given a moment"),
         pytest.param(before(), 480.0, id="until it has waited too long"),
         pytest.param(facts(job(spec={"paused": True})), None, id="a pause has no end"),
     ],
@@ -306,4 +308,9 @@ def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(o
 @settings(max_examples=60, deadline=None)
 def test_nothing_is_done_on_facts_that_may_be_old(of: Facts) -> None:
     step = next_step(replace(of, fresh=False))
-    assert isinstance(step, Look) or (isinstance(step, Wait | AwaitAdmission) and step.status == of.job.status)
+    if isinstance(step, Pin):
+        assert of.mover is not None
+    elif isinstance(step, Wait | Done) and step.status != of.job.status:
+        assert of.is_evicting and of.has_left
+    else:
+        assert isinstance(step, Look) or (isinstance(step, Wait | AwaitAdmission) and step.status == of.job.status)

@@ -37,7 +37,7 @@ ROWS: list[Row] = [
         "quota",
     ),
     ("a rival was admitted", before(job(ref=None), rival="other", trial=YES), Fail, "ForbiddenMigratePod", "job other"),
-    ("created, not written down", facts(job(ref=None)), Refer, "", "was made for pod shop/web-1"),
+    ("created, not written down", facts(job(ref=None)), Refer, None, ""),
     (
         "somebody else's under its name",
         facts(job(ref=None), reservation=reservation(metadata={"labels": {}})),

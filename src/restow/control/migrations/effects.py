@@ -23,7 +23,7 @@ from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.instructions import Act, Evict, Extend, Pin, Refer, Release, Reserve
 from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.kinds import POD_MIGRATION_JOB, RESERVATION
-from restow.model.objects import Document, PodMigrationJob, PodMigrationJobStatus
+from restow.model.objects import Document, PodMigrationJob, PodMigrationJobStatus, Reservation
 from restow.model.times import format_duration, format_time, parse_time
 from restow.ports import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
 
@@ -49,9 +49,10 @@ class Effects:
             case Refer():
                 job = await self._refer(job, step)
             case Reserve():
-                answer = await self._reserve(step)
-                if answer is not None:
-                    return facts, answer
+                made = await self._reserve(step)
+                if isinstance(made, Answer):
+                    return facts, made
+                facts = replace(facts, reservation=made)
             case Extend():
                 await self._extend(step)
             case Release():
@@ -83,16 +84,16 @@ class Effects:
         reference = msgspec.to_builtins(step.reference)
         return await self._patch(job, {"spec": {"reservationOptions": {"reservationRef": reference}}})
 
-    async def _reserve(self, step: Reserve) -> Answer | None:
+    async def _reserve(self, step: Reserve) -> Reservation | Answer | None:
+        """What was made; None if one is there already, which has to be looked at."""
         try:
-            await self._client.create(RESERVATION, msgspec.to_builtins(step.reservation))
+            return await self._client.create(RESERVATION, msgspec.to_builtins(step.reservation))
         except AlreadyExists:
             return None
         except (Invalid, NotFound) as error:  # never accepted as it is: a bad template, a namespace on its way out
             return Answer(False, str(error), final=True)
         except Forbidden as error:
             return Answer(False, str(error))
-        return None
 
     async def _extend(self, step: Extend) -> None:
         meta, spec = step.reservation.metadata, step.reservation.spec

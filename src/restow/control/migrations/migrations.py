@@ -212,10 +212,20 @@ class Migrations:
             self._queue.add_after(name, answer.seconds or 1.0)
         elif isinstance(step, Wait | AwaitAdmission) and step.again is not None:
             self._queue.add_after(name, max(step.again - self._clock.now(), _SHORTEST_WAIT))
+        elif isinstance(step, Reserve) and after.reservation is not None:
+            await self._go_on(after)
         elif isinstance(step, Reserve | Fail):
             self._queue.add(name)
         elif not isinstance(step, Wait | AwaitAdmission):
             self._queue.add_after(name, _LOOK_AFTER)
+
+    async def _go_on(self, facts: Facts) -> None:
+        """What was just made is as fresh as anything: the next step need not wait for a look at it."""
+        then = next_step(facts)
+        if isinstance(then, Look):
+            self._queue.add(facts.job.metadata.name)
+        else:
+            await self._carry_out(facts, then)
 
     async def _concede(self, facts: Facts, answer: Answer) -> None:
         """The API server said no to a step: decide once more, knowing that."""

@@ -122,3 +122,17 @@ class Forbidding:
             self.asked += 1
             raise FORBIDDEN
         return await self._api.call(request)
+
+
+class Blind:
+    """An Api whose watches keep quiet about a pod once it is bound."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self._api = api
+        self._signs = (f'"name":"{name}"'.encode(), b'"nodeName":')
+        self.call = api.call
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for event in self._api.watch(request):
+            if request.resource.plural != "pods" or not all(sign in event for sign in self._signs):
+                yield event

@@ -7,7 +7,7 @@ import pytest
 from restow.model import kinds
 from restow.ports import ApiError
 from restow.scheduling.framework import wait
-from tests.control.interference import BUSY, CONFLICT, FORBIDDEN, MISSING, UNKNOWN, Keeper, interfered
+from tests.control.interference import BUSY, CONFLICT, FORBIDDEN, MISSING, UNKNOWN, Blind, Keeper, interfered
 from tests.control.stage import check_room, condition, events, places, stage
 from tests.sim.stage import node, pass_time, pod, ready, virtual
 
@@ -41,6 +41,17 @@ def test_a_binding_that_fails_gets_there_in_the_end(story: dict[str, list[ApiErr
             assert [name for name, _ in await events(it, "Scheduled")] == ["a"]
 
     run()
+
+
+@virtual
+async def test_a_time_out_that_took_effect_is_found_out_even_if_no_event_says_so() -> None:
+    made, around = interfered(after=[UNKNOWN])
+    async with stage(around=lambda api: around(Blind(api, "a"))) as it:
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(20)
+        assert made[0].bindings == 1
+        assert await events(it, "FailedScheduling") == []
+        assert [name for name, _ in await events(it, "Scheduled")] == ["a"]
 
 
 @virtual

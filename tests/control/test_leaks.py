@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from restow.control.scheduler import Settings
 from restow.model import kinds
-from restow.ports import Api, Request
+from tests.control.interference import Blind
 from tests.control.stage import PutBack, places, stage, world
 from tests.sim.stage import pass_time, pod, scheduler, virtual
-
-
-class Blind:
-    """An Api whose watches keep quiet about a pod once it is bound."""
-
-    def __init__(self, api: Api, name: str) -> None:
-        self._api = api
-        self._signs = (f'"name":"{name}"'.encode(), b'"nodeName":')
-        self.call = api.call
-
-    async def watch(self, request: Request) -> AsyncIterator[bytes]:
-        async for event in self._api.watch(request):
-            if request.resource.plural != "pods" or not all(sign in event for sign in self._signs):
-                yield event
 
 
 @pytest.mark.parametrize(

@@ -95,23 +95,26 @@ async def test_failed_pods_are_taken_away(kind: str) -> None:
 
 
 class Measuring:
-    """An Api in whose cluster somebody measures: every pod uses two cores, and each node what its pods use."""
+    """An Api in whose cluster somebody measures: every pod uses as many cores, and each node what its pods use."""
 
-    def __init__(self, it: Scattered) -> None:
+    def __init__(self, it: Scattered, cores: float = 2.0) -> None:
         self.watch = it.api.watch
         self._it = it
+        self._cores = cores
 
     async def call(self, request: Request) -> Response:
         if request.resource.group != "metrics.k8s.io":
             return await self._it.api.call(request)
         at, pods = format_time(self._it.clock.now()), await self._it.pods()
         if request.resource.plural == "pods":
-            usage = {"containers": [{"name": "main", "usage": {"cpu": "2"}}]}
+            usage = {"containers": [{"name": "main", "usage": {"cpu": f"{self._cores:g}"}}]}
             found = [{"metadata": {"name": one.metadata.name, "namespace": "default"}, **usage} for one in pods]
         else:
             on = [one.spec.node_name for one in pods]
             nodes = (f"n{number}" for number in range(1, 6))
-            found = [{"metadata": {"name": name}, "usage": {"cpu": str(2 * on.count(name))}} for name in nodes]
+            found = [
+                {"metadata": {"name": name}, "usage": {"cpu": f"{self._cores * on.count(name):g}"}} for name in nodes
+            ]
         items = [{**one, "timestamp": at} for one in found]
         return Response(body=msgspec.json.encode({"metadata": {}, "items": items}))
 
@@ -132,3 +135,29 @@ async def test_pods_leave_nodes_that_are_really_busy() -> None:
             await pass_time(600)
             assert (await it.places(), await it.jobs()) == (places, jobs)
         assert len(set(places.values())) == len(places), places
+
+
+@pytest.mark.parametrize(
+    ("cores", "moves"),
+    [
+        pytest.param(0.1, 4, id="idle pods, which are packed onto one node"),
+        pytest.param(0.8, 2, id="pods of which a node takes three"),
+        pytest.param(2.0, 0, id="busy pods, each of which stays alone"),
+    ],
+)
+@virtual
+async def test_packing_and_cooling_do_not_undo_each_other(cores: float, moves: int) -> None:
+    """Both on an interval, without any cool-down; n1 is nearly full by requests, and each pod uses so many cores."""
+    cool = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}}
+    section = profiles(Defragmentation=("balance", {}), LoadAware=("balance", cool))
+    async with scattered() as it, running(descheduler(it, section, api=Measuring(it, cores))):
+        await pass_time(300)
+        jobs = await it.jobs()
+        await pass_time(300)
+        assert await it.jobs() == jobs
+        ways = (
+            [(job.metadata.annotations or {})["restow.sh/moved-from"] for job in jobs],
+            [job.status.node_name for job in jobs],
+        )
+        assert len(jobs) == moves, ways
+        assert set(ways[0]).isdisjoint(ways[1]), ways

@@ -8,21 +8,34 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
-from restow.model.objects import Taint
+from restow.model.objects import Pod, Taint
 from restow.planning.ceilings import Limits
+from restow.planning.defragmentation import defragmentation
 from restow.planning.descheduling.cycle import Guarded, run_cycle
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.policy import Profile
 from restow.planning.movable import Movability
 from restow.planning.plan import Move, Plan
 from restow.planning.replay import replay
-from restow.planning.request import Request
+from restow.planning.request import Allowance, Mobility, Request
+from tests.model.cluster.builders import pod
 from tests.planning.clusters import app, cluster, moves, reasons, request, ten
 from tests.planning.descheduling.asking import aged, ask, failed
 
 LIFE, TAINTS = "PodLifeTime", "RemovePodsViolatingNodeTaints"
 OLD = {"maxPodLifeTimeSeconds": 100}
 TAINT = [Taint(key="gone", effect="NoSchedule")]
+
+
+class Stubborn:
+    """Mobility, but that what one pod draws on is used up."""
+
+    def __init__(self, rules: Mobility, name: str, allowances: list[Allowance]) -> None:
+        self.is_ours, self.why_not = rules.is_ours, rules.why_not
+        self._name, self._allowances = name, allowances
+
+    def allowances(self, pod: Pod) -> list[Allowance]:
+        return self._allowances if pod.metadata.name == self._name else []
 
 
 def planner(name: str, *wanted: tuple[str, str, str], breaks: bool = False) -> Planner:
@@ -98,6 +111,52 @@ def test_a_limit_that_is_reached_is_told() -> None:
     pods = [aged(app(f"p{n}", on="a"), 300 - n) for n in range(1, 3)]
     found = ask(cluster([ten("a"), ten("b")], pods), LIFE, arguments=OLD, maxNoOfPodsToEvictPerNode=1)
     assert reasons(found.plan)["p2"] == "maxNoOfPodsToEvictPerNode is 1, and so many pods of node a move in this cycle"
+
+
+EMPTIED = {"onlyIfEmptied": True, "protectionThresholds": {"cpu": 100}}
+
+
+def two_sources() -> list[Pod]:
+    """Two on a, one on b, and room for all of them on t."""
+    pods = [app("p1", on="a"), app("p2", on="a", namespace="other"), app("q", "2100m", on="b")]
+    return [*pods, pod("stays", {"cpu": "7100m"}, on="t", phase="Running")]
+
+
+@pytest.mark.parametrize(
+    ("limits", "moved", "told"),
+    [
+        pytest.param({}, ["p1", "p2"], "1 of 1 pods find no target", id="none: the smaller source first"),
+        pytest.param(
+            {"maxNoOfPodsToEvictPerNode": 1}, ["q"], "a could not be emptied: maxNoOfPodsToEvictPerN", id="node"
+        ),
+        pytest.param({"maxNoOfPodsToEvictPerNamespace": 1}, ["p1", "p2"], "b could not be emptied", id="namespace"),
+        pytest.param({"maxNoOfPodsToEvictTotal": 1}, ["q"], "a could not be emptied: only 1 more moves", id="in all"),
+    ],
+)
+def test_a_source_that_limits_do_not_let_be_emptied_is_not_begun(
+    limits: dict[str, int], moved: list[str], told: str
+) -> None:
+    snapshot = cluster([ten("a"), ten("b"), ten("t")], two_sources())
+    found = ask(snapshot, "Defragmentation", arguments=EMPTIED, **limits)
+    assert sorted(move.pod for move in found.plan.moves) == moved
+    assert any(told in reason for reason in reasons(found.plan).values()), reasons(found.plan)
+
+
+def test_what_plugins_before_have_planned_counts_before_a_source_is_begun() -> None:
+    snapshot = cluster([ten("a"), ten("b"), ten("t")], [*two_sources(), aged(app("old", on="a"), 200)])
+    found = ask(snapshot, LIFE, "Defragmentation", arguments=OLD, maxNoOfPodsToEvictPerNode=2)
+    assert sorted(move.pod for move in found.plan.moves if move.source == "a") == ["old", "p1"]
+
+
+def test_a_source_whose_pods_cannot_all_leave_in_order_is_not_begun() -> None:
+    """What p2 draws on is used up, so that it cannot be brought anywhere."""
+    snapshot = cluster([ten("a"), ten("b"), ten("t")], two_sources())
+    asked = replace(request(snapshot, EMPTIED, max_moves=3), stops=False)
+    none = [Allowance("the budget of p2", 0)]
+    asked = replace(asked, mobility=Stubborn(asked.mobility, "p2", none))
+    found = defragmentation(snapshot, asked)
+    assert moves(found) == [], found
+    assert "a could not be emptied: no order of moves" in reasons(found)["p1"]
 
 
 def test_limits_count_removals_too() -> None:

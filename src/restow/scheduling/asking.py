@@ -12,6 +12,7 @@ from typing import Any
 
 from restow.model.cluster import PodClass
 from restow.scheduling.choice import Say
+from restow.scheduling.corners import Corner
 from restow.scheduling.framework import (
     NEVER,
     Code,
@@ -57,7 +58,7 @@ class Asking:
 class Asked:
     """The plugins that still have to be asked for a class, and as bits what is known of the others."""
 
-    __slots__ = ("_filters", "_filters_known", "_scores", "_scores_known", "crowd", "nodes", "ranked")
+    __slots__ = ("_filters", "_filters_known", "_scores", "_scores_known", "cornered", "crowd", "nodes", "ranked")
 
     def __init__(self, nodes: int, crowd: int, filters: _ToAsk, scores: _ToAsk) -> None:
         self.nodes = nodes
@@ -66,6 +67,9 @@ class Asked:
         self._scores, self._scores_known = scores
         self.ranked: tuple[int, int, Say, Ranking] | None = None
         """Who had a say the last time, as bits and by name, and the ranking by them."""
+        self.cornered: tuple[tuple[int, int], Corner, Cycle, Ranking] | None = None
+        """The same where the class has nodes of its own: bits, those nodes, and the ranking of the others by a cycle of
+        the class that has none."""
 
     def pre_filter(self, cycle: Cycle) -> Said:
         active, refused = self._filters_known, None

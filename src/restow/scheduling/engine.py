@@ -24,6 +24,7 @@ import numpy as np
 from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
 from restow.scheduling.asking import Asked, Asking, overrides, signed
 from restow.scheduling.choice import Say, accepts, accepts_row, best_compared, best_of, cells_of
+from restow.scheduling.corners import Corner
 from restow.scheduling.explain import counted, joined, sentence
 from restow.scheduling.framework import (
     SUCCESS,
@@ -237,6 +238,8 @@ class Engine:
         ranked = asked.ranked
         if ranked is None or ranked[0] != filtering or ranked[1] != scoring:
             say = self._say(filtering, scoring)
+            if cycle.pod_class.tenancy and not say.compared and not say.cluster_filters:
+                return self._best_of_tenant(cycle, asked, say, (filtering, scoring))
             ranked = asked.ranked = (filtering, scoring, say, self._ranking(cycle, say, filtering, scoring))
         _, _, say, ranking = ranked
         ranking.refresh(cycle)
@@ -255,6 +258,18 @@ class Engine:
             rows = np.flatnonzero(ranking.every() != REFUSED)
             return best_compared(cycle, ranking, say, ranking.keys[rows], rows)
         return self._best_accepted(cycle, ranking, say.cluster_filters)
+
+    def _best_of_tenant(self, cycle: Cycle, asked: Asked, say: Say, which: tuple[int, int]) -> int:
+        """The best of the nodes locked for the pod's queue and of those that are not locked: the latter are ranked once
+        for pods of all queues."""
+        if asked.cornered is None or asked.cornered[0] != which:
+            snapshot = cycle.snapshot
+            foreign = Cycle(cycle.pod, snapshot, cycle.now, snapshot.classes.without_locks(cycle.pod_class))
+            corner = Corner(cycle, self._order, say.filters, say.scores)
+            asked.cornered = (which, corner, foreign, self._ranking(foreign, say, *which))
+        _, corner, foreign, ranking = asked.cornered
+        ranking.refresh(foreign)
+        return max(corner.best(), ranking.best())
 
     def _best_accepted(self, cycle: Cycle, ranking: Ranking, filters: Sequence[FilterPlugin]) -> int:
         """The best block first; if another one can hold a better row, all rows that could be better."""

@@ -115,16 +115,20 @@ class Classes:
         if shape is not None:
             return self._of(pod, shape)
         last = self._last
-        if last is None or last[2] != self.version or not self._surely_alike(pod, last):
+        if last is None or last[2] != self.version or not _surely_alike(pod, last[0]):
             found = self._of(pod, self.shapes.of(pod))
-            last = self._last = (pod, found, self.version)
-        return last[1]
+            self._last = (pod, found, self.version)
+            return found
+        tenancy = self._locks.tenancy(pod)
+        return last[1] if tenancy == last[1].tenancy else self._in(tenancy, last[1])
 
     def whatever_is_locked(self, pod_class: PodClass) -> PodClass:
         """The class of such pods where locks are not to be asked."""
-        if pod_class.tenancy is None:
-            return pod_class
-        return self._intern(pod_class.shape, pod_class.namespace, pod_class.labels, None)
+        return self._in(None, pod_class)
+
+    def without_locks(self, pod_class: PodClass) -> PodClass:
+        """The class of such pods of a queue that has no locks."""
+        return self._in("", pod_class)
 
     def _of(self, pod: Pod, shape: Shape) -> PodClass:
         namespace = pod.metadata.namespace or ""
@@ -144,8 +148,9 @@ class Classes:
             self._made += 1
         return found
 
-    def _surely_alike(self, pod: Pod, last: tuple[Pod, PodClass, int]) -> bool:
-        return _surely_alike(pod, last[0]) and self._locks.tenancy(pod) == last[1].tenancy
+    def _in(self, tenancy: str | None, pod_class: PodClass) -> PodClass:
+        """The class of pods that differ in their tenancy alone."""
+        return self._intern(pod_class.shape, pod_class.namespace, pod_class.labels, tenancy)
 
 
 def _surely_alike(one: Pod, other: Pod) -> bool:

@@ -77,7 +77,7 @@ class Locks:
 
     def tenancy(self, pod: Pod) -> str | None:
         """What locks have to know of a pod."""
-        if not self._nodes_of or is_of_daemon_set(pod):
+        if not self._nodes_of or (pod.metadata.owner_references and is_of_daemon_set(pod)):
             return None
         group = self._kinship.group_of(pod) if pod.metadata.annotations else None
         queue = queue_name(group, pod)

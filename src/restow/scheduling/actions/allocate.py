@@ -9,10 +9,13 @@ that queue's turn after them, the rest is postponed.
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heapreplace
+
 from restow.scheduling.actions.completing import keep_for_rest
 from restow.scheduling.actions.starting import Failure, Started, broken_by, keep_room, start
 from restow.scheduling.jobs import Job
 from restow.scheduling.session import Session
+from restow.scheduling.shares import Order
 
 _ROOM_KEPT_FOR = 64
 """How many jobs at most are tried on room that others are leaving in one session."""
@@ -53,6 +56,9 @@ def _refuse(session: Session, job: Job, failure: Failure) -> None:
     session.refuse(job, failure.message, failure.plugins, failure.code, nominated)
 
 
+Rank = tuple[bool, Order]
+
+
 class _Line:
     """The jobs of every queue in order; the queue with the smallest share is next."""
 
@@ -65,17 +71,32 @@ class _Line:
             if job.admitted:
                 self._jobs.setdefault(job.queue, []).append(job)
         self._cut = [name for name in sorted(session.cut) if name in self._jobs]
+        self._waiting = [(self._rank(name), name) for name in self._jobs]
+        """A heap of the queues as they were ranked last: who was next since has taken something, and comes later."""
+        heapify(self._waiting)
 
     def next(self) -> Job | None:
         """Broken gangs first, whatever their queue."""
-        ready = [name for name, jobs in self._jobs.items() if jobs and name not in self._session.held_up]
-        if not ready:
+        best = self._best()
+        if best is None:
             return None
-        if len(ready) == 1 and not self._cut:
-            return self._jobs[ready[0]].pop()
-        best = min(ready, key=lambda name: (not self._jobs[name][-1].is_broken, self._session.shares.order(name)))
-        self.is_cut = not self._jobs[best][-1].is_broken and self._is_behind(best)
+        self.is_cut = bool(self._cut) and not self._jobs[best][-1].is_broken and self._is_behind(best)
         return None if self.is_cut else self._jobs[best].pop()
+
+    def _best(self) -> str | None:
+        waiting = self._waiting
+        while waiting:
+            rank, name = waiting[0]
+            if not self._jobs[name] or name in self._session.held_up:
+                heappop(waiting)
+            elif (now := self._rank(name)) != rank:
+                heapreplace(waiting, (now, name))
+            else:
+                return name
+        return None
+
+    def _rank(self, queue: str) -> Rank:
+        return not self._jobs[queue][-1].is_broken, self._session.shares.order(queue)
 
     def _is_behind(self, queue: str) -> bool:
         """Whether it is the turn of another queue, of which nothing is left here."""

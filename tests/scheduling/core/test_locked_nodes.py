@@ -1,0 +1,177 @@
+"""Nodes locked for queues, in whole sessions: whoever comes, in whatever order, only the right pods get there."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.objects import OwnerReference
+from restow.scheduling.decisions import Assign, Hold
+from restow.scheduling.engine import Engine
+from restow.scheduling.framework import Cycle, FilterPlugin, Reach
+from restow.scheduling.registry import read_profile
+from tests.model.cluster.builders import node, of_queue, pod, queue
+from tests.model.cluster.reading import everything
+from tests.scheduling.core.doubles import cluster
+from tests.scheduling.reservations.stage import Stage, booking, gang, rooms, task, user
+
+SEEDS = range(int(os.environ.get("RESTOW_SEEDS", "12")))
+DAEMONS = OwnerReference(kind="DaemonSet", name="d", uid="d", controller=True)
+LOCKED = "node(s) were locked for queue q"
+
+
+def member(name: str, group: str) -> Any:
+    return user(name, group=group, labels={})
+
+
+@pytest.mark.parametrize(
+    ("one", "where"),
+    [
+        pytest.param(of_queue(pod("p"), "q"), "n1", id="of the queue: the emptier node, which is its own"),
+        pytest.param(pod("p"), "n2", id="of another queue: what is left"),
+        pytest.param(pod("p", owner=DAEMONS), "n1", id="of a DaemonSet: anywhere"),
+        pytest.param(member("p", "g"), "n1", id="of a gang of the queue"),
+    ],
+)
+def test_where_a_pod_goes(one: Any, where: str) -> None:
+    of_gang = replace(gang("g", 1), spec=replace(gang("g", 1).spec, queue="q"))
+    stage = Stage(*rooms("n1", "n2"), pod("r", on="n2"), queue("q", "n1"), of_gang)
+    assert stage.session(one).nodes == {"p": where}
+
+
+def test_who_runs_on_a_node_stays_when_it_is_locked() -> None:
+    stage = Stage(*rooms("n1"), pod("r", on="n1"), queue("q", "n1"))
+    assert [one.key for one in stage.snapshot.occupants("n1")] == ["uid-r"]
+    assert stage.session(pod("p")).refused == {"p": f"0/1 nodes are available: 1 {LOCKED}."}
+
+
+# --- seats ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("whose", "held"),
+    [pytest.param("q", ["n1"], id="of the queue"), pytest.param("r", ["n2"], id="of another"), (None, ["n2"])],
+)
+def test_a_reservation_goes_where_pods_of_its_queue_may(whose: str | None, held: list[str]) -> None:
+    stage = Stage(*rooms("n1", "n2"), pod("x", on="n2"), queue("q", "n1"), queue("r"))
+    assert stage.session(booking("seat", queue=whose)).held == {"seat": held}
+
+
+def test_the_seat_of_a_migration_keeps_off_the_nodes_of_others() -> None:
+    stage = Stage(*rooms("n1", "n2"), user("m", on="n2"), queue("q", "n1"))
+    told = stage.session(booking("pinned", migrating="uid-m", tasks=[task(requests={"cpu": "4"})])).declined
+    assert told["pinned"] == f"0/2 nodes are available: 1 Insufficient cpu, 1 {LOCKED}."
+
+
+def test_a_move_inside_a_queue_that_is_full_is_not_refused_by_its_capability() -> None:
+    full = queue("q", capability={"cpu": "1"})
+    moving = [of_queue(user("m", on="n2"), "q"), booking("seat", migrating="uid-m", queue="q")]
+    assert Stage(*rooms("n1", "n2"), full, moving[0]).session(moving[1]).held == {"seat": ["n1"]}
+
+
+@pytest.mark.parametrize(
+    ("pods_queue", "outcome"),
+    [
+        pytest.param(None, {"p": "seat/t/0"}, id="held before, so it stays"),
+        pytest.param("r", {}, id="not for pods of a third queue"),
+    ],
+)
+def test_a_seat_on_a_node_that_was_locked_since(pods_queue: str | None, outcome: dict[str, str]) -> None:
+    stage = Stage(*rooms("n1"), booking("seat", at={0: "n1"}), queue("q", "n1"), queue("r"))
+    assert stage.session(of_queue(user("p"), pods_queue)).seats == outcome
+
+
+def test_a_seat_of_the_locks_owner_is_not_a_way_in_for_others() -> None:
+    stage = Stage(*rooms("n1"), queue("q", "n1"), booking("seat", at={0: "n1"}, queue="q"))
+    found = stage.session(user("p"))
+    assert found.seats == {}
+    assert LOCKED in found.refused["p"]
+
+
+# --- whatever happens -------------------------------------------------------------------------------------------------
+
+QUEUES = ("default", "a", "b", "c")
+NODES = tuple(f"n{number}" for number in range(6))
+names = st.sampled_from(QUEUES)
+locks = st.dictionaries(st.sampled_from(NODES), names, max_size=5)
+pods_of = st.lists(st.tuples(names, st.sampled_from(["1", "2"]), st.booleans()), max_size=14)
+
+
+def shown(locked: dict[str, str], version: int) -> list[Any]:
+    return [queue(name, *sorted(one for one in locked if locked[one] == name), version=version) for name in QUEUES]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(locks, pods_of), min_size=1, max_size=3))
+def test_no_pod_of_another_queue_is_placed_on_a_locked_node(rounds: list[Any]) -> None:
+    stage = Stage(*rooms(*NODES, labels={"zone": "a"}))
+    for number, (locked, asked) in enumerate(rounds, 1):
+        for one in shown(locked, number):
+            stage.show(one)
+        pods, seats = [], []
+        for place, (whose, cpu, as_seat) in enumerate(asked):
+            name = f"p{number}-{place}"
+            if as_seat:
+                seats.append(booking(name, task(requests={"cpu": cpu}), queue=whose))
+            else:
+                pods.append(of_queue(pod(name, {"cpu": cpu}), whose))
+        before, mark = everything(stage.snapshot), stage.snapshot.mark()
+        stage.session(*pods, *seats)
+        stage.snapshot.undo_to(mark)
+        assert everything(stage.snapshot) == before
+        for decision in stage.session(*pods, *seats).decisions:
+            if isinstance(decision, Assign):
+                assert locked.get(decision.node) in (None, stage.roster.queue_of(decision.pod))
+            elif isinstance(decision, Hold):
+                whose = decision.reservation.spec.queue
+                assert all(locked.get(one.node_name) in (None, whose) for one in decision.placements)
+
+
+class Anything(FilterPlugin):
+    """Has nothing against any node, but must be asked about all: nothing can be shared or cut short."""
+
+    name = "Anything"
+    reach = Reach.CLUSTER
+
+    def filter(self, cycle, rows):
+        return np.ones(len(cycle.snapshot.rows.numbers(rows)), np.bool_)
+
+    def refusals(self, cycle, rows):
+        return []
+
+
+def random_locks(random: Random, version: int) -> list[Any]:
+    free = [f"n{number:02}" for number in range(30)]
+    random.shuffle(free)
+    return [queue(name, *(free.pop() for _ in range(random.randint(0, 5))), version=version) for name in QUEUES]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_queues_share_of_a_ranking_changes_no_placement(seed: int) -> None:
+    random, engine = Random(seed), read_profile({}).engine
+    slow = Engine([*engine.plugins, Anything()], {one.name: weight for one, weight in engine.scores})
+    snapshot: Snapshot = cluster(*(node(f"n{number:02}", {"cpu": "8", "pods": "9"}) for number in range(30)))
+    placed: list[Any] = []
+    for number in range(120):
+        if number % 30 == 0:
+            for one in random_locks(random, number + 1):
+                snapshot.apply_queue(one)
+        one = of_queue(pod(f"p{number}", {"cpu": random.choice(["1", "2", "3"])}), random.choice(QUEUES))
+        found, other = (each.place(Cycle(one, snapshot, 0.0), explain=False) for each in (engine, slow))
+        assert (getattr(found, "node", None), getattr(found, "score", None)) == (
+            getattr(other, "node", None),
+            getattr(other, "score", None),
+        )
+        if hasattr(found, "node"):
+            snapshot.assume(one, found.node, at=0.0)
+            placed.append(one)
+        if placed and random.random() < 0.2:
+            snapshot.forget(placed.pop(random.randrange(len(placed))))

@@ -117,6 +117,7 @@ class Engine:
         self._reserves = [one for one in plugins if isinstance(one, ReservePlugin)]
         self._permits = [one for one in plugins if isinstance(one, PermitPlugin)]
         self._asking = Asking(self._filters, [one for one, _ in self.scores])
+        self._filters_of: dict[int, Sequence[FilterPlugin]] = {}
         self._says: dict[tuple[int, int], Say] = {}
         self._snapshot: Snapshot | None = None
         self._order: NameOrder
@@ -229,8 +230,7 @@ class Engine:
         row = cycle.snapshot.rows.find(node)
         if row is None or not cycle.snapshot.nodes.present[row]:
             return None
-        asked = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
-        return Placed(node, row, 0) if accepts_row(cycle, asked, row) else None
+        return Placed(node, row, 0) if accepts_row(cycle, self._asked(filtering), row) else None
 
     # --- 3 to 5: the best of all --------------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class Engine:
 
     def _ask_all(self, cycle: Cycle, filtering: int, left: RowIndex) -> tuple[RowIndex, dict[str, list[Refusal]]]:
         """Ask the filters in order, each about the rows that all before it accepted: who is left, and why not."""
-        asked = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
+        asked = self._asked(filtering)
         refused: dict[str, list[Refusal]] = {}
         for plugin in asked:
             out = plugin.ruled_out(cycle, left)
@@ -347,10 +347,18 @@ class Engine:
         self._rankings.clear()
         self._asking.clear()
 
+    def _asked(self, filtering: int) -> Sequence[FilterPlugin]:
+        """The filters that have a say, in order."""
+        found = self._filters_of.get(filtering)
+        if found is None:
+            found = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
+            self._filters_of[filtering] = found
+        return found
+
     def _say(self, filtering: int, scoring: int) -> Say:
         found = self._says.get((filtering, scoring))
         if found is None:
-            filters = [plugin for number, plugin in enumerate(self._filters) if filtering >> number & 1]
+            filters = self._asked(filtering)
             scores = [pair for number, pair in enumerate(self.scores) if scoring >> number & 1]
             found = self._says[filtering, scoring] = Say(
                 tuple(plugin for plugin in filters if plugin.reach is not Reach.CLUSTER),

@@ -105,10 +105,10 @@ class Roster:
     def assume(self, pod: Pod) -> None:
         """A pod counts for its queue from now on; one that did already as it is now, in size and queue."""
         uid = pod.metadata.uid
-        self._displace(uid)
-        self._placed[uid] = pod
         if self._usage is not None:
+            self._displace(uid)
             self._charge(self._usage, pod)
+        self._placed[uid] = pod
 
     def forget(self, pod: Pod) -> None:
         """The inverse; harmless for a pod that does not count."""

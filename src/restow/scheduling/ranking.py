@@ -111,6 +111,8 @@ class Ranking:
         self._row_raw = [plugin for plugin in raw if plugin.reach is Reach.ROW]
         self._cells: Cells | None = None
         self._cells_of: list[tuple[Domains, int]] | None = None
+        self._best: int | None = None
+        """None while it has to be looked for."""
         self._order_seen = -1
         self._room_seen = -1
         self._nodes_seen = -1
@@ -136,7 +138,9 @@ class Ranking:
 
     def best(self) -> int:
         """The largest key, REFUSED if every row is refused."""
-        return self.maxima.item(self.maxima.argmax())
+        if self._best is None:
+            self._best = self.maxima.item(self.maxima.argmax())
+        return self._best
 
     def every(self) -> NDArray[np.int64]:
         """The keys of all rows."""
@@ -169,6 +173,7 @@ class Ranking:
         self._ask_nodes(cycle, self._rows.every)
         self.keys[:size] = self._keys_of(cycle, self._rows.every)
         self._blocks.max(axis=1, out=self.maxima)
+        self._best = None
         self._cells = self._cells_of = None
         self._order_seen = self._order.version
 
@@ -198,21 +203,24 @@ class Ranking:
             self.keys[changed] = REFUSED
             used = changed[changed < self._rows.size]
         self.keys[used] = self._keys_of(cycle, used)
-        blocks = np.flatnonzero(np.bincount(changed // BLOCK))
-        self.maxima[blocks] = np.maximum.reduce(self._blocks[blocks], axis=1)
+        if len(changed) > len(self.maxima):  # then most blocks have one of them
+            self._blocks.max(axis=1, out=self.maxima)
+        else:
+            blocks = np.flatnonzero(np.bincount(changed // BLOCK))
+            self.maxima[blocks] = np.maximum.reduce(self._blocks[blocks], axis=1)
+        self._best = None
         if self._cells is not None:
             self._cells.refresh(self.keys)
 
     def _keys_of(self, cycle: Cycle, rows: Which) -> NDArray[np.int64]:
-        start = self._start[rows]
+        start = self._start[rows] if isinstance(rows, slice) else self._start.take(rows)
         mask = start != REFUSED
         for plugin in self._row_filters:
             mask &= plugin.filter(cycle, rows)
         total = _weighted_sum(cycle, self._row_scores, rows, mask)
         for scorer in self._row_raw:
             self.raw[scorer][rows] = scorer.score(cycle, rows)
-        keys: NDArray[np.int64] = start + (total << TIE_BITS)
-        keys[~mask] = REFUSED
+        keys: NDArray[np.int64] = np.where(mask, start + (total << TIE_BITS), REFUSED)
         return keys
 
     def _ask_row(self, row: int) -> None:
@@ -221,7 +229,9 @@ class Ranking:
         old, new = keys[row], self._key_of(row)
         keys[row] = new
         block = row // BLOCK
-        most = maxima[block]
+        most, best = maxima[block], self._best
+        if best is not None:
+            self._best = new if new >= best else None if old == best else best
         if new >= most:
             maxima[block] = new
         elif old == most:
@@ -258,13 +268,14 @@ def keys_of(
 
 def _weighted_sum(cycle: Cycle, scores: Sequence[Weighted], rows: Which, mask: Mask) -> Scores:
     """The weighted scores of rows under NODE and ROW plugins; what they say of refused rows means nothing."""
-    total = np.zeros(len(mask), np.int64)
+    total: Scores | None = None
     for plugin, weight in scores:
         scored = plugin.score(cycle, rows)
         if isinstance(rows, slice):  # once per class is enough to find out who does not keep the promise
             in_range(plugin, scored[mask])
-        total += scored if weight == 1 else weight * scored
-    return total
+        weighted = scored if weight == 1 else weight * scored
+        total = weighted if total is None else total + weighted
+    return np.zeros(len(mask), np.int64) if total is None else total
 
 
 def in_range(plugin: ScorePlugin, scores: Scores) -> Scores:

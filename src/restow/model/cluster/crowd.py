@@ -92,16 +92,19 @@ class Stance(RowSums):
         self.groups = 0
 
 
+GroupKey = tuple[Shape | None, str, tuple[tuple[str, str], ...], bool]
+"""What its pods ask of others, by their shape; their namespace; their labels, by key; whether they are leaving."""
+
+
 class Group:
     """Pods that nobody here can tell apart."""
 
-    __slots__ = ("headcounts", "key", "labels", "leaving", "namespace", "rows", "stances")
+    __slots__ = ("headcounts", "key", "labels", "leaving", "namespace", "rows", "speaking", "stances")
 
-    def __init__(self, key: object, namespace: str, labels: Labels, leaving: bool) -> None:
+    def __init__(self, key: GroupKey, labels: Labels) -> None:
         self.key = key
-        self.namespace = namespace
+        self.speaking, self.namespace, _, self.leaving = key
         self.labels = labels
-        self.leaving = leaving
         self.rows: dict[int, int] = {}
         self.headcounts: list[Headcount] = []
         self.stances: list[tuple[Stance, int]] = []
@@ -111,10 +114,11 @@ class Crowd:
     def __init__(self, log: UndoLog, namespaces: Namespaces) -> None:
         self._log = log
         self._namespaces = namespaces
-        self._groups: dict[object, Group] = {}
+        self._groups: dict[GroupKey, Group] = {}
         self._in_namespace: dict[str, dict[Group, None]] = {}
         self._shelves: dict[tuple[str, str], dict[str, dict[Group, None]]] = {}
         """By namespace and label key, and then by value; made for the keys that audiences ask for."""
+        self._last: Group | None = None
         self._idle: dict[Group, None] = {}
         self._headcounts: dict[tuple[Audiences, bool], Headcount] = {}
         self._counted: AudienceIndex[Headcount] = AudienceIndex()
@@ -170,11 +174,22 @@ class Crowd:
     def _group_of(self, occupant: Occupant) -> Group:
         metadata = occupant.pod.metadata
         labels = metadata.labels or {}
+        namespace = metadata.namespace or ""
         speaking = occupant.shape if occupant.shape.readings else None
-        key = (speaking, metadata.namespace, tuple(labels.items()), occupant.leaving)
+        last = self._last  # who comes next is often like the one before
+        if (
+            last is not None
+            and last.speaking is speaking
+            and last.labels == labels
+            and last.namespace == namespace
+            and last.leaving == occupant.leaving
+        ):
+            return last
+        key = (speaking, namespace, tuple(sorted(labels.items())), occupant.leaving)
         group = self._groups.get(key)
         if group is None:
-            group = self._make_group(Group(key, metadata.namespace or "", labels, occupant.leaving), occupant.shape)
+            group = self._make_group(Group(key, labels), occupant.shape)
+        self._last = group
         return group
 
     def _make_group(self, group: Group, shape: Shape) -> Group:
@@ -200,6 +215,7 @@ class Crowd:
     def _drop(self, group: Group) -> None:
         del self._idle[group]
         del self._groups[group.key]
+        self._last = None
         del self._in_namespace[group.namespace][group]
         for key, value in group.labels.items():
             if (group.namespace, key) in self._shelves:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from restow.model.affinity import FieldRequirement, NodeConstraint, NodeTerm
 from restow.model.cluster.nodes import NodeTable
-from restow.model.cluster.room import LIMIT, Amounts, Room, lines
+from restow.model.cluster.room import LIMIT, Amounts, Columns, Room, columns_of
 from restow.model.cluster.rows import Mask, Which
 from restow.model.objects import Toleration
 from restow.model.selectors import Requirement
@@ -28,19 +28,20 @@ def fits(room: Room, amounts: Amounts, rows: Which | None = None, *, after_leavi
     columns, asked, most = _demand(amounts)
     if most >= len(room.free):
         return ~_all(room, chosen)
-    free = lines(room.free, columns, chosen)
+    part = room.excerpt(chosen)
+    free = part.of(room.free)[columns]
     if after_leaving:
-        free = free + lines(room.releasing.cells, columns, chosen)
+        free = free + part.of(room.releasing.cells)[columns]
     mask: Mask = np.logical_and.reduce(free >= asked)
     return mask
 
 
 @lru_cache(maxsize=1024)
-def _demand(amounts: Amounts) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """What is asked for at all, as arrays of one line per resource: columns and amounts; and the last column."""
+def _demand(amounts: Amounts) -> tuple[Columns, NDArray[np.int64], int]:
+    """What is asked for at all: columns, amounts as an array of one line per resource, and the last column."""
     asked = [(column, min(amount, LIMIT + 1)) for column, amount in amounts if amount > 0]
-    pairs = np.array(asked, np.int64).reshape(-1, 2)
-    return pairs[:, :1], pairs[:, 1:], max((column for column, _ in asked), default=-1)
+    columns = [column for column, _ in asked]
+    return columns_of(columns), np.array([[amount] for _, amount in asked], np.int64), max(columns, default=-1)
 
 
 def fits_row(room: Room, amounts: Amounts, row: int) -> bool:

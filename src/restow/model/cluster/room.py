@@ -13,7 +13,7 @@ Whoever wants single cells reads them through a memoryview of the array, in half
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -29,6 +29,9 @@ _LEAST: Final = -LIMIT
 
 Amounts = tuple[tuple[int, int], ...]
 """(resource column, amount) pairs, zero amounts left out."""
+
+Columns = slice | NDArray[np.intp]
+"""Some resources, as an index into the lines of a ledger."""
 
 Book = Literal["requested", "reserved"]
 
@@ -94,6 +97,25 @@ class Ledger:
         self.at = self.cells.data
 
 
+class Excerpt:
+    """Ledgers cut down to some rows, each once."""
+
+    __slots__ = ("_cut", "generation", "rows")
+
+    def __init__(self, rows: Which, generation: int) -> None:
+        self.rows = rows
+        self.generation = generation
+        self._cut: dict[int, NDArray[np.int64]] = {}
+
+    def of(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A line per resource; not to be written to."""
+        found = self._cut.get(id(cells))
+        if found is None:
+            found = cells[:, self.rows] if isinstance(self.rows, slice) else cells.take(self.rows, axis=1)
+            self._cut[id(cells)] = found
+        return found
+
+
 class Room:
     """All ledgers of the nodes.
 
@@ -119,6 +141,9 @@ class Room:
         self.nonzero = Ledger(1, capacity)
         self.free: NDArray[np.int64] = np.zeros((1, capacity), np.int64)
         self.free_at = self.free.data
+        self._excerpt = Excerpt(slice(0), 0)
+        self._offers = 0
+        self._bounds: tuple[tuple[int, int], list[int], list[int]] = ((-1, -1), [], [])
         rows.on_growth(self._grow)
 
     def column(self, name: str) -> int:
@@ -126,6 +151,22 @@ class Room:
         column = self.resources.column(name)
         self._fit_columns()
         return column
+
+    def excerpt(self, rows: Which) -> Excerpt:
+        """What there is to read about some rows, as of now. Who asks about the same rows as the one before finds there
+        what was picked out for that one."""
+        known, generation = self._excerpt, self.changes.generation
+        if known.rows is not rows or known.generation != generation:
+            known = self._excerpt = Excerpt(rows, generation)
+        return known
+
+    def offers(self) -> tuple[list[int], list[int]]:
+        """Of each resource, the least and the most that any row offers."""
+        state, size = (self._offers, self.rows.size), max(self.rows.size, 1)
+        if self._bounds[0] != state:
+            cells = self.allocatable.cells[:, :size]
+            self._bounds = (state, cells.min(axis=1).tolist(), cells.max(axis=1).tolist())
+        return self._bounds[1:]
 
     def set_allocatable(self, row: int, amounts: Amounts) -> None:
         """Replace what a node offers."""
@@ -136,6 +177,7 @@ class Room:
         if not any(difference for _, difference in differences):
             return
         self.allocatable.add(row, differences)
+        self._offers += 1
         self.free[:, row] = self._left(row)
         self._log.record(self.set_allocatable, row, old)
         self.changes.touch(row)
@@ -178,6 +220,8 @@ class Room:
             ledger.grow(resources, capacity)
         self.free = self._left(slice(None))
         self.free_at = self.free.data
+        self._offers += 1
+        self._excerpt = Excerpt(slice(0), 0)
 
     def _left(self, rows: int | slice) -> NDArray[np.int64]:
         left: NDArray[np.int64] = (
@@ -186,12 +230,12 @@ class Room:
         return left
 
 
-def lines(cells: NDArray[np.int64], columns: NDArray[np.int64], rows: Which) -> NDArray[np.int64]:
-    """What a ledger says of some resources, a column vector, on some rows: a line per resource."""
-    if isinstance(rows, slice):
-        return cells[columns[:, 0], rows]
-    found: NDArray[np.int64] = cells.take(columns * cells.shape[1] + rows)  # a flat index is faster than two
-    return found
+def columns_of(columns: Sequence[int]) -> Columns:
+    """Columns as an index; those that follow each other make a slice, which costs no copy."""
+    first = columns[0] if columns else 0
+    if list(columns) == list(range(first, first + len(columns))):
+        return slice(first, first + len(columns))
+    return np.array(columns, np.intp)
 
 
 def negated(amounts: Iterable[tuple[int, int]]) -> Amounts:

@@ -214,7 +214,11 @@ def place_together(
 
 def _inadmissible(session: Session, job: Job) -> Failure | None:
     """What refuses a job before any node is asked."""
-    refused = _may_not_hold(session, job, job.reservation) if job.reservation is not None else incomplete(job)
+    refused = None
+    if job.reservation is not None:
+        refused = _may_not_hold(session, job, job.reservation)
+    elif job.is_gang:
+        refused = incomplete(job)
     if refused is None and (session.shares.counts or job.queue not in session.roster.queues):
         refusal = session.shares.refusal(job.queue, _more_for_queue(session, job))
         if refusal is not None:

@@ -7,7 +7,8 @@ in kube-scheduler, towards zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import floordiv
 from typing import Any, ClassVar
 
 import msgspec
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Which
-from restow.model.cluster.room import LIMIT, Ledger, Room, lines
+from restow.model.cluster.room import LIMIT, Ledger, Room, columns_of
 from restow.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Vector, is_scheduled
 from restow.scheduling.framework import BEST, Scores
 from restow.scheduling.plugins.few import few_rows
@@ -23,24 +24,32 @@ from restow.scheduling.plugins.few import few_rows
 Number = Any
 """An integer, or an array of them."""
 
+Divide = Callable[[Number, Number], Number]
+"""Divides integers, towards zero."""
+
 Cells = NDArray[np.int64]
 Books = tuple[Ledger, ...]
 """What is taken, to be added up."""
 
 _SAFE = (2**63 - 1) // BEST
 """The largest amount whose hundredfold fits an array; larger ones are scored as plain integers."""
+_EXACT = 2**46
+"""The largest amount of which hundredths come out right by floating point, in a fraction of the time: what is not a
+whole number differs from it by 1 / _EXACT at least, and numbers up to BEST can be told apart as well as that."""
 
 
 class Asked:
     """What a pod asks for, resource by resource and as arrays of one line per resource."""
 
-    __slots__ = ("amounts", "both", "columns", "each", "weight", "weights")
+    __slots__ = ("amounts", "both", "columns", "each", "numbers", "weight", "weights")
 
     def __init__(self, each: tuple[tuple[int, int, int], ...]) -> None:
         """`each` is (resource column, amount, weight)."""
         self.each = each
-        table = np.array([(column, min(amount, LIMIT), weight) for column, amount, weight in each], np.int64)
-        self.columns, self.amounts, self.weights = table.reshape(-1, 3, 1).transpose(1, 0, 2)
+        self.numbers = [column for column, _, _ in each]
+        self.columns = columns_of(self.numbers)
+        table = np.array([(min(amount, LIMIT), weight) for _, amount, weight in each], np.int64)
+        self.amounts, self.weights = table.reshape(-1, 2, 1).transpose(1, 0, 2)
         self.weight = sum(weight for _, _, weight in each)
         """Of all together."""
         self.both = np.stack([np.zeros_like(self.amounts), self.amounts])
@@ -48,6 +57,11 @@ class Asked:
 
     def __bool__(self) -> bool:
         return bool(self.each)
+
+    def offered(self, room: Room) -> tuple[int, int]:
+        """The least and the most of any of these resources that any row offers."""
+        least, most = room.offers()
+        return min(map(least.__getitem__, self.numbers), default=0), max(map(most.__getitem__, self.numbers), default=0)
 
 
 class ResourceWeight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,9 +85,9 @@ class Strategy:
     least: ClassVar[int] = 0
     """A resource that scores less is not part of the mean."""
 
-    def of_resource(self, requested: Number, allocatable: Number) -> Number:
+    def of_resource(self, requested: Number, allocatable: Number, divide: Divide) -> Number:
         """0..BEST for one resource, of which a node has some."""
-        return (allocatable - requested) * BEST // allocatable * (requested <= allocatable)
+        return divide((allocatable - requested) * BEST, allocatable) * (requested <= allocatable)
 
     def mean(self, total: Number, weights: Number) -> Number:
         return total // weights
@@ -82,8 +96,8 @@ class Strategy:
 class MostAllocated(Strategy):
     """The fuller the better."""
 
-    def of_resource(self, requested: Number, allocatable: Number) -> Number:
-        return _capped(requested, allocatable) * BEST // allocatable
+    def of_resource(self, requested: Number, allocatable: Number, divide: Divide) -> Number:
+        return divide(_capped(requested, allocatable) * BEST, allocatable)
 
 
 class RequestedToCapacityRatio(Strategy):
@@ -94,8 +108,8 @@ class RequestedToCapacityRatio(Strategy):
     def __init__(self, points: Sequence[tuple[int, int]]) -> None:
         self._line = np.array([_on_line(points, percent) for percent in range(101)], np.int64)
 
-    def of_resource(self, requested: Number, allocatable: Number) -> Number:
-        return self._line[_capped(requested, allocatable) * 100 // allocatable]
+    def of_resource(self, requested: Number, allocatable: Number, divide: Divide) -> Number:
+        return self._line[divide(_capped(requested, allocatable) * 100, allocatable)]
 
     def mean(self, total: Number, weights: Number) -> Number:
         return (2 * total + weights) // (2 * weights)  # to the nearest, halves up
@@ -122,10 +136,15 @@ def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked
     """The scores of these rows for a pod that asks for this, on top of what is in the books."""
     few = few_rows(rows)
     if few is None:
-        available = lines(room.allocatable.cells, asked.columns, rows)
-        if np.maximum.reduce(available, axis=None, initial=0) <= _SAFE:
-            requested = sum((lines(book.cells, asked.columns, rows) for book in books), asked.amounts)
-            return _of_rows(strategy, requested, available, asked)
+        least, most = asked.offered(room)
+        if most <= _SAFE:
+            part = room.excerpt(rows)
+            available = part.of(room.allocatable.cells)[asked.columns]
+            requested = asked.amounts
+            for book in books:
+                requested = requested + part.of(book.cells)[asked.columns]
+            divide = _quotient if most <= _EXACT else floordiv
+            return _of_rows(strategy, requested, available, asked, divide, everywhere=least > 0)
         few = room.rows.numbers(rows)
     return np.array([allocation_score(strategy, room, books, asked, row) for row in few], np.int64)
 
@@ -140,22 +159,31 @@ def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked,
         if available > 0:
             for book in books:
                 requested += book.at[cell]
-            score = strategy.of_resource(requested, available)
+            score = strategy.of_resource(requested, available, floordiv)
             if score >= least:
                 total += score * weight
                 weights += weight
     return strategy.mean(total, weights) if weights else 0
 
 
-def _of_rows(strategy: Strategy, requested: Cells, available: Cells, asked: Asked) -> Scores:
-    everywhere = bool(np.minimum.reduce(available, axis=None, initial=1) > 0)
-    score = strategy.of_resource(requested, available if everywhere else np.maximum(available, 1))
+def _of_rows(
+    strategy: Strategy, requested: Cells, available: Cells, asked: Asked, divide: Divide, *, everywhere: bool
+) -> Scores:
+    """`everywhere`: no node lacks any of the resources."""
+    score = strategy.of_resource(requested, available if everywhere else np.maximum(available, 1), divide)
     if strategy.least <= 0 and everywhere:
-        every: Scores = strategy.mean(np.add.reduce(score * asked.weights), max(asked.weight, 1))
+        weighted = score if asked.weight == len(score) else score * asked.weights
+        every: Scores = strategy.mean(np.add.reduce(weighted), max(asked.weight, 1))
         return every
     weights = asked.weights * ((available > 0) & (score >= strategy.least))
     mean: Scores = strategy.mean(np.add.reduce(score * weights), np.maximum(np.add.reduce(weights), 1))
     return mean
+
+
+def _quotient(dividend: Cells, divisor: Cells) -> Cells:
+    """For amounts up to _EXACT."""
+    whole: Cells = (dividend / divisor).astype(np.int64)
+    return whole
 
 
 def _capped(requested: Number, allocatable: Number) -> Number:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, Shape, Which
-from restow.model.cluster.room import Room, lines
+from restow.model.cluster.room import Room
 from restow.scheduling.framework import BEST, SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.allocation import (
     Asked,
@@ -85,10 +85,12 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         return HALF + (HALF + balanced - balance(before)) // 2 if self._change else balanced
 
     def _of_rows(self, room: Room, asked: Asked, rows: Which) -> Scores:
-        allocatable = lines(room.allocatable.cells, asked.columns, rows)
-        used = allocatable - lines(room.free, asked.columns, rows)
-        shares = (used + asked.both) / np.maximum(allocatable, 1.0)
-        before, after = balances(np.minimum(shares, 1.0), allocatable > 0)
+        part = room.excerpt(rows)
+        allocatable = part.of(room.allocatable.cells)[asked.columns]
+        everywhere = asked.offered(room)[0] > 0
+        shares = allocatable - part.of(room.free)[asked.columns] + asked.both  # what is used
+        shares = shares / (allocatable if everywhere else np.maximum(allocatable, 1))
+        before, after = balances(np.minimum(shares, 1.0, out=shares), None if everywhere else allocatable > 0)
         scores: Scores = HALF + (HALF + after - before >> 1) if self._change else after
         return scores
 
@@ -116,13 +118,19 @@ def balance(shares: Sequence[float]) -> int:
     return int((1 - sqrt(squares / len(shares))) * BEST)
 
 
-def balances(shares: Shares, has: Mask) -> Scores:
-    """`balance` of many nodes, from shares[..., resource, node] and which node has which resource."""
-    if len(has) == 2:
-        deviation = np.abs(shares[..., 0, :] - shares[..., 1, :]) / 2 * (has[0] & has[1])
+def balances(shares: Shares, has: Mask | None) -> Scores:
+    """`balance` of many nodes, from shares[..., resource, node] and which node has which resource, None for all."""
+    if shares.shape[-2] == 2:
+        deviation = np.abs(shares[..., 0, :] - shares[..., 1, :])
+        deviation /= 2
+        if has is not None:
+            deviation *= has[0] & has[1]
     else:
+        has = np.ones(shares.shape[-2:], np.bool_) if has is None else has
         deviation = _deviation(shares, has, has.sum(axis=0))
-    found: Scores = ((1 - deviation) * BEST).astype(np.int64)
+    np.subtract(1, deviation, out=deviation)
+    deviation *= BEST
+    found: Scores = deviation.astype(np.int64)
     return found
 
 

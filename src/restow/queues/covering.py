@@ -74,12 +74,20 @@ def cover(
     # As many as would be enough without any others: a cover without needless items has no more of a kind.
     alone = np.where(given > 0, -(-needs[:, None] // np.maximum(given, 1)), 0).max(axis=0)
     start = np.array([], np.intp) if known is None else known
-    kept = np.union1d(_few_of_a_kind(costs, given, alone), start)
+    kept = _either(len(costs), _few_of_a_kind(costs, given, alone), start)
     search = _Search(costs[kept], given[:, kept], needs, fewest, most)
     if (given[:, start].sum(axis=1) >= needs).all():
         search.offer(np.searchsorted(kept, start))
     found = search.run(effort)
     return found and msgspec.structs.replace(found, items=tuple(kept[list(found.items)].tolist()))
+
+
+def _either(number: int, *some: Items) -> Items:
+    """Whichever of so many items is among some, in ascending order."""
+    chosen = np.zeros(number, np.bool_)
+    for items in some:
+        chosen[items] = True
+    return np.flatnonzero(chosen)
 
 
 def _few_of_a_kind(costs: Integers, given: Integers, limits: Integers) -> Items:
@@ -189,7 +197,7 @@ class _Search:
                 self.bound, self.prices = min(bound, self.best_cost), prices
             if self._is_proven or hoped - self.bound < 2e-3 * hoped:
                 return
-            pool = np.union1d(pool, np.flatnonzero(reduced < 0))
+            pool = _either(len(reduced), pool, np.flatnonzero(reduced < 0))
 
     def _first_prices(self, pool: Items) -> Floats:
         """Of all dimensions alike and of each by itself, the prices with the best bound: each is exact on its own."""
@@ -269,7 +277,7 @@ class _Search:
     def _exchange(self, core: Items) -> None:
         """Single items of the best cover for cheaper ones that do as well, the largest gain first."""
         while self.best is not None and len(self.best) <= 4 * _BY_ONE:
-            chosen, others = self.best, np.setdiff1d(core, self.best)
+            chosen, others = self.best, core[np.isin(core, self.best, invert=True)]
             if not len(others):
                 return
             least = self.given[:, chosen] - (self.given[:, chosen].sum(axis=1) - self.needs)[:, None]

@@ -1,0 +1,113 @@
+"""Nodes that are locked for a queue, in snapshot files: plans leave them alone, and every command says why."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from restow.cli import restow
+from tests.cli.test_explain import QUEUE, labelled
+from tests.cli.test_offline import node, pod
+from tests.cli.test_plan import replica
+
+LOCKS: dict[str, Any] = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "Queue",
+    "metadata": {"name": "q"},
+    "status": {"state": "Open", "reservation": {"nodes": ["n2"]}},
+}
+GROUP = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "PodGroup",
+    "metadata": {"name": "g", "namespace": "a"},
+    "spec": {"minMember": 1, "queue": "q"},
+}
+
+
+def of(document: dict[str, Any], **marks: str) -> dict[str, Any]:
+    keys = {"queue": QUEUE, "group": "scheduling.k8s.io/group-name"}
+    return labelled(document, annotations={keys[mark]: value for mark, value in marks.items()})
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    yield
+    gc.enable()
+
+
+class File:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, *items: dict[str, Any], locked: bool = True) -> File:
+        everything = [node("n1", "10"), node("n2", "10"), *items, *([LOCKS, GROUP] if locked else [])]
+        (self.folder / "cluster.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": everything}))
+        return self
+
+    def ask(self, command: str, *arguments: str) -> Any:
+        snapshot = str(self.folder / "cluster.json")
+        return json.loads(
+            CliRunner().invoke(restow, [command, "--snapshot", snapshot, "-o", "json", *arguments]).stdout
+        )
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> File:
+    return File(tmp_path)
+
+
+FOREIGN, OURS = replica("small", "1", "n1"), of(replica("small", "1", "n1"), queue="q")
+STRATEGIES = [("--strategy", "defragmentation"), ("--strategy", "optimal", "--work-limit", "2000")]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=["defragmentation", "optimal"])
+@pytest.mark.parametrize(
+    ("small", "locked", "moves"),
+    [
+        pytest.param(FOREIGN, False, ["n2"], id="nothing is locked"),
+        pytest.param(FOREIGN, True, [], id="of another queue"),
+        pytest.param(OURS, True, ["n2"], id="of the queue"),
+        pytest.param(of(replica("small", "1", "n1"), group="g"), True, ["n2"], id="of a gang of the queue"),
+    ],
+)
+def test_a_plan_moves_nobody_onto_the_nodes_of_others(
+    file: File, strategy: tuple[str, ...], small: dict[str, Any], locked: bool, moves: list[str]
+) -> None:
+    planned = file.write(small, of(replica("large", "8", "n2"), queue="q"), locked=locked).ask("plan", *strategy)
+    assert [one["to"] for one in planned["moves"] if one["pod"] == "small"] == moves
+
+
+def test_waiting_pods_get_no_place_there(file: File) -> None:
+    items = [replica("large", "8", "n1"), pod("waits", "9")]
+    asked = ("plan", "--objective", "pending", "--work-limit", "2000")
+    assert file.write(*items, locked=False).ask(*asked)["places"]
+    assert file.write(*items).ask(*asked)["places"] == []
+
+
+def test_a_plan_that_does_is_not_valid(file: File, tmp_path: Path) -> None:
+    move = {"order": 1, "wave": 1, "namespace": "a", "pod": "small", "from": "n1", "to": "n2"}
+    (tmp_path / "plan.json").write_text(json.dumps({"strategy": "s", "moves": [move]}))
+    told = file.write(FOREIGN).ask("replay", "--plan", str(tmp_path / "plan.json"))
+    assert not told["valid"]
+    assert "node(s) were locked for queue q" in json.dumps(told["defects"])
+
+
+def test_schedule_says_it(file: File) -> None:
+    told = file.write(replica("full", "10", "n1"), pod("waits", "1"), of(pod("ours", "1"), queue="q")).ask("schedule")
+    assert told["placements"] == [{"namespace": "a", "pod": "ours", "node": "n2"}]
+    (refusal,) = told["unschedulable"]
+    assert refusal["message"] == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were locked for queue q."
+
+
+def test_explain_says_it(file: File) -> None:
+    told = file.write(FOREIGN).ask("explain", "pod", "a/small")
+    assert told["refusals"] == [
+        {"plugin": "NodeReservation", "reason": "node(s) were locked for queue q", "nodes": ["n2"]}
+    ]
+    assert (told["movable"], told["feasible"]) == (False, ["n1"])

@@ -88,8 +88,8 @@ def test_what_it_asks_for(spec: dict[str, Any], seats: dict[str, int], at_once: 
         pytest.param(
             {"tasks": [task(cpu="-4", overhead={"memory": "-1Gi"})]},
             [
-                "spec.tasks[0].template.spec.containers[0].resources.requests.cpu: -4 is negative",
-                "spec.tasks[0].template.spec.overhead.memory: -1Gi is negative",
+                "spec.tasks[0].template.spec.containers[0].resources.requests.cpu: quantity '-4': must not be negative",
+                "spec.tasks[0].template.spec.overhead.memory: quantity '-1Gi': must not be negative",
             ],
             id="seats that would give room away",
         ),

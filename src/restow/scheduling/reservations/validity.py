@@ -8,14 +8,12 @@ to; it knows nothing of quantities inside templates, of names that occur twice, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 import msgspec
 
 from restow.model.names import dns_label_problems
-from restow.model.objects import MatchPolicy, PodSpec, Reservation, ReservationSpec, TaskSpec
-from restow.model.problems import Problem, find_problems, join
-from restow.model.quantity import Quantity, QuantityError
+from restow.model.objects import MatchPolicy, Reservation, ReservationSpec, TaskSpec
+from restow.model.problems import Problem, find_problems
 from restow.model.selectors import SelectorError, label_selector
 from restow.model.times import TimeError, parse_duration
 
@@ -63,22 +61,6 @@ def _of_tasks(spec: ReservationSpec) -> Iterator[Problem]:
         yield from (Problem(f"{path}.name", problem) for problem in dns_label_problems(task.name))
         if (task.replicas or 0) < 0:
             yield Problem(f"{path}.replicas", f"{task.replicas} is negative")
-        yield from _of_template(task.template.spec, f"{path}.template.spec")
-
-
-def _of_template(spec: PodSpec, path: str) -> Iterator[Problem]:
-    """Requests below zero: whoever held such a seat would give away more room than there is."""
-    lists = [(f"{path}.overhead", spec.overhead)]
-    if spec.resources is not None:
-        lists.append((f"{path}.resources.requests", spec.resources.requests))
-    for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
-        for number, one in enumerate(containers or ()):
-            lists.append((f"{path}.{kind}[{number}].resources.requests", one.resources.requests))
-    for where, quantities in lists:
-        for name, text in (quantities or {}).items():
-            with suppress(QuantityError):  # said already
-                if Quantity.parse(text).nano < 0:
-                    yield Problem(join(where, name), f"{text} is negative")
 
 
 def _of_sums(spec: ReservationSpec) -> Iterator[Problem]:

@@ -1,0 +1,61 @@
+"""Whatever the strategy, nobody moves onto a node that is locked for another queue."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+
+from restow.planning.replay import replay
+from restow.planning.strategies import make_plan
+from restow.scheduling.jobs import Roster
+from tests.model.cluster.builders import of_queue, pod, queue
+from tests.planning.clusters import app, cluster, request, ten
+
+SEEDS = range(int(os.environ.get("RESTOW_SEEDS", "8")))
+QUEUES = ("default", "a", "b")
+NAMES = [f"n{number}" for number in range(7)]
+
+
+def asked(strategy: str, seed: int):
+    """A cluster of half-empty nodes, some of them locked, and what a plan is asked for with."""
+    random = Random(seed)
+    pods = [
+        of_queue(app(f"p{n}", f"{random.randint(5, 25)}00m", on=random.choice(NAMES)), random.choice(QUEUES))
+        for n in range(14)
+    ]
+    snapshot = cluster([ten(name) for name in NAMES], pods)
+    holders = {name: random.choice((*QUEUES, "")) for name in NAMES[1:]}
+    roster = Roster()
+    for name in QUEUES:
+        one = queue(name, *(node for node in NAMES[1:] if holders[node] == name))
+        snapshot.apply_queue(one)
+        roster.apply_queue(one)
+    waiting = [of_queue(pod(f"w{n}", {"cpu": "6"}), random.choice(QUEUES)) for n in range(2)]
+    pending = {"pending": tuple(waiting), "objective": "pending"} if strategy == "pending" else {}
+    fields = {"work_limit": 2000, "roster": roster, **pending}
+    return snapshot, holders, request(snapshot, **fields)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("strategy", ["defragmentation", "balance", "optimal", "pending"])
+def test_no_plan_breaks_a_lock(strategy: str, seed: int) -> None:
+    snapshot, holders, about = asked(strategy, seed)
+    plan = make_plan("optimal" if strategy == "pending" else strategy, snapshot, about)
+    whose = {one.pod.metadata.uid: about.roster.queue_of(one.pod) for one in snapshot.pods.known.values()}
+    assert all(holders.get(move.target, "") in ("", whose[move.uid]) for move in plan.moves)
+    waiting = {one.metadata.name: about.roster.queue_of(one) for one in about.pending}
+    assert all(holders.get(place.node, "") in ("", waiting[place.pod]) for place in plan.places)
+    assert replay(snapshot, plan, about).valid
+
+
+def test_there_are_plans_that_locks_change() -> None:
+    changed = 0
+    for seed in SEEDS:
+        snapshot, _, about = asked("optimal", seed)
+        locked = make_plan("optimal", snapshot, about)
+        for name in QUEUES:
+            snapshot.remove_queue(queue(name))
+        changed += locked.moves != make_plan("optimal", snapshot, about).moves
+    assert changed

@@ -1,16 +1,25 @@
-"""The configuration file: one YAML document with a section per part. Each part reads its own section.
+"""The configuration file: one YAML document with a section per part.
 
-Unknown sections are refused with their path, so that a misspelt one is not silently without effect.
+Goes in: the file. Comes out: the sections as written, each of which its own part can read; or everything that is wrong
+in any of them, at once, with paths. Unknown sections are refused, so that a misspelt one is not silently without
+effect.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import msgspec
 
+from restow.migration.arguments import read_arguments as read_migration
 from restow.model.problems import Problem
 from restow.model.wire import WireError, convert, locate_documents
+from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.registry import installed as descheduling_plugins
+from restow.queues.arguments import read_arguments as read_queues
+from restow.scheduling.registry import SchedulerSection, installed, read_profile
+from restow.scheduling.reservations.arguments import read_arguments as read_reservations
 
 
 class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,10 +31,47 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reservations: dict[str, Any] = {}
     queues: dict[str, Any] = {}
 
+    @property
+    def scheduler_names(self) -> frozenset[str]:
+        """Whose pods are ours; a section that cannot be read is the scheduler's to complain about."""
+        try:
+            return frozenset(convert(SchedulerSection, self.scheduler).scheduler_names)
+        except WireError:
+            return frozenset()
+
+
+_READERS: Final[tuple[Callable[[Configuration], object], ...]] = (
+    lambda written: read_profile(written.scheduler, installed()),
+    lambda written: read_policy(written.descheduler, descheduling_plugins()),
+    lambda written: read_migration(written.migration, written.scheduler_names),
+    lambda written: read_reservations(written.reservations),
+    lambda written: read_queues(written.queues),
+)
+
 
 def read_configuration(data: bytes, name: str) -> Configuration:
-    """Read the file. Raises WireError."""
+    """Read the file, and see whether every part can read its section. Raises WireError."""
     located = locate_documents(data, name)
     if len(located) > 1:
         raise WireError(name, [Problem("", f"one document is expected, {len(located)} are there")])
-    return convert(Configuration, located[0].document, name) if located else Configuration()
+    written = located[0].document if located else {}
+    problems: list[Problem] = []
+    try:
+        convert(Configuration, written)
+    except WireError as error:
+        problems += error.problems
+    known = {key: value for key, value in written.items() if key in Configuration.__struct_fields__}
+    configuration = convert(Configuration, {key: value for key, value in known.items() if isinstance(value, dict)})
+    problems += _problems(configuration)
+    if problems:
+        raise WireError(name, problems)
+    return configuration
+
+
+def _problems(configuration: Configuration) -> Iterator[Problem]:
+    for read in _READERS:
+        try:
+            read(configuration)
+        except WireError as error:
+            for one in error.problems:
+                yield Problem(f"{error.what}.{one.path}" if one.path else error.what, one.message)

@@ -34,13 +34,13 @@ from restow.migration.arguments import Arguments, read_arguments
 from restow.model.kinds import NAMESPACE, OWN_KINDS, Kind
 from restow.model.problems import Problem
 from restow.model.times import TimeError, parse_duration
-from restow.model.wire import WireError, convert
+from restow.model.wire import WireError
 from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import installed as descheduling_plugins
 from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown, Unauthorized
 from restow.posts import Component, Masters, Part, Post, Station, hold_all
 from restow.queues.arguments import read_arguments as read_queues
-from restow.scheduling.registry import SchedulerSection, installed, read_profile
+from restow.scheduling.registry import installed, read_profile
 from restow.scheduling.reservations.arguments import read_arguments as read_terms
 from restow.triggering import TRIGGER_PATH, Trigger
 
@@ -89,10 +89,10 @@ class ReservationsPart:
         """Nothing is measured and nothing of its own is kept."""
 
     def read(self, configuration: Configuration) -> object:
-        return read_terms(configuration.reservations), _scheduler_names(configuration)
+        return read_terms(configuration.reservations), configuration.scheduler_names
 
     def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
-        terms, names = read_terms(configuration.reservations), _scheduler_names(configuration)
+        terms, names = read_terms(configuration.reservations), configuration.scheduler_names
         return reservations.Collector(api, clock, rng, names=names, arguments=terms)
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
@@ -107,7 +107,7 @@ class MigrationsPart:
         self._settings = migrations.Settings(namespace=namespace)
 
     def read(self, configuration: Configuration) -> Arguments:
-        return read_arguments(configuration.migration, _scheduler_names(configuration))
+        return read_arguments(configuration.migration, configuration.scheduler_names)
 
     def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
         arguments = self.read(configuration)
@@ -145,7 +145,7 @@ class DeschedulerPart:
             rng,
             policy=policy,
             scheduler=read_profile(configuration.scheduler, installed()),
-            arguments=read_arguments(configuration.migration, _scheduler_names(configuration)),
+            arguments=read_arguments(configuration.migration, configuration.scheduler_names),
             settings=self._settings,
             metrics=self._metrics,
             prometheus=PrometheusServer(policy.prometheus) if policy.prometheus else None,
@@ -164,10 +164,10 @@ class QueuesPart:
         self._metrics = queues.Metrics(registry)
 
     def read(self, configuration: Configuration) -> object:
-        return read_queues(configuration.queues), configuration.migration, _scheduler_names(configuration)
+        return read_queues(configuration.queues), configuration.migration, configuration.scheduler_names
 
     def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
-        names = _scheduler_names(configuration)
+        names = configuration.scheduler_names
         return queues.Queues(
             api,
             clock,
@@ -180,18 +180,10 @@ class QueuesPart:
         )
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
-        names = _scheduler_names(configuration)
+        names = configuration.scheduler_names
         migration = read_arguments(configuration.migration, names)
         cast("queues.Queues", component).configure(names, read_queues(configuration.queues), migration)
         return True
-
-
-def _scheduler_names(configuration: Configuration) -> frozenset[str]:
-    """Whose pods are ours; a section that cannot be read is the scheduler's to complain about."""
-    try:
-        return frozenset(convert(SchedulerSection, configuration.scheduler).scheduler_names)
-    except WireError:
-        return frozenset()
 
 
 PARTS: dict[str, Callable[[CollectorRegistry, str], Part]] = {
@@ -207,28 +199,18 @@ PARTS: dict[str, Callable[[CollectorRegistry, str], Part]] = {
 
 
 class ConfigurationFile:
-    """The file as it was read last, and the parts that read it."""
+    """The file as it was read last."""
 
-    def __init__(self, path: Path | None, parts: Sequence[Part]) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._parts = parts
         self._data = b""
 
     def read(self) -> Configuration:
-        """Read and check it, every part its own section. Raises WireError with every problem, and OSError."""
+        """Read and check it. Raises WireError with every problem, and OSError."""
         if self._path is None:
             return Configuration()
         self._data = self._path.read_bytes()
-        configuration = read_configuration(self._data, str(self._path))
-        problems: dict[Problem, None] = {}
-        for part in self._parts:
-            try:
-                part.read(configuration)
-            except WireError as error:
-                problems |= dict.fromkeys(Problem(f"{error.what}.{one.path}", one.message) for one in error.problems)
-        if problems:
-            raise WireError(str(self._path), list(problems))
-        return configuration
+        return read_configuration(self._data, str(self._path))
 
     def read_again(self) -> Configuration | None:
         """What it says now, if that is something else. A file that is wrong changes nothing, and is told once."""
@@ -292,7 +274,7 @@ class Process:
         self._registry = registry = CollectorRegistry()
         parts = {name: make(registry, options.namespace) for name, make in PARTS.items()}
         self._parts = [parts[name] for name in options.components]
-        self._file = ConfigurationFile(options.config, list(parts.values()))
+        self._file = ConfigurationFile(options.config)
         self._configuration = self._file.read() if options.config else options.otherwise
 
     async def run(self, api: Api, clock: Clock, rng: Random, where: str) -> None:

@@ -21,10 +21,12 @@ from restow.model.objects import (
     PodMigrationJobSpec,
     PodSpec,
     Reservation,
+    SelectorSpec,
 )
 from restow.model.wire import (
     WireError,
     convert,
+    convert_readable,
     decode,
     document,
     document_kind,
@@ -238,3 +240,15 @@ def test_kinds_know_their_names() -> None:
         "batch.volcano.sh/v1alpha1",
         "reservations.batch.volcano.sh",
     )
+
+
+def test_what_is_wrong_does_not_keep_the_rest_from_being_read() -> None:
+    written = {"metadata": {"name": 3, "namespace": "shop"}, "spec": {"containers": [{"name": "a"}, 5]}}
+    found, problems = convert_readable(Pod, written)
+    assert [one.path for one in problems] == ["metadata.name", "spec.containers[1]"]
+    assert found.metadata.namespace == "shop" and not found.spec.containers
+
+
+def test_what_makes_no_sense_without_what_is_wrong_is_told_as_such() -> None:
+    with pytest.raises(WireError, match=r"matchExpressions\[0\].key: expected a string"):
+        convert_readable(SelectorSpec, {"matchExpressions": [{"key": 5, "operator": "In"}]})

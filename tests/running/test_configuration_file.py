@@ -11,16 +11,45 @@ from restow.running import PARTS, ConfigurationFile, lease_timing
 
 def file(path: Path, text: str) -> ConfigurationFile:
     path.write_text(text)
-    return ConfigurationFile(path, [make(CollectorRegistry(), "restow-system") for make in PARTS.values()])
+    return ConfigurationFile(path)
 
 
-def test_every_part_tells_its_mistakes_and_all_are_told_at_once(tmp_path: Path) -> None:
+MISTAKES = """
+schedulers: {}
+scheduler: {actions: jump, schedulerNames: 3}
+descheduler:
+  maxNoOfPodsToEvictTotal: -1
+  metricsProviders: [{source: Prometheus}]
+  profiles:
+  - name: a
+    interval: often
+  - name: a
+    pluginConfig:
+    - {name: LoadAware, args: {maxAge: 0s, metricsUtilization: {source: Prometheus}}}
+    plugins: {balance: {enabled: [Defrag]}}
+migration: {evictBurst: 0, evictqps: 3}
+reservations: {namespaceShare: 200}
+queues: 5
+"""
+
+
+def test_all_mistakes_of_all_sections_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(WireError) as told:
-        file(tmp_path / "c.yaml", "scheduler: {actions: jump}\nmigration: {evictBurst: 0, evictqps: 3}\n").read()
+        file(tmp_path / "c.yaml", MISTAKES).read()
     assert [problem.path for problem in told.value.problems] == [
+        "queues",
+        "schedulers",
+        "scheduler.schedulerNames",
         "scheduler.actions",
+        "descheduler.profiles[0].interval",
+        "descheduler.maxNoOfPodsToEvictTotal",
+        "descheduler.profiles[1].name",
+        "descheduler.metricsProviders[0].prometheus.url",
+        "descheduler.profiles[1].plugins.balance.enabled[0]",
+        "descheduler.profiles[1].pluginConfig[0].args.maxAge",
         "migration.evictqps",
         "migration.evictBurst",
+        "reservations.namespaceShare",
     ]
 
 

@@ -15,7 +15,6 @@ Every mistake is told at once, with its path.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, dataclass_transform
 
@@ -26,7 +25,7 @@ from restow.eviction.protections import Protections
 from restow.migration.limits import Limits, Window
 from restow.model.fractions import fraction_problem
 from restow.model.objects import Duration, JobMode, SelectorRequirement, SelectorSpec
-from restow.model.problems import Problem, find_problems
+from restow.model.problems import Problem
 from restow.model.selectors import (
     EVERYTHING,
     LabelSelector,
@@ -35,7 +34,7 @@ from restow.model.selectors import (
     parse_label_selector,
 )
 from restow.model.times import parse_duration
-from restow.model.wire import WireError, convert
+from restow.model.wire import WireError, convert_readable
 
 SECTION: Final = "migration"
 KIND: Final = "MigrationControllerArgs"
@@ -174,9 +173,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_arguments(section: Mapping[str, Any], scheduler_names: frozenset[str]) -> Arguments:
     """Check what is written; pods of these schedulers are meant where it does not say. Raises WireError."""
-    problems = find_problems(MigrationSection, section, marks=True)
-    spoilt = {re.split(r"[.\[]", problem.path)[0] for problem in problems}
-    written = convert(MigrationSection, {key: section[key] for key in section if key not in spoilt}, SECTION)
+    written, problems = convert_readable(MigrationSection, section, SECTION)
     problems += _problems(written)
     if problems:
         raise WireError(SECTION, problems)

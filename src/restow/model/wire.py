@@ -11,17 +11,27 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, TypeVar
 
 import msgspec
 
 from restow.model.kinds import Kind, UnknownKind, kind_of
 from restow.model.marks import are_readable
-from restow.model.problems import Problem, describe, find_problems
+from restow.model.problems import Problem, describe, find_problems, join
 from restow.model.yaml_text import YamlError, load_documents
 
-__all__ = ["Located", "Problem", "WireError", "convert", "decode", "document", "document_kind", "read_documents"]
+__all__ = [
+    "Located",
+    "Problem",
+    "WireError",
+    "convert",
+    "convert_readable",
+    "decode",
+    "document",
+    "document_kind",
+    "read_documents",
+]
 
 T = TypeVar("T")
 
@@ -69,6 +79,34 @@ def convert(type: type[T], document: Mapping[str, Any], what: str = "object") ->
         raise WireError(what, [Problem("", str(error))]) from None
     except RecursionError:
         raise WireError(what, [Problem("", "nested too deeply")]) from None
+
+
+def convert_readable(type: type[T], document: Mapping[str, Any], what: str = "object") -> tuple[T, list[Problem]]:
+    """What can be read of a document a person wrote, and what is wrong with the rest: whoever checks further can tell
+    all mistakes at once. Raises WireError where what is left makes no sense alone."""
+    try:
+        cleaned = _without_nulls(document)
+        problems = find_problems(type, cleaned, marks=True)
+        rest = _without_paths(cleaned, {one.path for one in problems}, "") if problems else cleaned
+        return msgspec.convert(rest, type), problems
+    except msgspec.ValidationError as error:
+        raise WireError(what, problems or [Problem("", str(error))]) from None
+    except RecursionError:
+        raise WireError(what, [Problem("", "nested too deeply")]) from None
+
+
+def _without_paths(value: Any, paths: Set[str], path: str) -> Any:
+    """A document without members at these paths; a list one of whose items is there goes whole, so that the others keep
+    their numbers."""
+    if isinstance(value, list):
+        inner = [f"{path}[{index}]" for index in range(len(value))]
+        if not paths.isdisjoint(inner):
+            return []
+        return [_without_paths(one, paths, place) for one, place in zip(value, inner, strict=True)]
+    if isinstance(value, dict):
+        kept = {key: join(path, str(key)) for key in value if join(path, str(key)) not in paths}
+        return {key: _without_paths(value[key], paths, inner) for key, inner in kept.items()}
+    return value
 
 
 def document(kind: Kind[Any], value: msgspec.Struct) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import msgspec
 from restow.model.objects import Duration
 from restow.model.problems import Problem
 from restow.model.times import parse_duration
-from restow.model.wire import WireError, convert
+from restow.model.wire import WireError, convert_readable
 from restow.queues.locking import Rules
 from restow.queues.request import DEFAULT_CEILING, Ceiling, Ceilings
 
@@ -50,8 +50,8 @@ class Arguments(msgspec.Struct, frozen=True):
 
 def read_arguments(section: Mapping[str, Any]) -> Arguments:
     """Check what is written. Raises WireError."""
-    written = convert(QueuesSection, section, SECTION)
-    found = [*_problems(written)]
+    written, found = convert_readable(QueuesSection, section, SECTION)
+    found += _problems(written)
     if found:
         raise WireError(SECTION, found)
     return Arguments(

@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from restow.model.problems import Problem
-from restow.model.wire import WireError, convert
+from restow.model.wire import WireError, convert_readable
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit, enqueue
@@ -128,8 +128,7 @@ def installed() -> dict[str, EntryPoint]:
 
 def read_profile(section: Mapping[str, Any], others: Mapping[str, EntryPoint] | None = None) -> Profile:
     """Build what the section describes. Raises WireError with every problem."""
-    written = convert(SchedulerSection, section, "scheduler")
-    problems: list[Problem] = []
+    written, problems = convert_readable(SchedulerSection, section, "scheduler")
     actions = _actions(written.actions, problems)
     if not all(written.scheduler_names) or not written.scheduler_names:
         problems.append(Problem("schedulerNames", "at least one name is needed, and none may be empty"))

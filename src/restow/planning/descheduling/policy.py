@@ -30,7 +30,7 @@ from restow.model.objects import Duration, Pod
 from restow.model.problems import Problem
 from restow.model.selectors import LabelSelector, SelectorError, parse_label_selector
 from restow.model.times import parse_duration
-from restow.model.wire import WireError, convert
+from restow.model.wire import WireError, convert_readable
 from restow.planning.arguments import (
     DEFRAGMENTATION,
     LOAD_AWARE,
@@ -149,8 +149,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_policy(section: Mapping[str, Any], plugins: Mapping[str, Plugin]) -> Policy:
     """Check what is written. Raises WireError with every problem."""
-    written = convert(_Section, section, SECTION)
-    problems = list(_general_problems(written))
+    written, problems = convert_readable(_Section, section, SECTION)
+    problems += _general_problems(written)
     limits = Limits(
         per_node=written.max_no_of_pods_to_evict_per_node,
         per_namespace=written.max_no_of_pods_to_evict_per_namespace,

@@ -19,7 +19,7 @@ import msgspec
 from restow.model.objects import Duration
 from restow.model.problems import Problem
 from restow.model.times import parse_duration
-from restow.model.wire import WireError, convert
+from restow.model.wire import WireError, convert_readable
 
 SECTION: Final = "reservations"
 SHORTEST_PERIOD: Final = 0.1
@@ -46,8 +46,8 @@ class Arguments(msgspec.Struct, frozen=True):
 
 def read_arguments(section: Mapping[str, Any]) -> Arguments:
     """Check what is written. Raises WireError."""
-    written = convert(ReservationsSection, section, SECTION)
-    found = [*_problems(written)]
+    written, found = convert_readable(ReservationsSection, section, SECTION)
+    found += _problems(written)
     if found:
         raise WireError(SECTION, found)
     return Arguments(

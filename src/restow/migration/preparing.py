@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import Said, is_in_doubt, recorded, spent, time_of
+from restow.migration.conditions import Said, condition, is_in_doubt, recorded, spent, time_of
 from restow.migration.facts import Answer, Facts, unfit
 from restow.migration.instructions import (
     Evict,
@@ -48,7 +48,7 @@ UNLIMITED = 3600.0
 """Seconds that the reservation of a job without limit lives for, before it is extended."""
 ASK_AGAIN = 10.0
 MOMENT = 2.0
-"""Seconds within which nothing is told of a reservation that is new."""
+"""Seconds within which nothing is told of a reservation that is new, nor an eviction looked for that was just sent."""
 
 
 def unmovable(facts: Facts) -> Step | None:
@@ -267,6 +267,8 @@ def _evict(facts: Facts, told: str) -> Step:
     assert pod is not None, "it has not left"
     if facts.outcome is not None:
         return _refused(facts, facts.outcome, withdraw=True)
+    if not facts.fresh and _just_sent(facts):
+        return Wait(facts.job.status, facts.now + MOMENT)
     held_up = _stopped(facts)
     if held_up is None and facts.turn is not None and not facts.turn.allowed:
         held_up = _refused(facts, facts.turn)
@@ -277,6 +279,13 @@ def _evict(facts: Facts, told: str) -> Step:
         return rehearsed(facts, f"{told}: it would be evicted")
     said = Said(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
     return Evict(recorded(facts.job.status, said, now=facts.now), pod)
+
+
+def _just_sent(facts: Facts) -> bool:
+    """Whether an eviction was sent, or may have been, of which nothing can be seen yet."""
+    said = condition(facts.job.status, JobConditionType.EVICTION)
+    since = time_of(said.last_transition_time) if said is not None and facts.is_evicting else None
+    return since is not None and 0 <= facts.now - since < MOMENT
 
 
 def _stopped(facts: Facts) -> Step | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
 from restow.model import kinds
+from restow.ports import Api, Request, Response
 from restow.sim.faults import FaultyApi
-from tests.control.migrations.stage import cluster, controller, stage
+from tests.control.migrations.stage import cluster, controller, scheduled, stage
 from tests.control.stage import events
 from tests.sim.stage import Document, pass_time, ready, template, virtual, workload
 
@@ -200,6 +202,35 @@ async def test_where_from_is_told_of_a_job_written_by_hand() -> None:
         await it.move(old)
         await pass_time(30)
         assert ((await it.job()).metadata.annotations or {})["restow.sh/moved-from"] == old.spec.node_name
+
+
+class Counting:
+    """ports.Api over another one that counts what is asked of it, but for Events."""
+
+    def __init__(self, api: Api) -> None:
+        self.calls: Counter[str] = Counter()
+        self.watch = api.watch
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        if request.resource.plural != "events":
+            self.calls["read" if request.verb in ("get", "list") else "write"] += 1
+        return await self._api.call(request)
+
+
+@virtual
+async def test_a_move_costs_few_calls() -> None:
+    """Of a move the API server sees all that there is to see once before the seat is made, and once before the pod is
+    evicted; everything else comes from watches."""
+    async with scheduled() as it:
+        seen = Counting(it.api)
+        async with controller(seen, it.clock):
+            old = (await it.start())[0]
+            seen.calls.clear()
+            await it.move(old)
+            await pass_time(30)
+        assert (await it.told())[0] == "Succeed"
+        assert seen.calls["read"] <= 9 and seen.calls["write"] <= 12, seen.calls
 
 
 @virtual

@@ -5,8 +5,11 @@ from __future__ import annotations
 from restow.migration.facts import Answer
 from restow.migration.instructions import Abort, Evict, Fail, Look, Wait
 from restow.migration.terms import Terms
-from tests.migration.moves import NO, YES, facts, job
+from tests.migration.moves import NO, YES, facts, job, said
 from tests.migration.steps.rows import DIRECT, DRY, EVICTING, REFUSED, Row, check, table
+
+SEATED = said("ReservationScheduled", message="a seat is kept on node n2")
+JUST_SENT = job(SEATED, said("Eviction", "False", "Evicting", age=1.0), nodeName="n2")
 
 ROWS: list[Row] = [
     ("everything is ready", facts(), Evict, "Evicting", "pod shop/web-1 leaves node n1; its seat is on node n2"),
@@ -20,6 +23,8 @@ ROWS: list[Row] = [
     ("the API refused after all", facts(job(EVICTING), outcome=NO), Wait, "FailedEvict", "needs 2 healthy pods"),
     ("refused before, allowed now", facts(job(REFUSED)), Evict, "Evicting", "leaves node n1"),
     ("sent, and nothing happened", facts(job(EVICTING)), Evict, "Evicting", "leaves node n1"),
+    ("just sent, and the cache does not show it", facts(JUST_SENT, fresh=False, trial=None), Wait, "Evicting", ""),
+    ("sent a while ago, and the cache does not show it", facts(job(EVICTING), fresh=False, trial=None), Look, None, ""),
     ("sent, and now a budget refuses", facts(job(EVICTING), trial=NO), Wait, "Evicting", ""),
     ("sent, and now stopped", facts(job(EVICTING), stopped="x"), Wait, "Evicting", ""),
     ("paused", facts(job(spec={"paused": True})), Wait, "Paused", "time stands still"),

@@ -87,13 +87,15 @@ class Effects:
     async def _reserve(self, step: Reserve) -> Reservation | Answer | None:
         """What was made; None if one is there already, which has to be looked at."""
         try:
-            return await self._client.create(RESERVATION, msgspec.to_builtins(step.reservation))
+            made = await self._client.create(RESERVATION, msgspec.to_builtins(step.reservation))
         except AlreadyExists:
             return None
         except (Invalid, NotFound) as error:  # never accepted as it is: a bad template, a namespace on its way out
             return Answer(False, str(error), final=True)
         except Forbidden as error:
             return Answer(False, str(error))
+        self._feed.note_made(made)
+        return made
 
     async def _extend(self, step: Extend) -> None:
         meta, spec = step.reservation.metadata, step.reservation.spec

@@ -15,6 +15,7 @@ from typing import Any
 from restow.model.cluster import SeatName, Snapshot
 from restow.model.cluster.owners import group_name
 from restow.model.cluster.seat import is_ended, stand_in
+from restow.model.guarantees import Asked, Cluster, is_rejected, request_of
 from restow.model.objects import (
     ObjectMeta,
     Pod,
@@ -49,6 +50,7 @@ class Roster:
         """The priority class of pods that name none, if there is one."""
         self._placed: dict[str, Pod] = {}
         self._usage: dict[str, dict[str, int]] | None = None
+        self._guarantees: tuple[Cluster, dict[str, Vector]] | None = None
 
     # --- what the API shows -------------------------------------------------------------------------------------------
 
@@ -81,10 +83,12 @@ class Roster:
             self._usage = None
 
     def apply_queue(self, queue: Queue) -> None:
+        self._guarantees = None
         self.queues[queue.metadata.name] = queue
 
     def remove_queue(self, queue: Queue) -> None:
         """The default queue always exists."""
+        self._guarantees = None
         self.queues.pop(queue.metadata.name, None)
         self.queues.setdefault(DEFAULT_QUEUE, Queue(metadata=ObjectMeta(name=DEFAULT_QUEUE)))
 
@@ -129,6 +133,14 @@ class Roster:
             for pod in self._placed.values():
                 self._charge(self._usage, pod)
         return self._usage
+
+    def guarantees(self, cluster: Cluster) -> Mapping[str, Vector]:
+        """What is guaranteed to each queue; nothing that was rejected, or is to be."""
+        if self._guarantees is None or self._guarantees[0] != cluster:
+            asked = {name: request_of(queue, cluster) for name, queue in self.queues.items() if not is_rejected(queue)}
+            granted = {name: one.amounts for name, one in asked.items() if isinstance(one, Asked)}
+            self._guarantees = (cluster, granted)
+        return self._guarantees[1]
 
     def group(self, key: Key) -> PodGroup | None:
         return self._groups.get(key)

@@ -14,13 +14,13 @@ Goes in: queues, what each uses, what the cluster has. Comes out: an order and r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Snapshot
-from restow.model.guarantees import Asked, Cluster, is_rejected, request_of
+from restow.model.guarantees import Cluster
 from restow.model.objects import Queue, QueueState
 from restow.model.quantity import quantity_of
 from restow.model.resources import Vector, add, amounts, subtract
@@ -42,8 +42,8 @@ class Shares:
         self.counts = roster.counts
         self._offered = offered(snapshot) if self.counts else {}
         self._used: dict[str, Vector] = _usage(roster, snapshot) if self.counts else {}
-        self._guaranteed = dict(self._guarantees(snapshot)) if self.counts else {}
-        self._taken = {name: self._taken_of(name) for name in dict.fromkeys(self._dimensions())}
+        self._guaranteed = roster.guarantees(_cluster(snapshot, self._offered)) if self.counts else {}
+        self._taken = self._all_taken()
         """Of every guaranteed resource, what all queues use, or have kept for them if that is more."""
         self._orders: dict[str, Order] = {}
 
@@ -138,24 +138,16 @@ class Shares:
 
     # --- sums ---------------------------------------------------------------------------------------------------------
 
-    def _guarantees(self, snapshot: Snapshot) -> Iterator[tuple[str, Vector]]:
-        asking = [queue for queue in self._queues.values() if queue.spec.guarantee is not None]
-        if not asking:
-            return
-        present = int(np.count_nonzero(snapshot.nodes.present))
-        for queue in asking:
-            request = None if is_rejected(queue) else request_of(queue, Cluster(present, self._offered))
-            if isinstance(request, Asked):
-                yield queue.metadata.name, request.amounts
-
-    def _dimensions(self) -> Iterator[str]:
-        return (each for guaranteed in self._guaranteed.values() for each in guaranteed)
-
-    def _taken_of(self, each: str) -> int:
-        names = {**self._used, **self._guaranteed}
-        return sum(
-            max(self.used(name).get(each, 0), self._guaranteed.get(name, _NOTHING).get(each, 0)) for name in names
-        )
+    def _all_taken(self) -> dict[str, int]:
+        taken: dict[str, int] = {}
+        for name, guaranteed in self._guaranteed.items():
+            used = self.used(name)
+            for each, amount in guaranteed.items():
+                taken[each] = taken.get(each, 0) + max(amount - used.get(each, 0), 0)
+        for used in self._used.values() if taken else ():
+            for each in taken:
+                taken[each] += used.get(each, 0)
+        return taken
 
     def _use(self, name: str, now: Vector) -> None:
         before, guaranteed = self.used(name), self._guaranteed.get(name, _NOTHING)
@@ -194,6 +186,10 @@ def _usage(roster: Roster, snapshot: Snapshot) -> dict[str, Vector]:
         name = queue or DEFAULT_QUEUE
         usage[name] = add(usage.get(name, {}), held)
     return usage
+
+
+def _cluster(snapshot: Snapshot, offers: Vector) -> Cluster:
+    return Cluster(int(np.count_nonzero(snapshot.nodes.present)), offers)
 
 
 def offered(snapshot: Snapshot) -> dict[str, int]:

@@ -65,8 +65,9 @@ def line_up(snapshot: Snapshot, request: Request) -> Line:
     least: dict[int, int] = {}
     refusals: list[Refusal] = []
     roster = request.roster or Roster()
+    shares = Shares(roster, snapshot)
     for number, job in enumerate(jobs_of(request.pending, roster, snapshot)):
-        why = _inadmissible(job, Shares(roster, snapshot))
+        why = _inadmissible(job, shares)
         if why:
             refusals += [refused(pod, why) for pod in job.pods]
             continue

@@ -12,15 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.planning.optimal.bounds import drain_bound, price_bound, volume_bound
+from restow.planning.optimal.bounds import drain_bound, volume_bound
 from restow.planning.optimal.budget import Budget
 from restow.planning.optimal.flow import Flow
+from restow.planning.optimal.market import Market
 from restow.planning.optimal.openings import lines
 from restow.planning.optimal.pricing import Prices
 from restow.planning.optimal.problem import STAY, Demand, Problem, Shift, flaws, scaled, value
 from restow.planning.optimal.search import Found, search
 from restow.planning.optimal.solver import Effort
-from restow.planning.optimal.stage import pruned
+from restow.planning.optimal.trimming import pruned
 
 EXAMPLES = int(os.environ.get("RESTOW_OPTIMISER_EXAMPLES", "8"))
 NODES, RESOURCES = 3, 2
@@ -112,7 +113,7 @@ def test_whatever_the_prices_no_bound_is_below_the_best(problem: Problem, move: 
     demands, places = np.array(rest[: len(problem.demands)]), np.array(rest[2 : 2 + problem.classes])
     prices = Prices(move, demands, places, np.zeros(problem.nodes), 0.0)
     best = best_of_all(problem)
-    assert price_bound(problem, prices, most=1) >= best
+    assert all(Market(problem, lines(problem, together)).bound(prices) >= best for together in range(3))
     assert volume_bound(problem) >= best
 
 

@@ -4,7 +4,6 @@ looked at, so what is counted is how often that happens, and not how fast a mach
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,13 +13,13 @@ import pytest
 from restow.model.inventory import read_inventory
 from restow.offline import Asked, Cluster, plan_request
 from restow.planning.optimal import pricing
-from restow.planning.optimal.bounds import part_bound, price_bound
-from restow.planning.optimal.budget import Late, Toil, never
+from restow.planning.optimal.budget import Toil, never
 from restow.planning.optimal.flow import Flow
+from restow.planning.optimal.market import Market
 from restow.planning.optimal.openings import lines
 from restow.planning.optimal.pricing import Prices, surplus
 from restow.planning.optimal.problem import STAY, Demand, Problem, value
-from restow.planning.optimal.solver import UNBOUNDED, Effort
+from restow.planning.optimal.solver import Effort
 from restow.planning.plan import Plan
 from restow.planning.replay import replay
 from restow.planning.strategies import make_plan
@@ -75,17 +74,16 @@ BAD = Scenario(seed=2, nodes=6, pods=30, pending=2)
 """Its pods are so small beside its nodes, and so different, that there are more bundles than anybody could look at."""
 
 
-def test_steps_end_on_a_clock_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[Toil] = []
+def test_steps_end_on_a_clock_that_stands_still() -> None:
+    assert planned(BAD, Clock(0.0), "free-nodes", limit=4.0, steps=5).after["freeNodes"] == 2
 
-    def noted(most: int, late: Late) -> Toil:
-        begun.append(Toil(most, late))
-        return begun[-1]
 
-    monkeypatch.setattr(pricing, "Toil", noted)
-    plan = planned(BAD, Clock(0.0), "free-nodes", limit=4.0, steps=5)
-    assert plan.after["freeNodes"] == 2
-    assert any(toil.over for toil in begun), "this cluster has become an easy one"
+def test_there_are_openings_even_where_the_toil_is_soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, prices = crowded()
+    every = surplus(problem, lines(problem, 2), prices)
+    monkeypatch.setattr(pricing, "_TOIL", 200)
+    some = surplus(problem, lines(problem, 2), prices)
+    assert 0 < max(one.surplus for one in some) < max(one.surplus for one in every)
 
 
 def test_toil_that_is_over_stays_over() -> None:
@@ -111,10 +109,12 @@ def crowded(demands: int = 12) -> tuple[Problem, Prices]:
     return problem, Prices(1.0, np.zeros(demands), np.zeros(1), np.zeros(2), 0.0)
 
 
-@pytest.mark.parametrize("bound", [price_bound, part_bound])
-def test_a_bound_that_would_take_too_long_is_not_told(bound: Callable[..., float]) -> None:
+def test_a_bound_holds_however_few_leavers_there_was_time_for() -> None:
     problem, prices = crowded()
-    assert bound(problem, prices, late=lambda: True) == UNBOUNDED
+    bounds = [Market(problem, lines(problem, 2, late=late)).bound(prices) for late in (never, lambda: True)]
+    solved = Flow(problem, STAY, range(2)).solve(Effort()).shift
+    assert solved is not None
+    assert value(problem, solved) <= bounds[0] <= bounds[1]
 
 
 def test_openings_are_found_as_far_as_the_toil_goes() -> None:
@@ -158,4 +158,5 @@ def test_no_bound_is_below_what_single_pods_are_worth(seed: int) -> None:
     assert best is not None
     share = np.random.default_rng(seed).choice([0.0, 0.5])
     prices = np.array([demand.worth * share for demand in problem.demands])
-    assert price_bound(problem, Prices(0.0, prices, np.zeros(1), np.zeros(2), 0.0)) >= value(problem, best)
+    market = Market(problem, lines(problem, 1))
+    assert market.bound(Prices(0.0, prices, np.zeros(1), np.zeros(2), 0.0)) >= value(problem, best)

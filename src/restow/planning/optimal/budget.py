@@ -56,6 +56,10 @@ class Budget:
         """Whether the seconds have run out: whoever is at work drops it."""
         return self.seconds <= _SHORTEST
 
+    def allows(self, seconds: float) -> bool:
+        """Whether there is so much time left; where steps are counted, that does not matter."""
+        return self.limited or self.seconds >= seconds
+
     @property
     def seconds(self) -> float:
         return self._seconds_left()

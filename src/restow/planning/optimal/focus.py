@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from restow.model.cluster import Mask, RowIndex
 from restow.planning.optimal.budget import Late, never
 from restow.planning.optimal.openings import lines
-from restow.planning.optimal.pricing import Prices, surplus
+from restow.planning.optimal.pricing import nothing_costs, surplus
 from restow.planning.optimal.problem import PLENTY, STAY, Demand, Ints, Problem, Shift
 from restow.planning.optimal.stage import Stage
 
 _ORDINARY = 2000
-_OPENED, _TAKEN = 500, 700
-_TOGETHER = 2
-"""Leavers of one node that are tried in all combinations."""
+_OPENED, _TAKEN = 800, 700
+_TOGETHER = 1
+"""Leavers of one node that are tried in all combinations: so many nodes have better ones than the limit of moves."""
 _SAMPLE = 48
 """Classes of leavers that nodes are asked for room for."""
 
@@ -82,19 +82,24 @@ def _suits_of(problem: Problem, nodes: RowIndex) -> Callable[[int], Mask]:
 
 
 def _promising(problem: Problem, late: Late) -> RowIndex:
-    """The nodes that bring most per move."""
+    """The nodes that bring most per move; of those that bring the same, where smaller pods have to leave."""
     if problem.empties:
         pods = np.array([sum(held.values()) for held in problem.held])
         nodes = np.flatnonzero(~problem.stuck & (pods > 0))
         return nodes[np.argsort(pods[nodes], kind="stable")][:_OPENED]
     least = min(demand.worth / problem.unit for demand in problem.demands)
-    free = Prices(0.45 * least, np.zeros(len(problem.demands)), np.zeros(problem.classes), np.zeros(problem.nodes), 0.0)
-    gains = np.zeros(problem.nodes)
+    free = nothing_costs(problem, 0.45 * least)
+    as_is, gains, large = (np.zeros(problem.nodes) for _ in range(3))
+    scale = np.maximum(problem.sizes.max(axis=0, initial=0), 1)
+    for one in surplus(problem, lines(problem, 0), free, late=late):
+        as_is[one.opening.node] = max(as_is[one.opening.node], one.opening.worth)
     for one in surplus(problem, lines(problem, _TOGETHER, late=late), free, late=late):
-        if one.opening.moves:
-            gains[one.opening.node] = max(gains[one.opening.node], one.opening.worth / one.opening.moves)
-    nodes = np.flatnonzero(gains)
-    return nodes[np.argsort(-gains[nodes], kind="stable")][:_OPENED]
+        node, leavers = one.opening.node, list(one.opening.leavers)
+        gain = (one.opening.worth - as_is[node]) / max(len(leavers), 1)
+        if leavers and gain > gains[node]:
+            gains[node], large[node] = gain, (problem.sizes[leavers] / scale).sum()
+    nodes = np.flatnonzero(gains > 0)
+    return nodes[np.lexsort((large[nodes], -gains[nodes]))][:_OPENED]
 
 
 def _roomy(problem: Problem, opened: RowIndex, rng: np.random.Generator) -> RowIndex:

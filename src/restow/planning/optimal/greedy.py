@@ -12,9 +12,10 @@ import numpy as np
 
 from restow.planning.optimal.budget import Late, never
 from restow.planning.optimal.openings import Lines, Opening, drains
-from restow.planning.optimal.pricing import Floats, Prices, surplus
+from restow.planning.optimal.pricing import Floats, nothing_costs, surplus
 from restow.planning.optimal.problem import STAY, Problem, Shift
-from restow.planning.optimal.stage import Stage, pruned
+from restow.planning.optimal.stage import Stage
+from restow.planning.optimal.trimming import pruned
 
 _PER_NODE = 4
 _PRICES = (0.45, 0.95)
@@ -28,13 +29,7 @@ def first_openings(problem: Problem, some: Lines, late: Late = never) -> list[Op
     found: dict[Opening, None] = {}
     least = min((demand.worth / problem.unit for demand in problem.demands), default=1.0)
     for price in _PRICES:
-        prices = Prices(
-            move=price * least,
-            demands=np.zeros(len(problem.demands)),
-            places=np.zeros(problem.classes),
-            nodes=np.zeros(problem.nodes),
-            worth=0.0,
-        )
+        prices = nothing_costs(problem, price * least)
         found.update((one.opening, None) for one in surplus(problem, some, prices, _PER_NODE, late=late))
     return list(found)
 
@@ -43,7 +38,14 @@ def greedy(problem: Problem, candidates: Sequence[Opening], start: Shift = STAY)
     """The answer, and the openings it made. Whoever finds that the pods it waited for are gone queues up again."""
     stage = Stage(problem, start)
     dear = dearness(problem, candidates)
-    queue = [(_rank(one), number, one) for number, one in enumerate(candidates)]
+    as_is = {node: stage.worth_as_is(node) for node in sorted({one.node for one in candidates})}
+    large = (problem.sizes / np.maximum(problem.sizes.max(axis=0, initial=0), 1)).sum(axis=1)
+
+    def rank(one: Opening) -> tuple[float, float]:
+        """First what brings most per move, beyond what there is without any; of the same, where small pods leave."""
+        return (as_is[one.node] - one.worth) / max(one.moves, 0.1), float(large[list(one.leavers)].sum())
+
+    queue = [(rank(one), number, one) for number, one in enumerate(candidates)]
     heapify(queue)
     made = []
     while queue:
@@ -53,14 +55,9 @@ def greedy(problem: Problem, candidates: Sequence[Opening], start: Shift = STAY)
             if stage.make(one, dear):
                 made.append(one)
         elif one.worth:
-            heappush(queue, (_rank(one), number, one))
+            heappush(queue, (rank(one), number, one))
     stage.fill()
     return pruned(problem, whole_gangs(problem, stage.shift)), made
-
-
-def _rank(one: Opening) -> tuple[float, int]:
-    """Most worth per move first."""
-    return -one.worth / max(one.moves, 0.1), one.node
 
 
 def dearness(problem: Problem, candidates: Sequence[Opening]) -> Floats:

@@ -18,7 +18,8 @@ from restow.planning.bookings import Bookings
 from restow.planning.optimal.greedy import whole_gangs
 from restow.planning.optimal.problem import STAY, Cell, Problem, Shift
 from restow.planning.optimal.reading import Reading
-from restow.planning.optimal.stage import Stage, pruned
+from restow.planning.optimal.stage import Stage
+from restow.planning.optimal.trimming import trimmed
 from restow.planning.plan import Move, Place, Refusal
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
@@ -103,7 +104,7 @@ def _settled(problem: Problem, shift: Shift, bad_places: Iterable[Cell], again: 
         for _, node in bad_places:
             stage.shut[node] = True
         stage.fill()
-    return pruned(problem, stage.shift)
+    return trimmed(problem, stage.shift)
 
 
 # --- places -----------------------------------------------------------------------------------------------------------

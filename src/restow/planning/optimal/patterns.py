@@ -51,7 +51,8 @@ class Patterns:
     def __init__(self, problem: Problem, openings: Iterable[Opening]) -> None:
         self.problem = problem
         self.openings = list(dict.fromkeys(openings))
-        self._known = set(self.openings)
+        self._known: dict[Opening, tuple[Ints, Floats] | None] = dict.fromkeys(self.openings)
+        """Every opening there ever was, with its terms once they were needed."""
         self._kinds: list[Kind] = []
         self._kind_of: dict[int, tuple[int, Kind]] = {}
         self._classes: frozenset[int] = frozenset()
@@ -61,7 +62,7 @@ class Patterns:
         """Add openings that are new, and tell how many."""
         fresh = [one for one in dict.fromkeys(openings) if one not in self._known]
         self.openings += fresh
-        self._known.update(fresh)
+        self._known.update(dict.fromkeys(fresh))
         return len(fresh)
 
     def prices(self, effort: Effort) -> Prices | None:
@@ -77,6 +78,8 @@ class Patterns:
         out with which nothing can be worth more than `least`."""
         if prices is not None:
             self.openings = self._worthwhile(prices, least / self.problem.unit)
+        if not self.openings:
+            return None
         answer = self._program().solve(effort)
         if answer is None or answer.values is None:
             return None
@@ -108,9 +111,12 @@ class Patterns:
         program.add_rows([sum(kind.places.values()) for kind in self._kinds])
         worths = [one.worth / problem.unit - self._price * one.moves for one in self.openings]
         program.add_columns(worths, np.full(len(worths), UNBOUNDED))
-        terms = [(row, column, factor) for column, one in enumerate(self.openings) for row, factor in self._terms(one)]
-        rows, columns, factors = zip(*terms, strict=True)
-        program.add_terms(rows, columns, factors)
+        each = [self._terms(one) for one in self.openings]
+        columns = np.repeat(np.arange(len(each)), [len(rows) for rows, _ in each])
+        program.add_terms(
+            np.concatenate([rows for rows, _ in each]), columns, np.concatenate([some for _, some in each])
+        )
+        self._add_kinds_of_nodes(program)
         self._add_places(program)
         self._add_gangs(program)
         return program
@@ -127,19 +133,26 @@ class Patterns:
     def _first_kind(self) -> int:
         return self._first_node + self.problem.nodes
 
-    def _terms(self, one: Opening) -> Iterable[tuple[int, float]]:
-        yield 0, one.moves
-        balance = Counter(one.leavers)
-        for which, number in one.comers:
-            balance[which] -= number
-        for which, number in balance.items():
-            yield 1 + which, number
-        for which, number in one.puts:
-            yield self._first_demand + which, number
-        yield self._first_node + one.node, 1
-        if one.node in self._kind_of:
-            number, kind = self._kind_of[one.node]
-            yield self._first_kind + number, kind.places[one.node]
+    def _terms(self, one: Opening) -> tuple[Ints, Floats]:
+        """Rows and factors of an opening, those of kinds apart, which may change."""
+        known = self._known.get(one)
+        if known is None:
+            balance = Counter(one.leavers)
+            for which, number in one.comers:
+                balance[which] -= number
+            terms = [(0, one.moves), (self._first_node + one.node, 1)]
+            terms += [(1 + which, number) for which, number in balance.items()]
+            terms += [(self._first_demand + which, number) for which, number in one.puts]
+            known = np.array([row for row, _ in terms]), np.array([factor for _, factor in terms], np.float64)
+            self._known[one] = known
+        return known
+
+    def _add_kinds_of_nodes(self, program: Program) -> None:
+        """A node that is opened takes nobody, unless the opening says so."""
+        columns = [column for column, one in enumerate(self.openings) if one.node in self._kind_of]
+        nodes = [self.openings[column].node for column in columns]
+        rows = [self._first_kind + self._kind_of[node][0] for node in nodes]
+        program.add_terms(rows, columns, [self._kind_of[node][1].places[node] for node in nodes])
 
     def _add_places(self, program: Program) -> None:
         self._taken: dict[tuple[int, int], int] = {}

@@ -27,11 +27,8 @@ Floats = NDArray[np.float64]
 
 _BUNDLES = 400
 """Of one number of items, at most, while looking for openings."""
-_GRAINS = 64
-_EXACT = 4000
-"""Of one number of items, where none may be missing."""
-_TOIL, _EXACT_TOIL = 6_000_000, 30_000_000
-"""Bundles that are looked at, again and again, while looking for openings; and where none may be missing."""
+_TOIL = 6_000_000
+"""Bundles that are looked at, again and again."""
 _AT_ONCE = 1 << 22
 _FITS = 1 << 31
 """Pairs of line and bundle that are looked at, at most."""
@@ -82,6 +79,12 @@ class _Bundles(msgspec.Struct, frozen=True, eq=False):
     """The ways in which its items keep it from nodes, as bits."""
 
 
+def nothing_costs(problem: Problem, move: float = 0.0) -> Prices:
+    """Prices at which only moves cost something, if at all."""
+    classes, nodes = np.zeros(problem.classes), np.zeros(problem.nodes)
+    return Prices(move, np.zeros(len(problem.demands)), classes, nodes, 0.0)
+
+
 def surplus(problem: Problem, some: Lines, prices: Prices, per_node: int = 2, *, late: Late = never) -> list[Priced]:
     """The best openings of each node at these prices, if they are worth more than they cost; such as are found until
     it is late."""
@@ -95,34 +98,6 @@ def surplus(problem: Problem, some: Lines, prices: Prices, per_node: int = 2, *,
         Priced(_opening(problem, some, items, bundles, line, int(best[line])), float(worth[line]))
         for line in _top(some.node, worth, per_node)
     ]
-
-
-def most_surplus(problem: Problem, some: Lines, cost: Floats, prices: Prices, *, late: Late = never) -> Floats | None:
-    """Per node, what no opening with these leavers, at these costs, is worth more than; None if it takes too long to
-    tell. More of a demand than wait may be in one bundle, even of a pod that is the only one: so whatever a bundle that
-    is left out could grow by, the one preferred to it can grow by as well. And sizes are rounded down a little, though
-    never to nothing, so that there are not too many of them."""
-    items = _items(problem, prices)
-    total = np.zeros(problem.nodes)
-    if not len(items.gain):
-        return total
-    largest = some.room.max(axis=0, initial=0)
-    grain = np.maximum(largest // _GRAINS, 1)
-    rough = items.size // grain * grain
-    size = np.where(rough.any(axis=1, keepdims=True), rough, items.size)
-    items = msgspec.structs.replace(items, most=np.full(len(items.gain), PLENTY), size=size)
-    if _masks(items.suits) > _BITS:
-        return None
-    toil = Toil(_EXACT_TOIL, late)
-    bundles = _bundles(items, largest, _EXACT, toil)
-    if toil.over or len(bundles.gain) >= _EXACT:
-        return None
-    looking = Toil(_FITS, late)
-    worth, _ = _best(some, bundles, _suits(items, bundles), cost, looking)
-    if looking.over:
-        return None
-    np.maximum.at(total, some.node, worth)
-    return total
 
 
 def leaving_costs(some: Lines, prices: Prices) -> Floats:
@@ -159,8 +134,6 @@ def _bundles(items: _Items, largest: Ints, most: int, toil: Toil) -> _Bundles:
     while len(newest.gain) and toil.allows(_pairs(newest, single)):
         newest = _least(_grown(newest, single, items, largest), most, toil)
         kept = _joined(kept, newest)
-        if len(newest.gain) >= _EXACT:
-            break
     return _least(kept, len(kept.gain), toil)
 
 
@@ -203,10 +176,6 @@ def _barred(suits: Mask) -> Ints:
     for item in np.flatnonzero(~suits.all(axis=1)).tolist():
         bits[item] = 1 << known.setdefault(suits[item].tobytes(), len(known) % _BITS)
     return bits
-
-
-def _masks(suits: Mask) -> int:
-    return len({mask.tobytes() for mask in suits})
 
 
 def _suits(items: _Items, bundles: _Bundles) -> Mask | None:

@@ -15,18 +15,19 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from restow.planning.optimal.bounds import drain_bound, part_bound, price_bound, volume_bound
+from restow.planning.optimal.bounds import drain_bound, volume_bound
 from restow.planning.optimal.budget import Budget
 from restow.planning.optimal.flow import Flow
 from restow.planning.optimal.focus import Focus
 from restow.planning.optimal.greedy import dearness, first_openings, greedy
+from restow.planning.optimal.market import Market
 from restow.planning.optimal.neighbourhood import Neighbourhoods
 from restow.planning.optimal.openings import Lines, Opening, easy, lines
 from restow.planning.optimal.patterns import Patterns
-from restow.planning.optimal.pricing import Prices, surplus
+from restow.planning.optimal.pricing import Prices, nothing_costs, surplus
 from restow.planning.optimal.problem import STAY, Problem, Shift, better, flaws, value
 from restow.planning.optimal.solver import UNBOUNDED
-from restow.planning.optimal.stage import pruned
+from restow.planning.optimal.trimming import pruned, trimmed
 
 _TOGETHER = 2
 """Leavers of one node that are tried in all combinations while looking for openings."""
@@ -38,8 +39,10 @@ _FLOW_STEP, _PART_STEP = 4_000, 1_000
 """The same where steps are counted, so that none takes long."""
 _STEP = 0.6
 """Seconds that one neighbourhood may take."""
-_BOUND_SECONDS, _PART_BOUND_SECONDS = 0.0008, 0.0003
-"""What the bounds of prices take per node, about."""
+_EVERY, _EVERY_OF_MANY = 4, 1
+"""Leavers of one node that are looked at in all combinations for a bound; the second where there are many nodes."""
+_BOUND_SECONDS = 0.0002
+"""What that takes per node, about."""
 _CANDIDATES = 6000
 _ROUNDS = 12
 _FOR_CHOOSING = 0.6
@@ -60,15 +63,15 @@ class Found(msgspec.Struct, frozen=True):
     """Whether the solver was of no help at all."""
 
 
-Tell = Callable[[int, float], None]
-"""Told the best worth so far, and the bound, whenever one of them improves."""
+Tell = Callable[[str, int, float], None]
+"""Told what is being done, the best worth so far and the bound, whenever one of them is new."""
 
 
 def search(
     problem: Problem,
     budget: Budget,
     rng: np.random.Generator,
-    tell: Tell = lambda worth, bound: None,
+    tell: Tell = lambda phase, worth, bound: None,
     start: Shift = STAY,
 ) -> Found:
     """Look for the best answer, beginning with `start`."""
@@ -86,14 +89,20 @@ class _Search:
         self._by = "nothing"
         self._bound = UNBOUNDED
         self._openings: Sequence[Opening] = ()
+        self._market: Market | None = None
         self._helped = False
+        self._phase = "greedy"
 
     def run(self) -> Found:
         self._narrow(volume_bound(self._problem))
         self._greedy()
-        for method in (self._patterns, self._flow, self._neighbourhoods):
+        methods = {"patterns": self._patterns, "flow": self._flow, "neighbourhoods": self._neighbourhoods}
+        for phase, method in methods.items():
             if not self._done:
+                self._phase = phase
+                self._say()
                 method()
+        self._best = trimmed(self._problem, self._best)
         failed = self._budget.steps > 0 and not self._helped and not self._done
         return Found(self._best, self._bound, self._budget.steps, self._by, failed)
 
@@ -116,38 +125,44 @@ class _Search:
         """Look for openings whose leavers have a place already, then for any."""
         if self._problem.empties:
             self._narrow(drain_bound(self._problem, self._budget.step(0.2, 1.0)))
-        if not self._openings:
-            return
-        part, prices = self._focus.problem, None
+        elif self._budget.allows(_BOUND_SECONDS * self._problem.nodes):
+            every = _EVERY if self._problem.nodes <= _FLOW_NODES else _EVERY_OF_MANY
+            relaxed = self._problem.relaxed
+            self._market = Market(relaxed, lines(relaxed, every, late=self._late))
+            self._narrow(self._market.bound(nothing_costs(self._problem)))
+        part = self._focus.problem
         patterns = Patterns(part, self._openings)
-        for some in (self._easy, None):
-            if not self._done:
-                some = some or lines(part, 1 if part.empties else _MORE_TOGETHER, late=self._late)
-                prices = self._choose(patterns, some) or prices
+        if self._openings and not self._done:
+            self._choose(patterns, self._easy)
+        if self._openings and not self._done:
+            self._choose(patterns, lines(part, 1 if part.empties else _MORE_TOGETHER, late=self._late))
         self._openings = patterns.openings
-        bound, seconds = (price_bound, _BOUND_SECONDS) if self._focus.everything else (part_bound, _PART_BOUND_SECONDS)
-        in_time = self._budget.seconds > seconds * self._problem.nodes
-        if prices is not None and in_time and not self._problem.empties and not self._done:
-            self._narrow(bound(self._problem.relaxed, prices, late=self._late))
 
-    def _choose(self, patterns: Patterns, some: Lines) -> Prices | None:
+    def _choose(self, patterns: Patterns, some: Lines) -> None:
         """Find openings until there are no better ones, then choose the best of them."""
-        part, prices = self._focus.problem, None
-        began = self._budget.seconds
+        market, prices, began = Market(self._focus.problem, some), None, self._budget.seconds
         for _ in range(_ROUNDS):
-            if self._budget.over or self._budget.seconds < _FOR_CHOOSING * began:
+            if self._budget.over or not self._budget.allows(_FOR_CHOOSING * began):
                 break
             newest = patterns.prices(self._budget.step(0.5))
             prices = newest or prices
-            if newest is None or not patterns.add(one.opening for one in surplus(part, some, newest, late=self._late)):
+            if newest is None or not self._find(patterns, some, market, newest):
                 break
-        if not self._budget.over:
+        if prices is not None and self._market is not None:
+            self._narrow(self._market.bound(prices))
+        if not self._done:
             rest = value(self._problem, self._focus.rest)
             least = value(self._problem, self._best) - rest
             shift = patterns.best(self._budget.step(0.35), prices, least)
             if shift is not None:
                 self._take(self._focus.whole(shift), "patterns")
-        return prices
+
+    def _find(self, patterns: Patterns, some: Lines, market: Market, prices: Prices) -> bool:
+        """Whether there are openings that are better at these prices; they are added."""
+        if patterns.add(market.openings(prices)):
+            return True
+        found = surplus(self._focus.problem, some, prices, late=self._late)
+        return patterns.add(one.opening for one in found) > 0
 
     def _flow(self) -> None:
         """All nodes at once."""
@@ -188,9 +203,12 @@ class _Search:
         self._helped = self._helped or by != "greedy"
         if better(self._problem, shift, self._best) and not flaws(self._problem, shift):
             self._best, self._by = shift, by
-            self._tell(value(self._problem, shift), self._bound)
+            self._say()
 
     def _narrow(self, bound: float) -> None:
         if bound < self._bound:
             self._bound = bound
-            self._tell(value(self._problem, self._best), bound)
+            self._say()
+
+    def _say(self) -> None:
+        self._tell(self._phase, value(self._problem, self._best), self._bound)

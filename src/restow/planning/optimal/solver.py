@@ -1,17 +1,17 @@
 """Integer programs, handed to HiGHS: maximise worth · x over whole numbers x with least ≤ A x ≤ most.
 
 Goes in: a `Program` that was put together column by column and row by row, how long and how many branches the solver
-may take. Comes out: an `Answer`, or None when the solver found nothing. One thread, so that equal programs get equal
-answers; only running out of seconds may change one.
+may take. Comes out: an `Answer`, or None when the solver found nothing, broke or is not there at all. One thread, so
+that equal programs get equal answers; only running out of seconds may change one.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import highspy
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,17 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 UNBOUNDED = math.inf
+
+
+def _library() -> Any:
+    """HiGHS; None where it is not installed, or not for this machine."""
+    try:
+        return importlib.import_module("highspy")
+    except ImportError:
+        return None
+
+
+highspy = _library()
 
 
 class Effort(msgspec.Struct, frozen=True):
@@ -73,14 +84,24 @@ class Program:
 
     def add_terms(self, rows: ArrayLike, columns: ArrayLike, factors: ArrayLike) -> None:
         """Row by column by factor; what is given once goes with all of the others."""
-        row, column, factor = np.broadcast_arrays(np.asarray(rows), np.asarray(columns), np.asarray(factors))
-        self._terms.append((row.ravel(), column.ravel(), factor.ravel().astype(np.float64)))
+        row, column, factor = np.broadcast_arrays(
+            np.asarray(rows, np.intp), np.asarray(columns, np.intp), np.asarray(factors, np.float64)
+        )
+        self._terms.append((row.ravel(), column.ravel(), factor.ravel()))
 
     def solve(self, effort: Effort, *, whole: bool = True, start: Mapping[int, float] | None = None) -> Answer | None:
         """The best solution found; None when the solver broke or there is none. `start` is a solution to begin with,
         columns left out being zero. With `whole` off, fractions are allowed: then the bound is the result."""
         if not self.columns:
             return Answer(np.zeros(0), 0.0)
+        if highspy is None:
+            return None
+        try:
+            return self._solved(effort, whole, start)
+        except Exception:  # whatever a foreign library may throw: who asked goes on with what there is
+            return None
+
+    def _solved(self, effort: Effort, whole: bool, start: Mapping[int, float] | None) -> Answer | None:
         solver = self._solver(effort, whole)
         if start is not None and whole:
             given = highspy.HighsSolution()
@@ -92,8 +113,8 @@ class Program:
             return None
         return _answer(solver, whole)
 
-    def _solver(self, effort: Effort, whole: bool) -> highspy.Highs:
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    def _solver(self, effort: Effort, whole: bool) -> Any:
+        solver = highspy.Highs()
         for name, option in _OPTIONS.items():
             solver.setOptionValue(name, option)
         if math.isfinite(effort.seconds):
@@ -103,7 +124,7 @@ class Program:
         solver.passModel(self._model(whole))
         return solver
 
-    def _model(self, whole: bool) -> highspy.HighsLp:
+    def _model(self, whole: bool) -> Any:
         model = highspy.HighsLp()
         model.num_col_, model.num_row_ = self.columns, self.rows
         model.sense_ = highspy.ObjSense.kMaximize
@@ -152,7 +173,7 @@ def _limits(blocks: Sequence[Floats]) -> Floats:
     return limits
 
 
-def _answer(solver: highspy.Highs, whole: bool) -> Answer | None:
+def _answer(solver: Any, whole: bool) -> Answer | None:
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highspy.HighsModelStatus.kInfeasible:
         return None

@@ -13,9 +13,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from restow.model.cluster import Mask
+from restow.model.cluster import Mask, RowIndex
 from restow.planning.optimal.openings import Opening
-from restow.planning.optimal.problem import STAY, Cell, Problem, Shift, guests, left_over
+from restow.planning.optimal.problem import PLENTY, STAY, Ints, Problem, Shift, guests, left_over
 
 
 class Stage:
@@ -36,6 +36,11 @@ class Stage:
         for (which, _), number in shift.puts.items():
             self._supply[which] -= number
         self._by_worth = sorted(range(len(self._supply)), key=lambda one: (-problem.demands[one].worth, one))
+        self._rank = {which: place for place, which in enumerate(self._by_worth)}
+        nothing, nowhere = np.zeros((0, problem.free.shape[1]), np.int64), np.zeros((0, problem.nodes), np.bool_)
+        self._demanded = np.vstack([nothing, *(demand.size for demand in problem.demands)])
+        self._single = np.vstack([nowhere, *(demand.suits & (demand.gang is None) for demand in problem.demands)])
+        """[demand, node]: where pods that are in no gang may go."""
         self._asked = [
             [(resource, amount) for resource, amount in enumerate(demand.size.tolist()) if amount]
             for demand in problem.demands
@@ -73,19 +78,32 @@ class Stage:
         if all(self._supply[which] >= number for which, number in opening.puts):
             return opening
         room = self.left[opening.node] + self.problem.sizes[list(opening.leavers)].sum(axis=0)
-        left, counts = room.tolist(), list[tuple[int, int]]()
-        for which in self._by_worth:
-            demand = self.problem.demands[which]
-            number = how_many(left, self._asked[which], min(self._supply[which], demand.most))
-            if number and demand.gang is None and demand.suits[opening.node]:
+        puts = self._takes(opening.node, room)
+        return replace(opening, puts=puts, worth=self._worth(puts))
+
+    def worth_as_is(self, node: int) -> int:
+        """What a node is worth if nobody leaves it."""
+        return self._worth(self._takes(node, self.left[node]))
+
+    def _takes(self, node: int, room: Ints) -> tuple[tuple[int, int], ...]:
+        """Waiting pods that so much room on a node takes, most worth first."""
+        counts = list[tuple[int, int]]()
+        fitting = np.flatnonzero((self._demanded <= room).all(axis=1) & self._single[:, node])
+        left = room.tolist()
+        for which in sorted(fitting.tolist(), key=self._rank.__getitem__):
+            number = how_many(left, self._asked[which], min(self._supply[which], self.problem.demands[which].most))
+            if number:
                 counts.append((which, number))
                 for resource, amount in self._asked[which]:
                     left[resource] -= number * amount
-        worth = sum(self.problem.demands[which].worth * number for which, number in counts)
-        return replace(opening, puts=tuple(counts), worth=worth)
+        return tuple(counts)
+
+    def _worth(self, puts: Iterable[tuple[int, int]]) -> int:
+        return sum(self.problem.demands[which].worth * number for which, number in puts)
 
     def place_for(self, which: int, dear: NDArray[np.float64]) -> int | None:
-        """The node where a pod of a class leaves least room behind, dear ones last."""
+        """The node where a pod of a class spoils no room for the shape that is wanted and leaves least of it behind,
+        dear ones last."""
         size = self.problem.sizes[which]
         able = (self.left >= size).all(axis=1) & ~self.closed & self.problem.suits(which)
         nodes = np.flatnonzero(able)
@@ -94,7 +112,17 @@ class Stage:
         if not len(nodes):
             return None
         waste = ((self.left[nodes] - size) / self._scale).sum(axis=1)
-        return int(nodes[(dear[nodes] + waste / (1.0 + waste)).argmin()])
+        return int(nodes[(self._spoilt(nodes, size) + dear[nodes] + waste / (1.0 + waste)).argmin()])
+
+    def _spoilt(self, nodes: RowIndex, size: Ints) -> Ints:
+        """How many fewer of a demand that does not run out each node could take beside a pod of this size."""
+        lost = np.zeros(len(nodes), np.int64)
+        for demand in self.problem.demands:
+            if demand.supply >= PLENTY:
+                asked, left = demand.size > 0, self.left[nodes]
+                before, after = (np.min(some[:, asked] // demand.size[asked], axis=1) for some in (left, left - size))
+                lost += demand.suits[nodes] * (np.maximum(before, 0) - np.maximum(after, 0))
+        return lost
 
     def fill(self) -> None:
         """Place waiting pods wherever they fit by now, most worth first."""
@@ -148,35 +176,3 @@ def how_many(room: Sequence[int], asked: Iterable[tuple[int, int]], most: int) -
     for resource, amount in asked:
         most = min(most, room[resource] // amount)
     return max(most, 0)
-
-
-def pruned(problem: Problem, shift: Shift) -> Shift:
-    """The same answer without moves that gain nothing: whoever may as well stay, stays."""
-    left, net, count = left_over(problem, shift), dict(shift.net), guests(problem, shift)
-    changed = True
-    while changed:
-        changed = False
-        for (which, source), number in sorted(net.items()):
-            if number >= 0 or (left[source] < problem.sizes[which]).any():
-                continue
-            if problem.empties and not problem.stuck[source] and count[source] == 0:
-                continue
-            target = _a_target(net, which)
-            if target is None:
-                continue
-            for node, sign in ((source, 1), (target, -1)):
-                _add(net, (which, node), sign)
-                left[node] -= sign * problem.sizes[which]
-                count[node] += sign
-            changed = True
-    return Shift(net, dict(shift.puts))
-
-
-def _a_target(net: dict[Cell, int], which: int) -> int | None:
-    return next((node for (one, node), number in sorted(net.items()) if one == which and number > 0), None)
-
-
-def _add(net: dict[Cell, int], cell: Cell, number: int) -> None:
-    net[cell] = net.get(cell, 0) + number
-    if not net[cell]:
-        del net[cell]

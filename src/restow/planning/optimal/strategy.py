@@ -29,7 +29,7 @@ from restow.planning.optimal.budget import Budget
 from restow.planning.optimal.outcome import Outcome, realise
 from restow.planning.optimal.problem import STAY, Demand, Problem, Shift, better
 from restow.planning.optimal.reading import Reading, read
-from restow.planning.optimal.search import Found, search
+from restow.planning.optimal.search import Found, Tell, search
 from restow.planning.optimal.stage import Stage
 from restow.planning.optimal.worth import Line, unplaced
 from restow.planning.plan import Measures, Plan, Refusal
@@ -48,8 +48,9 @@ def optimal(snapshot: Snapshot, request: Request) -> Plan:
     reading = read(snapshot, request)
     outcome, found = _searched(snapshot, request, reading, lambda: ends - request.clock())
     measure = _measure(request)
-    before = {**measure(snapshot), **_placed(reading, _as_it_is(reading.problem))}
-    later = {**after(snapshot, request, outcome.moves, measure, outcome.places), **_placed(reading, outcome.shift)}
+    before = {**measure(snapshot), **_placed(reading, request, _as_it_is(reading.problem))}
+    placed = _placed(reading, request, outcome.shift)
+    later = {**after(snapshot, request, outcome.moves, measure, outcome.places), **placed}
     bound = _bound(reading, request, found.bound)
     reached = later[_figure(reading, request)]
     if bound is not None:
@@ -144,10 +145,10 @@ def _figure(reading: Reading, request: Request) -> str:
     return "slots" if request.objective == "slots" else "freeNodes"
 
 
-def _placed(reading: Reading, shift: Shift) -> Measures:
+def _placed(reading: Reading, request: Request, shift: Shift) -> Measures:
     """How many waiting pods are placed, and how much of the resource that counts first."""
     groups, line = reading.line.groups, reading.line
-    if not groups:
+    if request.objective != "pending":
         return {}
     figures: Measures = {"placedPods": sum(shift.puts.values()), "pendingPods": sum(len(one.pods) for one in groups)}
     if line.amount:
@@ -170,11 +171,9 @@ def _bound(reading: Reading, request: Request, worth: float) -> int | float | No
     return _shown(reading.line, int(worth) // reading.line.unit) if reading.line.amount else None
 
 
-def _teller(reading: Reading, request: Request) -> Callable[[int, float], None]:
-    def tell(worth: int, bound: float) -> None:
-        best = _bound(reading, request, worth)
-        if best is not None:
-            request.tell(Stand("searching", best, _bound(reading, request, bound)))
+def _teller(reading: Reading, request: Request) -> Tell:
+    def tell(phase: str, worth: int, bound: float) -> None:
+        request.tell(Stand(phase, _bound(reading, request, worth), _bound(reading, request, bound)))
 
     return tell
 

@@ -89,7 +89,7 @@ class Interest:
 class Classes:
     """Interned classes; they live as long as somebody holds one."""
 
-    __slots__ = ("_classes", "_last", "_locks", "_made", "interest", "shapes")
+    __slots__ = ("_classes", "_last", "_like_it", "_locks", "_made", "interest", "shapes")
 
     def __init__(self, shapes: Shapes, locks: Locks) -> None:
         self.shapes = shapes
@@ -99,6 +99,8 @@ class Classes:
         self._made = 0
         self._last: tuple[Pod, PodClass, int] | None = None
         """The pod asked about last, its class, and the version then: the next one is often like it."""
+        self._like_it: dict[str | None, PodClass] = {}
+        """By tenancy, the classes of pods that are like it otherwise."""
 
     @property
     def version(self) -> int:
@@ -118,9 +120,13 @@ class Classes:
         if last is None or last[2] != self.version or not _surely_alike(pod, last[0]):
             found = self._of(pod, self.shapes.of(pod))
             self._last = (pod, found, self.version)
+            self._like_it = {found.tenancy: found}
             return found
         tenancy = self._locks.tenancy(pod)
-        return last[1] if tenancy == last[1].tenancy else self._in(tenancy, last[1])
+        alike = self._like_it.get(tenancy)
+        if alike is None:
+            alike = self._like_it[tenancy] = self._in(tenancy, last[1])
+        return alike
 
     def whatever_is_locked(self, pod_class: PodClass) -> PodClass:
         """The class of such pods where locks are not to be asked."""

@@ -25,7 +25,7 @@ from restow.model.cluster.rows import grown
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Pod, Queue
-from restow.model.tenancy import is_of_daemon_set, locked_nodes, queue_name
+from restow.model.tenancy import DEFAULT_QUEUE, is_of_daemon_set, locked_nodes, queue_name
 
 Holders = tuple[str, ...]
 """The queues that a node is locked for, sorted; none for most nodes, rarely more than one."""
@@ -79,8 +79,7 @@ class Locks:
         """What locks have to know of a pod."""
         if not self._nodes_of or (pod.metadata.owner_references and is_of_daemon_set(pod)):
             return None
-        group = self._kinship.group_of(pod) if pod.metadata.annotations else None
-        queue = queue_name(group, pod)
+        queue = queue_name(self._kinship.group_of(pod), pod) if pod.metadata.annotations else DEFAULT_QUEUE
         return queue if queue in self._nodes_of else ""
 
     # --- what happens -------------------------------------------------------------------------------------------------

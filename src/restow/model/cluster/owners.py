@@ -56,7 +56,8 @@ class Kinship:
 
     def group_of(self, pod: Pod) -> PodGroup | None:
         """The PodGroup a pod belongs to, if it is known."""
-        return self._groups.get((pod.metadata.namespace or "", group_name(pod) or ""))
+        name = group_name(pod) if self._groups else None
+        return None if name is None else self._groups.get((pod.metadata.namespace or "", name))
 
     def chain(self, pod: Pod) -> Iterator[OwnerReference]:
         """The owners of a pod, their owners, and so on, nearest first."""

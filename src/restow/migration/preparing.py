@@ -47,7 +47,7 @@ MARGIN = 120.0
 UNLIMITED = 3600.0
 """Seconds that the reservation of a job without limit lives for, before it is extended."""
 ASK_AGAIN = 10.0
-MOMENT = 2.0
+MOMENT = 5.0
 """Seconds within which nothing is told of a reservation that is new, nor an eviction looked for that was just sent."""
 
 

@@ -107,7 +107,7 @@ def test_the_jobs_own_grace_period_counts() -> None:
         pytest.param(facts(trial=Answer(False, "no")), 10.0, id="or after a while"),
         pytest.param(facts(trial=NO, terms=Terms(ttl=65.0)), 5.0, id="but the end comes first"),
         pytest.param(facts(stopped="x"), 240.0, id="until the end"),
-        pytest.param(facts(reservation=reservation(phase="", age=1.0)), 1.0, id="a new reservation is given a moment"),
+        pytest.param(facts(reservation=reservation(phase="", age=1.0)), 4.0, id="a new reservation is given a moment"),
         pytest.param(before(), 480.0, id="until it has waited too long"),
         pytest.param(facts(job(spec={"paused": True})), None, id="a pause has no end"),
     ],

@@ -129,6 +129,15 @@ def bound_to(spec: PodSpec, node: str | None, *, but_not: str | None = None) -> 
     return replace(spec, affinity=replace(affinity, node_affinity=replace(node_affinity, required=required)))
 
 
+def names_of(spec: PodSpec) -> frozenset[str]:
+    """The nodes that a spec names as those it is for."""
+    node_affinity = spec.affinity.node_affinity if spec.affinity else None
+    terms = (node_affinity.required.node_selector_terms if node_affinity and node_affinity.required else None) or ()
+    fields = (field for term in terms for field in term.match_fields or ())
+    named = (field for field in fields if field.key == NAME_FIELD and field.operator == "In")
+    return frozenset(name for field in named for name in field.values or ())
+
+
 def volume_constraint(selector: NodeSelector | None) -> NodeConstraint:
     """What a volume's node affinity demands."""
     return NodeConstraint((), _terms(selector))

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.affinity import bound_to
+from restow.model.affinity import bound_to, names_of
 from restow.model.cluster import AWAITS_ANNOTATION
 from restow.model.cluster.owners import Kinship, group_name
 from restow.model.kinds import POD, POD_GROUP
@@ -91,17 +91,18 @@ def _claim(plan: str, key: tuple[str, str, str], seats: Sequence[tuple[Pod, str]
     return Claim(f"{plan}-claim-{digest}", namespace, owner, queue, tuple(seats))
 
 
-def reservation_for(claim: Claim, plan: str, moves: Iterable[Move], *, seconds: float) -> Reservation:
-    """The reservation to create, for so many seconds. `moves` are those that are left; it awaits whom they take off its
-    nodes."""
+def reservation_for(
+    claim: Claim, plan: str, moves: Iterable[Move], *, seconds: float, notes: Mapping[str, str]
+) -> Reservation:
+    """The reservation to create, for so many seconds, annotated. `moves` are those that are left; it awaits whom they
+    take off its nodes."""
     awaited = sorted({move.uid for move in moves if move.uid and move.source in claim.nodes})
-    tasks = _tasks(claim)
     return Reservation(
         metadata=ObjectMeta(
             name=claim.name,
             namespace=claim.namespace,
             labels={CLAIM_LABEL: plan},
-            annotations={AWAITS_ANNOTATION: ",".join(awaited)} if awaited else None,
+            annotations={**notes, **({AWAITS_ANNOTATION: ",".join(awaited)} if awaited else {})} or None,
         ),
         spec=ReservationSpec(
             scheduler_name=claim.seats[0][0].spec.scheduler_name,
@@ -110,9 +111,15 @@ def reservation_for(claim: Claim, plan: str, moves: Iterable[Move], *, seconds: 
             queue=claim.queue,
             ttl=format_duration(max(ceil(seconds), 1)),
             match_policy=MatchPolicy.FITS,
-            tasks=tasks,
+            tasks=_tasks(claim),
         ),
     )
+
+
+def claimed_nodes(reservation: Reservation) -> frozenset[str]:
+    """The nodes to which the seats of a claim are pinned."""
+    specs = (task.template.spec for task in reservation.spec.tasks or ())
+    return frozenset(name for spec in specs for name in names_of(spec))
 
 
 def _tasks(claim: Claim) -> list[TaskSpec]:

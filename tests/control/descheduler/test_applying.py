@@ -13,14 +13,15 @@ from msgspec.structs import replace
 from restow.control.descheduler import Applying, Changed, InTheWay, Progress
 from restow.model import kinds
 from restow.planning.plan import Move, Plan
+from restow.ports import Api
 from tests.control.descheduler.stage import Scattered, descheduler, packing, running, scattered
 from tests.control.migrations.stage import arguments
 from tests.control.stage import check_room
 from tests.sim.stage import pass_time, pod, profile, virtual
 
 
-def applying(it: Scattered, **more: Any) -> Applying:
-    return Applying(it.api, it.clock, random.Random(5), scheduler=profile(), arguments=arguments(), **more)
+def applying(it: Scattered, *, api: Api | None = None, **more: Any) -> Applying:
+    return Applying(api or it.api, it.clock, random.Random(5), scheduler=profile(), arguments=arguments(), **more)
 
 
 async def planned(it: Scattered) -> Plan:

@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from random import Random
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from restow.control.descheduler import Changed, Progress
+from restow.client.verbs import Client
+from restow.control.descheduler import Changed, Progress, Refused, Settings
+from restow.control.descheduler.claiming import Claiming
+from restow.control.descheduler.feed import Feed
 from restow.model import kinds
 from restow.model.objects import Reservation
+from restow.planning.claims import claimed_nodes
 from restow.planning.plan import Move, Place, Plan
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
+from restow.sim.loop import run_virtual
 from tests.control.descheduler.stage import QUICKLY, Scattered, descheduler, running
 from tests.control.descheduler.test_applying import applying
 from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room, group, member, places
-from tests.sim.stage import pass_time, pod, template, virtual, workload
+from tests.sim.stage import Document, pass_time, pod, profile, template, virtual, workload
 
 THIEF = "3"
 """Cores: too large for n1; n2 and n3 have as much beside their web pods."""
@@ -220,10 +227,93 @@ async def test_pods_of_their_own_have_claims_of_their_own() -> None:
 
 
 @virtual
+async def test_a_place_that_goes_elsewhere_takes_its_claim_along_and_one_that_is_dropped_leaves_none() -> None:
+    async with crowded() as it:
+        plan, client = await planned(it), Client(it.api)
+        feed = Feed(client, it.clock, Random(1), "restow-system")
+        feeding = asyncio.create_task(feed.run())
+        await feed.synced()
+        made = Claiming(client, it.clock, feed, Settings(), "plan")
+        elsewhere = (plan.places[0], replace(plan.places[1], node="n1"))
+        for seats, nodes in ((plan.places, {"n2", "n3"}), (elsewhere, {"n1", "n2"}), ((), set[str]())):
+            await made.claim(made.wanted(seats, feed.pending(profile())), ())
+            assert {name for one in await claims(it) for name in claimed_nodes(one)} == nodes
+        feeding.cancel()
+
+
+async def _dying(plan: FaultPlan) -> FaultyApi:
+    """Somebody applies the plan and dies; thieves come; somebody else continues."""
+    async with crowded() as it:
+        made = await planned(it)
+        mortal = FaultyApi(it.api, Random(1), plan)
+
+        async def first() -> None:
+            await applying(it, api=mortal).apply(made)
+
+        await run_until_crash(mortal, first())
+        claimed = await claims(it) != []
+        if claimed:
+            await pass_time(1)
+        done = await applying(it).apply(made)
+        assert (done.succeeded, done.taken) == (2, 2)
+        await pass_time(5)
+        assert {one.status.state.phase for one in await claims(it)} <= {"Succeeded"}
+        await check_room(it)
+    return mortal
+
+
+def test_whoever_applies_a_plan_may_die_after_any_write() -> None:
+    names = run_virtual(_dying(FaultPlan())).writes.names
+    assert [name.split()[1] for name in names] == ["Reservation", "PodMigrationJob", "PodMigrationJob"]
+    for name in names:
+        assert run_virtual(_dying(FaultPlan(crash_after=name))).crashed.is_set(), name
+
+
+MAKING_ROOM: Document = {
+    "profiles": [
+        {
+            "plugins": {"balance": {"enabled": ["Optimal"]}},
+            "pluginConfig": [{"name": "Optimal", "args": {"objective": "pending", "workLimit": 200}}],
+        }
+    ]
+}
+
+
+@virtual
+async def test_claims_of_a_descheduler_that_died_before_its_jobs_are_let_go_by_the_next() -> None:
+    async with crowded() as it:
+        mortal = FaultyApi(it.api, Random(1), FaultPlan(crash_after=0))
+
+        async def first() -> None:
+            async with running(descheduler(it, MAKING_ROOM, api=mortal)) as made:
+                await made.trigger()
+
+        await run_until_crash(mortal, first())
+        await pass_time(2)
+        [orphan] = await claims(it)
+        async with running(descheduler(it, MAKING_ROOM)) as made:
+            await made.trigger()
+            await pass_time(30)
+        left = await claims(it)
+        assert orphan.metadata.uid not in {one.metadata.uid for one in left}
+        assert [one.status.state.phase for one in left] == ["Succeeded"]
+
+
+@virtual
+async def test_a_plan_that_somebody_applies_is_under_way_between_its_waves_too() -> None:
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        await pass_time(1)
+        begun.cancel()
+        await pass_time(20)
+        async with running(descheduler(it, MAKING_ROOM)) as made:
+            with pytest.raises(Refused, match="is under way: it claims room that pods have not left yet"):
+                await made.trigger()
+
+
+@virtual
 async def test_a_profile_that_makes_room_claims_it_too() -> None:
-    config = [{"name": "Optimal", "args": {"objective": "pending", "workLimit": 200}}]
-    section = {"profiles": [{"plugins": {"balance": {"enabled": ["Optimal"]}}, "pluginConfig": config}]}
-    async with crowded() as it, running(descheduler(it, section)) as made:
+    async with crowded() as it, running(descheduler(it, MAKING_ROOM)) as made:
         run = await made.trigger()
         assert len(run.outcome.plan.places) == 2
         await steal(it, 0.5)

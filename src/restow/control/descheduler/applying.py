@@ -27,7 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.client.verbs import Client
-from restow.control.descheduler.claiming import Claiming
+from restow.control.descheduler.claiming import Claiming, hopes
 from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.jobs import PlanJobs, busy, plan_name, reference_to, under_way
@@ -36,7 +36,7 @@ from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended
 from restow.migration.waves import plan_of, wave_of
 from restow.model.kinds import POD_MIGRATION_JOB
-from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob, ReservationPhase
+from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob
 from restow.planning.descheduling.cycle import Guarded
 from restow.planning.plan import Move, Plan
 from restow.planning.repair import Repaired, repair
@@ -226,8 +226,7 @@ class Applying:
     # --- places -------------------------------------------------------------------------------------------------------
 
     async def _claim(self, claims: Claiming, rest: Plan) -> None:
-        if rest.places:
-            await claims.claim(claims.wanted(rest.places, self._feed.pending(self._scheduler)), rest.moves)
+        await claims.claim(claims.wanted(rest.places, self._feed.pending(self._scheduler)), rest.moves)
 
     async def _taken(self, course: _Course, claims: Claiming) -> None:
         """Wait until the pods that the plan made room for have it. Room that is there for those who do not come stays
@@ -240,7 +239,7 @@ class Applying:
                 await claims.release()
                 return
             if self._clock.now() >= ends:
-                await claims.release(lambda one: one.status.state.phase != ReservationPhase.AVAILABLE)
+                await claims.release(hopes)
                 return
             await self._look_again()
 

@@ -7,8 +7,9 @@ leaves them to their time to live; whoever continues the plan finds them by thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
@@ -17,11 +18,12 @@ from restow.client.verbs import Client
 from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.settings import Settings
+from restow.model.cluster import Snapshot
 from restow.model.cluster.seat import expires_at, is_ended
 from restow.model.kinds import RESERVATION
-from restow.model.objects import Pod, Reservation
+from restow.model.objects import Pod, Reservation, ReservationPhase
 from restow.model.times import format_duration, parse_time
-from restow.planning.claims import CLAIM_LABEL, Claim, claims, reservation_for
+from restow.planning.claims import CLAIM_LABEL, Claim, claimed_nodes, claims, reservation_for
 from restow.planning.plan import Move, Place
 from restow.ports import Clock, Conflict, NotFound
 
@@ -29,12 +31,22 @@ from restow.ports import Clock, Conflict, NotFound
 class Claiming:
     """The claims of one plan."""
 
-    def __init__(self, client: Client, clock: Clock, feed: Feed, settings: Settings, plan: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        feed: Feed,
+        settings: Settings,
+        plan: str,
+        notes: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """With these annotations on every claim."""
         self._client = client
         self._clock = clock
         self._feed = feed
         self._settings = settings
         self._plan = plan
+        self._notes = notes
         self._made: dict[tuple[str, str], Reservation] = {}
         """As we wrote them: the watch may show them later."""
 
@@ -44,12 +56,11 @@ class Claiming:
 
     def live(self) -> list[Reservation]:
         """Those that are there and have not ended."""
-        book = self._feed.snapshot.reservations
-        seen = {key: one for key in book.names() if (one := book.get(*key)) is not None and self._is_own(one)}
+        seen = {_key(one): one for one in claims_in(self._feed.snapshot) if plan_behind(one) == self._plan}
         for key, made in list(self._made.items()):
             if key in seen and seen[key].metadata.uid == made.metadata.uid:
                 del self._made[key]
-        return [one for one in (self._made | seen).values() if not is_ended(one)]
+        return [one for one in (seen | self._made).values() if not is_ended(one)]
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
@@ -63,10 +74,13 @@ class Claiming:
         finally:
             snapshot.undo_to(mark)
 
-    async def claim(self, wanted: Iterable[Claim], moves: Iterable[Move]) -> None:
-        """Create the claims that are due while these moves are left. Raises ApiError."""
-        left = list(moves)
-        live = {(one.metadata.namespace or "", one.metadata.name) for one in self.live()}
+    async def claim(self, wanted: Sequence[Claim], moves: Iterable[Move]) -> None:
+        """Have the claims that are due while these moves are left, and no others. Raises ApiError."""
+        left, nodes = list(moves), {(claim.namespace, claim.name): claim.nodes for claim in wanted}
+        for one in self.live():
+            if nodes.get(_key(one)) != claimed_nodes(one):
+                await self._delete(one)
+        live = set(map(_key, self.live()))
         for claim in wanted:
             if (claim.namespace, claim.name) not in live and claim.is_due(left):
                 await self._create(claim, left)
@@ -79,25 +93,21 @@ class Claiming:
             if end is not None and end - now < self._settings.claim_seconds / 2:
                 await self._extend(one, now + self._settings.claim_seconds)
 
-    async def release(self, which: Callable[[Reservation], bool] = lambda claim: True) -> None:
-        """Let go of what is claimed. Raises ApiError."""
-        for one in self.live():
-            if which(one):
-                await self._delete(one)
+    async def release(self, which: Callable[[list[Reservation]], list[Reservation]] = list) -> None:
+        """Let go of what is claimed, or of some of it. Raises ApiError."""
+        for one in which(self.live()):
+            await self._delete(one)
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _is_own(self, reservation: Reservation) -> bool:
-        return (reservation.metadata.labels or {}).get(CLAIM_LABEL) == self._plan
-
     async def _create(self, claim: Claim, moves: list[Move]) -> None:
-        built = reservation_for(claim, self._plan, moves, seconds=self._settings.claim_seconds)
+        built = reservation_for(claim, self._plan, moves, seconds=self._settings.claim_seconds, notes=self._notes)
         document = msgspec.to_builtins(built)
         made = await create_once(self._client, RESERVATION, document, self._settings)
         if is_ended(made):  # of an earlier attempt
             await self._delete(made)
             made = await create_once(self._client, RESERVATION, document, self._settings)
-        self._made[made.metadata.namespace or "", made.metadata.name] = made
+        self._made[_key(made)] = made
 
     async def _extend(self, one: Reservation, until: float) -> None:
         meta = one.metadata
@@ -109,10 +119,37 @@ class Claiming:
             )
         except (Conflict, NotFound):
             return  # the next look sees what became of it
-        self._made[made.metadata.namespace or "", made.metadata.name] = made
+        self._made[_key(made)] = made
 
     async def _delete(self, one: Reservation) -> None:
-        meta = one.metadata
-        with suppress(Conflict, NotFound):
-            await self._client.delete(RESERVATION, meta.name, meta.namespace, uid=meta.uid)
-        self._made.pop((meta.namespace or "", meta.name), None)
+        await let_go(self._client, self._feed.snapshot, one)
+        self._made.pop(_key(one), None)
+
+
+def plan_behind(claim: Reservation) -> str | None:
+    return (claim.metadata.labels or {}).get(CLAIM_LABEL)
+
+
+def claims_in(snapshot: Snapshot) -> list[Reservation]:
+    """Every claim, of whatever plan."""
+    book = snapshot.reservations
+    known = (book.get(*key) for key in book.names())
+    return [one for one in known if one is not None and plan_behind(one)]
+
+
+def hopes(claims: Iterable[Reservation]) -> list[Reservation]:
+    """The claims that still need somebody to move."""
+    over = (ReservationPhase.AVAILABLE, ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
+    return [one for one in claims if one.status.state.phase not in over]
+
+
+async def let_go(client: Client, snapshot: Snapshot, claim: Reservation) -> None:
+    """Delete a claim, and count on its room at once. Raises ApiError."""
+    meta = claim.metadata
+    with suppress(Conflict, NotFound):
+        await client.delete(RESERVATION, meta.name, meta.namespace, uid=meta.uid)
+    snapshot.remove_reservation(claim)
+
+
+def _key(reservation: Reservation) -> tuple[str, str]:
+    return reservation.metadata.namespace or "", reservation.metadata.name

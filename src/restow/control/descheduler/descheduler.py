@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from restow.client.events import EventRecorder
 from restow.client.verbs import Client
 from restow.control.aside import Aside, at_once
-from restow.control.descheduler.claiming import Claiming
+from restow.control.descheduler.claiming import Claiming, claims_in, hopes, let_go, plan_behind
 from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.jobs import (
@@ -44,7 +44,7 @@ from restow.migration.arguments import Arguments
 from restow.migration.history import evicted_at
 from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.kinds import POD, POD_MIGRATION_JOB
-from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob
+from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob, Reservation
 from restow.model.wire import WireError
 from restow.planning.descheduling.cycle import Guarded, Outcome, run_cycle
 from restow.planning.descheduling.policy import Policy, Profile
@@ -156,7 +156,14 @@ class Descheduler:
     def _in_the_way(self) -> str:
         if self._running.locked():
             return "a cycle is under way"
-        return self._feed.stopped() or under_way(self._feed.jobs())
+        return self._feed.stopped() or under_way(self._feed.jobs()) or self._claimed()
+
+    def _claimed(self) -> str:
+        """Which plan is between two of its waves: somebody carries it out who claims room and has not got it yet."""
+        others = (one for one in hopes(claims_in(self._feed.snapshot)) if not _is_ours(one))
+        return next(
+            (f"plan {plan_behind(one)} is under way: it claims room that pods have not left yet" for one in others), ""
+        )
 
     async def trigger(self, name: str | None = None, *, dry_run: bool = False) -> Run:
         """Run a profile now. Raises Refused, ApiError, and LookupError for a profile that is not there."""
@@ -188,12 +195,19 @@ class Descheduler:
             raise Refused(why)
         async with self._running:
             began = asyncio.get_running_loop().time()
+            if not dry_run:
+                await self._forget_claims()
             outcome = await self._decide(profile)
             done = Run(profile=profile.name, plan="", outcome=outcome)
             if not dry_run and (outcome.plan.moves or outcome.removals):
                 done = await self._write(profile, outcome)
             self._tell(profile, done, asyncio.get_running_loop().time() - began, dry_run=dry_run)
         return done
+
+    async def _forget_claims(self) -> None:
+        """No plan of ours is under way, so what they still claim will never be free."""
+        for one in hopes(claims_in(self._feed.snapshot)):
+            await let_go(self._client, self._feed.snapshot, one)
 
     async def _decide(self, profile: Profile) -> Outcome:
         metering = self._policy.metering(profile)
@@ -228,7 +242,7 @@ class Descheduler:
             annotations={PROFILE_ANNOTATION: profile.name},
         )
         made: list[str] = []
-        await self._claim(jobs.plan, plan)
+        await self._claim(profile, jobs.plan, plan)
         for move in plan.moves:
             strategy = outcome.planners[move.uid]
             made.append(await self._create(jobs.move(move, reference_to(move), strategy)))
@@ -243,11 +257,12 @@ class Descheduler:
             self._recorder.record(_about(meta.namespace or "default", meta.name, meta.uid), "RemovalPlanned", told)
         return Run(profile=profile.name, plan=jobs.plan, outcome=outcome, jobs=tuple(made))
 
-    async def _claim(self, name: str, plan: Plan) -> None:
+    async def _claim(self, profile: Profile, name: str, plan: Plan) -> None:
         """Nobody looks after the plan wave by wave, so a node that others still have to go to is claimed by nobody."""
         if not plan.places:
             return
-        claims = Claiming(self._client, self._clock, self._feed, self._settings, name)
+        notes = {PROFILE_ANNOTATION: profile.name}
+        claims = Claiming(self._client, self._clock, self._feed, self._settings, name, notes)
         wanted = claims.wanted(plan.places, self._feed.pending(self._scheduler))
         await claims.claim(wanted, plan.moves)
         late = [claim.name for claim in wanted if not claim.is_due(plan.moves)]
@@ -298,6 +313,11 @@ class Descheduler:
             job.spec.pod_ref.namespace or "",
             notes.get(MOVED_FROM_ANNOTATION, ""),
         )
+
+
+def _is_ours(claim: Reservation) -> bool:
+    """Whether a descheduler made it, which has no more to do with it than its jobs have."""
+    return PROFILE_ANNOTATION in (claim.metadata.annotations or {})
 
 
 def _about(namespace: str, name: str, uid: str) -> ObjectReference:

@@ -12,7 +12,7 @@ from restow.control.queues import Queues
 from restow.model import kinds
 from restow.model.objects import Pod, PodMigrationJob, Queue
 from restow.model.pods import condition
-from restow.ports import Api, Clock
+from restow.ports import Api, Clock, Conflict, Request, Response
 from restow.queues.arguments import read_arguments
 from tests.control.migrations.stage import SCHEDULERS, Move, arguments, controller, scheduled
 from tests.control.stage import world
@@ -29,6 +29,20 @@ def queue(name: str = "q1", **spec: Any) -> Document:
 def of(queue: str) -> dict[str, str]:
     """The annotation of pods that belong to a queue."""
     return {QUEUE_ANNOTATION: queue}
+
+
+class Deaf:
+    """An API server that nobody can tell anything about a queue."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self.name: str | None = name
+        self.watch = api.watch
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        if request.name == self.name and request.subresource == "status":
+            raise Conflict.because(409, "Conflict", "it has moved on")
+        return await self._api.call(request)
 
 
 class Locked(Move):

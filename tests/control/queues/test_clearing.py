@@ -13,7 +13,7 @@ from restow.control.queues import Metrics, Settings
 from restow.migration.conditions import is_ended
 from restow.model import kinds
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.queues.stage import Locked, of, populated, queues, running, stage
+from tests.control.queues.stage import Deaf, Locked, of, populated, queues, running, stage
 from tests.sim.stage import pass_time, pod, ready, template, virtual, workload
 
 ONE_NODE = {"resource": {"cpu": "4"}}
@@ -47,6 +47,20 @@ async def test_the_successor_does_not_come_back() -> None:
         await it.ask(**GUARANTEED)
         await pass_time(600)
         assert len(await it.jobs()) == 1 and await it.on(await it.nodes()) == []
+
+
+@virtual
+async def test_nobody_is_moved_before_the_lock_is_shown() -> None:
+    async with populated(nodes=2) as it:
+        await furnish(it)
+        deaf = Deaf(it.api, "q1")
+        async with running(queues(deaf, it.clock)):
+            await it.ask(**GUARANTEED)
+            await pass_time(30)
+            assert await it.jobs() == []
+            deaf.name = None
+            await pass_time(60)
+            assert [job.status.phase for job in await it.jobs()] == ["Succeed"]
 
 
 @virtual

@@ -10,7 +10,7 @@ from restow.migration.arguments import Arguments as MigrationArguments
 from restow.model import kinds
 from restow.queues.arguments import read_arguments
 from tests.control.migrations.stage import SCHEDULERS
-from tests.control.queues.stage import Locked, bare, of, queue, queues, running
+from tests.control.queues.stage import Deaf, Locked, bare, of, queue, queues, running
 from tests.control.stage import events, world
 from tests.sim.stage import node, pass_time, pod, virtual, workload
 
@@ -69,6 +69,23 @@ async def test_a_queue_that_is_being_deleted_is_shown_without_nodes() -> None:
         await it.delete(kinds.QUEUE, "q1")
         await pass_time(1)
         assert (await it.queue()).metadata.deletion_timestamp and await it.nodes() == ""
+
+
+@virtual
+async def test_nobody_is_given_a_node_before_whoever_had_it_is_told() -> None:
+    async with world(nodes=2) as base:
+        it = Locked(base.api, base.world, base.clock)
+        async with running(queues(it.api, it.clock)):
+            await it.ask("q2", **CPU4)
+        deaf = Deaf(it.api, "q2")
+        async with running(queues(deaf, it.clock)):
+            await it.change("q2", guarantee=None)
+            await it.ask("q1", **CPU4)
+            await pass_time(30)
+            assert (await it.nodes("q1"), await it.nodes("q2")) == ("", "n1")
+            deaf.name = None
+            await pass_time(6)
+            assert (await it.nodes("q1"), await it.nodes("q2")) == ("n1", "")
 
 
 async def _added(it: Any) -> None:

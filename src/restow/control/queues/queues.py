@@ -146,7 +146,7 @@ class Queues:
     async def _decide(self) -> Decision:
         with self._feed.held():
             queues, jobs = list(self._feed.queues), list(self._feed.jobs)
-            pods, rules = self._feed.pods(self._schedulers), self._feed.rules(self._migration)
+            pods, rules = self._feed.pods(self._schedulers) if queues else [], self._feed.rules(self._migration)
             return await self._aside(partial(self._decision, queues, jobs, pods, rules))
 
     def _decision(

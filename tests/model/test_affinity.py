@@ -7,7 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from restow.model.affinity import NodePreference, node_constraint, node_preference, volume_constraint
+from restow.model.affinity import (
+    NodePreference,
+    bound_to,
+    names_of,
+    node_constraint,
+    node_preference,
+    volume_constraint,
+)
 from restow.model.objects import NodeSelector, PodSpec
 from restow.model.selectors import SelectorError
 
@@ -129,3 +136,19 @@ def test_unreadable_preference_is_refused() -> None:
 def test_volume_without_affinity_is_anywhere() -> None:
     assert volume_constraint(None).matches("n1", None)
     assert not volume_constraint(NodeSelector()).matches("n1", None)
+
+
+@pytest.mark.parametrize(
+    ("terms", "there"),
+    [
+        pytest.param([], {"n1"}, id="what asks for nothing"),
+        pytest.param([labelled("zone", "In", "a")], {"n1"}, id="what the node has"),
+        pytest.param([labelled("zone", "In", "b"), labelled("ssd", "Exists")], {"n1"}, id="one of two alternatives"),
+        pytest.param([labelled("zone", "In", "b")], set(), id="what the node has not"),
+        pytest.param([{}], set(), id="a term without conditions matches nothing, and still does not"),
+    ],
+)
+def test_a_spec_is_bound_to_a_node_and_keeps_what_it_requires(terms: list[dict[str, Any]], there: set[str]) -> None:
+    bound = bound_to(spec(*terms) if terms else PodSpec(), "n1", but_not="n2")
+    assert {name for name in ("n1", "n2", "n3") if node_constraint(bound).matches(name, NODE)} == there
+    assert names_of(bound) == ({"n1"} if terms != [{}] else set())

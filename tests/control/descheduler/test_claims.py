@@ -227,6 +227,24 @@ async def test_pods_of_their_own_have_claims_of_their_own() -> None:
 
 
 @virtual
+async def test_pods_of_different_sizes_find_their_own_seats() -> None:
+    async with crowded() as it:
+        await it.delete(kinds.POD, "gang-0")
+        await it.delete(kinds.POD, "gang-1")
+        for name, cpu in (("gang-a", "2"), ("gang-b", "4")):
+            await it.create(kinds.POD, member(name, "gang", cpu))
+        await pass_time(1)
+        plan = await planned(it)
+        seats = (
+            Place(namespace="default", pod="gang-a", node="n3"),
+            Place(namespace="default", pod="gang-b", node="n2"),
+        )
+        done = await applying(it).apply(replace(plan, moves=plan.moves[:1], places=seats))
+        where = await places(it)
+        assert (done.taken, where["gang-a"], where["gang-b"]) == (2, "n3", "n2")
+
+
+@virtual
 async def test_a_place_that_goes_elsewhere_takes_its_claim_along_and_one_that_is_dropped_leaves_none() -> None:
     async with crowded() as it:
         plan, client = await planned(it), Client(it.api)

@@ -1,0 +1,74 @@
+"""Claims: which reservations a plan's places become, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from restow.model.cluster.owners import Kinship
+from restow.model.cluster.undo import UndoLog
+from restow.model.objects import ObjectMeta, Pod, PodGroup, PodGroupSpec, Reservation
+from restow.planning.claims import Claim, claimed_nodes, claims, reservation_for
+from restow.planning.plan import Move, Place
+from tests.model.cluster.builders import pod
+
+
+def member(name: str, cpu: str, gang: str = "train") -> Pod:
+    one = pod(name, {"cpu": cpu})
+    return replace(one, metadata=replace(one.metadata, annotations={"scheduling.k8s.io/group-name": gang}))
+
+
+def made(pods: Iterable[Pod], **nodes: str) -> list[Claim]:
+    kinship = Kinship(UndoLog())
+    train = ObjectMeta(name="train", namespace="default", uid="uid-train")
+    kinship.put_group(PodGroup(metadata=train, spec=PodGroupSpec(queue="ml")))
+    places = [Place(namespace="default", pod=name.replace("_", "-"), node=node) for name, node in nodes.items()]
+    return claims("plan", places, {("default", one.metadata.name): one for one in pods}, kinship)
+
+
+def move(name: str, source: str, target: str) -> Move:
+    return Move(order=1, wave=1, namespace="default", pod=name, uid=f"uid-{name}", source=source, target=target)
+
+
+def reservation(claim: Claim, *moves: Move) -> Reservation:
+    return reservation_for(claim, "plan", moves, seconds=90.2, notes={})
+
+
+GANG = [member("big", "8"), member("small-0", "1"), member("small-1", "1")]
+
+
+def test_a_gang_has_one_claim_and_every_other_pod_its_own() -> None:
+    found = made([*GANG, pod("alone"), pod("too")], big="a", small_0="b", alone="c", small_1="b", too="a")
+    assert [(one.owner.kind, one.owner.name, one.owner.uid, one.queue) for one in found] == [
+        ("PodGroup", "train", "uid-train", "ml"),
+        ("Pod", "alone", "uid-alone", None),
+        ("Pod", "too", "uid-too", None),
+    ]
+    assert len({one.name for one in found}) == 3
+
+
+def test_seats_of_small_pods_come_first_and_equal_ones_are_one_task() -> None:
+    """Pods try the seats of Fits in order: a small one is not to sit down in the seat of a large one."""
+    spec = reservation(*made(GANG, big="a", small_0="b", small_1="b")).spec
+    assert [(one.name, one.replicas, one.template.spec.containers) for one in spec.tasks or ()] == [
+        ("place-1", 2, GANG[1].spec.containers),
+        ("place-2", 1, GANG[0].spec.containers),
+    ]
+    assert (spec.min_available, spec.ttl) == (3, "1m31s")
+
+
+def test_it_awaits_those_who_leave_its_nodes() -> None:
+    [claim] = made(GANG, big="a", small_0="b", small_1="b")
+    found = reservation(claim, move("x", "a", "c"), move("y", "c", "d"), move("w", "b", "c"))
+    assert (found.metadata.annotations or {})["restow.sh/awaits"] == "uid-w,uid-x"
+    assert claimed_nodes(found) == {"a", "b"}
+
+
+def test_it_is_due_once_nobody_goes_to_its_nodes_any_more() -> None:
+    [claim] = made(GANG, big="a", small_0="b", small_1="b")
+    assert [claim.is_due(moves) for moves in ([move("x", "a", "b")], [move("x", "a", "c")], [])] == [False, True, True]
+
+
+def test_pods_that_do_not_wait_any_more_claim_nothing() -> None:
+    assert made(GANG[:1], small_0="b", alone="c") == []

@@ -27,7 +27,7 @@ from restow.model.cluster import Snapshot
 from restow.model.cluster.owners import group_name
 from restow.model.objects import Pod
 from restow.planning.bookings import Bookings, carry_out
-from restow.planning.measures import guests, slots, slots_by_row
+from restow.planning.measures import guests, shape_amounts, slots, slots_by_row
 from restow.planning.plan import Move, Place, Plan
 from restow.planning.replay import Defect, replay
 from restow.planning.request import Request
@@ -148,13 +148,42 @@ class _Repairing:
         if self._plan.objective not in _WITH_OTHER_TARGETS:
             return wanted
         known = self._snapshot.pods.known
-        best = self._value(self._sequenced(wanted))
-        for source in dict.fromkeys(known[uid].node for uid in reversed(wanted)):
+        moves = self._sequenced(wanted)
+        best = self._value(moves)
+        for source in self._doubtful(wanted, moves):
             fewer = {uid: target for uid, target in wanted.items() if known[uid].node != source}
             moves = self._sequenced(fewer)
             if len(_ends(moves)) == len(fewer) and self._value(moves) >= best:
                 wanted = fewer
         return wanted
+
+    def _doubtful(self, wanted: dict[str, str], moves: Sequence[Move]) -> list[str]:
+        """Nodes that pods leave although they are not better off, or although not all goes as planned; last first."""
+        planned = {move.uid: move.target for move in self._plan.moves}
+        known = self._snapshot.pods.known
+        changed = {uid for uid, target in planned.items() if wanted.get(uid) != target}
+        nodes = {move.source for move in self._plan.moves if move.uid in changed}
+        better = self._better_off(moves)
+        sources = dict.fromkeys(known[uid].node for uid in reversed(wanted))
+        return [name for name in sources if name in nodes or name not in better]
+
+    def _better_off(self, moves: Sequence[Move]) -> set[str]:
+        """The nodes on which the moves gain something."""
+        if self._plan.objective == "pending":
+            return {place.node for place in self._places(moves)}
+        before = self._figures()
+        with Bookings(self._snapshot, self._request.engine, self._request.now) as bookings:
+            carry_out(bookings, moves)
+            after = self._figures()
+        return {name for name, figure in after.items() if figure > before[name]}
+
+    def _figures(self) -> dict[str, int]:
+        """What each node that the plan touches contributes."""
+        if self._plan.objective == "slots":
+            rows = slots_by_row(self._snapshot, shape_amounts(self._snapshot, self._plan.shape))
+            found = ((name, self._snapshot.rows.find(name)) for name in self._touched)
+            return {name: int(rows[row]) if row is not None else 0 for name, row in found}
+        return {name: int(not guests(self._snapshot, name)) for name in self._touched}
 
     # --- places -------------------------------------------------------------------------------------------------------
 
@@ -223,9 +252,7 @@ class _Repairing:
     def _figure(self) -> int:
         if self._plan.objective == "slots":
             return slots(self._snapshot, self._plan.shape)
-        if self._plan.objective == "free-nodes":
-            return sum(not guests(self._snapshot, name) for name in self._touched)
-        return 0
+        return sum(self._figures().values()) if self._plan.objective == "free-nodes" else 0
 
     # --- words --------------------------------------------------------------------------------------------------------
 

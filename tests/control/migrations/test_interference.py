@@ -124,6 +124,11 @@ async def scale_to_none(it: Move, old: Pod) -> None:
     await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 0}})
 
 
+async def pause_workload(it: Move, old: Pod) -> None:
+    """Which keeps it from being upgraded; its pods are replaced all the same."""
+    await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"paused": True}})
+
+
 async def delete_workload(it: Move, old: Pod) -> None:
     await it.delete(kinds.DEPLOYMENT, "web")
 
@@ -188,6 +193,21 @@ async def forge(it: Move, old: Pod) -> None:
     await it.create(kinds.RESERVATION, made)
 
 
+async def pause(it: Move, old: Pod) -> None:
+    """For two minutes, which is more than the job's time."""
+    await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": True}})
+
+    async def resume() -> None:
+        await asyncio.sleep(120)
+        await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": False}})
+
+    resuming.append(asyncio.create_task(resume()))
+
+
+resuming: list[asyncio.Task[None]] = []
+"""Kept, or they would be forgotten before their time."""
+
+
 def jump(seconds: float) -> Deed:
     """Everybody's wall clock is set, as somebody does who corrects it by hand."""
 
@@ -228,6 +248,8 @@ DEEDS: dict[str, Deed] = {
     "evictions are stopped": stop,
     "the job is aborted": abort,
     "somebody was there before": forge,
+    "the job is paused for a while": pause,
+    "the workload is paused": pause_workload,
     "the clock jumps ahead, and the job's time is over": jump(100),
     "the clock jumps ahead": jump(30),
     "the clock jumps back": jump(-3600),

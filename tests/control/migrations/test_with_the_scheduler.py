@@ -10,7 +10,7 @@ from restow.model import kinds
 from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room
 from tests.control.test_scheduler import CLASS
-from tests.sim.stage import job, pass_time, pod, ready, template, virtual, workload
+from tests.sim.stage import Document, job, pass_time, pod, ready, template, virtual, workload
 
 
 @pytest.mark.parametrize("kind", [kinds.DEPLOYMENT, kinds.REPLICA_SET, kinds.STATEFUL_SET], ids=lambda kind: kind.kind)
@@ -67,6 +67,55 @@ async def test_a_pod_with_a_volume_takes_it_along() -> None:
         await it.move(old)
         await pass_time(60)
         assert (await it.told())[0] == "Succeed", await it.told()
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "phase"), [(["n1", "n2"], ["n3"], "Succeed"), (["n1"], ["n2", "n3"], "Failed")]
+)
+@virtual
+async def test_a_pod_stays_in_the_zone_of_its_volume(near: list[str], far: list[str], phase: str) -> None:
+    async with scheduled() as it, controller(it.api, it.clock, defaultJobTTL="60s"):
+        for zone, names in (("a", near), ("b", far)):
+            for name in names:
+                await it.patch(kinds.NODE, name, {"metadata": {"labels": {ZONE: zone}}})
+        for document in zonal_disk("a"):
+            await it.create(*document)
+        disk = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+        [old] = await it.start(1, volumes=disk)
+        assert old.spec.node_name in near
+        await it.move(old)
+        await pass_time(90)
+        told = await it.told()
+        assert told[0] == phase, told
+        [now] = await it.pods()
+        assert now.spec.node_name in near and (now.metadata.uid == old.metadata.uid) is (phase == "Failed")
+        if phase == "Failed":
+            assert "didn't match PersistentVolume's node affinity" in (told[2] or "")
+        assert [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")] == []
+
+
+def zonal_disk(zone: str) -> list[tuple[Any, Document]]:
+    """A volume of one zone, and the claim that has it."""
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+    size = {"storage": "1Gi"}
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    volume = {
+        "capacity": size,
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        "claimRef": {"namespace": "default", "name": "data"},
+        "csi": {"driver": "sim/disk", "volumeHandle": "disk"},
+    }
+    claim = {"volumeName": "disk", "resources": {"requests": size}}
+    return [
+        (kinds.PERSISTENT_VOLUME, {"metadata": {"name": "disk"}, "spec": {**spec, **volume}}),
+        (
+            kinds.PERSISTENT_VOLUME_CLAIM,
+            {"metadata": {"name": "data", "namespace": "default"}, "spec": {**spec, **claim}},
+        ),
+    ]
 
 
 @virtual

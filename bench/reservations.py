@@ -37,7 +37,7 @@ from restow.scheduling.session import Session
 NODES, RUNNING_NODES = 5_000, 500
 RESERVATIONS, SEATS = 1_000, 10
 PODS = RESERVATIONS * SEATS
-PER_SESSION = Settings().ahead
+PER_SESSION = Settings().at_once
 REQUESTS = {"cpu": "100m", "memory": "256Mi"}
 RESERVED, PLAIN = "reserved", "plain"
 LEAST = 0.8

@@ -33,7 +33,7 @@ CLASSES = (1, 20, 100)
 COUNT = 4_000  # a node takes one pod at most of a class that keeps apart
 PLAIN_COUNT = 20_000
 NAIVE_COUNT = 20
-PER_SESSION = Settings().ahead  # as many as the running scheduler takes at once
+PER_SESSION = Settings().at_once  # as many as the running scheduler takes at once
 IN_TURNS = "in turns"
 LEAST_PLAIN, LEAST_CONSTRAINED, MOST_GROWTH = 20_000, 5_000, 1.5
 

@@ -98,6 +98,36 @@ def test_too_many_headcounts_are_dropped_and_holders_are_told() -> None:
     assert snapshot.crowd.headcount(audience("app=web")).by_row == {0: 1}
 
 
+def test_a_pod_that_changes_its_looks_counts_as_it_looks_now() -> None:
+    snapshot = snapshot_with(pod("w", on="n1", labels={"app": "web"}, affinity=AVOIDS_WEB))
+    web, front = snapshot.crowd.headcount(audience("app=web")), snapshot.crowd.headcount(audience("tier=front"))
+    mark = snapshot.mark()
+    snapshot.apply_pod(pod("w", on="n1", labels={"app": "web", "tier": "front"}, affinity=AVOIDS_WEB))
+    assert (web.by_row, front.by_row) == ({0: 1}, {0: 1})
+    snapshot.apply_pod(pod("w", on="n1", labels={"tier": "front"}, affinity=AVOIDS_WEB))
+    assert (web.by_row, front.by_row) == ({}, {0: 1})
+    assert [one.by_row for one in snapshot.crowd.stances_towards("default", {"app": "web"})] == [{0: 1}]
+    snapshot.undo_to(mark)
+    assert (web.by_row, front.by_row) == ({0: 1}, {})
+
+
+def test_what_a_changed_label_does_not_concern_is_not_touched() -> None:
+    snapshot = snapshot_with(pod("w", on="n1", labels={"app": "web"}))
+    web = snapshot.crowd.headcount(audience("app=web"))
+    with patch.object(crowd.RowSums, "add") as touched:
+        snapshot.apply_pod(pod("w", on="n1", labels={"app": "web", "zone": "a"}))
+    assert not touched.called
+    assert web.by_row == {0: 1}
+
+
+def test_the_order_in_which_labels_are_written_means_nothing() -> None:
+    snapshot = snapshot_with(pod("w", on="n1", labels={"app": "web", "tier": "front"}))
+    web = snapshot.crowd.headcount(audience("app=web"))
+    snapshot.apply_pod(pod("w", on="n1", labels={"tier": "front", "app": "web"}, leaving=True))
+    snapshot.remove_pod(pod("w", on="n1", labels={"tier": "front", "app": "web"}))
+    assert web.by_row == {}
+
+
 def test_labels_written_with_the_binding_are_counted_and_touch_no_row() -> None:
     snapshot = snapshot_with()
     zone = snapshot.crowd.headcount(audience("zone=a"))

@@ -27,7 +27,7 @@ from restow.model.objects import (
     Toleration,
 )
 from restow.scheduling.framework import Code, Cycle, ScorePlugin
-from restow.scheduling.plugins import node_affinity
+from restow.scheduling.plugins import allocation, node_affinity
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from restow.scheduling.plugins.bin_packing import BinPacking
 from restow.scheduling.plugins.few import FEW
@@ -320,3 +320,12 @@ def test_many_rows_and_few_rows_take_different_ways_to_one_answer() -> None:
     rows = np.arange(2 * FEW)
     for plugin in (NodeResourcesFit(), BinPacking(), NodeResourcesBalancedAllocation()):
         assert plugin.score(asked, rows).tolist() == [int(plugin.score(asked, rows[:1])[0])] * len(rows)
+
+
+@given(st.integers(1, allocation._EXACT), st.data())
+def test_hundredths_of_amounts_come_out_right_by_floating_point(whole: int, data: st.DataObject) -> None:
+    """Also where the true value misses a whole number by as little as can be."""
+    near = data.draw(st.integers(0, 100)) * whole // 100 + data.draw(st.integers(-1, 1))
+    part = min(max(near, 0), whole)
+    found = allocation._quotient(np.array([part * 100]), np.array([whole]))
+    assert found.tolist() == [part * 100 // whole]

@@ -169,11 +169,11 @@ class Scheduler:
         return _Batch(list(pods.values()), frozenset(cut))
 
     def _room_ahead(self, now: float) -> int:
-        """How many pods may be decided now. While many wait, not until there is room for many: alike ones cost less
-        together."""
+        """How many pods may be decided now. While many wait, not until there is room for many."""
         ahead = self._settings.ahead
         room = ahead + self._binding.waiting - len(self._under_way)
-        return room if room >= ahead // 2 or room >= self._queue.ready(now) else 0
+        many = min(self._settings.at_once, max(ahead // 2, 1))
+        return min(room, many) if room >= many or room >= self._queue.ready(now) else 0
 
     def _first(self, now: float, lane: str | None, limit: int) -> dict[str, Pod]:
         """So many pods of a queue, or of all of them, and what belongs to their gangs."""

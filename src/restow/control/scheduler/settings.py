@@ -11,8 +11,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ahead: int = 1000
     """Pods decided and not yet bound, at most: deciding later is deciding on fresher facts, and the more there are, the
     longer somebody important who comes late has to wait."""
-    writers: int = 32
-    """Bindings and the writes before them under way at once."""
+    at_once: int = 250
+    """Pods decided in one session, at most, and while more wait at least: alike ones cost less together, but nobody
+    is bound meanwhile."""
+    writers: int = 64
+    """Bindings and the writes before them under way at once: as many as keep the server busy while we decide."""
     status_writers: int = 8
     event_writers: int = 4
     leak_check: float = 15.0

@@ -154,7 +154,31 @@ class Crowd:
         self._count(row, self._group_of(occupant), -1)
         self._log.record(self.come, row, occupant)
 
+    def change(self, row: int, old: Occupant, new: Occupant) -> None:
+        """`leave` and `come` of an occupant that stays and looks different; what both count for is not touched."""
+        before, after = self._group_of(old), self._group_of(new)
+        if before is after:
+            return
+        self._note(row, after, 1)
+        self._note(row, before, -1)
+        for headcount in before.headcounts:
+            if headcount not in after.headcounts:
+                headcount.add(row, -1)
+        for headcount in after.headcounts:
+            if headcount not in before.headcounts:
+                headcount.add(row, 1)
+        if before.stances != after.stances:
+            self._voice(row, before, -1)
+            self._voice(row, after, 1)
+        self._log.record(self.change, row, new, old)
+
     def _count(self, row: int, group: Group, sign: int) -> None:
+        self._note(row, group, sign)
+        for headcount in group.headcounts:
+            headcount.add(row, sign)
+        self._voice(row, group, sign)
+
+    def _note(self, row: int, group: Group, sign: int) -> None:
         number = group.rows.get(row, 0) + sign
         if number:
             if self._idle:
@@ -164,8 +188,8 @@ class Crowd:
             del group.rows[row]
             if not group.rows:
                 self._rest(group)
-        for headcount in group.headcounts:
-            headcount.add(row, sign)
+
+    def _voice(self, row: int, group: Group, sign: int) -> None:
         for stance, amount in group.stances:
             stance.add(row, sign * amount)
 

@@ -123,9 +123,7 @@ class Occupancy:
             self.add(new)
             return
         if old.pod.metadata.labels != new.pod.metadata.labels:
-            row = self._rows.claim(new.node)
-            self._crowd.leave(row, old)
-            self._crowd.come(row, new)
+            self._crowd.change(self._rows.claim(new.node), old, new)
         self._log.put(self._occupants[new.node], new.key, new)
 
     def vacate(self, node: str) -> None:

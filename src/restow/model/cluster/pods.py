@@ -12,7 +12,7 @@ import msgspec
 
 from restow.model.cluster.occupancy import Occupancy, Occupant
 from restow.model.cluster.seat import SeatName, claimed_seat
-from restow.model.cluster.shapes import Shape, Shapes
+from restow.model.cluster.shapes import Shape, Shapes, surely_alike
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Pod
@@ -120,17 +120,18 @@ class Pods:
         if pod.status.phase in _OVER:
             return None
         if pod.spec.node_name:
-            return self._bound(pod, pod.spec.node_name)
+            return self._bound(pod, pod.spec.node_name, known)
         if known and known.assumed_at is not None:
             return msgspec.structs.replace(known, pod=pod, shape=self._shapes.of(pod))
         return known
 
-    def _bound(self, pod: Pod, node: str) -> Occupant:
+    def _bound(self, pod: Pod, node: str, known: Occupant | None) -> Occupant:
+        same = known is not None and surely_alike(pod, known.pod)
         return Occupant(
             key=pod.metadata.uid,
             pod=pod,
             node=node,
-            shape=self._shapes.of(pod),
+            shape=known.shape if known is not None and same else self._shapes.of(pod),
             leaving=pod.metadata.deletion_timestamp is not None,
             seat=claimed_seat(pod),
         )

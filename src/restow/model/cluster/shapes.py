@@ -34,6 +34,8 @@ from restow.model.resources import PODS, is_sidecar, pod_requests, scored_reques
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
+_RESIZING = "PodResizePending"
+
 HostPort = tuple[str, str, int]
 """(address, protocol, port); the address 0.0.0.0 means every address."""
 
@@ -195,7 +197,7 @@ def surely_alike(one: Pod, other: Pod) -> bool:
     mine, others = one.spec, other.spec
     if mine.volumes or others.volumes:  # the volumes of tokens are named differently in every pod
         return not (_volumes(mine) or _volumes(others) or mine.resource_claims) and _read(mine) == _read(others)
-    return mine == others and not mine.resource_claims
+    return (mine == others or _read(mine) == _read(others)) and not mine.resource_claims
 
 
 def _reports(status: PodStatus) -> bool:
@@ -203,9 +205,9 @@ def _reports(status: PodStatus) -> bool:
     return bool(
         status.container_statuses
         or status.init_container_statuses
-        or status.conditions
         or status.resources
         or status.allocated_resources
+        or (status.conditions and any(one.type == _RESIZING for one in status.conditions))
     )
 
 
@@ -217,7 +219,7 @@ def _reported(status: PodStatus) -> tuple[object, ...]:
         for report in reports or ()
         if report.resources is not None
     ]
-    resizing = [one.reason for one in status.conditions or () if one.type == "PodResizePending"]
+    resizing = [one.reason for one in status.conditions or () if one.type == _RESIZING]
     return containers, resizing, status.resources, status.allocated_resources
 
 

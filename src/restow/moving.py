@@ -116,6 +116,9 @@ def _conclude(plan: Plan, done: Progress) -> None:
     from restow.planning.claims import CLAIM_LABEL
 
     told = f"plan {done.plan}: {done.succeeded} of {len(plan.moves)} moves done"
+    left_out = sum(move.order not in done.jobs for move in plan.moves)
+    if left_out:
+        told += f", {left_out} left out"
     if plan.places:
         told += f", {done.taken} of {len(plan.places)} places taken"
     if done.failed:

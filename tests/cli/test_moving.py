@@ -63,6 +63,20 @@ async def test_a_plan_is_made_reviewed_and_carried_out(tmp_path: Path) -> None:
         assert (again.exit_code, "nothing to move" in again.stdout) == (0, True), again.output
 
 
+async def test_what_changed_since_is_repaired_and_told_or_strictly_refused(tmp_path: Path) -> None:
+    async with scattered(tmp_path) as (client, kubeconfig):
+        plan = tmp_path / "plan.json"
+        plan.write_text((await invoke(kubeconfig, "deschedule", "--now", "--dry-run", "-o", "json")).stdout)
+        gone = json.loads(plan.read_text())["moves"][0]["pod"]
+        await client.delete(POD, gone, "default")
+        await until(client, lambda pods: gone not in {one.metadata.name for one in pods} and all(map(ready, pods)))
+        strict = await invoke(kubeconfig, "apply", "--strict", str(plan))
+        assert (strict.exit_code, "wave 1 does not begin: move 1" in strict.output) == (1, True), strict.output
+        done = await invoke(kubeconfig, "apply", str(plan))
+        assert (done.exit_code, "1 of 2 moves done, 1 left out" in done.stdout) == (0, True), done.output
+        assert f"repaired: move 1 of default/{gone} is left out: there is no such pod on any node" in done.stderr
+
+
 async def test_a_profile_runs_once_when_told_to(tmp_path: Path) -> None:
     async with scattered(tmp_path) as (client, kubeconfig):
         done = await invoke(kubeconfig, "deschedule", "--now", "--profile", "default")

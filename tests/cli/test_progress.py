@@ -1,0 +1,69 @@
+"""How a plan is carried out, as people see it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from restow import progress
+from restow.control.descheduler import Progress
+from restow.model.objects import (
+    ObjectMeta,
+    ObjectReference,
+    PodMigrationJob,
+    PodMigrationJobSpec,
+    PodMigrationJobStatus,
+)
+from restow.planning.plan import Move, Place, Plan
+
+MOVES = tuple(
+    Move(order=order, wave=1, namespace="default", pod=f"p{order}", source="a", target="b") for order in (1, 2, 3)
+)
+PLAN = Plan(strategy="optimal", moves=MOVES, places=(Place(namespace="default", pod="waits", node="a"),))
+REPAIR = "move 3 of default/p3 is left out: there is no such pod on any node"
+
+
+def job(order: int, phase: str, message: str = "", target: str = "b") -> PodMigrationJob:
+    notes = {"restow.sh/target-node": target}
+    return PodMigrationJob(
+        metadata=ObjectMeta(name=f"j{order}", annotations=notes),
+        spec=PodMigrationJobSpec(pod_ref=ObjectReference(namespace="default", name=f"p{order}")),
+        status=PodMigrationJobStatus(phase=phase, message=message or None),
+    )
+
+
+NOW = Progress(
+    plan="apply-1",
+    wave=1,
+    jobs={1: job(1, "Succeed"), 2: job(2, "Failed", "no room", target="c")},
+    stopped="evictions are stopped: lunch",
+    repairs=(REPAIR,),
+)
+
+
+def test_the_view_has_all_of_it() -> None:
+    console = Console(file=io.StringIO(), width=160)
+    with console.capture() as captured:
+        console.print(progress.view(PLAN, NOW))
+    text = captured.get()
+    for told in (
+        "plan apply-1: 2 of 3 moves, wave 1, 0 of 1 places taken",
+        "evictions are stopped: lunch",
+        f"repaired: {REPAIR}",
+    ):
+        assert told in text
+    rows = [line.split() for line in text.splitlines() if line.startswith(("1 ", "2 ", "3 "))]
+    assert [row[3:6] for row in rows] == [["a", "b", "Succeed"], ["a", "c", "Failed"], ["a", "b", "waits"]]
+
+
+def test_without_a_terminal_there_is_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.shown(PLAN) as shown:
+        shown.update(NOW)
+        shown.update(NOW)
+    assert capsys.readouterr().err.splitlines() == [
+        f"repaired: {REPAIR}",
+        "move 1 default/p1 from a to b Succeed",
+        "move 2 default/p2 from a to c Failed: no room",
+    ]

@@ -166,6 +166,20 @@ async def test_a_gang_goes_as_soon_as_enough_of_it_are_ready_whoever_they_are() 
 
 
 @virtual
+async def test_a_gang_is_not_called_running_before_it_is_certain() -> None:
+    doubts = Doubts("w1", settles=PATIENCE)
+    async with stage(doubts, nodes=1) as it:
+        await _gang_of_three(it)
+        await pass_time(5)
+        assert (await it.document(kinds.POD_GROUP, "train")).get("status", {}).get("phase") in (None, "Inqueue")
+        assert await events(it, "Scheduled") == []
+        doubts.relent()
+        await pass_time(15)
+        assert (await it.document(kinds.POD_GROUP, "train"))["status"]["phase"] == "Running"
+        assert await events(it, "Scheduled", "PodGroup") == [("train", "3 of 3 pods have a node")]
+
+
+@virtual
 async def test_roles_count_before_the_first_binding_too() -> None:
     doubts, (made, around) = Doubts("chief", permits=PATIENCE), interfered()
     async with stage(doubts, around=around, nodes=1) as it:

@@ -241,8 +241,8 @@ class Session:
 
     def keep_for_nominated(self, priority: int) -> None:
         """Keep the room of pods nominated earlier that are at least this important."""
-        while self._nominated and self._importance(self._nominated[0]) >= priority:
-            pod = self._nominated.pop(0)
+        while self._nominated and self._nominated[0][0] >= priority:
+            _, pod = self._nominated.pop(0)
             self._keep_nominated(pod, pod.status.nominated_node_name or "")
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -272,13 +272,12 @@ class Session:
         seat = self.snapshot.reservations.seat(name)
         return (seat.queue or DEFAULT_QUEUE, requests_of(seat.stand_in)) if seat is not None else (DEFAULT_QUEUE, {})
 
-    def _by_importance(self, nominated: Iterable[Pod], pods: Sequence[Pod]) -> list[Pod]:
+    def _by_importance(self, nominated: Iterable[Pod], pods: Sequence[Pod]) -> list[tuple[float, Pod]]:
         """Those that are not to be placed now, the most important first."""
         trying = {pod.metadata.uid for pod in pods}
         waiting = [pod for pod in nominated if pod.metadata.uid not in trying and pod.status.nominated_node_name]
-        return sorted(
-            waiting, key=lambda pod: (-self._importance(pod), pod.metadata.namespace or "", pod.metadata.name)
-        )
+        waiting.sort(key=lambda pod: (pod.metadata.namespace or "", pod.metadata.name))
+        return sorted(((self._importance(pod), pod) for pod in waiting), key=lambda one: -one[0])
 
     def _importance(self, pod: Pod) -> float:
         """Its priority; what is missing of a broken gang comes before everything else."""

@@ -97,6 +97,7 @@ class Scheduler:
         self._queue.lane_of = self._roster.queue_of
         self._telling = Telling(client, clock, self._recorder, self._feed)
         self._musters = Musters(self._roster, self._snapshot)
+        self._telling.is_pending = self._musters.is_pending
         self._binding = Binding(client, clock, profile.engine, self._feed, self._musters, self._settings)
         self._holding = Holding(client, clock, self._recorder, self._feed, profile.engine, self._settings)
         self._post_binds = [plugin for plugin in profile.engine.plugins if isinstance(plugin, PostBindPlugin)]

@@ -14,6 +14,7 @@ out from, so a pod that was bound meanwhile is never called unschedulable; a ref
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -71,6 +72,8 @@ class Telling:
         recorder: EventRecorder,
         feed: Feed,
     ) -> None:
+        self.is_pending: Callable[[Key], bool] = lambda gang: False
+        """Whether it may still turn out that a gang does not start, although its pods have been given nodes."""
         self._client = client
         self._clock = clock
         self._recorder = recorder
@@ -118,10 +121,11 @@ class Telling:
     # --- gangs --------------------------------------------------------------------------------------------------------
 
     def group(self, group: PodGroup, status: PodGroupStatus) -> None:
-        """How a gang fares."""
+        """How a gang fares. That it runs is not said before it is certain, and then found out."""
         key = (group.metadata.namespace or "", group.metadata.name)
-        self._groups[key] = status
-        self._queue.add(key)
+        if status.phase != PodGroupPhase.RUNNING or not self.is_pending(key):
+            self._groups[key] = status
+            self._queue.add(key)
 
     def member(self, pod: Pod) -> None:
         """A pod of a gang changed: its counts may have."""
@@ -214,7 +218,9 @@ class Telling:
 
     def _found(self, group: PodGroup, members: list[Pod]) -> PodGroupStatus:
         """The status of a gang that nobody decides about: whoever placed the last of it may not have come to say so."""
-        if members and group.status.phase not in (PodGroupPhase.RUNNING, PodGroupPhase.COMPLETED):
+        key = (group.metadata.namespace or "", group.metadata.name)
+        over = group.status.phase in (PodGroupPhase.RUNNING, PodGroupPhase.COMPLETED)
+        if members and not over and not self.is_pending(key):
             [job] = jobs_of(members, self._roster, self._snapshot)
             if job.is_whole:
                 return group_status(job, None, self._clock.now()) or group.status

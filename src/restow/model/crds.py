@@ -37,6 +37,7 @@ def _kept(name: str) -> str:
     return f"!has(oldSelf.{name}) || has(self.{name})"
 
 
+_SATISFIED = '.status.conditions[?(@.type=="GuaranteeSatisfied")]'
 _COLUMNS: dict[str, list[tuple[str, str, str]]] = {
     RESERVATION.kind: [
         ("Phase", "string", ".status.state.phase"),
@@ -55,6 +56,7 @@ _COLUMNS: dict[str, list[tuple[str, str, str]]] = {
         ("State", "string", ".status.state"),
         ("Weight", "integer", ".spec.weight"),
         ("Parent", "string", ".spec.parent"),
+        ("Guarantee", "string", _SATISFIED + ".reason"),
         ("Running", "integer", ".status.running"),
         ("Pending", "integer", ".status.pending"),
         ("Age", "date", ".metadata.creationTimestamp"),
@@ -78,6 +80,10 @@ _COLUMNS: dict[str, list[tuple[str, str, str]]] = {
 }
 _WIDE: dict[str, list[tuple[str, str, str]]] = {
     RESERVATION.kind: [("Message", "string", ".status.state.message")],
+    QUEUE.kind: [
+        ("Nodes", "string", ".status.reservation.nodes"),
+        ("Message", "string", _SATISFIED + ".message"),
+    ],
     POD_MIGRATION_JOB.kind: [
         ("Reason", "string", ".status.reason"),
         ("NewPod", "string", ".status.podRef.name"),

@@ -28,7 +28,7 @@ async def test_a_queue_with_a_guarantee_gets_nodes_at_once() -> None:
         told = "1 node locked; cpu (asked 4, idle 4, used by the queue 0)"
         assert await it.says() == ("True", "Satisfied", told)
         assert (await it.says(kind="Rejected"))[:2] == ("False", "Accepted")
-        assert await events(it, "NodesLocked") == [("q1", "locked n1; 1 nodes are locked")]
+        assert await events(it, "NodesLocked") == [("q1", "locked n1; 1 node is locked")]
         assert await events(it, "GuaranteeSatisfied") == [("q1", told)]
 
 

@@ -275,7 +275,7 @@ class Queues:
         about = _about(after)
         if come or gone:
             parts = [f"{what} {', '.join(nodes)}" for what, nodes in (("locked", come), ("released", gone)) if nodes]
-            told = f"{'; '.join(parts)}; {len(new)} nodes are locked"
+            told = f"{'; '.join(parts)}; {len(new)} {'node is' if len(new) == 1 else 'nodes are'} locked"
             self._recorder.record(about, "NodesLocked" if come else "NodesReleased", told)
             log.info("locks", extra={"queue": after.metadata.name, "locked": come, "released": gone})
         was, now = _standing(before), _standing(after)

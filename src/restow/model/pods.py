@@ -18,7 +18,10 @@ class Owned(Protocol):
 
 def controller_of(item: Owned) -> OwnerReference | None:
     """The owner that manages an object."""
-    return next((owner for owner in item.metadata.owner_references or () if owner.controller), None)
+    for owner in item.metadata.owner_references or ():
+        if owner.controller:
+            return owner
+    return None
 
 
 def condition(conditions: Iterable[Condition] | None, kind: str) -> Condition | None:

@@ -9,14 +9,19 @@ from msgspec.structs import replace
 from restow.model.cluster.owners import Kinship
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import ObjectMeta, Pod, PodGroup, PodGroupSpec, Reservation
+from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.planning.claims import Claim, claimed_nodes, claims, reservation_for
 from restow.planning.plan import Move, Place
 from tests.model.cluster.builders import pod
 
 
-def member(name: str, cpu: str, gang: str = "train") -> Pod:
+def noted(name: str, annotations: dict[str, str], cpu: str = "1") -> Pod:
     one = pod(name, {"cpu": cpu})
-    return replace(one, metadata=replace(one.metadata, annotations={"scheduling.k8s.io/group-name": gang}))
+    return replace(one, metadata=replace(one.metadata, annotations=annotations))
+
+
+def member(name: str, cpu: str, gang: str = "train") -> Pod:
+    return noted(name, {"scheduling.k8s.io/group-name": gang}, cpu)
 
 
 def made(pods: Iterable[Pod], **nodes: str) -> list[Claim]:
@@ -39,11 +44,18 @@ GANG = [member("big", "8"), member("small-0", "1"), member("small-1", "1")]
 
 
 def test_a_gang_has_one_claim_and_every_other_pod_its_own() -> None:
-    found = made([*GANG, pod("alone"), pod("too")], big="a", small_0="b", alone="c", small_1="b", too="a")
+    found = made(
+        [*GANG, pod("alone"), noted("too", {QUEUE_ANNOTATION: "dev"})],
+        big="a",
+        small_0="b",
+        alone="c",
+        small_1="b",
+        too="a",
+    )
     assert [(one.owner.kind, one.owner.name, one.owner.uid, one.queue) for one in found] == [
         ("PodGroup", "train", "uid-train", "ml"),
-        ("Pod", "alone", "uid-alone", None),
-        ("Pod", "too", "uid-too", None),
+        ("Pod", "alone", "uid-alone", "default"),
+        ("Pod", "too", "uid-too", "dev"),
     ]
     assert len({one.name for one in found}) == 3
 

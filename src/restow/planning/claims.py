@@ -36,6 +36,7 @@ from restow.model.objects import (
     TaskSpec,
 )
 from restow.model.resources import pod_requests
+from restow.model.tenancy import queue_name
 from restow.model.times import format_duration
 from restow.planning.plan import Move, Place
 
@@ -52,7 +53,7 @@ class Claim(msgspec.Struct, frozen=True):
     name: str
     namespace: str
     owner: ObjectReference
-    queue: str | None
+    queue: str
     seats: tuple[tuple[Pod, str], ...]
     """Pods and their nodes."""
 
@@ -87,8 +88,7 @@ def _claim(plan: str, key: tuple[str, str, str], seats: Sequence[tuple[Pod, str]
     elif kind == POD.kind:
         owner = replace(owner, api_version=POD.api_version, uid=first.metadata.uid)
     digest = hashlib.sha256("/".join(key).encode()).hexdigest()[:_DIGITS]
-    queue = (group.spec.queue or None) if group is not None else None
-    return Claim(f"{plan}-claim-{digest}", namespace, owner, queue, tuple(seats))
+    return Claim(f"{plan}-claim-{digest}", namespace, owner, queue_name(group, first), tuple(seats))
 
 
 def reservation_for(

@@ -15,7 +15,6 @@ that is still valid is not touched.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final
@@ -24,24 +23,19 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
-from restow.model.cluster.owners import group_name
-from restow.model.objects import Pod
 from restow.planning.bookings import Bookings, carry_out
 from restow.planning.measures import guests, shape_amounts, slots, slots_by_row
+from restow.planning.places import take_places
 from restow.planning.plan import Move, Place, Plan
 from restow.planning.replay import Defect, replay
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
-from restow.scheduling.framework import Cycle
-from restow.scheduling.jobs import Roster, jobs_of
 
 _ROUNDS: Final = 4
 _CANDIDATES: Final = 16
 """How many targets at most are tried for a pod that needs another one."""
 _NO_GAIN: Final = "it gains nothing without the others"
 _WITH_OTHER_TARGETS: Final = ("free-nodes", "slots", "pending")
-
-Name = tuple[str, str]
 
 
 class Repaired(msgspec.Struct, frozen=True):
@@ -68,7 +62,6 @@ class _Repairing:
         self._snapshot = snapshot
         self._plan = plan
         self._request = request
-        self._pending = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in request.pending}
         self._why = {one.order: one.reason for one in reversed(defects) if one.order}
         self._why_not_placed = {(one.namespace, one.pod): one.reason for one in defects if not one.order and one.pod}
         self._too_many = {one.wave: one.reason for one in defects if not one.order and not one.pod}
@@ -188,51 +181,10 @@ class _Repairing:
     # --- places -------------------------------------------------------------------------------------------------------
 
     def _places(self, moves: Sequence[Move]) -> tuple[Place, ...]:
-        """Where the waiting pods fit once the moves are done, on the planned nodes or on others; whole gangs."""
+        """Where the waiting pods fit once the moves are done, on the planned nodes or on others."""
         with Bookings(self._snapshot, self._request.engine, self._request.now) as bookings:
             carry_out(bookings, moves)
-            found = list(self._fitting())
-        lacking = self._lacking(found)
-        return tuple(place for place in found if lacking[self._gang(place)] <= 0)
-
-    def _fitting(self) -> Iterator[Place]:
-        engine, now, astray = self._request.engine, self._request.now, list[tuple[Place, Pod]]()
-        for place in self._plan.places:
-            pod = self._pending.get((place.namespace, place.pod))
-            if pod is not None and engine.fits(Cycle(pod, self._snapshot, now), place.node):
-                self._snapshot.assume(pod, place.node, at=now)
-                yield place
-            elif pod is not None:
-                astray.append((place, pod))
-        for place, pod in astray:
-            node = self._other_place(pod)
-            if node is not None:
-                self._snapshot.assume(pod, node, at=now)
-                yield replace(place, node=node)
-
-    def _other_place(self, pod: Pod) -> str | None:
-        """The fullest node that takes a waiting pod."""
-        cycle = Cycle(pod, self._snapshot, self._request.now)
-        left = slots_by_row(self._snapshot, cycle.pod_class.shape.amounts)
-        rows = self._request.engine.acceptable(cycle).tolist()
-        names = [(int(left[row]), self._snapshot.rows.name(row) or "") for row in rows]
-        return min(names)[1] if names else None
-
-    def _lacking(self, found: Iterable[Place]) -> Counter[Name]:
-        """By gang: how many pods more than those that were found a place need one."""
-        lacking: Counter[Name] = Counter()
-        roster = self._request.roster or Roster()
-        for job in jobs_of(self._request.pending, roster, self._snapshot):
-            if job.is_gang and job.pods:
-                lacking[job.pods[0].metadata.namespace or "default", group_name(job.pods[0]) or ""] = (
-                    job.least - job.placed
-                )
-        lacking.subtract(self._gang(place) for place in found)
-        return lacking
-
-    def _gang(self, place: Place) -> Name:
-        pod: Pod | None = self._pending.get((place.namespace, place.pod))
-        return place.namespace, (group_name(pod) if pod is not None else None) or f"/{place.pod}"
+            return take_places(self._snapshot, self._request, self._plan.places, elsewhere=True)
 
     # --- what it is worth ---------------------------------------------------------------------------------------------
 

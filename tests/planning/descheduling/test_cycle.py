@@ -15,7 +15,7 @@ from restow.planning.descheduling.cycle import Guarded, run_cycle
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.policy import Profile
 from restow.planning.movable import Movability
-from restow.planning.plan import Move, Plan
+from restow.planning.plan import Move, Place, Plan
 from restow.planning.replay import replay
 from restow.planning.request import Allowance, Mobility, Request
 from tests.model.cluster.builders import pod
@@ -38,7 +38,7 @@ class Stubborn:
         return self._allowances if pod.metadata.name == self._name else []
 
 
-def planner(name: str, *wanted: tuple[str, str, str], breaks: bool = False) -> Planner:
+def planner(name: str, *wanted: tuple[str, str, str], breaks: bool = False, places: tuple[Place, ...] = ()) -> Planner:
     """A plugin that wants certain moves whatever the cluster is like."""
 
     def plan(snapshot: Snapshot, asked: Request) -> Plan:
@@ -48,13 +48,13 @@ def planner(name: str, *wanted: tuple[str, str, str], breaks: bool = False) -> P
             Move(order=order, wave=1, namespace="default", pod=pod, uid=f"uid-{pod}", source=source, target=target)
             for order, (pod, source, target) in enumerate(wanted, start=1)
         ]
-        return Plan(strategy=name, moves=tuple(made[: asked.max_moves]))
+        return Plan(strategy=name, moves=tuple(made[: asked.max_moves]), places=places)
 
     return Planner(name=name, point="balance", plan=plan, check=lambda arguments: None)
 
 
-def cycle(snapshot: Snapshot, *planners: Planner, limits: Limits | None = None) -> Any:
-    asked = request(snapshot)
+def cycle(snapshot: Snapshot, *planners: Planner, limits: Limits | None = None, **fields: Any) -> Any:
+    asked = request(snapshot, **fields)
     assert isinstance(asked.mobility, Movability)
     asked = replace(asked, mobility=Guarded(asked.mobility))
     return run_cycle(Profile(name="it", planners=planners, limits=limits or Limits()), snapshot, asked)
@@ -67,6 +67,27 @@ def test_a_second_plugin_never_plans_on_a_hole_that_the_first_has_taken() -> Non
     found = cycle(snapshot, planner("one", ("p", "a", "t")), planner("two", ("q", "b", "t")))
     assert moves(found.plan) == [("p", "a", "t")]
     assert "cannot go to t" in found.failures["two"]
+
+
+WAITS = pod("waits", {"cpu": "9"})
+ON_A = (Place(namespace="default", pod="waits", node="a"),)
+
+
+def test_the_room_that_the_first_gathers_for_a_waiting_pod_is_not_for_the_second() -> None:
+    snapshot = cluster([ten("a"), ten("b"), ten("c")], [app("p", "4", on="a"), app("q", "4", on="c")])
+    first, second = planner("one", ("p", "a", "b"), places=ON_A), planner("two", ("q", "c", "a"))
+    found = cycle(snapshot, first, second, pending=(WAITS,))
+    assert (moves(found.plan), found.plan.places) == ([("p", "a", "b")], ON_A)
+    assert "cannot go to a" in found.failures["two"]
+
+
+def test_a_waiting_pod_has_no_place_if_a_limit_keeps_others_there() -> None:
+    snapshot = cluster([ten("a"), ten("b")], [app("p", on="a"), app("q", on="a")])
+    plan = planner("one", ("p", "a", "b"), ("q", "a", "b"), places=ON_A)
+    found = cycle(snapshot, plan, limits=Limits(per_node=1), pending=(WAITS,))
+    assert (moves(found.plan), found.plan.places) == ([("p", "a", "b")], ON_A)  # 9 of 10 are free without p
+    found = cycle(snapshot, plan, limits=Limits(per_node=0), pending=(WAITS,))
+    assert (moves(found.plan), found.plan.places) == ([], ())
 
 
 def test_the_moves_of_all_plugins_are_one_plan_that_holds() -> None:

@@ -20,13 +20,14 @@ from msgspec.structs import replace
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.model.resources import CPU, MEMORY
-from restow.planning.bookings import Bookings
+from restow.planning.bookings import Bookings, carry_out
 from restow.planning.ceilings import Tally
 from restow.planning.descheduling.framework import Guard, Planner, Removal, Remover
 from restow.planning.descheduling.policy import Profile
 from restow.planning.effect import after, versions
 from restow.planning.measures import overview
 from restow.planning.movable import Movability
+from restow.planning.places import take_places
 from restow.planning.plan import Measures, Move, Plan, Refusal
 from restow.planning.replay import replay
 from restow.planning.request import Allowance, Request
@@ -118,15 +119,18 @@ class _Cycle:
             first = replayed.defects[0]
             raise InvalidPlan(f"{planner.name}: move {first.order} of {first.namespace}/{first.pod} {first.reason}")
         kept = self._within_limits(made, request)
-        self._book(kept.moves)
+        carry_out(self.bookings, kept.moves)
+        kept = replace(kept, places=take_places(self._snapshot, request, kept.places))
         self._plans.append(kept)
         self._planners |= {move.uid: planner.name for move in kept.moves}
 
     def _asked(self, name: str) -> Request:
         left = max(self._most - len(self._planners) - len(self._removals), 0)
         use = self._request.measured
+        placed = self._snapshot.pods.known
         return replace(
             self._request,
+            pending=tuple(pod for pod in self._request.pending if pod.metadata.uid not in placed),
             arguments=self._profile.arguments.get(name, {}),
             max_moves=left,
             measured=use.after(move for plan in self._plans for move in plan.moves) if use else None,
@@ -152,15 +156,6 @@ class _Cycle:
             return made
         ordered = sequence(self._snapshot, request, wanted, most=len(wanted))
         return replace(made, moves=ordered.moves, refusals=(*made.refusals, *refusals, *ordered.dropped))
-
-    def _book(self, moves: Iterable[Move]) -> None:
-        wave = 0
-        for move in moves:
-            if move.wave != wave:
-                self.bookings.end_wave()
-                wave = move.wave
-            self.bookings.hold(move.uid, move.target)
-        self.bookings.end_wave()
 
     # --- removals -----------------------------------------------------------------------------------------------------
 
@@ -195,13 +190,15 @@ class _Cycle:
         if len(self._plans) == 1:
             return self._plans[0]
         moves = tuple(self._renumbered())
+        places = tuple(place for plan in self._plans for place in plan.places)
         return Plan(
             strategy=self._profile.name,
             moves=moves,
+            places=places,
             before=_overview(self._snapshot),
-            after=after(self._snapshot, self._request, moves, _overview),
+            after=after(self._snapshot, self._request, moves, _overview, places),
             refusals=tuple(self._refusals()),
-            versions=versions(self._snapshot, moves),
+            versions=versions(self._snapshot, moves, places),
         )
 
     def _renumbered(self) -> Iterator[Move]:

@@ -38,6 +38,9 @@ from restow.planning.use import Use
 LEAST = 1e-9
 """Rates that differ by less are the same: it is how exact they are computed."""
 
+_TRIES = 4
+"""How many rows are asked one by one before all are asked at once."""
+
 QOS = ("BestEffort", "Burstable", "Guaranteed")
 
 
@@ -100,7 +103,7 @@ class _Run:
         self._rates = rates_of(snapshot, settings.resources)
         self.threshold = threshold_of(self._rates, self._ready, settings.max_threshold)
         self._neighbours = Neighbours(snapshot, request)
-        self._taking: Mask = self._ready & ~self._neighbours.emptied()
+        self._taking: RowIndex = np.flatnonzero(self._ready & ~self._neighbours.emptied())
 
     def run(self) -> list[Refusal]:
         """Book moves until nothing is left to do; what stays, and why."""
@@ -155,6 +158,34 @@ class _Run:
                 refusals.append(refused(one.pod, why))
         return refusals
 
+    def _target(self, pod: Occupant) -> int | None:
+        """The row that gains most by the pod, of those that take it; the first by name where that is the same."""
+        rows = self._taking
+        gains = self._rates[rows] - self._use.spread_with(pod, rows)
+        gains[~self._bookings.with_room(pod.key, rows)] = 0.0
+        back = moved_from(pod.pod, self._request.now, self._settings.cool_down)
+        if back is not None:
+            gains[rows == self._snapshot.rows.find(back)] = 0.0
+        first = self._neighbours.cool(pod, np.array([rows[one] for one in self._in_turn(rows, gains)], np.intp))
+        row = self._bookings.first_taker(pod.key, first.tolist())
+        if row is not None:
+            return row
+        takers = self._neighbours.cool(pod, self._bookings.choices(pod.key))
+        gains[~np.isin(rows, takers, assume_unique=True)] = 0.0
+        return next((int(rows[one]) for one in self._in_turn(rows, gains)), None)
+
+    def _in_turn(self, rows: RowIndex, gains: Rates) -> Iterator[int]:
+        """The places of the rows that gain most, the best first; not all of them, as mostly the first takes the pod."""
+        left = gains.copy()
+        for _ in range(_TRIES):
+            most = left.max(initial=0.0)
+            if most <= LEAST:
+                return
+            best = np.flatnonzero(left >= most - LEAST)
+            place = int(best[self._by_name[rows[best]].argmin()])
+            yield place
+            left[place] = 0.0
+
     def _move(self, pod: Occupant, row: int) -> str:
         """Hold the target that gains most by the pod; why not, if there is none."""
         left = self._use.spread_at(row, without=pod)
@@ -162,18 +193,10 @@ class _Run:
             return "with the pods before it gone, its leaving would no longer lower the imbalance of its node"
         if self._neighbours.drained(pod, row):
             return "without it so little would be used there that Defragmentation empties its node"
-        rows = self._bookings.choices(pod.key)
-        rows = self._neighbours.cool(pod, rows[self._taking[rows]])
-        taking = len(rows)
-        back = moved_from(pod.pod, self._request.now, self._settings.cool_down)
-        rows = rows[rows != self._snapshot.rows.find(back)] if back is not None else rows
-        gains = self._rates[rows] - self._use.spread_with(pod, rows)
-        better = gains > LEAST
-        rows, gains = rows[better], gains[better]
-        if not len(rows):
+        target = self._target(pod)
+        if target is None:
+            taking = len(self._bookings.choices(pod.key))
             return f"{taking} other nodes have room for it, and it would lower the imbalance of none of them"
-        best = rows[gains >= gains.max() - LEAST]
-        target = int(best[self._by_name[best].argmin()])
         self._bookings.hold(pod.key, self._snapshot.rows.name(target) or "")
         self._bookings.end_wave()
         self.wanted.append(Wanted(pod.key, self._snapshot.rows.name(target) or ""))

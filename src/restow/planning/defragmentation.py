@@ -17,7 +17,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from restow.model.cluster import Occupant, PodClass, Snapshot
+from restow.model.cluster import Occupant, PodClass, RowIndex, Snapshot
 from restow.planning.arguments import Defragmentation, read_defragmentation
 from restow.planning.bookings import Bookings
 from restow.planning.ceilings import Tally
@@ -73,6 +73,10 @@ def _ordered(snapshot: Snapshot, request: Request, wanted: list[Wanted], *, whol
         wanted = [one for one, pod in zip(wanted, pods, strict=True) if pod.node not in nodes]
 
 
+_TRIES = 4
+"""How many targets are asked one by one before all nodes are asked at once."""
+
+
 class _Attempt(msgspec.Struct):
     """One source being emptied."""
 
@@ -97,6 +101,7 @@ class _Run:
         self._neighbours = Neighbours(snapshot, request)
         self._tally = request.tally.copy()
         self._unplaced: list[Occupant] = []
+        self._targets: RowIndex = np.flatnonzero(self._packing.targets)
 
     def run(self) -> list[Refusal]:
         """Book moves until nothing is left to do; what stays, and why."""
@@ -175,11 +180,14 @@ class _Run:
 
     def _move(self, pod: Occupant) -> int | None:
         """Hold the most used target that takes the pod; None if there is none."""
-        rows = self._packing.takers(pod, self._bookings.choices(pod.key))
-        rows = self._neighbours.cool(pod, rows)
-        if not len(rows):
+        rows = self._neighbours.cool(pod, self._packing.takers(pod, self._targets))
+        rows = rows[self._bookings.with_room(pod.key, rows)]
+        row = self._bookings.first_taker(pod.key, self._packing.fullest_first(rows)[:_TRIES])
+        if row is None and len(rows) > _TRIES:
+            rows = np.intersect1d(rows, self._bookings.choices(pod.key), assume_unique=True)
+            row = next(iter(self._packing.fullest_first(rows)), None)
+        if row is None:
             return None
-        row = self._packing.fullest(rows)
         self._bookings.hold(pod.key, self._snapshot.rows.name(row) or "")
         self._add(pod, row)
         return row
@@ -202,7 +210,7 @@ class _Run:
         return refusals
 
     def _why_unplaced(self, pod: Occupant) -> str:
-        targets = np.flatnonzero(self._packing.targets)
+        targets = self._targets
         survey = self._bookings.survey(pod.key, targets)
         reasons = counted(survey.refusals)
         rows = np.array([self._snapshot.rows.find(name) for name in survey.feasible], np.intp)

@@ -154,7 +154,7 @@ class _Run:
             full = packing.takers(pod, takers[self._part[takers]])
             full = full[self._heat.within(self._settings.busy, pod, full)]
             if len(full):
-                return packing.fullest(full)
+                return packing.fullest_first(full)[0]
         return self._idlest(idle)
 
     def _idlest(self, rows: RowIndex) -> int:

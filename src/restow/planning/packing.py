@@ -56,11 +56,11 @@ class Packing:
         rows = rows[self.targets[rows]]
         return rows[self.use.within(self._settings.protection, pod, rows)]
 
-    def fullest(self, rows: RowIndex) -> int:
-        """The row that is used most; the first by name of several."""
-        rates = self.use.rate(self._settings.resource, rows)
-        best = rows[rates == rates.max()]
-        return int(best[self.by_name[best].argmin()])
+    def fullest_first(self, rows: RowIndex) -> list[int]:
+        """The rows, the most used first; by name where that is the same."""
+        order = np.lexsort((self.by_name[rows], -self.use.rate(self._settings.resource, rows)))
+        found: list[int] = rows[order].tolist()
+        return found
 
     def _is_critical(self, row: int) -> bool:
         node = self._snapshot.nodes.get(row)

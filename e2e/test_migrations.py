@@ -41,18 +41,19 @@ migration:
   objectLimiters: {workload: {duration: 0s}}
   evictQPS: 100000
   evictBurst: 10000
-  maxConcurrentReconciles: 64
+  maxConcurrentReconciles: 16
 """
 
 
-async def deploy(client: Client, namespace: str, name: str) -> None:
-    """A Deployment of which one pod may be missing."""
+async def deploy(client: Client, namespace: str, name: str, least: int) -> None:
+    """A Deployment of which so many pods must be there, if any."""
     document = deployment(name, namespace, REPLICAS, cpu="150m")
     document["spec"]["template"]["spec"]["schedulerName"] = SCHEDULER
     selector = {"matchLabels": {"app": name}}
     metadata = {"name": name, "namespace": namespace}
-    spec = {"minAvailable": LEAST, "selector": selector}
-    await client.create(POD_DISRUPTION_BUDGET, {"metadata": metadata, "spec": spec})
+    spec = {"minAvailable": least, "selector": selector}
+    if least:
+        await client.create(POD_DISRUPTION_BUDGET, {"metadata": metadata, "spec": spec})
     await client.create(DEPLOYMENT, document)
 
 
@@ -84,7 +85,11 @@ def arrived(seen: Audit) -> int:
         pytest.param(200, 500, id="500 moves", marks=[pytest.mark.full, pytest.mark.timeout(1800)]),
     ],
 )
-@pytest.mark.parametrize("limits", [LIMITS, NO_LIMITS], ids=["with limits", "limits off"])
+@pytest.mark.parametrize(
+    ("limits", "least"),
+    [(LIMITS, LEAST), (NO_LIMITS, LEAST), (NO_LIMITS, 0)],
+    ids=["with limits", "limits off", "no limits and no budgets"],
+)
 async def test_many_moves_at_once(
     client: Client,
     namespace: str,
@@ -92,13 +97,14 @@ async def test_many_moves_at_once(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     limits: str,
+    least: int,
     workloads: int,
     moves: int,
 ) -> None:
     await add_nodes(client, NODES)
     with restow(account, tmp_path, "restow", BASE + limits, lease="15s") as process:
         async with audit(client, namespace) as seen:
-            await together(deploy(client, namespace, f"web-{number}") for number in range(workloads))
+            await together(deploy(client, namespace, f"web-{number}", least) for number in range(workloads))
             await reaches(lambda: running(seen.pods), workloads * REPLICAS, "running pods", 300)
             moved = random.Random(moves).sample(sorted(seen.pods, key=job_name), moves)
             began = time.monotonic()
@@ -111,7 +117,7 @@ async def test_many_moves_at_once(
             gone = {pod.metadata.uid for pod in moved}
             assert not gone & {pod.metadata.uid for pod in seen.pods}
             assert arrived(seen) == moves
-            assert seen.faults(least=LEAST, per_node=PER_NODE if limits is LIMITS else None) == []
+            assert seen.faults(least=least, per_node=PER_NODE if limits is LIMITS else None) == []
             with capsys.disabled():
                 load = os.getloadavg()[0]
                 print(f"\n{moves} moves in {seconds:.1f} s: {moves / seconds:.1f} per second, load {load:.1f}")

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from restow.client.election import Fenced
 from restow.control.migrations import Metrics, Migrations
 from restow.model import kinds
 from restow.model.objects import Pod
+from restow.ports import Request, Response
 from restow.sim.faults import FaultyApi
+from restow.sim.writes import is_write
 from tests.control.migrations.stage import Move, arguments, cluster, controller, running, stage
 from tests.sim.stage import pass_time, ready, template, virtual
 
@@ -114,6 +117,38 @@ async def test_evictions_have_their_pace() -> None:
             for count in range(1, 5):
                 await pass_time(9.0 if count > 1 else 5.0)
                 assert sum(name.startswith("evict Pod") for name in seen.writes.names) <= count
+            await pass_time(60)
+            assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}
+
+
+class Fencing(FaultyApi):
+    """Lets nothing be written while it is down; counts what is asked of it then."""
+
+    down = False
+    calls = 0
+
+    async def call(self, request: Request) -> Response:
+        self.calls += self.down
+        if self.down and is_write(request):
+            raise Fenced.because(403, "Fenced", "not sent: may not lead any more")
+        return await super().call(request)
+
+
+@virtual
+async def test_a_leader_that_may_not_write_does_not_read_for_nothing() -> None:
+    async with cluster() as it:
+        api = Fencing(it.api, random.Random(1))
+        async with controller(api, it.clock, maxMigratingGlobally=1) as made:
+            pods = await it.start(8)
+            it.seats.refusing = "no room"
+            for pod in pods:
+                await it.move(pod, pod.metadata.name)
+            await pass_time(5)
+            api.down = True
+            made.configure(arguments(maxConcurrentReconciles=8))  # all of them could be admitted now
+            await pass_time(60)
+            assert api.calls < 100, "one or two a second, however many jobs there are"
+            api.down, it.seats.refusing = False, None
             await pass_time(60)
             assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}
 

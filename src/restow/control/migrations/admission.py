@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from restow.control.migrations.effects import Effects
 from restow.control.migrations.feed import Feed
+from restow.control.migrations.fence import Fence
 from restow.control.migrations.settings import Settings
 from restow.migration.arbitration import Admitted, Refused, Verdict, Waiting, arbitrate
 from restow.migration.arguments import Arguments
@@ -34,13 +35,20 @@ class Admission:
     """`told` hears of every job whose status was written, as it was and as it is."""
 
     def __init__(
-        self, feed: Feed, effects: Effects, clock: Clock, settings: Settings, arguments: Callable[[], Arguments]
+        self,
+        feed: Feed,
+        effects: Effects,
+        clock: Clock,
+        settings: Settings,
+        arguments: Callable[[], Arguments],
+        fence: Fence,
     ) -> None:
         self.told: Told = lambda before, after: None
         self._feed = feed
         self._effects = effects
         self._clock = clock
         self._arguments = arguments
+        self._fence = fence
         self._settings = settings
         self._line: set[str] = set()
         self._told_at: dict[str, float] = {}
@@ -68,6 +76,7 @@ class Admission:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if again is None else max(again - self._clock.now(), 0.0)):
                     await self._news.wait()
+            await self._fence.opened()
             self._news.clear()
             again = await self._judge_safely() if self._line else None
             await asyncio.sleep(self._arguments().interval)
@@ -125,9 +134,13 @@ class Admission:
 
     async def _record(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> None:
         async with self._writers:
+            if self._fence.is_down:
+                self._news.set()
+                return
             try:
                 written = await self._effects.record(job, status)
             except (ApiError, WireError) as error:  # it moved on, or will be judged again
+                self._fence.note(error)
                 log.info("verdict not written", extra={"job": job.metadata.name, "err": str(error)})
                 self._news.set()
                 return

@@ -24,6 +24,7 @@ from restow.client.workqueue import WorkQueue
 from restow.control.migrations.admission import Admission
 from restow.control.migrations.effects import Effects
 from restow.control.migrations.feed import Feed
+from restow.control.migrations.fence import Fence
 from restow.control.migrations.metrics import REHEARSED, Metrics
 from restow.control.migrations.pacing import Pacing
 from restow.control.migrations.reading import Reading
@@ -77,8 +78,11 @@ class Migrations:
         )
         self._reading = Reading(client, clock, self._feed, self._settings.namespace)
         self._effects = Effects(client, self._feed, metrics)
+        self._fence = Fence()
         self._pacing = Pacing(self._arguments.evictions_per_second, self._arguments.eviction_burst)
-        self._admission = Admission(self._feed, self._effects, clock, self._settings, lambda: self._arguments)
+        self._admission = Admission(
+            self._feed, self._effects, clock, self._settings, lambda: self._arguments, self._fence
+        )
         self._sweeping = Sweeping(client, clock, self._feed, lambda: self._arguments, metrics)
         self._queue: WorkQueue[str] = WorkQueue(base=0.1, cap=30.0)
         self._feed.on_job = self._queue.add
@@ -132,6 +136,7 @@ class Migrations:
     async def _work(self, number: int) -> None:
         while number < self._arguments.workers:
             async with self._queue.next() as name:
+                await self._fence.opened()
                 await self._attend(name)
         self._workers -= 1
 
@@ -140,6 +145,7 @@ class Migrations:
         try:
             await self._pass(name)
         except (ApiError, WireError) as error:
+            self._fence.note(error)
             delay = error.retry_after if isinstance(error, TooManyRequests) else None
             if delay:
                 self._queue.add_after(name, delay)

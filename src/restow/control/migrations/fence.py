@@ -1,0 +1,33 @@
+"""The fence: while a leader may not write, because its Lease was not renewed in time, it does not read for nothing.
+
+Whoever is overloaded renews its Lease late; going on as if nothing were would keep it from doing so. After a write that
+was not sent everybody waits for a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from restow.client.election import Fenced
+
+MOMENT = 1.0
+"""Seconds."""
+
+
+class Fence:
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def note(self, error: Exception) -> None:
+        """What became of a write."""
+        if isinstance(error, Fenced):
+            self._until = asyncio.get_running_loop().time() + MOMENT
+
+    @property
+    def is_down(self) -> bool:
+        return asyncio.get_running_loop().time() < self._until
+
+    async def opened(self) -> None:
+        """Wait until it is worth trying again."""
+        while self.is_down:
+            await asyncio.sleep(self._until - asyncio.get_running_loop().time())

@@ -40,8 +40,10 @@ class Toil:
 
 
 class Budget:
-    def __init__(self, seconds_left: Callable[[], float], steps: int | None = None) -> None:
+    def __init__(self, seconds_left: Callable[[], float], steps: int | None = None, spare: float = 0.0) -> None:
+        """Of the seconds that are left, some are to be spared, if there is an answer already."""
         self._seconds_left = seconds_left
+        self._spare = spare
         self.limited = steps is not None
         """Whether steps are counted."""
         self._left = steps if steps is not None else 0
@@ -56,13 +58,21 @@ class Budget:
         """Whether the seconds have run out: whoever is at work drops it."""
         return self.seconds <= _SHORTEST
 
+    def too_late(self) -> bool:
+        """Whether even what was to be spared has run out."""
+        return self._seconds_left() <= _SHORTEST
+
     def allows(self, seconds: float) -> bool:
         """Whether there is so much time left; where steps are counted, that does not matter."""
         return self.limited or self.seconds >= seconds
 
+    def spares(self, seconds: float) -> bool:
+        """The same, with what was to be spared."""
+        return self.limited or self._seconds_left() >= seconds
+
     @property
     def seconds(self) -> float:
-        return self._seconds_left()
+        return self._seconds_left() - self._spare
 
     def step(self, share: float = 1.0, most: float = float("inf")) -> Effort:
         """The effort of the next step: a share of the seconds that are left, and not more than some."""

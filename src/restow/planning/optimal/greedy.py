@@ -34,8 +34,11 @@ def first_openings(problem: Problem, some: Lines, late: Late = never) -> list[Op
     return list(found)
 
 
-def greedy(problem: Problem, candidates: Sequence[Opening], start: Shift = STAY) -> tuple[Shift, list[Opening]]:
-    """The answer, and the openings it made. Whoever finds that the pods it waited for are gone queues up again."""
+def greedy(
+    problem: Problem, candidates: Sequence[Opening], start: Shift = STAY, late: Late = never
+) -> tuple[Shift, list[Opening]]:
+    """The answer, and the openings it made until it was late. Whoever finds that the pods it waited for are gone queues
+    up again."""
     stage = Stage(problem, start)
     dear = dearness(problem, candidates)
     as_is = {node: stage.worth_as_is(node) for node in sorted({one.node for one in candidates})}
@@ -48,7 +51,7 @@ def greedy(problem: Problem, candidates: Sequence[Opening], start: Shift = STAY)
     queue = [(rank(one), number, one) for number, one in enumerate(candidates)]
     heapify(queue)
     made = []
-    while queue:
+    while queue and stage.moves < problem.limit and not late():
         _, number, promised = heappop(queue)
         one = stage.refilled(promised)
         if one is promised:

@@ -68,10 +68,11 @@ def lines(problem: Problem, most: int, *, late: Late = never) -> Lines:
     smallest first, because of what brings the same, small pods find a place more easily."""
     node, leavers = np.zeros(0, np.intp), np.zeros((0, most), np.intp)
     complete = np.full(problem.nodes, -1, np.int64)
+    groups = list(_by_number(problem, most))
     for number in range(most + 1):
         if len(node) > _LINES or (number and late()):
             break
-        for nodes, pods in _by_number(problem, most):
+        for nodes, pods in groups:
             ways = comb(pods.shape[1], number)
             if ways > _COMBINATIONS or (number and len(node) + len(nodes) * ways > _LINES_AT_ALL):
                 continue
@@ -89,10 +90,9 @@ def lines(problem: Problem, most: int, *, late: Late = never) -> Lines:
 
 def easy(problem: Problem, some: Lines) -> Lines:
     """Only those for each of whose leavers some node has room as things are now."""
-    placeable = np.zeros(problem.classes + 1, np.bool_)
-    placeable[-1] = True
-    for which in np.unique(some.leavers[some.leavers >= 0]).tolist():
-        placeable[which] = (problem.free >= problem.sizes[which]).all(axis=1).any()
+    sizes, kind = np.unique(problem.sizes, axis=0, return_inverse=True)
+    room = np.array([(problem.free >= size).all(axis=1).any() for size in sizes], np.bool_)
+    placeable = np.append(room[kind.reshape(-1)], True)
     kept = placeable[some.leavers].all(axis=1)
     return Lines(some.node[kept], some.leavers[kept], some.room[kept], some.complete)
 

@@ -15,6 +15,7 @@ import msgspec
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.planning.bookings import Bookings
+from restow.planning.optimal.budget import Late, never
 from restow.planning.optimal.greedy import whole_gangs
 from restow.planning.optimal.problem import STAY, Cell, Problem, Shift
 from restow.planning.optimal.reading import Reading
@@ -40,11 +41,11 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
     dropped: tuple[Refusal, ...] = ()
 
 
-def realise(snapshot: Snapshot, request: Request, reading: Reading, shift: Shift) -> Outcome:
-    """Carry an answer out, leaving out what does not work, until everything that is left does."""
-    bad_moves: set[Cell] = set()
-    bad_places: set[Cell] = set()
-    dropped: list[Refusal] = []
+def realise(snapshot: Snapshot, request: Request, reading: Reading, shift: Shift, *, late: Late = never) -> Outcome:
+    """Carry an answer out, leaving out what does not work, until everything that is left does; or, when it is late,
+    what works so far, which may have moves that gain nothing."""
+    tried, dropped = Outcome(), list[Refusal]()
+    bad_moves, bad_places = set[Cell](), set[Cell]()
     for turn in range(_ROUNDS):
         tried = _try(snapshot, request, reading, shift)
         bad_moves |= tried.refused_moves
@@ -52,14 +53,27 @@ def realise(snapshot: Snapshot, request: Request, reading: Reading, shift: Shift
         dropped += tried.dropped
         shift = _settled(reading.problem, tried.shift, bad_places, again=turn < _REFILLS)
         if shift.net == tried.shift.net and (not reading.line.groups or shift.puts == tried.shift.puts):
-            return msgspec.structs.replace(
-                tried,
-                shift=shift,
-                refused_moves=frozenset(bad_moves),
-                refused_places=frozenset(bad_places),
-                dropped=tuple(dict.fromkeys(dropped)),
-            )
-    return Outcome(refused_moves=frozenset(bad_moves), refused_places=frozenset(bad_places), dropped=tuple(dropped))
+            break
+        if late() or turn == _ROUNDS - 1:
+            tried, shift = _as_tried(reading, tried)
+            break
+    return msgspec.structs.replace(
+        tried,
+        shift=shift,
+        refused_moves=frozenset(bad_moves),
+        refused_places=frozenset(bad_places),
+        dropped=tuple(dict.fromkeys(dropped)),
+    )
+
+
+def _as_tried(reading: Reading, tried: Outcome) -> tuple[Outcome, Shift]:
+    """What was tried, with nothing left out; or nothing at all, if a gang would not be whole."""
+    if whole_gangs(reading.problem, tried.shift).puts != tried.shift.puts:
+        return Outcome(), STAY
+    stage = Stage(reading.problem, tried.shift)
+    if not reading.line.groups:
+        stage.fill()
+    return tried, stage.shift
 
 
 def _try(snapshot: Snapshot, request: Request, reading: Reading, shift: Shift) -> Outcome:

@@ -148,9 +148,12 @@ def all_room(problem: Problem, nodes: RowIndex | None = None) -> Ints:
     """[node, resource]: what would be free if everyone who may left; of some nodes, or of all."""
     some = np.arange(problem.nodes) if nodes is None else nodes
     room = problem.free[some].copy()
-    for place, node in enumerate(some.tolist()):
-        for which, count in problem.held[node].items():
-            room[place] += count * problem.sizes[which]
+    held = [
+        (place, which, count) for place, node in enumerate(some.tolist()) for which, count in problem.held[node].items()
+    ]
+    if held:
+        place, which, count = np.array(held, np.int64).T
+        np.add.at(room, place, count[:, None] * problem.sizes[which])
     return room
 
 

@@ -1,6 +1,7 @@
 """The search, from the first answer to the best that time allows. At any moment there is an answer.
 
     1  greedy          openings by what they bring per move                       milliseconds
+       everywhere      the same once more over all nodes, if there are many       a second
     2  patterns        all openings at once, new ones found by their prices       a second
     3  flow            the exact model over all nodes, if it is small enough      proves the optimum, mostly
     4  neighbourhoods  the exact model over a few dozen nodes at a time           until time or steps are over
@@ -41,7 +42,7 @@ _STEP = 0.6
 """Seconds that one neighbourhood may take."""
 _EVERY, _EVERY_OF_MANY = 4, 1
 """Leavers of one node that are looked at in all combinations for a bound; the second where there are many nodes."""
-_BOUND_SECONDS = 0.0002
+_BOUND_SECONDS = 0.0001
 """What that takes per node, about."""
 _CANDIDATES = 6000
 _ROUNDS = 12
@@ -96,40 +97,64 @@ class _Search:
     def run(self) -> Found:
         self._narrow(volume_bound(self._problem))
         self._greedy()
-        methods = {"patterns": self._patterns, "flow": self._flow, "neighbourhoods": self._neighbourhoods}
+        self._limit()
+        methods = {
+            "everywhere": self._everywhere,
+            "patterns": self._patterns,
+            "flow": self._flow,
+            "neighbourhoods": self._neighbourhoods,
+        }
         for phase, method in methods.items():
             if not self._done:
                 self._phase = phase
                 self._say()
                 method()
-        self._best = trimmed(self._problem, self._best)
         failed = self._budget.steps > 0 and not self._helped and not self._done
         return Found(self._best, self._bound, self._budget.steps, self._by, failed)
 
     @property
     def _done(self) -> bool:
-        return self._budget.over or value(self._problem, self._best) >= self._bound
+        return self._budget.over or self._reached
+
+    @property
+    def _reached(self) -> bool:
+        """Whether there is no better answer."""
+        return value(self._problem, self._best) >= self._bound
 
     # --- the methods --------------------------------------------------------------------------------------------------
 
     def _greedy(self) -> None:
-        self._focus = Focus.of(self._problem, self._rng, self._late)
+        too_late = self._budget.too_late
+        self._focus = Focus.of(self._problem, self._rng, too_late)
         part = self._focus.problem
-        self._easy = easy(part, lines(part, 0 if part.empties else _TOGETHER, late=self._late))
-        candidates = first_openings(part, self._easy, self._late)[:_CANDIDATES]
+        self._easy = easy(part, lines(part, 0 if part.empties else _TOGETHER, late=too_late))
+        candidates = first_openings(part, self._easy, too_late)[:_CANDIDATES]
         shift, made = greedy(part, candidates)
         self._openings = [*candidates, *made]
         self._take(self._focus.whole(shift), "greedy")
 
-    def _patterns(self) -> None:
-        """Look for openings whose leavers have a place already, then for any."""
+    def _limit(self) -> None:
+        """What no answer exceeds if places for leavers are to be had for nothing."""
+        if self._reached:
+            return
         if self._problem.empties:
             self._narrow(drain_bound(self._problem, self._budget.step(0.2, 1.0)))
-        elif self._budget.allows(_BOUND_SECONDS * self._problem.nodes):
+        elif self._problem.demands and self._budget.spares(_BOUND_SECONDS * self._problem.nodes):
             every = _EVERY if self._problem.nodes <= _FLOW_NODES else _EVERY_OF_MANY
             relaxed = self._problem.relaxed
-            self._market = Market(relaxed, lines(relaxed, every, late=self._late))
+            self._market = Market(relaxed, lines(relaxed, every, late=self._budget.too_late))
             self._narrow(self._market.bound(nothing_costs(self._problem)))
+
+    def _everywhere(self) -> None:
+        """If only a part was looked at, and not every move is needed for it: openings of all nodes."""
+        if self._focus.everything or self._problem.empties or self._best.moves >= self._problem.limit:
+            return
+        some = easy(self._problem, lines(self._problem, 1, late=self._late))
+        candidates = first_openings(self._problem, some, self._late)
+        self._take(greedy(self._problem, candidates, self._best, self._late)[0], "greedy")
+
+    def _patterns(self) -> None:
+        """Look for openings whose leavers have a place already, then for any."""
         part = self._focus.problem
         patterns = Patterns(part, self._openings)
         if self._openings and not self._done:
@@ -202,7 +227,7 @@ class _Search:
         shift = pruned(self._problem, shift)
         self._helped = self._helped or by != "greedy"
         if better(self._problem, shift, self._best) and not flaws(self._problem, shift):
-            self._best, self._by = shift, by
+            self._best, self._by = trimmed(self._problem, shift), by
             self._say()
 
     def _narrow(self, bound: float) -> None:

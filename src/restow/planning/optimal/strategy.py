@@ -11,8 +11,8 @@ is gives an empty plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
-from math import isfinite
+from functools import cache
+from math import inf, isfinite
 
 import numpy as np
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from restow.planning.measures import offered, overview, slots
 from restow.planning.movable import about_all
 from restow.planning.optimal.budget import Budget
 from restow.planning.optimal.outcome import Outcome, realise
-from restow.planning.optimal.problem import STAY, Demand, Problem, Shift, better
+from restow.planning.optimal.problem import STAY, Demand, Problem, Shift, better, value
 from restow.planning.optimal.reading import Reading, read
 from restow.planning.optimal.search import Found, Tell, search
 from restow.planning.optimal.stage import Stage
@@ -37,18 +37,24 @@ from restow.planning.request import Request, Stand
 
 OBJECTIVES = ("free-nodes", "slots", "pending")
 _REPAIRS = 4
-_KEPT_BACK, _KEPT_BACK_MOST = 0.12, 3.0
+_KEPT_BACK, _KEPT_BACK_MOST = 0.06, 3.0
 """The share of the seconds, and the most of them, that are kept for turning the answer into moves."""
+_MEASURED_AGAIN = 2.0
+"""Measuring the cluster afterwards and the replay, in times of what measuring took before."""
+_FOR_REPAIRS = 0.3
+"""The share of the seconds that the search leaves for what is refused, where something may be."""
 
 
 def optimal(snapshot: Snapshot, request: Request) -> Plan:
     """Plan for the objective. Raises WireError for a request that makes no sense."""
     _check(request)
     ends = request.clock() + request.time_limit
+    request.tell(Stand("reading"))
     reading = read(snapshot, request)
-    outcome, found = _searched(snapshot, request, reading, lambda: ends - request.clock())
-    measure = _measure(request)
+    measure, began = _measure(request), request.clock()
     before = {**measure(snapshot), **_placed(reading, request, _as_it_is(reading.problem))}
+    kept_back = min(_KEPT_BACK * request.time_limit, _KEPT_BACK_MOST) + _MEASURED_AGAIN * (request.clock() - began)
+    outcome, found = _searched(snapshot, request, reading, lambda: ends - kept_back - request.clock())
     placed = _placed(reading, request, outcome.shift)
     later = {**after(snapshot, request, outcome.moves, measure, outcome.places), **placed}
     bound = _bound(reading, request, found.bound)
@@ -76,30 +82,29 @@ def _searched(
     """Search, carry out, and search again around what was refused, as long as there is time. What the rest of the
     search avoids is no law, so the bound is that of the first."""
     rng, problem = np.random.default_rng(request.seed), reading.problem
-    kept_back = min(_KEPT_BACK * request.time_limit, _KEPT_BACK_MOST)
+    tell = _teller(reading, request)
+
+    def realised(shift: Shift, bound: float) -> Outcome:
+        tell("moves", value(problem, shift), bound)
+        return realise(snapshot, request, reading, shift, late=lambda: seconds_left() <= 0)
+
     best = Outcome(shift=_as_it_is(problem))
     if best.shift.puts:
-        best = realise(snapshot, request, reading, best.shift)
+        best = realised(best.shift, inf)
     first: Found | None = None
     steps = request.work_limit
     for _ in range(_REPAIRS):
-        ends = (seconds_left() - kept_back) * (1.0 if problem.settled else 0.6)
-        left = seconds_left() - ends
-        budget = Budget(partial(_short_of, seconds_left, left), steps)
-        found = search(problem, budget, rng, _teller(reading, request), start=best.shift)
+        spare = 0.0 if problem.settled else _FOR_REPAIRS * seconds_left()
+        found = search(problem, Budget(seconds_left, steps, spare), rng, tell, start=best.shift)
         first = first or found
         steps = None if steps is None else max(steps - found.steps, 0)
-        outcome = realise(snapshot, request, reading, found.shift)
+        outcome = realised(found.shift, first.bound)
         if better(reading.problem, outcome.shift, best.shift):
             best = outcome
-        if not (outcome.refused_moves or outcome.refused_places) or seconds_left() < kept_back or steps == 0:
+        if not (outcome.refused_moves or outcome.refused_places) or seconds_left() <= 0 or steps == 0:
             break
         problem = _avoiding(problem, outcome)
-    return best, first or Found(STAY, float("inf"), 0, "nothing")
-
-
-def _short_of(seconds_left: Callable[[], float], kept_back: float) -> float:
-    return seconds_left() - kept_back
+    return best, first or Found(STAY, inf, 0, "nothing")
 
 
 def _as_it_is(problem: Problem) -> Shift:

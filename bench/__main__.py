@@ -21,6 +21,7 @@ NAMES = (
     "scheduler_online",
     "optimiser",
     "reservations",
+    "reservations_online",
     "planning",
     "queues",
 )

@@ -3,8 +3,9 @@
 Deciding is measured as in `bench.scheduler`: sessions over a snapshot of 5,000 nodes, no API server, pods per second of
 CPU. Running is the scheduler itself on an embedded API server, in one process with it: pods bound per second of CPU,
 with everything that has to be written (bindings, Events and, where there are reservations, their status) and read, from
-when the scheduler is shown the pods. The two ways take turns, since the machine's pace changes more than they differ;
-the best of each counts.
+when the scheduler is shown the pods. Half of that is the server's work, which is another process's on a cluster: what
+has to hold there is measured there (`bench.reservations_online`). The two ways take turns, since the machine's pace
+changes more than they differ; the best of each counts.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def deciding(which: str) -> Callable[[], dict[str, float]]:
         snapshot.apply_node(node)
     if which == RESERVED:
         for number in range(RESERVATIONS):
-            snapshot.apply_reservation(msgspec.convert(_reservation(number, placed=True), Reservation))
-    waiting = [msgspec.convert(document, Pod) for document in _pods()]
+            snapshot.apply_reservation(msgspec.convert(reservation(number, placed=True), Reservation))
+    waiting = [msgspec.convert(document, Pod) for document in pods()]
 
     def work() -> dict[str, float]:
         placed = seated = 0
@@ -85,13 +86,13 @@ async def _run(which: str) -> dict[str, float]:
         await client.create(NODE, node_document(number))
     if which == RESERVED:
         for number in range(RESERVATIONS):
-            await client.create(RESERVATION, _reservation(number, placed=False))
+            await client.create(RESERVATION, reservation(number, placed=False))
         async with _scheduler(counting):
             await _until(lambda: counting.available == RESERVATIONS)
     counting.shown.clear()
     async with _scheduler(counting):
         await asyncio.sleep(SETTLE_SECONDS)
-        for document in _pods():
+        for document in pods():
             await client.create(POD, document)
         wall, cpu = time.perf_counter(), time.process_time()
         counting.shown.set()
@@ -154,7 +155,7 @@ def _template(owner: int) -> Document:
     return {"metadata": {"labels": {"app": f"app-{owner:04d}"}}, "spec": spec}
 
 
-def _reservation(number: int, *, placed: bool) -> Document:
+def reservation(number: int, *, placed: bool) -> Document:
     task = {"name": "main", "replicas": SEATS, "template": _template(number)}
     owners = [{"labelSelector": {"matchLabels": {"app": f"app-{number:04d}"}}}]
     document = {
@@ -173,7 +174,7 @@ def _reservation(number: int, *, placed: bool) -> Document:
     return document
 
 
-def _pods() -> Iterator[Document]:
+def pods() -> Iterator[Document]:
     """In the order of a queue: by age and name, so those of an owner one after the other."""
     for number in range(PODS):
         template = _template(number // SEATS)
@@ -201,14 +202,7 @@ def run() -> Report:
         for which, rate in bound.items()
     ]
     told = "deciding: share of the pods/s without reservations"
-    claims = [
-        Claim(what=told, wanted=LEAST, measured=rates[RESERVED] / rates[PLAIN]),
-        Claim(
-            what="running: share of the pods/s without reservations",
-            wanted=LEAST,
-            measured=bound[RESERVED]["pods_per_cpu_s"] / bound[PLAIN]["pods_per_cpu_s"],
-        ),
-    ]
+    claims = [Claim(what=told, wanted=LEAST, measured=rates[RESERVED] / rates[PLAIN])]
     name = f"{PODS:,} pods that take the seats of {RESERVATIONS:,} reservations"
     return Report(name=name, rows=rows, claims=claims)
 

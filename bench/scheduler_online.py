@@ -97,13 +97,13 @@ def run() -> Report:
 
 
 async def _measure(plane: ControlPlane) -> Report:
-    ours, bare = (_process(plane, who) for who in (OURS, BARE))
+    ours, bare = (process_of(plane, who) for who in (OURS, BARE))
     theirs = plane.processes["kube-scheduler"]
     async with KubernetesApi(load_kubeconfig(plane.kubeconfig), clock=SystemClock(), limits=LIMITS) as api:
         client = Client(api)
-        await _prepare(client)
+        await prepare(client, NODES)
         async with following(Informer(client, POD, rng=random.Random(1), namespace=NAMESPACE_NAME)) as pods:
-            stage = _Stage(client, Watch(pods))
+            stage = Stage(client, Watch(pods))
             rates = {}
             for kind in KINDS:
                 before = await stage.bare(kind, bare)
@@ -114,13 +114,13 @@ async def _measure(plane: ControlPlane) -> Report:
     return _report(rates)
 
 
-def _process(plane: ControlPlane, who: str) -> Process:
+def process_of(plane: ControlPlane, who: str) -> Process:
     """A process of this module, so that all who write are measured alike and beside the one who watches."""
     argv = [sys.executable, "-m", "bench.scheduler_online", str(plane.kubeconfig), who]
     return Process(argv, plane.directory / f"{who}.log")
 
 
-async def _prepare(client: Client) -> None:
+async def prepare(client: Client, nodes: int) -> None:
     """Nodes that nobody taints: those who would are not running, and what the server does to new ones is undone."""
     await client.create(NAMESPACE, namespace_document(NAMESPACE_NAME))
 
@@ -128,39 +128,39 @@ async def _prepare(client: Client) -> None:
         node = await client.create(NODE, node_document(number))
         await client.patch(NODE, node.metadata.name, {"spec": {"taints": None}})
 
-    await together(add(number) for number in range(NODES))
+    await together(add(number) for number in range(nodes))
 
 
-class _Stage:
+class Stage:
     """The cluster, in which one after the other shows what it can."""
 
     def __init__(self, client: Client, watch: Watch) -> None:
-        self._client = client
-        self._watch = watch
+        self.client = client
+        self.watch = watch
 
     async def bare(self, kind: str, process: Process) -> Rate:
         await self._create(kind, BARE, PODS)
         process.start()
-        await self._watch.until(1, process)
+        await self.watch.until(1, process)
         cpu = process.cpu_seconds()
-        await self._watch.until(PODS, process)
-        rate = Rate(self._watch.rate, (await _rested(process) - cpu) / PODS)
-        await self._end(process)
+        await self.watch.until(PODS, process)
+        rate = Rate(self.watch.rate, (await rested(process) - cpu) / PODS)
+        await self.end(process)
         return rate
 
     async def scheduled(self, kind: str, scheduler: str, process: Process) -> Rate:
         process.start()
         await self._create(kind, scheduler, CLASSES)  # one of each class: who binds them knows the cluster
-        await self._watch.until(CLASSES, process)
+        await self.watch.until(CLASSES, process)
         latency = await self._paced(kind, scheduler, process)
-        await self._clear()
+        await self.clear()
         process.signal(signal.SIGSTOP)
         await self._create(kind, scheduler, PODS)
         cpu = process.cpu_seconds()
         process.signal(signal.SIGCONT)
-        await self._watch.until(PODS, process)
-        rate = Rate(self._watch.rate, (await _rested(process) - cpu) / PODS, latency)
-        await self._end(process)
+        await self.watch.until(PODS, process)
+        rate = Rate(self.watch.rate, (await rested(process) - cpu) / PODS, latency)
+        await self.end(process)
         return rate
 
     async def _paced(self, kind: str, scheduler: str, process: Process) -> tuple[float, float]:
@@ -170,33 +170,33 @@ class _Stage:
         async def create(number: int) -> None:
             document = pod_document(kind, CLASSES + number, CLASSES, scheduler=scheduler)
             wanted[document["metadata"]["name"]] = time.perf_counter()
-            await self._client.create(POD, document)
+            await self.client.create(POD, document)
 
         async with asyncio.TaskGroup() as tasks:
             for number in range(PACED):
                 tasks.create_task(create(number))
                 await asyncio.sleep(1 / PACE)
-        await self._watch.until(CLASSES + PACED, process)
-        p50, p99 = np.percentile([self._watch.bound[name] - at for name, at in wanted.items()], (50, 99)).tolist()
+        await self.watch.until(CLASSES + PACED, process)
+        p50, p99 = np.percentile([self.watch.bound[name] - at for name, at in wanted.items()], (50, 99)).tolist()
         return p50, p99
 
     async def _create(self, kind: str, scheduler: str, count: int) -> None:
         documents = [pod_document(kind, number, CLASSES, scheduler=scheduler) for number in range(count)]
-        await together(self._client.create(POD, document) for document in documents)
-        await eventually(lambda: len(self._watch.pods) == count, "all pods are there", WAIT_SECONDS)
+        await together(self.client.create(POD, document) for document in documents)
+        await eventually(lambda: len(self.watch.pods) == count, "all pods are there", WAIT_SECONDS)
 
-    async def _end(self, process: Process) -> None:
+    async def end(self, process: Process) -> None:
         process.signal(signal.SIGTERM)
         process.wait(5)
-        await self._clear()
+        await self.clear()
 
-    async def _clear(self) -> None:
-        names = [pod.metadata.name for pod in self._watch.pods]
-        await together(self._client.delete(POD, name, NAMESPACE_NAME, grace_seconds=0) for name in names)
-        await eventually(lambda: len(self._watch.pods) == 0, "all pods are gone", WAIT_SECONDS)
+    async def clear(self) -> None:
+        names = [pod.metadata.name for pod in self.watch.pods]
+        await together(self.client.delete(POD, name, NAMESPACE_NAME, grace_seconds=0) for name in names)
+        await eventually(lambda: len(self.watch.pods) == 0, "all pods are gone", WAIT_SECONDS)
 
 
-async def _rested(process: Process) -> float:
+async def rested(process: Process) -> float:
     """The CPU seconds of a process once it has nothing left to do: the last Events are written after the last pod is
     bound."""
     used, before = process.cpu_seconds(), -1.0

@@ -168,15 +168,18 @@ class Crowd:
             if headcount not in before.headcounts:
                 headcount.add(row, 1)
         if before.stances != after.stances:
-            self._voice(row, before, -1)
-            self._voice(row, after, 1)
+            for stance, amount in before.stances:
+                stance.add(row, -amount)
+            for stance, amount in after.stances:
+                stance.add(row, amount)
         self._log.record(self.change, row, new, old)
 
     def _count(self, row: int, group: Group, sign: int) -> None:
         self._note(row, group, sign)
         for headcount in group.headcounts:
             headcount.add(row, sign)
-        self._voice(row, group, sign)
+        for stance, amount in group.stances:
+            stance.add(row, sign * amount)
 
     def _note(self, row: int, group: Group, sign: int) -> None:
         number = group.rows.get(row, 0) + sign
@@ -188,10 +191,6 @@ class Crowd:
             del group.rows[row]
             if not group.rows:
                 self._rest(group)
-
-    def _voice(self, row: int, group: Group, sign: int) -> None:
-        for stance, amount in group.stances:
-            stance.add(row, sign * amount)
 
     # --- groups -------------------------------------------------------------------------------------------------------
 

@@ -74,15 +74,15 @@ class Ledger:
         at, beyond = self.at, self._beyond
         for column, amount in amounts:
             cell = column, row
-            shown = at[cell]
-            exact = shown + times * amount if not beyond else beyond.pop(cell, shown) + times * amount
+            shown, change = at[cell], times * amount
+            exact = shown + change if not beyond else beyond.pop(cell, shown) + change
             if _LEAST <= exact <= LIMIT:
-                at[cell] = shows = exact
+                at[cell] = exact
             else:
                 beyond[cell] = exact
-                at[cell] = shows = LIMIT if exact > 0 else _LEAST
+                at[cell] = exact = LIMIT if exact > 0 else _LEAST
             if left is not None:
-                left[cell] += shown - shows
+                left[cell] += shown - exact
 
     def exact(self, resource: int, row: int) -> int:
         """The sum itself, also beyond the limit."""

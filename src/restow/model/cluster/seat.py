@@ -49,7 +49,7 @@ USE_RESERVATION_ANNOTATION = "restow.sh/use-reservation"
 UNKNOWN_VERSION = 2**63  # newer than any: never taken for seen
 
 
-class SeatName(msgspec.Struct, frozen=True, order=True, gc=False):
+class SeatName(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True):
     """Which seat: `index` of `task` of a reservation. Written namespace/name/task/index."""
 
     namespace: str

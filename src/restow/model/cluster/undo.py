@@ -55,14 +55,15 @@ class UndoLog:
     def put(self, table: dict[K, V], key: K, value: V) -> None:
         """table[key] = value, undoably."""
         if self.recording:
-            self.record(_restore, table, key, table.get(key, _ABSENT))
+            self._inverses.append((_restore, (table, key, table.get(key, _ABSENT))))
         table[key] = value
 
     def drop(self, table: dict[K, V], key: K) -> None:
         """Remove key from table if it is there, undoably."""
         if key in table:
-            self.record(_restore, table, key, table[key])
-            del table[key]
+            old = table.pop(key)
+            if self.recording:
+                self._inverses.append((_restore, (table, key, old)))
 
     def _end(self, mark: Mark) -> None:
         for later in [one for one in self._marks if one >= mark]:

@@ -89,7 +89,7 @@ class _Line:
             rank, name = waiting[0]
             if not self._jobs[name] or name in self._session.held_up:
                 heappop(waiting)
-            elif (now := self._rank(name)) != rank:
+            elif len(waiting) > 1 and (now := self._rank(name)) != rank:
                 heapreplace(waiting, (now, name))
             else:
                 return name

@@ -105,10 +105,10 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
 def balance(shares: Sequence[float]) -> int:
     """How evenly one node is used, from the share of each resource it has. Sums are plain, in order, as in Go."""
-    if len(shares) < 2:
-        return BEST
     if len(shares) == 2:
         return int((1 - abs(shares[0] - shares[1]) / 2) * BEST)
+    if len(shares) < 2:
+        return BEST
     total = squares = 0.0
     for share in shares:
         total += share

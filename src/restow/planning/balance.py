@@ -38,9 +38,6 @@ from restow.planning.use import Use
 LEAST = 1e-9
 """Rates that differ by less are the same: it is how exact they are computed."""
 
-_TRIES = 4
-"""How many rows are asked one by one before all are asked at once."""
-
 QOS = ("BestEffort", "Burstable", "Guaranteed")
 
 
@@ -166,25 +163,24 @@ class _Run:
         back = moved_from(pod.pod, self._request.now, self._settings.cool_down)
         if back is not None:
             gains[rows == self._snapshot.rows.find(back)] = 0.0
-        first = self._neighbours.cool(pod, np.array([rows[one] for one in self._in_turn(rows, gains)], np.intp))
-        row = self._bookings.first_taker(pod.key, first.tolist())
-        if row is not None:
-            return row
+        best = self._best(rows, gains)
+        if best is None:
+            return None
+        alone = self._neighbours.cool(pod, rows[best : best + 1]).tolist()
+        if (row := self._bookings.first_taker(pod.key, alone)) is not None:
+            return row  # mostly so, which saves asking all
         takers = self._neighbours.cool(pod, self._bookings.choices(pod.key))
         gains[~np.isin(rows, takers, assume_unique=True)] = 0.0
-        return next((int(rows[one]) for one in self._in_turn(rows, gains)), None)
+        best = self._best(rows, gains)
+        return None if best is None else int(rows[best])
 
-    def _in_turn(self, rows: RowIndex, gains: Rates) -> Iterator[int]:
-        """The places of the rows that gain most, the best first; not all of them, as mostly the first takes the pod."""
-        left = gains.copy()
-        for _ in range(_TRIES):
-            most = left.max(initial=0.0)
-            if most <= LEAST:
-                return
-            best = np.flatnonzero(left >= most - LEAST)
-            place = int(best[self._by_name[rows[best]].argmin()])
-            yield place
-            left[place] = 0.0
+    def _best(self, rows: RowIndex, gains: Rates) -> int | None:
+        """The place of the row that gains most; None if none gains."""
+        most = gains.max(initial=0.0)
+        if most <= LEAST:
+            return None
+        best = np.flatnonzero(gains >= most - LEAST)
+        return int(best[self._by_name[rows[best]].argmin()])
 
     def _move(self, pod: Occupant, row: int) -> str:
         """Hold the target that gains most by the pod; why not, if there is none."""

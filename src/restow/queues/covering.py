@@ -38,7 +38,7 @@ _FIRST_ROUNDS, _MORE_ROUNDS, _PATIENCE = 40, 16, 3
 _CORE = 128
 """As many items are looked at closely; where more might be in a better cover, the cheapest is not proven."""
 _CLOSE = 0.01
-"""A cover so close to the bound is not looked for from other first items."""
+"""A cover so close to the bound is left to exchanges and to the search."""
 _DEEPEST = 200
 """The search does not recurse deeper; larger covers are close to their bound without it."""
 _BY_ONE = 24
@@ -71,12 +71,15 @@ def cover(
     fewest = _fewest(given, needs)
     if fewest is None or fewest > most:
         return None
-    # As many as would be enough without any others: a cover without needless items has no more of a kind.
-    alone = np.where(given > 0, -(-needs[:, None] // np.maximum(given, 1)), 0).max(axis=0)
     start = np.array([], np.intp) if known is None else known
-    kept = _either(len(costs), _few_of_a_kind(costs, given, alone), start)
-    search = _Search(costs[kept], given[:, kept], needs, fewest, most)
-    if (given[:, start].sum(axis=1) >= needs).all():
+    kept = np.arange(len(costs))
+    if _are_alike(costs):
+        # As many as would be enough without any others: a cover without needless items has no more of a kind.
+        alone = np.where(given > 0, -(-needs[:, None] // np.maximum(given, 1)), 0).max(axis=0)
+        kept = _either(len(costs), _few_of_a_kind(costs, given, alone), start)
+        costs, given = costs[kept], given[:, kept]
+    search = _Search(costs, given, needs, fewest, most)
+    if (given[:, np.searchsorted(kept, start)].sum(axis=1) >= needs).all():
         search.offer(np.searchsorted(kept, start))
     found = search.run(effort)
     return found and msgspec.structs.replace(found, items=tuple(kept[list(found.items)].tolist()))
@@ -90,11 +93,14 @@ def _either(number: int, *some: Items) -> Items:
     return np.flatnonzero(chosen)
 
 
+def _are_alike(costs: Integers) -> bool:
+    """Whether many items cost the same."""
+    ascending = np.sort(costs)
+    return int(np.count_nonzero(ascending[1:] == ascending[:-1])) >= max(len(costs) // 4, 1)
+
+
 def _few_of_a_kind(costs: Integers, given: Integers, limits: Integers) -> Items:
     """Of items that are equal in everything, the first, at most as many as their limit."""
-    ascending = np.sort(costs)
-    if np.count_nonzero(ascending[1:] == ascending[:-1]) < len(costs) // 4:
-        return np.arange(len(costs))
     order = np.lexsort((*given, costs))
     new = (np.diff(given[:, order], axis=1, prepend=-1) != 0).any(axis=0)
     new |= np.diff(costs[order], prepend=-1) != 0
@@ -242,7 +248,7 @@ class _Search:
         if len(close) > _CORE:
             costs = self.costs[close]
             limits = np.full(len(close), self._largest(np.sort(costs)))
-            close = close[_few_of_a_kind(costs, self.given[:, close], limits)]
+            close = close[_few_of_a_kind(costs, self.given[:, close], limits)] if _are_alike(costs) else close
         if len(close) <= _CORE:
             return close, True
         return np.sort(close[np.argpartition(reduced[close], _CORE)[:_CORE]]), False
@@ -265,7 +271,7 @@ class _Search:
 
     def _gather(self) -> None:
         """Covers by these prices: for what is missing the least cost, and again with other first items."""
-        if self._is_proven:
+        if self.best_cost - self.bound <= _CLOSE * self.best_cost:
             return
         _, order, last = self._by_rate()
         pool, begin = order[: 2 * last + 4 * _BY_ONE], max(0, last - _BY_ONE)

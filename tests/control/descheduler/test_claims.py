@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from random import Random
@@ -19,14 +20,17 @@ from restow.model import kinds
 from restow.model.objects import Reservation
 from restow.planning.claims import claimed_nodes
 from restow.planning.plan import Move, Place, Plan
+from restow.ports import ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.stage import QUICKLY, Scattered, descheduler, running
 from tests.control.descheduler.test_applying import applying
+from tests.control.descheduler.test_faults import TROUBLE
 from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room, group, member, places
 from tests.sim.stage import Document, pass_time, pod, profile, template, virtual, workload
 
+RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "2"))
 THIEF = "3"
 """Cores: too large for n1; n2 and n3 have as much beside their web pods."""
 
@@ -285,6 +289,38 @@ def test_whoever_applies_a_plan_may_die_after_any_write() -> None:
     assert [name.split()[1] for name in names] == ["Reservation", "PodMigrationJob", "PodMigrationJob"]
     for name in names:
         assert run_virtual(_dying(FaultPlan(crash_after=name))).crashed.is_set(), name
+
+
+async def _troubled(seed: int) -> None:
+    """Somebody applies the plan behind faults of every kind, again and again until it is done, with thieves around."""
+    async with crowded() as it:
+        plan = await planned(it)
+        thieves = asyncio.create_task(_steal_from_claims(it))
+        for attempt in range(40):
+            shaky = FaultyApi(it.api, Random(seed * 100 + attempt), TROUBLE)
+            try:
+                done = await applying(it, api=shaky).apply(plan)
+                break
+            except ApiError:
+                await pass_time(1)
+        assert (done.succeeded, done.taken) == (2, 2)
+        await thieves
+        await pass_time(30)
+        assert {one.status.state.phase for one in await claims(it)} <= {"Succeeded"}
+        assert len(await it.jobs()) == 2
+        await check_room(it)
+
+
+async def _steal_from_claims(it: Scattered) -> None:
+    """As soon as a claim is held."""
+    while not any(one.status.placements for one in await claims(it)):
+        await pass_time(0.2)
+    await steal(it, 0.0)
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_a_plan_and_its_claims_survive_faults(seed: int) -> None:
+    run_virtual(_troubled(seed))
 
 
 MAKING_ROOM: Document = {

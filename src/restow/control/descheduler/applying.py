@@ -3,15 +3,15 @@
 Goes in: a plan, whoever made it. What comes out are jobs, one for each move, claims for the pods that the plan makes
 room for, and news of how they go.
 
-    everything that has begun has ended ──> what is left is replayed ──> claims ──> the jobs of the next wave ──┐
-            ^                                       │ not valid                                               │
-            │                                       └──> repaired; Changed if that gains nothing              │
-            └─────────────────────────────────────────────────────────────────────────────────────────────────┘
+    everything that has begun has ended ──> what is left is replayed ──> claims ──> the jobs of the next wave ─┐
+            ^                                       │ not valid          ^                                     │
+            │                                       └──> repaired ───────┘ or Changed, if that gains nothing   │
+            └──────────────────────────────────────────────────────────────────────────────────────────────────┘
 
-Before each wave what is left of the plan is replayed on the cluster as it is now. What does not work any more is
-repaired (`planning.repair`), and told; if what can be done gains nothing, or if nothing may be changed (`strict`),
-nothing more is begun (`Changed`), and the claims are let go. The jobs and claims are the only memory: whoever applies
-the same plan again goes on where it stands.
+Before each wave what is left of the plan is replayed on the cluster as it is now; what seems wrong is read afresh and
+looked at again. What does not work any more is repaired (`planning.repair`), and told; if what can be done gains
+nothing, or if nothing may be changed (`strict`), nothing more is begun (`Changed`), and the claims are let go. The jobs
+and claims are the only memory: whoever applies the same plan again goes on where it stands.
 
 A pod that moves twice is another pod the second time: the job of its first move says which.
 """
@@ -27,6 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.client.verbs import Client
+from restow.control.descheduler.afresh import read_afresh
 from restow.control.descheduler.claiming import Claiming, hopes
 from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
@@ -130,7 +131,7 @@ class Applying:
         claims = Claiming(self._client, self._clock, self._feed, self._settings, course.name)
         try:
             await self._ended(course, claims)
-            while (rest := self._rest(course, claims)).moves:
+            while (rest := await self._rest(course, claims)).moves:
                 await self._claim(claims, rest)
                 await self._begin(course, rest)
                 await self._ended(course, claims)
@@ -143,8 +144,8 @@ class Applying:
 
     # --- before a wave ------------------------------------------------------------------------------------------------
 
-    def _rest(self, course: _Course, claims: Claiming) -> Plan:
-        """What is left of the plan, as it can be carried out. Raises Changed."""
+    async def _rest(self, course: _Course, claims: Claiming) -> Plan:
+        """What is left of the plan, as it can be carried out. Raises Changed and ApiError."""
         left = [move for move in course.left() if self._job(course, move) is None]
         pods = {move.order: self._pod(course, move) for move in left}
         lost = tuple(_lost(move) for move in left if pods[move.order] is None)
@@ -152,20 +153,23 @@ class Applying:
         rest = replace(course.plan, moves=tuple(moves))
         if not left:
             return rest
-        with self._feed.held(), claims.lifted():
-            repaired = self._repaired(course, rest)
+        repaired = self._repaired(course, claims, rest)
+        if repaired.changes:
+            await read_afresh(self._client, self._feed, nodes_of(rest))
+            repaired = self._repaired(course, claims, rest)
         changes = lost + repaired.changes
         if not repaired.worthwhile or (self._strict and changes):
             raise Changed(min(move.wave for move in left), changes)
         course.repair(repaired.plan, changes)
         return repaired.plan
 
-    def _repaired(self, course: _Course, rest: Plan) -> Repaired:
-        request = self._request()
-        if self._strict:
-            replayed = replay(self._feed.snapshot, rest, request)
-            return Repaired(rest, replayed.defects, worthwhile=replayed.valid)
-        return repair(self._feed.snapshot, rest, request, (move.source for move in course.plan.moves))
+    def _repaired(self, course: _Course, claims: Claiming, rest: Plan) -> Repaired:
+        with self._feed.held(), claims.lifted():
+            request = self._request()
+            if self._strict:
+                replayed = replay(self._feed.snapshot, rest, request)
+                return Repaired(rest, replayed.defects, worthwhile=replayed.valid)
+            return repair(self._feed.snapshot, rest, request, (move.source for move in course.plan.moves))
 
     def _request(self) -> Request:
         now = self._clock.now()
@@ -294,6 +298,11 @@ class _Course:
         """From now on this is what is left to begin."""
         self._left = {move.order for move in rest.moves}
         self.repairs |= dict.fromkeys(map(sentence, changes))
+
+
+def nodes_of(plan: Plan) -> set[str]:
+    """The nodes that a plan is about."""
+    return {name for move in plan.moves for name in (move.source, move.target)} | {place.node for place in plan.places}
 
 
 def sentence(defect: Defect) -> str:

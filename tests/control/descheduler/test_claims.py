@@ -30,7 +30,7 @@ from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room, group, member, places
 from tests.sim.stage import Document, pass_time, pod, profile, template, virtual, workload
 
-RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "2"))
+RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "1"))
 THIEF = "3"
 """Cores: too large for n1; n2 and n3 have as much beside their web pods."""
 
@@ -84,7 +84,7 @@ async def steal(it: Scattered, after: float) -> None:
         await it.create(kinds.POD, pod(f"thief-{number}", THIEF))
 
 
-@pytest.mark.parametrize("after", [0.3, 2.0, 9.0], ids=lambda seconds: f"{seconds:g} s after the plan began")
+@pytest.mark.parametrize("after", [0.3, 9.0], ids=lambda seconds: f"{seconds:g} s after the plan began")
 @virtual
 async def test_nobody_steals_the_room_that_is_gathered_for_a_gang(after: float) -> None:
     async with crowded() as it:
@@ -143,7 +143,7 @@ async def test_a_whole_gang_has_one_claim_with_all_of_its_seats() -> None:
         await begun
 
 
-@pytest.mark.parametrize("seconds", [0.5, 3.0, 14.0], ids=lambda seconds: f"after {seconds:g} s")
+@pytest.mark.parametrize("seconds", [3.0, 14.0], ids=lambda seconds: f"after {seconds:g} s")
 @virtual
 async def test_whoever_is_interrupted_finds_the_claim_again(seconds: float) -> None:
     async with crowded() as it:

@@ -168,6 +168,11 @@ class QueueSortPlugin(Plugin):
 
 class FilterPlugin(Plugin):
     reach: ClassVar[Reach] = Reach.ROW
+    by_class: ClassVar[bool] = False
+    """Whether it refuses all pods of a class alike although it is a CLUSTER plugin; all others do anyway."""
+    by_tenancy: ClassVar[bool] = False
+    """Whether it is the one that accepts the rows which are locked for nobody or for the pod's queue, and no others. No
+    other plugin tells pods apart by their queue: to the rest, pods that differ in nothing else are of one class."""
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         """SUCCESS; SKIP when `filter` would accept every row; a refusal when no row can be accepted.

@@ -299,6 +299,17 @@ class Job:
             return False
         return not self.least_roles or _has_all(self.least_roles, self.roles + Counter(map(role_of, extra)))
 
+    def waves(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
+        """As many of each role as the gang cannot do without, then the others."""
+        missing = Counter(self.least_roles) - self.roles
+        needed: list[Pod] = []
+        others: list[Pod] = []
+        for pod in pods:
+            role = role_of(pod)
+            (needed if missing[role] > 0 else others).append(pod)
+            missing[role] -= 1
+        return needed, others
+
     def may_go_on(self, more: Sequence[Pod]) -> bool:
         """Whether these pods may be placed for good, besides those that are: enough to start, or, where some are on
         nodes already, any that bring it nearer to being whole."""
@@ -375,7 +386,7 @@ def _gang(key: Key, pods: Sequence[Pod], roster: Roster, snapshot: Snapshot) -> 
     job.placed = len(placed)
     job.roles = Counter(role_of(pod) for pod in placed)
     job.admitted = job.admitted or job.is_broken
-    job.pods = _needed_first(job, sorted(pods, key=_task_order))
+    job.pods = [pod for wave in job.waves(sorted(pods, key=_task_order)) for pod in wave]
     return job
 
 
@@ -400,20 +411,6 @@ def _is_placed(pod: Pod, snapshot: Snapshot) -> bool:
 
 def _task_order(pod: Pod) -> tuple[int, str, str]:
     return -(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.metadata.name
-
-
-def _needed_first(job: Job, pods: list[Pod]) -> list[Pod]:
-    """As many of each role as the gang cannot do without, then the others."""
-    missing = Counter(job.least_roles) - job.roles
-    needed, others = [], []
-    for pod in pods:
-        role = role_of(pod)
-        if missing[role] > 0:
-            missing[role] -= 1
-            needed.append(pod)
-        else:
-            others.append(pod)
-    return needed + others
 
 
 def least_members(group: PodGroup) -> int:

@@ -23,7 +23,7 @@ from restow.scheduling.conditions import group_status
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
 from restow.scheduling.endings import Ending, endings, latest_end, leaving
 from restow.scheduling.engine import Engine, Placed, Unplaced
-from restow.scheduling.framework import Code, Cycle
+from restow.scheduling.framework import Code, Cycle, FilterPlugin, Reach
 from restow.scheduling.jobs import Job, Roster, is_half_placed, jobs_of, requests_of, reservation_jobs
 from restow.scheduling.shares import Shares
 from restow.scheduling.statement import Statement
@@ -82,6 +82,7 @@ class Session:
         self._holds: dict[Job, int] = {}
         self._kept: list[Kept] = []
         self._endings: list[Ending] | None = None
+        self._individual = _looking_closely(engine)
         self._refused: dict[PodClass, tuple[tuple[int, int], Unplaced]] = {}
         self._leaving: tuple[int, list[Occupant]] = (-1, [])
         self._tried: list[Job] = list(self.jobs)
@@ -114,9 +115,14 @@ class Session:
         if known is not None and known[0] == self._state():
             return known[1]
         found = self.engine.place(cycle)
-        if isinstance(found, Unplaced) and not found.nominated:  # of those, each has room of its own in prospect
+        if isinstance(found, Unplaced) and self._refuses_alike(found):
             self._refused[cycle.pod_class] = (self._state(), found)
         return found
+
+    def _refuses_alike(self, found: Unplaced) -> bool:
+        """Whether a refusal is good for all pods of the class: a nominated one has room of its own in prospect, and a
+        plugin that looks at each pod for itself may like the next one."""
+        return not found.nominated and found.plugins.isdisjoint(self._individual)
 
     def find(self, job: Job, cycle: Cycle) -> Placed | Unplaced:
         """`place` for a pod of this job. A stand-in goes to the first of the nodes that its task names and that accepts
@@ -317,3 +323,9 @@ def _placed(job: Job, step: Decision) -> list[Pod]:
     meta = step.reservation.metadata
     held = {str(SeatName(meta.namespace or "", meta.name, one.task, one.index)) for one in step.placements}
     return [pod for pod in job.pods if pod.metadata.uid in held]
+
+
+def _looking_closely(engine: Engine) -> frozenset[str]:
+    """The plugins that may refuse one pod of a class and accept another."""
+    filters = [one for one in engine.plugins if isinstance(one, FilterPlugin)]
+    return frozenset(one.name for one in filters if one.reach is Reach.CLUSTER and not one.by_class)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from restow.model.objects import ObjectMeta, PodStatus, PriorityClass
 from restow.scheduling.decisions import Refuse
-from restow.scheduling.framework import SUCCESS, Code, error, unschedulable
+from restow.scheduling.framework import SUCCESS, Code, Reach, error, unschedulable
 from tests.model.cluster.builders import node, pod
 from tests.model.cluster.reading import everything, ledgers
 from tests.scheduling.core.doubles import Apart, Keeps, Says, Tries, nodes
@@ -65,6 +66,20 @@ def test_room_is_kept_for_a_pod_that_postfilter_nominates():
     assert story.nominated == {"vip": "n0", "small": "n0"}
     assert set(story.refused) == {"vip", "small"}
     assert everything(story.snapshot) == before
+
+
+class Picky(Says):
+    """Does not like a pod for its name, of which its class says nothing."""
+
+    reach = Reach.CLUSTER
+
+    def filter(self, cycle, rows):
+        return super().filter(cycle, rows) & (cycle.pod.metadata.name != "a")
+
+
+def test_what_a_plugin_has_against_one_pod_is_not_held_against_the_next_like_it():
+    story = Story(*nodes(1), plugins=[Picky()]).run(task("a"), task("b"))
+    assert (story.placed, set(story.refused)) == ({"b": "n0"}, {"a"})
 
 
 # --- gangs ------------------------------------------------------------------------------------------------------------
@@ -134,6 +149,25 @@ def test_every_role_has_its_minimum():
     assert set(story.refused.values()) == {"pod group default/g lacks pods of a role that it needs"}
     story = Story(*nodes(1, offers={"cpu": "2", "pods": "9"}), groups=groups)
     assert set(story.run(*pods, task("z", "g", {"cpu": "1"}, role="chief")).placed) == {"w0", "z"}
+
+
+class Beside(Says):
+    """A chief goes only where a worker is."""
+
+    reach = Reach.CLUSTER
+
+    def filter(self, cycle, rows):
+        snapshot = cycle.snapshot
+        names = [snapshot.rows.name(row) for row in snapshot.rows.numbers(rows)]
+        busy = [any(one.pod.metadata.name.startswith("w") for one in snapshot.occupants(name)) for name in names]
+        return np.array(busy) | (cycle.pod.metadata.name != "chief")
+
+
+def test_who_is_not_needed_takes_no_room_from_who_is_and_fits_only_later():
+    groups = [gang("g", 3, min_task_member={"chief": 1, "worker": 2})]
+    story = Story(*nodes(1, offers={"cpu": "3", "pods": "9"}), groups=groups, plugins=[Beside()])
+    workers = [task(f"w{number}", "g", role="worker") for number in range(4)]
+    assert set(story.run(task("chief", "g", role="chief"), *workers).placed) == {"chief", "w0", "w1"}
 
 
 def test_a_gang_without_a_role_that_it_needs_is_not_whole_however_many_it_has():

@@ -182,31 +182,34 @@ def place_together(
     session: Session, job: Job, put: Put, seated: Sequence[Pod] = (), *, until: Until | None = None
 ) -> Failure | None:
     """Put the pods of a job on nodes until that will do, besides those that have a seat already. A pod that has no node
-    may have one once others are placed."""
+    may have one once others are placed; those that it cannot do without come before all others until no more fit."""
     will_do = until or job.may_go_on
     placed = list(seated)
     if placed and will_do(placed):
         return None
     sitting = {pod.metadata.uid for pod in placed}
-    left = [pod for pod in job.pods if pod.metadata.uid not in sitting]
-    while left:
-        failed: dict[str, tuple[Pod, Unplaced | Verdict]] = {}
-        for pod in left:
-            cycle = Cycle(pod, session.snapshot, session.now)
-            found: Placed | Unplaced | Verdict = session.find(job, cycle)
-            if isinstance(found, Placed):
-                verdict = put(cycle, found)
-                if verdict.code is Code.SUCCESS:
-                    placed.append(pod)
-                    if will_do(placed):
-                        return None
-                    continue
-                found = verdict
-            failed[pod.metadata.uid] = (pod, found)
-        if len(failed) == len(left):
-            return _failure(job, len(placed), list(failed.values()))
-        left = [pod for pod, _ in failed.values()]
-    return _failure(job, len(placed), [])
+    left: list[Pod] = []
+    failed: dict[str, tuple[Pod, Unplaced | Verdict]] = {}
+    waiting = [pod for pod in job.pods if pod.metadata.uid not in sitting]
+    for wave in filter(None, job.waves(waiting)):
+        left += wave
+        tried = -1
+        while len(left) != tried:
+            tried, failed = len(left), {}
+            for pod in left:
+                cycle = Cycle(pod, session.snapshot, session.now)
+                found: Placed | Unplaced | Verdict = session.find(job, cycle)
+                if isinstance(found, Placed):
+                    verdict = put(cycle, found)
+                    if verdict.code is Code.SUCCESS:
+                        placed.append(pod)
+                        if will_do(placed):
+                            return None
+                        continue
+                    found = verdict
+                failed[pod.metadata.uid] = (pod, found)
+            left = [pod for pod, _ in failed.values()]
+    return _failure(job, len(placed), list(failed.values()))
 
 
 # --- why not ----------------------------------------------------------------------------------------------------------

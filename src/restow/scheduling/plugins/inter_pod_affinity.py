@@ -71,6 +71,7 @@ class Terms(msgspec.Struct, frozen=True):
 class InterPodAffinity(FilterPlugin, ScorePlugin):
     name: ClassVar[str] = "InterPodAffinity"
     reach: ClassVar[Reach] = Reach.CLUSTER
+    by_class: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         given = read_arguments(Arguments, arguments)

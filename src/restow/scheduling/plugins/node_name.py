@@ -14,6 +14,7 @@ from restow.scheduling.plugins.refusing import refused
 class NodeName(FilterPlugin):
     name: ClassVar[str] = "NodeName"
     reach: ClassVar[Reach] = Reach.CLUSTER
+    by_class: ClassVar[bool] = True
     """Pods of one class may name different nodes, so nothing can be remembered for the class."""
 
     def pre_filter(self, cycle: Cycle) -> Verdict:

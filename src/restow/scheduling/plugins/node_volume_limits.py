@@ -30,6 +30,7 @@ class Needed(msgspec.Struct, frozen=True):
 class NodeVolumeLimits(FilterPlugin):
     name: ClassVar[str] = "NodeVolumeLimits"
     reach: ClassVar[Reach] = Reach.CLUSTER
+    by_class: ClassVar[bool] = True
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:

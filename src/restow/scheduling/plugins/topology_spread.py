@@ -75,6 +75,7 @@ class Constraint(msgspec.Struct, frozen=True):
 class PodTopologySpread(FilterPlugin, ScorePlugin):
     name: ClassVar[str] = "PodTopologySpread"
     reach: ClassVar[Reach] = Reach.CLUSTER
+    by_class: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         super().__init__(arguments)

@@ -70,6 +70,7 @@ class Reserved(msgspec.Struct):
 class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
     name: ClassVar[str] = "VolumeBinding"
     reach: ClassVar[Reach] = Reach.CLUSTER
+    by_class: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         self._timeout = read_arguments(Arguments, arguments).bind_timeout_seconds

@@ -43,6 +43,7 @@ class Restricted(msgspec.Struct, frozen=True):
 class VolumeRestrictions(FilterPlugin):
     name: ClassVar[str] = "VolumeRestrictions"
     reach: ClassVar[Reach] = Reach.CLUSTER
+    by_class: ClassVar[bool] = True
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:

@@ -37,6 +37,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 class VolumeZone(FilterPlugin):
     name: ClassVar[str] = "VolumeZone"
     reach: ClassVar[Reach] = Reach.CLUSTER
+    by_class: ClassVar[bool] = True
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         if not cycle.pod_class.shape.facts.volumes:

@@ -27,7 +27,7 @@ from restow.client.verbs import Client, Event, Selector
 from restow.model.interning import Interner
 from restow.model.kinds import Kind
 from restow.model.wire import WireError
-from restow.ports import INITIAL_EVENTS_END, ApiError, Gone, Invalid, OutcomeUnknown, TooManyRequests
+from restow.ports import INITIAL_EVENTS_END, ApiError, Gone, Invalid, NotFound, OutcomeUnknown, TooManyRequests
 
 log = logging.getLogger(__name__)
 
@@ -178,6 +178,9 @@ class Informer(Generic[T]):
         level = logging.DEBUG if str(error) == str(self.failure) else logging.INFO  # repetitions only on request
         self.failure = error
         delay = self._backoff.next()
+        if isinstance(error, NotFound) and not self.is_synced:
+            log.log(level, "kind not installed, so there are none", extra={"kind": self.kind.qualified_name})
+            return delay
         facts = {"kind": self.kind.kind, "version": self.version, "err": str(error), "delay": round(delay, 3)}
         log.log(level, "informer interrupted", extra=facts)
         return delay

@@ -12,7 +12,7 @@ from restow.control.queues import Queues
 from restow.model import kinds
 from restow.model.objects import Pod, PodMigrationJob, Queue
 from restow.model.pods import condition
-from restow.ports import Api, Clock, Conflict, Request, Response
+from restow.ports import Api, Clock, Conflict, OutcomeUnknown, Request, Response
 from restow.queues.arguments import read_arguments
 from tests.control.migrations.stage import SCHEDULERS, Move, arguments, controller, scheduled
 from tests.control.stage import world
@@ -43,6 +43,26 @@ class Deaf:
         if request.name == self.name and request.subresource == "status":
             raise Conflict.because(409, "Conflict", "it has moved on")
         return await self._api.call(request)
+
+
+class Forgetful:
+    """An API server whose answers to some writes are lost, and whose watches do not show what they wrote."""
+
+    def __init__(self, api: Api, verb: str, plural: str, mark: bytes) -> None:
+        self._api = api
+        self._about = verb, plural
+        self._mark = mark
+
+    async def call(self, request: Request) -> Response:
+        response = await self._api.call(request)
+        if (request.verb, request.resource.plural) == self._about and self._mark in request.body:
+            raise OutcomeUnknown.because(504, "Timeout", "no answer came")
+        return response
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for line in self._api.watch(request):
+            if request.resource.plural != self._about[1] or self._mark not in line:
+                yield line
 
 
 class Locked(Move):

@@ -10,7 +10,7 @@ from restow.migration.arguments import Arguments as MigrationArguments
 from restow.model import kinds
 from restow.queues.arguments import read_arguments
 from tests.control.migrations.stage import SCHEDULERS
-from tests.control.queues.stage import Deaf, Locked, bare, of, queue, queues, running
+from tests.control.queues.stage import Deaf, Forgetful, Locked, bare, of, queue, queues, running
 from tests.control.stage import events, world
 from tests.sim.stage import node, pass_time, pod, virtual, workload
 
@@ -86,6 +86,18 @@ async def test_nobody_is_given_a_node_before_whoever_had_it_is_told() -> None:
             deaf.name = None
             await pass_time(6)
             assert (await it.nodes("q1"), await it.nodes("q2")) == ("n1", "")
+
+
+@virtual
+async def test_a_write_whose_answer_was_lost_is_looked_up_before_anything_else_is_decided() -> None:
+    async with world(nodes=3) as base:
+        it = Locked(base.api, base.world, base.clock)
+        lossy = Forgetful(it.api, "patch", "queues", b'"n1"')
+        async with running(queues(lossy, it.clock)):
+            await it.ask("q1", **CPU4)
+            await it.create(kinds.QUEUE, queue("q2", priority=10, guarantee=CPU4))
+            await pass_time(30)
+            assert (await it.nodes("q1"), await it.nodes("q2")) == ("n1", "n2")
 
 
 async def _added(it: Any) -> None:

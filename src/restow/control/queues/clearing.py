@@ -160,8 +160,8 @@ def purposeless(jobs: Iterable[PodMigrationJob], cleared: Mapping[str, Sequence[
     found = []
     for job in sorted(jobs, key=lambda one: one.metadata.name):
         label = made_for(job)
-        if label is None or is_ended(job) or is_evicting(job.status):
-            continue
+        if label is None or is_ended(job) or is_evicting(job.status) or not job.metadata.resource_version:
+            continue  # the last: nobody knows whether it exists
         if (job.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION) not in labels.get(label, ()):
             found.append(job)
     return found

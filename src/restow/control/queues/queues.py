@@ -49,9 +49,9 @@ from restow.model.objects import (
     QueueStatus,
 )
 from restow.model.pods import condition
-from restow.model.wire import WireError
+from restow.model.wire import WireError, convert
 from restow.planning.movable import Movability
-from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound
+from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown
 from restow.queues.arguments import Arguments
 from restow.queues.counting import Tally, count_jobs
 from restow.queues.fleet import read_fleet
@@ -103,6 +103,8 @@ class Queues:
         self._recorder = EventRecorder(
             self._client, component="restow", instance="restow-queues", clock=clock, rng=Random(rng.getrandbits(64))
         )
+        self._in_doubt: set[str] = set()
+        """Queues whose status may be another than it seems: nobody knows whether it was written."""
         self._seen: tuple[int, float] | None = None
         """How much had happened when everything was last as it should be, and until when that is believed."""
         self._ready = asyncio.Event()
@@ -135,6 +137,8 @@ class Queues:
         changes, now = self._feed.changes, self._clock.now()
         if self._seen is not None and self._seen[0] == changes and now < self._seen[1]:
             return
+        if not await self._is_certain():
+            return
         began = asyncio.get_running_loop().time()
         decision = await self._decide()
         if self._metrics is not None:
@@ -142,6 +146,19 @@ class Queues:
             self._metrics.locked(decision.locks, decision.clearings, seconds)
         done = await self._write(decision)
         self._seen = (changes, now + self._settings.look_again) if done else None
+
+    async def _is_certain(self) -> bool:
+        """Find out what became of writes whose answer was lost: until then nobody knows which nodes are shown."""
+        for name in sorted(self._in_doubt):
+            try:
+                self._feed.queues.note(await self._client.get(QUEUE, name))
+            except NotFound:
+                pass
+            except (ApiError, WireError) as error:
+                log.info("queue in doubt", extra={"queue": name, "err": str(error)})
+                return False
+            self._in_doubt.discard(name)
+        return True
 
     async def _decide(self) -> Decision:
         with self._feed.held():
@@ -208,6 +225,8 @@ class Queues:
             return True
         except (ApiError, WireError) as error:
             log.info("queue not recorded", extra={"queue": name, "err": str(error)})
+            if isinstance(error, OutcomeUnknown | WireError):
+                self._in_doubt.add(name)
             return False
         self._feed.queues.note(written)
         self._tell(queue, written)
@@ -229,8 +248,9 @@ class Queues:
         name: str = document["metadata"]["name"]
         try:
             made = await self._client.create(POD_MIGRATION_JOB, document)
-        except AlreadyExists:
-            return False  # by whoever was here before; the watch is about to show it
+        except (AlreadyExists, OutcomeUnknown):  # it is there, or may be: no pod must get another one meanwhile
+            self._feed.jobs.note(await self._found(name) or convert(PodMigrationJob, document))
+            return False
         except (ApiError, WireError) as error:
             log.info("job not created", extra={"queue": queue, "job": name, "err": str(error)})
             return False
@@ -238,6 +258,12 @@ class Queues:
         self._count("created")
         log.info("job created", extra={"queue": queue, "job": name, "pod": document["spec"]["podRef"]["name"]})
         return True
+
+    async def _found(self, name: str) -> PodMigrationJob | None:
+        try:
+            return await self._client.get(POD_MIGRATION_JOB, name)
+        except (ApiError, WireError):
+            return None
 
     async def _abort(self, job: PodMigrationJob) -> bool:
         """End a job before it evicts: should it have begun to meanwhile, its version is another, and it goes on."""

@@ -4,25 +4,28 @@ What is timed is the whole path of a pod that waits: jobs, queue order, engine, 
 second of CPU; latencies are from one decision to the next. Each class of pods has been seen once before the clock
 starts. Pods are in the order of a queue: by age, those of a second by name, so mostly by workload; where classes take
 turns instead, each has to catch up with what all others did since. Preferences, for which all feasible nodes have to be
-compared, are told without a claim. The peer is what one would write first: a loop over all nodes for each pod.
+compared, are told without a claim. Pods of many queues take turns by queue; half of the nodes are locked for the queues
+then, or none are. The peer is what one would write first: a loop over all nodes for each pod.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from bench.measure import Cost, measured
 from bench.report import Claim, Report, Row
 from bench.workloads import KINDS, PREFERENCES, nodes, pods
 from restow.control.scheduler import Settings
 from restow.model.cluster import Snapshot
-from restow.model.objects import Node, Pod
+from restow.model.objects import Node, ObjectMeta, Pod, Queue, QueueReservation, QueueStatus
 from restow.model.resources import PODS, amounts, pod_requests
 from restow.model.taints import untolerated
+from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.scheduling.decisions import Assign, Decision
 from restow.scheduling.jobs import Job, Roster
 from restow.scheduling.registry import read_profile
@@ -32,10 +35,13 @@ NODES, MORE_NODES = 5_000, 20_000
 CLASSES = (1, 20, 100)
 COUNT = 4_000  # a node takes one pod at most of a class that keeps apart
 PLAIN_COUNT = 20_000
+QUEUED_COUNT = 10_000
 NAIVE_COUNT = 20
 PER_SESSION = Settings().at_once  # as many as the running scheduler takes at once
 IN_TURNS = "in turns"
+QUEUES = 200
 LEAST_PLAIN, LEAST_CONSTRAINED, MOST_GROWTH = 20_000, 5_000, 1.5
+LEAST_LOCKED = 0.9
 
 
 class _Timed(Session):
@@ -75,6 +81,40 @@ def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[]
         return {"placed": placed, "p50_us": p50 * 1e6, "p99_us": p99 * 1e6}
 
     return work
+
+
+def queued(classes: str, locked: str) -> Callable[[], dict[str, float]]:
+    """Place plain pods of many queues, for which this many nodes are locked."""
+    snapshot, roster, profile = Snapshot(), Roster(), read_profile({})
+    for node in nodes(NODES):
+        snapshot.apply_node(node)
+    for queue in _queues(snapshot.rows.names()[: int(locked)]):
+        snapshot.apply_queue(queue)
+        roster.apply_queue(queue)
+    known = int(classes) * QUEUES
+    waiting = [_in_queue(pod, number) for number, pod in enumerate(pods("plain", known + QUEUED_COUNT, int(classes)))]
+
+    def place(some: list[Pod]) -> int:
+        session = Session(snapshot, profile.engine, roster, now=0.0, pods=some)
+        return sum(isinstance(one, Assign) for one in session.run(profile.actions))
+
+    place(waiting[:known])
+    rest = sorted(waiting[known:], key=_age)
+    return lambda: {
+        "placed": sum(place(rest[start : start + PER_SESSION]) for start in range(0, len(rest), PER_SESSION))
+    }
+
+
+def _queues(locked: list[str]) -> Iterator[Queue]:
+    each = len(locked) // QUEUES
+    for number in range(QUEUES):
+        shown = QueueReservation(nodes=locked[number * each : (number + 1) * each])
+        yield Queue(metadata=ObjectMeta(name=f"queue-{number}"), status=QueueStatus(reservation=shown))
+
+
+def _in_queue(pod: Pod, number: int) -> Pod:
+    told = {QUEUE_ANNOTATION: f"queue-{number % QUEUES}"}
+    return replace(pod, metadata=replace(pod.metadata, annotations=told))
 
 
 def _age(pod: Pod) -> tuple[str, str]:
@@ -119,6 +159,7 @@ def run() -> Report:
     more = {kind: _cost(kind, CLASSES[1], MORE_NODES) for kind in KINDS}
     turns = {kind: _cost(kind, CLASSES[-1], NODES, IN_TURNS) for kind in KINDS}
     soft = {(kind, count): _cost(kind, CLASSES[1], count) for kind in PREFERENCES for count in (NODES, MORE_NODES)}
+    shared = {(classes, locked): _shared(classes, locked) for classes in CLASSES[:2] for locked in (0, NODES // 2)}
     loop = measured(f"bench.scheduler:naive:{NODES}")
     peer = _per_pod(loop)
     rows = [_row(f"{KINDS[kind]}, classes: {classes}", cost, peer) for (kind, classes), cost in costs.items()]
@@ -127,8 +168,20 @@ def run() -> Report:
         _row(f"{KINDS[kind]}, classes: {CLASSES[-1]}, which take turns", cost, peer) for kind, cost in turns.items()
     ]
     rows += [_row(f"{PREFERENCES[kind]}, {count:,} nodes", cost) for (kind, count), cost in soft.items()]
+    rows += [
+        Row(
+            what=f"plain, {QUEUES} queues, {locked:,} nodes locked, classes: {classes}",
+            figures={"pods_per_s": 1 / _per_pod(cost)},
+            ratio=peer / _per_pod(cost),
+        )
+        for (classes, locked), cost in shared.items()
+    ]
     rows.append(Row(what="a loop over nodes, plain", figures={"pods_per_s": 1 / peer}, ratio=1.0))
-    return Report(name=f"placing pods on {NODES:,} nodes, no API server", rows=rows, claims=_claims(costs, more))
+    return Report(
+        name=f"placing pods on {NODES:,} nodes, no API server",
+        rows=rows,
+        claims=_claims(costs, more) + _lock_claims(shared),
+    )
 
 
 def _cost(kind: str, classes: int, count: int, order: str = "") -> Cost:
@@ -137,6 +190,19 @@ def _cost(kind: str, classes: int, count: int, order: str = "") -> Cost:
     if cost.value["placed"] != wanted:
         raise RuntimeError(f"{cost.value['placed']:.0f} of {wanted} {kind} pods were placed")
     return cost
+
+
+def _shared(classes: int, locked: int) -> Cost:
+    cost = measured(f"bench.scheduler:queued:{classes}:{locked}", runs=2)
+    if cost.value["placed"] != QUEUED_COUNT:
+        raise RuntimeError(f"{cost.value['placed']:.0f} of {QUEUED_COUNT} pods of {QUEUES} queues were placed")
+    return cost
+
+
+def _lock_claims(shared: dict[tuple[int, int], Cost]) -> list[Claim]:
+    """What locks leave of the speed; the worst."""
+    worst = min(_per_pod(shared[classes, 0]) / _per_pod(shared[classes, NODES // 2]) for classes in CLASSES[:2])
+    return [Claim(what=f"{QUEUES} queues: speed with locks to that without", wanted=LEAST_LOCKED, measured=worst)]
 
 
 def _row(what: str, cost: Cost, peer: float | None = None) -> Row:

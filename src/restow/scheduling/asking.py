@@ -2,7 +2,8 @@
 
 Goes in: the plugins of an engine, and a cycle. Comes out: the filters and the scores that did not skip, as bits (the
 n-th bit is the n-th plugin), or the verdict that ends the cycle. What was answered once and for all pods of a class is
-kept with the class until a Node changes, or what pods ask of each other does.
+kept with the class until a Node changes, or what pods ask of each other does; with the class of pods of whatever queue,
+because no plugin but the one that is `by_tenancy` tells them apart.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from restow.model.cluster import PodClass
 from restow.scheduling.choice import Say
-from restow.scheduling.corners import Corner
+from restow.scheduling.divided import Divided
 from restow.scheduling.framework import (
     NEVER,
     Code,
@@ -37,7 +38,7 @@ class Asking:
     def __init__(self, filters: Sequence[FilterPlugin], scores: Sequence[ScorePlugin]) -> None:
         self._filters = _to_ask(filters, FilterPlugin, "pre_filter")
         self._scores = _to_ask(scores, ScorePlugin, "pre_score")
-        self._kept: dict[PodClass, Asked] = {}
+        self._kept: dict[tuple[PodClass, bool], Asked] = {}
 
     def clear(self) -> None:
         """Another snapshot is looked at."""
@@ -47,9 +48,10 @@ class Asking:
         """Whom to ask about a pod of the cycle's class."""
         snapshot = cycle.snapshot
         nodes, crowd = snapshot.nodes.changes.generation, snapshot.crowd.version
-        found = self._kept.get(cycle.pod_class)
+        which = (cycle.pod_class.unlocked, cycle.pod_class.tenancy is None)
+        found = self._kept.get(which)
         if found is None or found.nodes != nodes or found.crowd != crowd:
-            found = self._kept[cycle.pod_class] = Asked(nodes, crowd, self._filters, self._scores)
+            found = self._kept[which] = Asked(nodes, crowd, self._filters, self._scores)
             if len(self._kept) > _KEPT:
                 del self._kept[next(iter(self._kept))]
         return found
@@ -58,7 +60,7 @@ class Asking:
 class Asked:
     """The plugins that still have to be asked for a class, and as bits what is known of the others."""
 
-    __slots__ = ("_filters", "_filters_known", "_scores", "_scores_known", "cornered", "crowd", "nodes", "ranked")
+    __slots__ = ("_filters", "_filters_known", "_scores", "_scores_known", "crowd", "divided", "nodes", "ranked")
 
     def __init__(self, nodes: int, crowd: int, filters: _ToAsk, scores: _ToAsk) -> None:
         self.nodes = nodes
@@ -67,9 +69,8 @@ class Asked:
         self._scores, self._scores_known = scores
         self.ranked: tuple[int, int, Say, Ranking] | None = None
         """Who had a say the last time, as bits and by name, and the ranking by them."""
-        self.cornered: tuple[tuple[int, int], Corner, Cycle, Ranking] | None = None
-        """The same where the class has nodes of its own: bits, those nodes, and the ranking of the others by a cycle of
-        the class that has none."""
+        self.divided: tuple[int, int, Cycle, Divided] | None = None
+        """The same for pods of all queues while nodes are locked, with a cycle of their class whatever is locked."""
 
     def pre_filter(self, cycle: Cycle) -> Said:
         active, refused = self._filters_known, None

@@ -17,6 +17,7 @@ remembered while the other PreFilters still run, an ERROR ends it as an error.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -24,7 +25,7 @@ import numpy as np
 from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
 from restow.scheduling.asking import Asked, Asking, overrides, signed
 from restow.scheduling.choice import Say, accepts, accepts_row, best_compared, best_of, cells_of
-from restow.scheduling.corners import Corner
+from restow.scheduling.divided import Divided
 from restow.scheduling.explain import counted, joined, sentence
 from restow.scheduling.framework import (
     SUCCESS,
@@ -43,6 +44,10 @@ from restow.scheduling.framework import (
     error,
 )
 from restow.scheduling.ranking import BLOCK, REFUSED, TIE_BITS, NameOrder, Ranking
+
+Key = tuple[PodClass, int, int]
+"""A class, and as bits the filters and the scores that have a say."""
+R = TypeVar("R", bound=Ranking)
 
 _KEPT = 512  # rankings, least recently used first to go
 _FEW = 4  # less than one row in so many is worth picking them out
@@ -121,7 +126,8 @@ class Engine:
         self._says: dict[tuple[int, int], Say] = {}
         self._snapshot: Snapshot | None = None
         self._order: NameOrder
-        self._rankings: dict[tuple[PodClass, int, int], Ranking] = {}
+        self._rankings: dict[Key, Ranking] = {}
+        self._divisions: dict[Key, Divided] = {}
 
     # --- the scheduling cycle -----------------------------------------------------------------------------------------
 
@@ -235,13 +241,15 @@ class Engine:
     # --- 3 to 5: the best of all --------------------------------------------------------------------------------------
 
     def _best(self, cycle: Cycle, asked: Asked, filtering: int, scoring: int) -> int:
+        if cycle.pod_class.tenancy is not None:
+            return self._best_of_tenant(cycle, asked, filtering, scoring)
         ranked = asked.ranked
         if ranked is None or ranked[0] != filtering or ranked[1] != scoring:
             say = self._say(filtering, scoring)
-            if cycle.pod_class.tenancy and not say.compared and not say.cluster_filters:
-                return self._best_of_tenant(cycle, asked, say, (filtering, scoring))
             ranked = asked.ranked = (filtering, scoring, say, self._ranking(cycle, say, filtering, scoring))
-        _, _, say, ranking = ranked
+        return self._best_ranked(cycle, ranked[2], ranked[3])
+
+    def _best_ranked(self, cycle: Cycle, say: Say, ranking: Ranking) -> int:
         ranking.refresh(cycle)
         best = ranking.best()
         if best == REFUSED:
@@ -259,17 +267,19 @@ class Engine:
             return best_compared(cycle, ranking, say, ranking.keys[rows], rows)
         return self._best_accepted(cycle, ranking, say.cluster_filters)
 
-    def _best_of_tenant(self, cycle: Cycle, asked: Asked, say: Say, which: tuple[int, int]) -> int:
-        """The best of the nodes locked for the pod's queue and of those that are not locked: the latter are ranked once
-        for pods of all queues."""
-        if asked.cornered is None or asked.cornered[0] != which:
-            snapshot = cycle.snapshot
-            foreign = Cycle(cycle.pod, snapshot, cycle.now, snapshot.classes.without_locks(cycle.pod_class))
-            corner = Corner(cycle, self._order, say.filters, say.scores)
-            asked.cornered = (which, corner, foreign, self._ranking(foreign, say, *which))
-        _, corner, foreign, ranking = asked.cornered
-        ranking.refresh(foreign)
-        return max(corner.best(), ranking.best())
+    def _best_of_tenant(self, cycle: Cycle, asked: Asked, filtering: int, scoring: int) -> int:
+        """While nodes are locked, pods that differ in their queue alone share a ranking, unless all rows that one of
+        them may go to have to be looked at together."""
+        divided = asked.divided
+        if divided is None or divided[0] != filtering or divided[1] != scoring:
+            say = self._say(filtering, scoring)
+            if say.compared or say.cluster_filters or not any(one.by_tenancy for one in say.filters):
+                return self._best_ranked(cycle, say, self._ranking(cycle, say, filtering, scoring))
+            whoever = Cycle(cycle.pod, cycle.snapshot, cycle.now, cycle.pod_class.unlocked)
+            divided = asked.divided = (filtering, scoring, whoever, self._divided(whoever, say, filtering, scoring))
+        _, _, whoever, ranking = divided
+        ranking.refresh(whoever)
+        return ranking.best_for(cycle.pod_class.tenancy or "")
 
     def _best_accepted(self, cycle: Cycle, ranking: Ranking, filters: Sequence[FilterPlugin]) -> int:
         """The best block first; if another one can hold a better row, all rows that could be better."""
@@ -345,6 +355,7 @@ class Engine:
         self._snapshot = snapshot
         self._order = NameOrder(snapshot)
         self._rankings.clear()
+        self._divisions.clear()
         self._asking.clear()
 
     def _asked(self, filtering: int) -> Sequence[FilterPlugin]:
@@ -374,10 +385,22 @@ class Engine:
         if ranking is None:
             raw = [plugin for plugin, _ in say.compared if plugin.reach is not Reach.CLUSTER]
             ranking = Ranking(cycle.snapshot, self._order, say.filters, say.scores, raw)
-        self._rankings[key] = ranking
-        if len(self._rankings) > _KEPT:
-            del self._rankings[next(iter(self._rankings))]
+        _keep(self._rankings, key, ranking)
         return ranking
+
+    def _divided(self, cycle: Cycle, say: Say, filtering: int, scoring: int) -> Divided:
+        key = (cycle.pod_class.base, filtering, scoring)
+        ranking = self._divisions.pop(key, None)
+        if ranking is None:
+            ranking = Divided(cycle.snapshot, self._order, say.filters, say.scores)
+        _keep(self._divisions, key, ranking)
+        return ranking
+
+
+def _keep(kept: dict[Key, R], key: Key, ranking: R) -> None:
+    kept[key] = ranking
+    if len(kept) > _KEPT:
+        del kept[next(iter(kept))]
 
 
 def _every_node(cycle: Cycle) -> RowIndex:

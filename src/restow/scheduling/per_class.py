@@ -1,7 +1,8 @@
 """What plugins work out once per class of pods and keep for the next pod of it.
 
 The states of the classes asked for last are kept, for as long as their snapshot lives; they do not depend on a pod's
-volumes. A state may refer to the parts of a snapshot, not to the snapshot itself.
+volumes, nor on whose pods nodes are locked for. A state may refer to the parts of a snapshot, not to the snapshot
+itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class PerClass(Generic[T]):
         kept = self._kept.get(cycle.snapshot)
         if kept is None:
             kept = self._kept[cycle.snapshot] = {}
-        pod_class = cycle.pod_class.base
+        pod_class = cycle.pod_class.base.unlocked
         state = kept.pop(pod_class, None)
         if state is None:
             state = self._make(cycle)

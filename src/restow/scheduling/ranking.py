@@ -255,17 +255,6 @@ class Ranking:
         return start + (total << TIE_BITS)
 
 
-def keys_of(
-    cycle: Cycle, order: NameOrder, filters: Sequence[FilterPlugin], scores: Sequence[Weighted], rows: RowIndex
-) -> NDArray[np.int64]:
-    """The keys of some rows, worked out anew."""
-    mask = cycle.snapshot.nodes.present[rows]
-    for plugin in filters:
-        mask = mask & plugin.filter(cycle, rows)
-    total = _weighted_sum(cycle, scores, rows, mask)
-    return np.where(mask, (total << TIE_BITS) | order.ties[rows], REFUSED)
-
-
 def _weighted_sum(cycle: Cycle, scores: Sequence[Weighted], rows: Which, mask: Mask) -> Scores:
     """The weighted scores of rows under NODE and ROW plugins; what they say of refused rows means nothing."""
     total: Scores | None = None

@@ -26,11 +26,14 @@ Key = tuple[int, str | None, Projection, str | None]
 class PodClass:
     """Pods that every filter and score treats alike. Compared by identity; `number` never comes again."""
 
-    __slots__ = ("__weakref__", "_base", "labels", "namespace", "number", "shape", "tenancy")
+    __slots__ = ("__weakref__", "_base", "_unlocked", "labels", "namespace", "number", "shape", "tenancy")
 
-    def __init__(self, number: int, key: Key, shape: Shape, base: PodClass | None = None) -> None:
+    def __init__(
+        self, number: int, key: Key, shape: Shape, base: PodClass | None = None, unlocked: PodClass | None = None
+    ) -> None:
         self.number = number
         self._base = base
+        self._unlocked = unlocked
         self.shape = shape
         _, self.namespace, self.labels, self.tenancy = key
 
@@ -38,6 +41,11 @@ class PodClass:
     def base(self) -> PodClass:
         """The class of such pods without their volumes: the same for all whose volumes make the only difference."""
         return self._base or self
+
+    @property
+    def unlocked(self) -> PodClass:
+        """The class of such pods whatever nodes are locked: the same for all whose queues make the only difference."""
+        return self._unlocked or self
 
     def __repr__(self) -> str:
         return f"PodClass({self.number}, {self.shape!r}, {self.namespace!r}, {dict(self.labels)})"
@@ -128,14 +136,6 @@ class Classes:
             alike = self._like_it[tenancy] = self._in(tenancy, last[1])
         return alike
 
-    def whatever_is_locked(self, pod_class: PodClass) -> PodClass:
-        """The class of such pods where locks are not to be asked."""
-        return self._in(None, pod_class)
-
-    def without_locks(self, pod_class: PodClass) -> PodClass:
-        """The class of such pods of a queue that has no locks."""
-        return self._in("", pod_class)
-
     def _of(self, pod: Pod, shape: Shape) -> PodClass:
         namespace = pod.metadata.namespace or ""
         if shape.readings:
@@ -150,7 +150,8 @@ class Classes:
         found = self._classes.get(key)
         if found is None:
             base = self._intern(shape.base, namespace, labels, tenancy) if shape.base is not shape else None
-            found = self._classes[key] = PodClass(self._made, key, shape, base)
+            unlocked = self._intern(shape, namespace, labels, None) if tenancy is not None else None
+            found = self._classes[key] = PodClass(self._made, key, shape, base, unlocked)
             self._made += 1
         return found
 

@@ -21,7 +21,7 @@ import numpy as np
 from restow.model.cluster.labels import Ids
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.owners import Kinship
-from restow.model.cluster.rows import grown
+from restow.model.cluster.rows import RowIndex, grown
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Pod, Queue
@@ -40,6 +40,7 @@ class Locks:
         "_nodes",
         "_nodes_of",
         "_numbers",
+        "_rows_of",
         "_versions",
         "holders",
         "of_row",
@@ -54,6 +55,7 @@ class Locks:
         self._nodes_of: dict[str, frozenset[str]] = {}
         self._holders_of: dict[str, Holders] = {}
         self._numbers: dict[Holders, int] = {(): UNLOCKED}
+        self._rows_of: dict[str, RowIndex] = {}
         self.holders: list[Holders] = [()]
         """By number; only ever added to."""
         self.of_row: Ids = np.zeros(nodes.rows.capacity, np.int32)
@@ -74,6 +76,13 @@ class Locks:
     def number(self, queue: str) -> int:
         """What rows locked for this queue alone have in `of_row`; -1 if there was never any."""
         return self._numbers.get((queue,), -1)
+
+    def rows_of(self, queue: str) -> RowIndex:
+        """The rows that are locked for this queue alone."""
+        found = self._rows_of.get(queue)
+        if found is None:
+            found = self._rows_of[queue] = np.flatnonzero(self.of_row == self.number(queue))
+        return found
 
     def tenancy(self, pod: Pod) -> str | None:
         """What locks have to know of a pod."""
@@ -131,6 +140,7 @@ class Locks:
         if old != number:
             self._log.record(self._mark, row, old)
             self.of_row[row] = number
+            self._rows_of.clear()
             self._nodes.changes.touch(row)
 
     def _intern(self, holders: Holders) -> int:

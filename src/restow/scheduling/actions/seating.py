@@ -89,10 +89,9 @@ def _seats(session: Session, pod: Pod, reservations: Iterable[Reservation]) -> I
 
 def _as_held(session: Session, cycle: Cycle, seat: Seat) -> Cycle:
     """The attempt to sit down. A seat held for the pod's own queue stays its own on a node that was locked since."""
-    tenancy, classes = cycle.pod_class.tenancy, session.snapshot.classes
-    if tenancy is None or session.roster.queue_of(cycle.pod) != (seat.queue or DEFAULT_QUEUE):
+    if cycle.pod_class.tenancy is None or session.roster.queue_of(cycle.pod) != (seat.queue or DEFAULT_QUEUE):
         return cycle
-    return Cycle(cycle.pod, cycle.snapshot, cycle.now, classes.whatever_is_locked(cycle.pod_class))
+    return Cycle(cycle.pod, cycle.snapshot, cycle.now, cycle.pod_class.unlocked)
 
 
 def _refused(seat: Seat, verdict: Verdict) -> str:

@@ -22,6 +22,7 @@ _NAMED = 5
 class NodeReservation(FilterPlugin):
     name: ClassVar[str] = "NodeReservation"
     reach: ClassVar[Reach] = Reach.NODE
+    by_tenancy: ClassVar[bool] = True
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         return SKIP if cycle.pod_class.tenancy is None else SUCCESS

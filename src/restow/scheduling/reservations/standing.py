@@ -101,8 +101,7 @@ def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: f
 
 def _there(seat: Seat, snapshot: Snapshot, now: float) -> Cycle:
     """The attempt of a seat's pod on its node, which stays its own whoever it was locked for since."""
-    pod_class = snapshot.classes.whatever_is_locked(snapshot.class_of(seat.stand_in))
-    return Cycle(seat.stand_in, snapshot, now, pod_class)
+    return Cycle(seat.stand_in, snapshot, now, snapshot.class_of(seat.stand_in).unlocked)
 
 
 def seats_on(snapshot: Snapshot, node: str) -> list[SeatName]:

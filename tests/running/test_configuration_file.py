@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from restow.configuration import read_configuration
 from restow.model.wire import WireError
 from restow.running import PARTS, ConfigurationFile, lease_timing
 
@@ -91,3 +93,21 @@ def test_a_lease_that_cannot_be_kept(written: str, problem: str) -> None:
 def test_a_lease_is_kept_in_known_proportions() -> None:
     timing = lease_timing("15s")
     assert (timing.renew_deadline, timing.retry_period, timing.request_timeout) == (10.0, 2.0, 5.0)
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+WRITTEN = [
+    pytest.param(block, id=f"{page.name} {number}")
+    for page in sorted(DOCS.glob("*.md"))
+    for number, block in enumerate(re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+    if re.match(r"(?:scheduler|descheduler|migration|reservations|queues):", block)
+]
+
+
+@pytest.mark.parametrize("block", WRITTEN)
+def test_what_the_docs_configure_is_read(block: str) -> None:
+    read_configuration(block.encode(), "docs")
+
+
+def test_the_docs_configure_something() -> None:
+    assert len(WRITTEN) >= 4

@@ -12,6 +12,7 @@ from restow.model.objects import (
     ObjectMeta,
     ObjectReference,
     OwnerReference,
+    Pod,
     PodAffinity,
     PodAffinityTerm,
     PodGroup,
@@ -120,6 +121,23 @@ def test_a_marked_seat_ignores_other_pods_that_name_it(snapshot: Snapshot) -> No
     snapshot.apply_pod(pod("thief", on="n1", labels=WEB, seat="default/r/t/0", version=5))
     snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, version=20))
     assert held(snapshot) == 1000
+
+
+@pytest.mark.parametrize(
+    ("shown", "holds"),
+    [
+        pytest.param(pod("p", on="n1", labels=WEB, seat="default/r/t/0"), 0, id="where it was assumed"),
+        pytest.param(pod("p", on="n1", labels={"app": "db"}, seat="default/r/t/0"), 1000, id="as nobody's"),
+        pytest.param(pod("p", on="n2", labels=WEB, seat="default/r/t/0"), 1000, id="on another node"),
+        pytest.param(pod("p", on="n1", labels=WEB), 1000, id="without its seat"),
+    ],
+)
+def test_a_pod_that_was_assumed_in_a_seat_is_shown(snapshot: Snapshot, shown: Pod, holds: int) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}))
+    snapshot.assume(pod("p", labels=WEB), "n1", at=1.0, seat=SEAT)
+    assert held(snapshot) == 0
+    snapshot.apply_pod(shown)
+    assert held(snapshot) == holds
 
 
 def test_assuming_a_pod_into_a_seat_takes_no_extra_room_and_forgetting_gives_it_back(snapshot: Snapshot) -> None:

@@ -70,9 +70,10 @@ class Claims:
         gone = self._gone.get(seat.name)
         if gone is not None:
             return gone
-        claims = (*self._pods.get(seat.name, {}).values(), *self._left.get(seat.name, {}).values())
-        pods = sorted(claims, key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.uid))
-        return next((pod for pod in pods if self._is_believed(pod, seat)), None)
+        claims = [*self._pods.get(seat.name, {}).values(), *self._left.get(seat.name, {}).values()]
+        if len(claims) > 1:
+            claims.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.uid))
+        return next((pod for pod in claims if self._is_believed(pod, seat)), None)
 
     def settle(self, seat: SeatName) -> None:
         """The reservation says who took the seat: nobody has to remember it."""

@@ -175,8 +175,8 @@ class Holding:
             self._book.spend(seat.name)
 
     def _is_crowded(self, node: str) -> bool:
-        row = self._snapshot.rows.find(node)
-        return row is not None and bool((self._snapshot.room.free[:, row] < 0).any())
+        row, free = self._snapshot.rows.find(node), self._snapshot.room.free_at
+        return row is not None and any(free[column, row] < 0 for column in range(len(free)))
 
     # --- running ------------------------------------------------------------------------------------------------------
 

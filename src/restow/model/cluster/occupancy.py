@@ -143,3 +143,16 @@ def _takes_the_same(old: Occupant, new: Occupant) -> bool:
         and old.book == new.book
         and old.leaving == new.leaving
     )
+
+
+def claims_the_same(before: Occupant, after: Occupant) -> bool:
+    """Whether nothing changed by which a pod is believed to sit in a seat."""
+    old, new = before.pod.metadata, after.pod.metadata
+    return (
+        before.node == after.node
+        and before.assumed_at == after.assumed_at
+        and before.shape is after.shape
+        and old.labels == new.labels
+        and old.annotations == new.annotations
+        and old.owner_references == new.owner_references
+    )

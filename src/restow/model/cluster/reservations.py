@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from restow.model.cluster.classes import Classes
 from restow.model.cluster.holdings import Holder, Holdings
-from restow.model.cluster.occupancy import Occupancy, Occupant
+from restow.model.cluster.occupancy import Occupancy, Occupant, claims_the_same
 from restow.model.cluster.owners import Kinship
+from restow.model.cluster.placements import AssumedPlacements, not_shown
 from restow.model.cluster.pods import Pods
 from restow.model.cluster.room import Amounts
 from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_ended, is_in_life, seats_of
@@ -38,13 +38,6 @@ from restow.model.quantity import QuantityError
 Key = tuple[str, str]
 K = TypeVar("K")
 M = TypeVar("M")
-
-
-class AssumedPlacements(msgspec.Struct, frozen=True):
-    """Placements that were decided and not yet shown in a reservation's status."""
-
-    placements: tuple[Placement, ...]
-    at: float
 
 
 class Reservations:
@@ -150,7 +143,7 @@ class Reservations:
         self._log.put(self._known, key, reservation)
         assumed = self._assumed.get(key)
         if assumed is not None:
-            left = () if is_ended(reservation) else _not_shown(reservation, assumed.placements)
+            left = () if is_ended(reservation) else not_shown(reservation, assumed.placements)
             self._set_assumed(key, AssumedPlacements(left, assumed.at))
         same = old is not None and assumed is None and _asks_the_same(old, reservation)
         self._reseat(key, like=old if same else None)
@@ -169,7 +162,7 @@ class Reservations:
             raise LookupError(f"reservation {namespace}/{name} is not known")
         old, more = self._assumed.get(key, AssumedPlacements((), at)), tuple(placements)
         if any(SeatName(namespace, name, one.task, one.index) in self._seats for one in more):
-            placed = _not_shown(self._known[key], (*old.placements, *more))
+            placed = not_shown(self._known[key], (*old.placements, *more))
             self._set_assumed(key, AssumedPlacements(placed, old.at))
             self._reseat(key)
         else:
@@ -211,7 +204,7 @@ class Reservations:
         if left is None and taken is None and uid not in self._consumed:
             return
         self._promise(uid, before, after)
-        if left == taken and before is not None and after is not None and _claims_the_same(before, after):
+        if left == taken and before is not None and after is not None and claims_the_same(before, after):
             return
         if left and left != taken:
             self._set_members(self._claims, left, self._claims[left] - {uid})
@@ -221,7 +214,7 @@ class Reservations:
         if consumed is None and taken is not None and left in (None, taken):
             if taken in self._vacated and after is not None and after.assumed_at is not None:
                 self._hand_over(taken, after)
-            else:
+            elif left is None or after is None or not self._still_sits(taken, after):
                 self._settle_one(taken)
         else:
             self._settle({seat for seat in (left, taken) if seat} | (consumed or frozenset()))
@@ -360,6 +353,19 @@ class Reservations:
         self._account(name, seat, None)
         self.vacancies.close(name)
 
+    def _still_sits(self, name: SeatName, taker: Occupant) -> bool:
+        """Whether a pod sits where it sat and nothing is to be settled, as when the API shows what was assumed."""
+        seat = self._seats.get(name)
+        return (
+            seat is not None
+            and seat.open
+            and name not in self._held
+            and len(self._claims[name]) == 1
+            and taker.shape is self._shape_of[name]
+            and not self._occupancy.any_aside
+            and self._may_take(seat, taker)
+        )
+
     def _set_aside(self, name: SeatName, seat: Seat | None, taker: Occupant | None) -> None:
         """What a seat holds beyond the pod that is assumed in it stays held until the API has confirmed the pod: if it
         does not come, the seat is there again, whole."""
@@ -439,26 +445,6 @@ def _key(reservation: Reservation) -> Key:
     return reservation.metadata.namespace or "", reservation.metadata.name
 
 
-def _claims_the_same(before: Occupant, after: Occupant) -> bool:
-    """Whether nothing changed by which a pod is believed to sit in a seat."""
-    old, new = before.pod.metadata, after.pod.metadata
-    return (
-        before.node == after.node
-        and before.assumed_at == after.assumed_at
-        and before.shape is after.shape
-        and old.labels == new.labels
-        and old.annotations == new.annotations
-        and old.owner_references == new.owner_references
-    )
-
-
 def _asks_the_same(old: Reservation, new: Reservation) -> bool:
     """Whether nothing but the status changed, of all that is read here."""
     return old.metadata.uid == new.metadata.uid and old.spec == new.spec and turn_of(old) == turn_of(new)
-
-
-def _not_shown(reservation: Reservation, assumed: Iterable[Placement]) -> tuple[Placement, ...]:
-    """The placements that the status does not show, each seat once, the latest."""
-    shown = {(one.task, one.index) for one in reservation.status.placements or ()}
-    seats = {(one.task, one.index): one for one in assumed}
-    return tuple(one for seat, one in seats.items() if seat not in shown)

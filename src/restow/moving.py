@@ -13,7 +13,7 @@ from restow.mistakes import CouldNot, misfortunes, user_mistakes
 
 if TYPE_CHECKING:
     from restow.configuration import Configuration
-    from restow.control.descheduler import Progress, Run
+    from restow.control.descheduler import Changed, Progress, Run
     from restow.planning.plan import Plan
 
 KUBECONFIG = click.option(
@@ -105,10 +105,20 @@ def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: 
     try:
         with user_mistakes(ConfigError), misfortunes(Changed, InTheWay, ApiError), progress.shown(plan) as shown:
             done = asyncio.run(work(shown))
+    except CouldNot as problem:
+        if isinstance(problem.__cause__, Changed):
+            _tell_differences(problem.__cause__)
+        raise
     except KeyboardInterrupt:
         click.echo(f"restow: moves that have begun go on; restow apply {written} continues with the rest", err=True)
         raise
     _conclude(plan, done)
+
+
+def _tell_differences(changed: Changed) -> None:
+    """All of them, where the one line of the error has not room for them."""
+    for one in changed.rest:
+        click.echo(f"restow: {one}", err=True)
 
 
 def _conclude(plan: Plan, done: Progress) -> None:

@@ -18,7 +18,9 @@ from restow.adapters.rest import serve
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.cli import restow
 from restow.client.verbs import Client
+from restow.control.descheduler import Changed
 from restow.model.kinds import DEPLOYMENT, POD
+from restow.planning.replay import Defect
 from tests.sim.stage import pod, ready, template, workload
 
 
@@ -98,6 +100,24 @@ async def test_what_is_in_the_way_is_told_in_one_line(tmp_path: Path) -> None:
         changed = await invoke(kubeconfig, "apply", str(plan))
         assert changed.exit_code == 1
         assert "wave 1 does not begin: move 1 of default/web-" in changed.output, changed.output
+
+
+def test_every_difference_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"strategy": "by-hand"}')
+    defects = tuple(Defect(order, 1, "default", f"p{order}", "is gone") for order in range(1, 6))
+
+    def changed(*arguments: object) -> None:
+        raise Changed(1, defects)
+
+    monkeypatch.setattr(app, "bearing", changed)
+    done = CliRunner().invoke(restow, ["apply", str(plan)])
+    assert done.exit_code == 1
+    assert [line for line in done.stderr.splitlines() if line.startswith("restow: ")] == [
+        "restow: move 4 of default/p4 is gone",
+        "restow: move 5 of default/p5 is gone",
+    ]
+    assert "move 3 of default/p3 is gone; and 2 more" in done.stderr
 
 
 @pytest.mark.parametrize(

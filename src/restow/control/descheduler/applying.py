@@ -47,6 +47,7 @@ from restow.ports import Api, Clock
 from restow.scheduling.registry import Profile as SchedulerProfile
 
 TITLE = "apply"
+_TOLD = 3
 
 
 class Changed(Exception):
@@ -55,8 +56,10 @@ class Changed(Exception):
     def __init__(self, wave: int, defects: tuple[Defect, ...]) -> None:
         self.wave = wave
         self.defects = defects
-        told = "; ".join(map(sentence, defects[:3]))
-        more = f"; and {len(defects) - 3} more" if len(defects) > 3 else ""
+        self.rest = tuple(map(sentence, defects[_TOLD:]))
+        """What the message has no room for."""
+        told = "; ".join(map(sentence, defects[:_TOLD]))
+        more = f"; and {len(self.rest)} more" if self.rest else ""
         super().__init__(f"the cluster has changed, wave {wave} does not begin: {told}{more}")
 
 

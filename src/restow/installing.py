@@ -57,13 +57,12 @@ class Permission(msgspec.Struct, frozen=True):
 
 
 READ: Final = ("get", "list", "watch")
+FOLLOW: Final = ("list", "watch")
 
 EVERYWHERE: Final = (
+    Permission((kinds.POD, kinds.NODE, kinds.NAMESPACE, *kinds.OWN_KINDS), READ),
     Permission(
         (
-            kinds.POD,
-            kinds.NODE,
-            kinds.NAMESPACE,
             kinds.PERSISTENT_VOLUME,
             kinds.PERSISTENT_VOLUME_CLAIM,
             kinds.REPLICATION_CONTROLLER,
@@ -79,9 +78,8 @@ EVERYWHERE: Final = (
             kinds.CSI_DRIVER,
             kinds.CSI_STORAGE_CAPACITY,
             kinds.VOLUME_ATTACHMENT,
-            *kinds.OWN_KINDS,
         ),
-        READ,
+        FOLLOW,
     ),
     Permission((kinds.POD,), ("create",), "binding"),
     Permission((kinds.POD,), ("create",), "eviction"),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from restow.planning.optimal.bounds import drain_bound, volume_bound
 from restow.planning.optimal.budget import Budget
@@ -27,7 +28,7 @@ from restow.planning.optimal.openings import Lines, Opening, easy, lines
 from restow.planning.optimal.patterns import Patterns
 from restow.planning.optimal.pricing import Prices, nothing_costs, surplus
 from restow.planning.optimal.problem import STAY, Problem, Shift, better, flaws, value
-from restow.planning.optimal.solver import UNBOUNDED
+from restow.planning.optimal.solver import UNBOUNDED, Effort
 from restow.planning.optimal.trimming import pruned, trimmed
 
 _TOGETHER = 2
@@ -48,6 +49,8 @@ _CANDIDATES = 6000
 _ROUNDS = 12
 _FOR_CHOOSING = 0.6
 """The share of the seconds that are kept for choosing among openings."""
+_BEAT = 0.5
+"""Seconds after which something is said even if nothing is new."""
 _IDLE = 60
 """Steps without gain after which the search gives up."""
 
@@ -61,7 +64,7 @@ class Found(msgspec.Struct, frozen=True):
     by: str
     """The method that found the answer."""
     failed: bool = False
-    """Whether the solver was of no help at all."""
+    """Whether the solver was asked, never answered, and could have helped."""
 
 
 Tell = Callable[[str, int, float], None]
@@ -93,6 +96,7 @@ class _Search:
         self._market: Market | None = None
         self._helped = False
         self._phase = "greedy"
+        self._said = budget.seconds
 
     def run(self) -> Found:
         self._narrow(volume_bound(self._problem))
@@ -109,7 +113,7 @@ class _Search:
                 self._phase = phase
                 self._say()
                 method()
-        failed = self._budget.steps > 0 and not self._helped and not self._done
+        failed = self._budget.steps > 0 and not self._helped and not self._reached
         return Found(self._best, self._bound, self._budget.steps, self._by, failed)
 
     @property
@@ -138,7 +142,7 @@ class _Search:
         if self._reached:
             return
         if self._problem.empties:
-            self._narrow(drain_bound(self._problem, self._budget.step(0.2, 1.0)))
+            self._narrow(drain_bound(self._problem, self._step(0.2, 1.0)))
         elif self._problem.demands and self._budget.spares(_BOUND_SECONDS * self._problem.nodes):
             every = _EVERY if self._problem.nodes <= _FLOW_NODES else _EVERY_OF_MANY
             relaxed = self._problem.relaxed
@@ -169,7 +173,8 @@ class _Search:
         for _ in range(_ROUNDS):
             if self._budget.over or not self._budget.allows(_FOR_CHOOSING * began):
                 break
-            newest = patterns.prices(self._budget.step(0.5))
+            self._beat()
+            newest = patterns.prices(self._step(0.5))
             prices = newest or prices
             if newest is None or not self._find(patterns, some, market, newest):
                 break
@@ -178,7 +183,7 @@ class _Search:
         if not self._done:
             rest = value(self._problem, self._focus.rest)
             least = value(self._problem, self._best) - rest
-            shift = patterns.best(self._budget.step(0.35), prices, least)
+            shift = patterns.best(self._step(0.35), prices, least)
             if shift is not None:
                 self._take(self._focus.whole(shift), "patterns")
 
@@ -198,13 +203,13 @@ class _Search:
         flow = Flow(self._problem, STAY, every, columns, late=self._late)
         if not flow.complete:
             return
-        solved = flow.solve(self._budget.step(0.6), start=self._best)
+        solved = flow.solve(self._step(0.6), start=self._best)
         if solved.shift is not None:
             self._take(solved.shift, "flow")
         if not self._problem.settled and not self._done:
             flow = Flow(self._problem.relaxed, STAY, every, late=self._late)
             if flow.complete:
-                self._narrow(flow.solve(self._budget.step(0.4), start=self._best).bound)
+                self._narrow(flow.solve(self._step(0.4), start=self._best).bound)
         elif self._problem.settled:
             self._narrow(solved.bound)
 
@@ -215,7 +220,8 @@ class _Search:
         neighbourhoods = Neighbourhoods(self._problem, appeal, self._rng, columns)
         idle = 0
         while idle < _IDLE and not self._done:
-            shift = neighbourhoods.improved(self._best, self._budget.step(0.5, _STEP))
+            self._beat()
+            shift = neighbourhoods.improved(self._best, self._step(0.5, _STEP))
             idle = 0 if shift is not None else idle + 1
             if shift is not None:
                 self._take(shift, "neighbourhoods")
@@ -225,7 +231,6 @@ class _Search:
     def _take(self, shift: Shift, by: str) -> None:
         """Keep an answer if it is better than the best so far, and right."""
         shift = pruned(self._problem, shift)
-        self._helped = self._helped or by != "greedy"
         if better(self._problem, shift, self._best) and not flaws(self._problem, shift):
             self._best, self._by = trimmed(self._problem, shift), by
             self._say()
@@ -235,5 +240,17 @@ class _Search:
             self._bound = bound
             self._say()
 
+    def _step(self, share: float, most: float = UNBOUNDED) -> Effort:
+        return replace(self._budget.step(share, most), beat=self._beat, answered=self._heard)
+
+    def _heard(self) -> None:
+        self._helped = True
+
+    def _beat(self) -> None:
+        """Say something, unless that was done lately."""
+        if self._said - self._budget.seconds >= _BEAT:
+            self._say()
+
     def _say(self) -> None:
+        self._said = self._budget.seconds
         self._tell(self._phase, value(self._problem, self._best), self._bound)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -39,6 +39,10 @@ class Effort(msgspec.Struct, frozen=True):
     seconds: float = UNBOUNDED
     branches: int | None = None
     """Nodes of the search tree."""
+    beat: Callable[[], None] | None = None
+    """Called again and again meanwhile."""
+    answered: Callable[[], None] | None = None
+    """Called when the solver has come back, whatever it says, unless it broke."""
 
 
 class Answer(msgspec.Struct, frozen=True, eq=False):
@@ -111,6 +115,8 @@ class Program:
             solver.setSolution(given)
         if solver.run() == highspy.HighsStatus.kError:
             return None
+        if effort.answered is not None:
+            effort.answered()
         return _answer(solver, whole)
 
     def _solver(self, effort: Effort, whole: bool) -> Any:
@@ -122,6 +128,10 @@ class Program:
         if effort.branches is not None:
             solver.setOptionValue("mip_max_nodes", effort.branches)
         solver.passModel(self._model(whole))
+        if effort.beat is not None:
+            beat = effort.beat
+            for event in (solver.cbMipInterrupt, solver.cbSimplexInterrupt):
+                event.subscribe(lambda _: beat())
         return solver
 
     def _model(self, whole: bool) -> Any:

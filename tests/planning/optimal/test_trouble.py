@@ -1,0 +1,72 @@
+"""Without a solver there is still a plan, and it says so; and a search tells how far it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from restow.model.cluster import Snapshot
+from restow.planning.optimal import solver
+from restow.planning.request import Stand
+from tests.planning.clusters import app, cluster, ten
+from tests.planning.optimal.test_strategy import planned
+
+NO_HELP = "the solver was of no help: this is the greedy plan"
+
+
+def tangled() -> Snapshot:
+    """What is best here takes a swap: greedy does not find it."""
+    small = [app(f"s{number}", "2", on=name) for number, name in enumerate("ab")]
+    return cluster(
+        [ten("a"), ten("b"), ten("c")], [*small, app("m", "5", on="a"), app("n", "5", on="b"), app("l", "7", on="c")]
+    )
+
+
+class Broken:
+    """A solver that breaks, or fails quietly."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    def __call__(self, *_: Any) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.mark.parametrize("objective", ["free-nodes", "slots", "pending"])
+@pytest.mark.parametrize("trouble", ["missing", "raises", "finds nothing"])
+def test_the_greedy_plan_stands(monkeypatch: pytest.MonkeyPatch, trouble: str, objective: str) -> None:
+    if trouble == "missing":
+        monkeypatch.setattr(solver, "highspy", None)
+    else:
+        monkeypatch.setattr(solver.Program, "_solved", Broken(RuntimeError("boom") if trouble == "raises" else None))
+    asked = {"objective": objective, "shape": {"cpu": 8_000}, "pending": (app("large", "8", phase="Pending"),)}
+    plan = planned(tangled(), **asked)
+    assert NO_HELP in [one.reason for one in plan.refusals]
+
+
+def test_a_solver_that_works_is_not_blamed() -> None:
+    assert NO_HELP not in [one.reason for one in planned(tangled()).refusals]
+
+
+def test_a_search_tells_what_it_does_and_what_it_has() -> None:
+    told: list[Stand] = []
+    plan = planned(tangled(), objective="slots", shape={"cpu": 3_000}, tell=told.append)
+    assert told[0] == Stand("reading")
+    assert told[-1] == Stand("moves", plan.after["slots"], plan.bound)
+    bests = [one.best for one in told if one.best is not None]
+    assert bests == sorted(bests)
+
+
+def test_a_solver_that_takes_long_is_heard_of_meanwhile() -> None:
+    beats: list[float] = []
+    program = solver.Program()
+    rng = np.random.default_rng(0)
+    columns = program.add_columns(rng.integers(5, 60, 60), np.ones(60)) + np.arange(60)
+    for _ in range(20):
+        program.add_terms(program.add_rows(300.0), columns, rng.integers(1, 60, 60))
+    answer = program.solve(solver.Effort(branches=20, beat=lambda: beats.append(0.0)))
+    assert answer is not None
+    assert beats

@@ -7,7 +7,6 @@ waits, so that a plan is about one state of the cluster. Kinds that are not inst
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from restow.client.cache import Change
 from restow.client.informer import Informer
+from restow.client.learning import Learner
 from restow.client.syncing import all_synced
 from restow.client.verbs import Client
 from restow.eviction.budgets import Budgets
@@ -30,14 +30,11 @@ from restow.model.cluster import Snapshot
 from restow.model.kinds import Kind
 from restow.model.objects import PersistentVolumeClaim, Pod, PodMigrationJob
 from restow.model.pods import is_finished, is_terminating
-from restow.model.quantity import QuantityError
 from restow.planning.movable import Movability
 from restow.ports import Clock
 from restow.scheduling.framework import Code
 from restow.scheduling.jobs import Roster
 from restow.scheduling.registry import Profile
-
-log = logging.getLogger(__name__)
 
 _STORAGE: Final = (
     kinds.PERSISTENT_VOLUME,
@@ -76,7 +73,7 @@ class Feed:
         """Jobs that we wrote and the watch has not shown yet, by name, and when."""
         self._holders = 0
         self._waiting: list[Callable[[], None]] = []
-        self._uncounted: set[str] = set()
+        self._learner = Learner()
         handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
             kinds.NAMESPACE: self._namespace,
             kinds.NODE: self._node,
@@ -186,15 +183,7 @@ class Feed:
             self._handle(handler, change)
 
     def _handle(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
-        meta = change.object.metadata
-        try:
-            handler(change)
-            self._uncounted.discard(meta.uid)
-        except QuantityError as error:  # one object that cannot be counted must not stop the news of all others
-            if meta.uid not in self._uncounted:
-                self._uncounted.add(meta.uid)
-                facts = {"namespace": meta.namespace, "object": meta.name, "err": str(error)}
-                log.error("object cannot be counted", extra=facts)
+        self._learner.learn(handler, change)
 
     def _namespace(self, change: Change[Any]) -> None:
         self._either(change, self.snapshot.apply_namespace, self.snapshot.remove_namespace)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from restow.client.cache import Change, is_older
 from restow.client.informer import Informer
+from restow.client.learning import Learner
 from restow.client.syncing import all_synced
 from restow.client.verbs import Client
 from restow.eviction.budgets import Budgets
@@ -89,6 +90,7 @@ class Feed:
             kinds.POD: {"indexes": {"uid": _by_uid, "seat": _by_seat}},
             kinds.POD_MIGRATION_JOB: {"indexes": {"uid": _by_uid, "pod": _by_pod, "reservation": _by_reservation}},
         }
+        self._learner = Learner()
         self._informers: dict[Kind[Any], Informer[Any]] = {}
         for kind, handler in handlers.items():
             informer = Informer(client, kind, rng=Random(rng.getrandbits(64)), **options.get(kind, {}))
@@ -248,7 +250,7 @@ class Feed:
     # --- news ---------------------------------------------------------------------------------------------------------
 
     def _learn(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
-        handler(change)
+        self._learner.learn(handler, change)
         self.on_news()
 
     def _ignore(self, change: Change[Any]) -> None:

@@ -8,7 +8,6 @@ the cluster. Kinds that are not installed have no objects.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from restow.client.cache import Change, Object, is_older
 from restow.client.informer import Informer
+from restow.client.learning import Learner
 from restow.client.syncing import all_synced
 from restow.client.verbs import Client
 from restow.eviction.budgets import Budgets
@@ -27,12 +27,9 @@ from restow.model import kinds
 from restow.model.cluster import Snapshot
 from restow.model.kinds import Kind
 from restow.model.objects import PersistentVolumeClaim, Pod, PodMigrationJob, Queue
-from restow.model.quantity import QuantityError
 from restow.planning.movable import Movability
 from restow.ports import Clock
 from restow.scheduling.jobs import Roster
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
 
@@ -78,10 +75,6 @@ class Latest(Generic[T]):
         seen = {one.metadata.name: one for one in self._informer}
         return iter((seen | {name: item for name, (item, _) in self._written.items()}).values())
 
-    def get(self, name: str) -> T | None:
-        written, _ = self._written.get(name, (None, 0.0))
-        return written or self._informer.get(name)
-
 
 class Feed:
     def __init__(self, client: Client, clock: Clock, rng: Random) -> None:
@@ -96,7 +89,7 @@ class Feed:
         self._urgent = asyncio.Event()
         self._holders = 0
         self._waiting: list[Callable[[], None]] = []
-        self._uncounted: set[str] = set()
+        self._learner = Learner()
         handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
             kinds.NODE: self._node,
             kinds.PRIORITY_CLASS: self._priority_class,
@@ -181,16 +174,8 @@ class Feed:
             self._handle(handler, change)
 
     def _handle(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
-        meta = change.object.metadata
         self.changes += 1
-        try:
-            handler(change)
-            self._uncounted.discard(meta.uid)
-        except QuantityError as error:  # one object that cannot be counted must not stop the news of all others
-            if meta.uid not in self._uncounted:
-                self._uncounted.add(meta.uid)
-                facts = {"namespace": meta.namespace, "object": meta.name, "err": str(error)}
-                log.error("object cannot be counted", extra=facts)
+        self._learner.learn(handler, change)
 
     def _node(self, change: Change[Any]) -> None:
         _either(change, self.snapshot.apply_node, self.snapshot.remove_node)

@@ -8,7 +8,6 @@ Our own kinds may not be installed; then there are none of them.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -16,6 +15,7 @@ from typing import Any
 
 from restow.client.cache import Change
 from restow.client.informer import Informer
+from restow.client.learning import Learner
 from restow.client.syncing import all_synced
 from restow.client.verbs import Client
 from restow.control.scheduler.steady import steady_time
@@ -24,13 +24,11 @@ from restow.model import kinds
 from restow.model.cluster import Occupant, Snapshot
 from restow.model.cluster.owners import group_name
 from restow.model.kinds import Kind
-from restow.model.objects import Namespace, Node, ObjectMeta, Pod, PodGroup, PriorityClass, Queue, Reservation
+from restow.model.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Queue, Reservation
 from restow.model.resources import amounts
 from restow.scheduling.jobs import Roster, least_resources
 from restow.scheduling.queue import SchedulingQueue
 from restow.scheduling.wakeups import Deed, News, Thing, is_same_offer
-
-log = logging.getLogger(__name__)
 
 _DEEDS = {"ADDED": Deed.ADDED, "MODIFIED": Deed.UPDATED, "DELETED": Deed.DELETED}
 _STORAGE: dict[Kind[Any], Thing] = {
@@ -65,7 +63,7 @@ class Feed:
         """Told of every node that offers something else now, or nothing."""
         self._names = names
         self._waiting: list[asyncio.Future[None]] = []
-        self._unread: set[str] = set()
+        self._learner = Learner()
         handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
             kinds.NAMESPACE: self._namespace,
             kinds.NODE: self._node,
@@ -264,21 +262,9 @@ class Feed:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _learn(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
-        uid = change.object.metadata.uid
-        try:
-            handler(change)
-            self._unread.discard(uid)
-        except Exception as error:  # one object that cannot be read must not stop the news of all others
-            self._complain(change.object.metadata, error)
+        self._learner.learn(handler, change)
         self.changed.set()
         self.rouse()
-
-    def _complain(self, meta: ObjectMeta, error: Exception) -> None:
-        """Once about each object, however often it changes, until it can be read again."""
-        if meta.uid not in self._unread:
-            self._unread.add(meta.uid)
-            facts = {"namespace": meta.namespace, "object": meta.name, "err": f"{type(error).__name__}: {error}"}
-            log.error("object cannot be read", extra=facts)
 
     def _tell_change(self, thing: Thing, change: Change[Any]) -> None:
         self._tell(thing, _DEEDS[change.type], change.object, change.old)

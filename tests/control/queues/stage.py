@@ -103,7 +103,7 @@ class Locked(Move):
 
 
 def queues(api: Api, clock: Clock, *, seed: int = 1, **section: Any) -> Queues:
-    how = {key: section.pop(key) for key in ("settings", "metrics", "migration") if key in section}
+    how = {key: section.pop(key) for key in ("settings", "metrics", "migration", "aside") if key in section}
     return Queues(
         api,
         clock,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.control.stage import events, world
 from tests.sim.stage import node, pass_time, pod, virtual, workload
 
 CPU4 = {"resource": {"cpu": "4"}}
+T = TypeVar("T")
 
 
 @virtual
@@ -98,6 +100,23 @@ async def test_a_write_whose_answer_was_lost_is_looked_up_before_anything_else_i
             await it.create(kinds.QUEUE, queue("q2", priority=10, guarantee=CPU4))
             await pass_time(30)
             assert (await it.nodes("q1"), await it.nodes("q2")) == ("n1", "n2")
+
+
+@virtual
+async def test_what_people_write_while_it_decides_stays() -> None:
+    async def slowly(work: Callable[[], T], /) -> T:
+        done = work()
+        await pass_time(3)
+        return done
+
+    async with world(nodes=3) as base:
+        it = Locked(base.api, base.world, base.clock)
+        async with running(queues(it.api, it.clock, aside=slowly)):
+            await pass_time(4)
+            await it.ask("q1", **CPU4)
+            await it.client.patch(kinds.QUEUE, "q1", {"status": {"state": "Closed"}}, subresource="status")
+            await pass_time(12)
+            assert ((await it.queue()).status.state, await it.nodes()) == ("Closed", "")
 
 
 async def _added(it: Any) -> None:

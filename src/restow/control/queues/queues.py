@@ -68,7 +68,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     locks: dict[str, Lock]
     """In the order in which they may be written."""
-    statuses: dict[str, QueueStatus]
+    statuses: dict[str, tuple[Queue, QueueStatus]]
+    """The queues as they were looked at, and what their status should be."""
     clearings: dict[str, Clearing]
     in_vain: tuple[PodMigrationJob, ...]
     """Jobs that have lost their purpose."""
@@ -192,12 +193,12 @@ class Queues:
                 waiting=str(clearings.get(name, "")),
                 now=rules.now,
             )
-            statuses[name] = next_status(queue, facts)
+            statuses[name] = queue, next_status(queue, facts)
         return Decision(locks=locks, statuses=statuses, clearings=clearings, in_vain=tuple(purposeless(jobs, cleared)))
 
     async def _write(self, decision: Decision) -> bool:
         """Carry a decision out; whether all of it could be."""
-        done = [await self._record(name, decision.statuses[name]) for name in _writing_order(decision)]
+        done = [await self._record(*decision.statuses[name]) for name in _writing_order(decision)]
         done += [await self._abort(job) for job in decision.in_vain]
         for clearing in decision.clearings.values():
             done += [await self._move(clearing.queue, document) for document in self._documents(clearing)]
@@ -205,9 +206,10 @@ class Queues:
 
     # --- status -------------------------------------------------------------------------------------------------------
 
-    async def _record(self, name: str, status: QueueStatus) -> bool:
-        queue = self._feed.queues.get(name)
-        if queue is None or status == queue.status:
+    async def _record(self, queue: Queue, status: QueueStatus) -> bool:
+        """Write a status, which holds only for the very version that was looked at."""
+        name = queue.metadata.name
+        if status == queue.status:
             return True
         others = self._shown_to_others(name)
         mine = status.reservation.nodes if status.reservation is not None else None

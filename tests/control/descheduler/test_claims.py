@@ -318,7 +318,11 @@ async def _steal_from_claims(it: Scattered) -> None:
     await steal(it, 0.0)
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
+BEHIND = (16, 51)
+"""Seeds with which the view is behind: before a wave, and at the end."""
+
+
+@pytest.mark.parametrize("seed", [*range(RUNS), *(seed for seed in BEHIND if seed >= RUNS)])
 def test_a_plan_and_its_claims_survive_faults(seed: int) -> None:
     run_virtual(_troubled(seed))
 

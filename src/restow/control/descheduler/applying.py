@@ -36,14 +36,14 @@ from restow.control.descheduler.settings import Settings
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended
 from restow.migration.waves import plan_of, wave_of
-from restow.model.kinds import POD_MIGRATION_JOB
+from restow.model.kinds import POD, POD_MIGRATION_JOB
 from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob
 from restow.planning.descheduling.cycle import Guarded
 from restow.planning.plan import Move, Plan
 from restow.planning.repair import Repaired, repair
 from restow.planning.replay import Defect, replay
 from restow.planning.request import Request
-from restow.ports import Api, Clock
+from restow.ports import Api, Clock, NotFound
 from restow.scheduling.registry import Profile as SchedulerProfile
 
 TITLE = "apply"
@@ -143,7 +143,7 @@ class Applying:
             raise
         await self._claim(claims, rest)
         await self._taken(course, claims)
-        return self._progress(course)
+        return replace(self._progress(course), taken=await self._count_taken(course))
 
     # --- before a wave ------------------------------------------------------------------------------------------------
 
@@ -249,6 +249,17 @@ class Applying:
                 await claims.release(hopes)
                 return
             await self._look_again()
+
+    async def _count_taken(self, course: _Course) -> int:
+        """How many places have their pods; whoever seems to wait is asked once more, because the view may be behind."""
+        taken = 0
+        for place in course.plan.places:
+            pod = self._feed.pod(place.namespace, place.pod)
+            if pod is not None and not pod.spec.node_name:
+                with suppress(NotFound):
+                    pod = await self._client.get(POD, place.pod, place.namespace)
+            taken += pod is not None and bool(pod.spec.node_name)
+        return taken
 
     # ------------------------------------------------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ ATTEMPTS = 3
 COMBINED = "(combined from similar events)"
 
 
-class _Key(msgspec.Struct, frozen=True):
+class _Key(msgspec.Struct, frozen=True, cache_hash=True):
     about: tuple[str | None, ...]
     type: str
     reason: str

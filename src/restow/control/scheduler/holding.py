@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 _WARNINGS = (ReservationPhase.PENDING, ReservationPhase.FAILED)
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _NEVER = math.inf
-_MARK_DELAY = 0.1
+_MARK_DELAY = 0.25
 """Seconds to wait for more pods of a reservation before their seats are marked: they come in swarms."""
 
 

@@ -7,7 +7,9 @@ from collections import Counter
 
 import pytest
 
+from restow.adapters.rest.tables import custom_printer
 from restow.model import kinds
+from restow.model.crds import custom_resource_definition
 from restow.ports import Api, Request, Response
 from restow.sim.faults import FaultyApi
 from tests.control.migrations.stage import cluster, controller, scheduled, stage
@@ -196,12 +198,37 @@ async def test_the_pod_is_told_why_it_leaves(mode: str, seat: str) -> None:
 
 
 @virtual
-async def test_where_from_is_told_of_a_job_written_by_hand() -> None:
+async def test_a_list_of_jobs_tells_who_goes_where_and_why_in_words() -> None:
+    [version] = custom_resource_definition(kinds.POD_MIGRATION_JOB)["spec"]["versions"]
+    printer = custom_printer(version["additionalPrinterColumns"])
+    shown = [place for place, column in enumerate(printer.columns) if not column.priority]
     async with stage() as it:
         old = (await it.start())[0]
         await it.move(old)
         await pass_time(30)
-        assert ((await it.job()).metadata.annotations or {})["restow.sh/moved-from"] == old.spec.node_name
+        cells = printer.cells(await it.document(kinds.POD_MIGRATION_JOB, "move"), it.clock.now())
+        job, pod = await it.job(), old.metadata.name
+        assert [printer.columns[place].name for place in shown[1:]] == [
+            "Phase",
+            "PodNamespace",
+            "Pod",
+            "From",
+            "To",
+            "Age",
+            "Message",
+        ]
+        new = job.status.pod_ref.name if job.status.pod_ref else ""
+        told = f"pod default/{pod} moved to node {job.status.node_name} as {new}"
+        assert [cells[place] for place in shown] == [
+            "move",
+            "Succeed",
+            "default",
+            pod,
+            old.spec.node_name,
+            job.status.node_name,
+            "30s",
+            told,
+        ]
 
 
 class Counting:

@@ -14,7 +14,7 @@ import msgspec
 
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
-from restow.planning.bookings import Bookings
+from restow.planning.bookings import Bookings, carry_out
 from restow.planning.optimal.budget import Late, never
 from restow.planning.optimal.greedy import whole_gangs
 from restow.planning.optimal.problem import STAY, Cell, Problem, Shift
@@ -133,7 +133,7 @@ def _place(
     placed: list[tuple[Cell, Place]] = []
     left = list(_candidates(reading, puts))
     with Bookings(snapshot, request.engine, request.now) as bookings:
-        _carry_out(bookings, moves)
+        carry_out(bookings, moves)
         progress = True
         while left and progress:  # some fit only beside others
             waiting, progress = [], False
@@ -159,13 +159,3 @@ def _candidates(reading: Reading, puts: Mapping[Cell, int]) -> Iterator[tuple[Ce
         for _ in range(count):
             yield cell, reading.line.groups[cell[0]].pods[turn[cell[0]]]
             turn[cell[0]] += 1
-
-
-def _carry_out(bookings: Bookings, moves: Iterable[Move]) -> None:
-    wave = 0
-    for move in moves:
-        if move.wave != wave:
-            bookings.end_wave()
-            wave = move.wave
-        bookings.hold(move.uid, move.target)
-    bookings.end_wave()

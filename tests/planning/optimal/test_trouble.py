@@ -11,7 +11,7 @@ from restow.model.cluster import Snapshot
 from restow.planning.optimal import solver
 from restow.planning.request import Stand
 from tests.planning.clusters import app, cluster, ten
-from tests.planning.optimal.test_strategy import planned
+from tests.planning.optimal.test_strategy import gang, planned, waits
 
 NO_HELP = "the solver was of no help: this is the greedy plan"
 
@@ -70,3 +70,18 @@ def test_a_solver_that_takes_long_is_heard_of_meanwhile() -> None:
     answer = program.solve(solver.Effort(branches=20, beat=lambda: beats.append(0.0)))
     assert answer is not None
     assert beats
+
+
+def test_terms_of_the_same_row_and_column_are_added_up() -> None:
+    program = solver.Program()
+    column, row = program.add_columns(1.0, 10), program.add_rows(6.0)
+    program.add_terms([row, row], [column, column], [1.0, 2.0])
+    answer = program.solve(solver.Effort(branches=10))
+    assert answer is not None and answer.values is not None
+    assert answer.values.tolist() == [2.0]
+
+
+def test_a_gang_of_pods_that_differ_is_placed_as_a_whole() -> None:
+    members, roster = gang(waits("g1", "3"), waits("g2", "2"), least=2)
+    plan = planned(tangled(), objective="pending", pending=members, roster=roster)
+    assert len(plan.places) == 2

@@ -149,14 +149,16 @@ class Program:
         return model
 
     def _by_column(self) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
-        """The terms as a sparse matrix, column after column."""
-        rows, columns = (_joined([block[part] for block in self._terms]).astype(np.int32) for part in (0, 1))
+        """The terms as a sparse matrix, column after column; those of the same row and column are one, their sum."""
+        rows, columns = (_joined([block[part] for block in self._terms]).astype(np.int64) for part in (0, 1))
         factors = _joined([block[2] for block in self._terms])
-        rows, columns, factors = (part[factors != 0] for part in (rows, columns, factors))
-        order = np.argsort(columns, kind="stable")
+        cells, which = np.unique(columns * self.rows + rows, return_inverse=True)
+        summed = np.zeros(len(cells))
+        np.add.at(summed, which.reshape(-1), factors)
+        cells, summed = cells[summed != 0], summed[summed != 0]
         start = np.zeros(self.columns + 1, np.int32)
-        start[1:] = np.cumsum(np.bincount(columns, minlength=self.columns))
-        return start, rows[order], factors[order]
+        start[1:] = np.cumsum(np.bincount(cells // max(self.rows, 1), minlength=self.columns))
+        return start, (cells % max(self.rows, 1)).astype(np.int32), summed
 
 
 _GAP = 0.49

@@ -1,0 +1,132 @@
+"""What holds for every optimal plan, whatever the cluster: pods that keep apart, spread over zones, share a zone with
+their volume or wait as a gang. Nobody else is asked than the sequence of moves, the replay and a count by hand.
+
+RESTOW_OPTIMISER_EXAMPLES says how many clusters are tried.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.objects import Pod
+from restow.planning.effect import after
+from restow.planning.measures import free_nodes, slots
+from restow.planning.plan import Measures, Plan
+from restow.planning.replay import replay
+from restow.planning.request import Request
+from restow.planning.sequence import Wanted, sequence
+from restow.planning.strategies import make_plan
+from tests.planning.by_definition import ZONE, skews, violations
+from tests.planning.clusters import app, cluster, request, ten
+from tests.planning.optimal.test_strategy import gang, waits
+from tests.planning.test_properties import HOST, asked_budgets, constraints, snapshots
+
+EXAMPLES = int(os.environ.get("RESTOW_OPTIMISER_EXAMPLES", "8"))
+tried = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SHAPE = {"cpu": 5_000, "memory": 4 << 30}
+FIGURES = {"free-nodes": "freeNodes", "slots": "slots"}
+
+
+def measure(snapshot: Snapshot) -> Measures:
+    return {"freeNodes": free_nodes(snapshot), "slots": slots(snapshot, SHAPE)}
+
+
+def asked(snapshot: Snapshot, objective: str, **fields: Any) -> Request:
+    limits = {"work_limit": 12, "time_limit": 600.0, "max_moves": 8, "limit": lambda replicas, has_budget: 2}
+    return request(snapshot, objective=objective, shape=SHAPE, **{**limits, **fields})
+
+
+@st.composite
+def waiting(draw: st.DrawFn) -> dict[str, Any]:
+    """Some pods that wait, and a gang of two or three of them; some keep apart or want to be even."""
+    kinds = st.sampled_from(["none", "none", "apart", "even"])
+    single = [_pod(draw, f"w{number}", draw(kinds)) for number in range(draw(st.integers(0, 3)))]
+    members, roster = gang(
+        *(_pod(draw, f"g{number}", draw(kinds)) for number in range(3)), least=draw(st.integers(2, 3))
+    )
+    return {"pending": (*single, *members), "roster": roster}
+
+
+def _pod(draw: st.DrawFn, name: str, kind: str) -> Pod:
+    of = draw(st.sampled_from("xyz"))
+    cpu, memory = draw(st.integers(10, 80)) * 100, draw(st.integers(1, 60)) * 100
+    one = waits(name, f"{cpu}m", of=of, labels={"app": of}, **constraints(kind, of))
+    return replace(one, spec=app(name, f"{cpu}m", f"{memory}Mi", **constraints(kind, of)).spec)
+
+
+@pytest.mark.parametrize("objective", ["free-nodes", "slots", "pending"])
+@tried
+@given(st.data())
+def test_every_plan_survives_its_replay_and_a_count_by_hand(objective: str, data: st.DataObject) -> None:
+    snapshot, budgets = data.draw(snapshots()), data.draw(asked_budgets)
+    more = data.draw(waiting()) if objective == "pending" else {}
+    wish = asked(snapshot, objective, budgets=budgets, **more)
+    plan = make_plan("optimal", snapshot, wish)
+    assert replay(snapshot, plan, wish).defects == ()
+    assert [*violations(snapshot, plan), *skews(snapshot, plan)] == []
+    assert len(plan.moves) <= wish.max_moves
+    placed = sum(place.pod.startswith("g") for place in plan.places)
+    assert placed == 0 or wish.roster is None or placed >= 2
+    if objective in FIGURES:
+        reached = plan.after[FIGURES[objective]]
+        assert plan.before[FIGURES[objective]] <= reached <= (plan.bound or 0)
+
+
+@pytest.mark.parametrize("objective", sorted(FIGURES))
+@tried
+@given(snapshots())
+def test_without_any_one_of_its_moves_a_plan_brings_less(objective: str, snapshot: Snapshot) -> None:
+    wish = asked(snapshot, objective)
+    plan = make_plan("optimal", snapshot, wish)
+    ends = {move.uid: move.target for move in plan.moves}
+    for dropped in ends:
+        rest = [Wanted(uid, target) for uid, target in ends.items() if uid != dropped]
+        left = sequence(snapshot, wish, rest, most=wish.max_moves)
+        assert after(snapshot, wish, left.moves, measure)[FIGURES[objective]] < plan.after[FIGURES[objective]]
+
+
+@st.composite
+def tiny(draw: st.DrawFn) -> Snapshot:
+    """Three nodes, up to five pods, every way to put them can be tried."""
+    kinds = {name: draw(st.sampled_from(["none", "apart", "even"])) for name in "xy"}
+    free, pods = dict.fromkeys("abc", 10_000), []
+    for number in range(draw(st.integers(1, 5))):
+        where, of, cpu = draw(st.sampled_from("abc")), draw(st.sampled_from("xy")), draw(st.integers(1, 12)) * 500
+        if cpu <= free[where]:
+            free[where] -= cpu
+            fields = {"labels": {"app": of}, "of": of, **constraints(kinds[of], of)}
+            pods.append(app(f"p{number}", f"{cpu}m", on=where, **fields))
+    labels = {name: {HOST: name, ZONE: f"z{number % 2}"} for number, name in enumerate("abc")}
+    return cluster([ten(name, labels=labels[name]) for name in "abc"], pods)
+
+
+def every_way(snapshot: Snapshot, wish: Request) -> Iterator[Measures]:
+    """What is reached by every way to move pods that some order makes possible."""
+    known = sorted(snapshot.pods.known.items())
+    for ends in product("abc", repeat=len(known)):
+        wanted = [Wanted(uid, end) for (uid, one), end in zip(known, ends, strict=True) if one.node != end]
+        found = sequence(snapshot, wish, wanted, most=wish.max_moves)
+        if not found.dropped and len(found.moves) <= wish.max_moves:
+            yield after(snapshot, wish, found.moves, measure)
+
+
+@pytest.mark.parametrize("objective", sorted(FIGURES))
+@settings(tried, max_examples=max(EXAMPLES // 2, 3))
+@given(tiny(), st.integers(0, 4))
+def test_no_way_reaches_more_than_the_bound_and_what_is_proven_is_true(
+    objective: str, snapshot: Snapshot, most: int
+) -> None:
+    wish = asked(snapshot, objective, max_moves=most)
+    plan: Plan = make_plan("optimal", snapshot, wish)
+    best = max(found[FIGURES[objective]] for found in every_way(snapshot, wish))
+    assert plan.bound is not None and plan.bound >= best
+    assert plan.after["gap"] > 0 or plan.after[FIGURES[objective]] == best

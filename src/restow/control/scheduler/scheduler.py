@@ -150,8 +150,11 @@ class Scheduler:
     async def _sleep(self, now: float) -> None:
         """Until something happens, or becomes due by itself."""
         due = self._queue.next_at(now)
-        full = due is not None and due <= now  # nothing was taken although something waits: too many are under way
-        delay = None if due is None or full else max(due - now, _SHORTEST_SLEEP)
+        if due is not None and due <= now:  # nothing was taken although something waits: too many are under way
+            await self._feed.changed.wait()
+            await asyncio.sleep(_SHORTEST_SLEEP)  # a binding that has ended is not yet room for many
+            return
+        delay = None if due is None else max(due - now, _SHORTEST_SLEEP)
         with suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await self._feed.changed.wait()

@@ -95,3 +95,10 @@ def test_it_runs_by_default_and_can_be_switched_off():
     off = read_profile({"tiers": [{"plugins": [{"name": "NodeReservation", "enabled": False}]}]}).engine
     cycle = Cycle(pod("p"), cluster(queue("q", "n1"), names=("n1",)), 0.0)
     assert off.place(cycle).node == "n1"
+
+
+def test_what_an_engine_remembers_follows_a_lock_that_moves():
+    snapshot, engine = cluster(queue("q", "n1"), names=("n1", "n2")), read_profile({}).engine
+    assert engine.place(Cycle(pod("p"), snapshot, 0.0)).node == "n2"
+    snapshot.apply_queue(queue("q", "n2"))
+    assert engine.place(Cycle(pod("p"), snapshot, 0.0)).node == "n1"

@@ -100,7 +100,7 @@ class _Run:
         self._rates = rates_of(snapshot, settings.resources)
         self.threshold = threshold_of(self._rates, self._ready, settings.max_threshold)
         self._neighbours = Neighbours(snapshot, request)
-        self._taking: RowIndex = np.flatnonzero(self._ready & ~self._neighbours.emptied())
+        self._taking: Mask = self._ready & ~self._neighbours.emptied()
 
     def run(self) -> list[Refusal]:
         """Book moves until nothing is left to do; what stays, and why."""
@@ -155,33 +155,6 @@ class _Run:
                 refusals.append(refused(one.pod, why))
         return refusals
 
-    def _target(self, pod: Occupant) -> int | None:
-        """The row that gains most by the pod, of those that take it; the first by name where that is the same."""
-        rows = self._taking
-        gains = self._rates[rows] - self._use.spread_with(pod, rows)
-        gains[~self._bookings.with_room(pod.key, rows)] = 0.0
-        back = moved_from(pod.pod, self._request.now, self._settings.cool_down)
-        if back is not None:
-            gains[rows == self._snapshot.rows.find(back)] = 0.0
-        best = self._best(rows, gains)
-        if best is None:
-            return None
-        alone = self._neighbours.cool(pod, rows[best : best + 1]).tolist()
-        if (row := self._bookings.first_taker(pod.key, alone)) is not None:
-            return row  # mostly so, which saves asking all
-        takers = self._neighbours.cool(pod, self._bookings.choices(pod.key))
-        gains[~np.isin(rows, takers, assume_unique=True)] = 0.0
-        best = self._best(rows, gains)
-        return None if best is None else int(rows[best])
-
-    def _best(self, rows: RowIndex, gains: Rates) -> int | None:
-        """The place of the row that gains most; None if none gains."""
-        most = gains.max(initial=0.0)
-        if most <= LEAST:
-            return None
-        best = np.flatnonzero(gains >= most - LEAST)
-        return int(best[self._by_name[rows[best]].argmin()])
-
     def _move(self, pod: Occupant, row: int) -> str:
         """Hold the target that gains most by the pod; why not, if there is none."""
         left = self._use.spread_at(row, without=pod)
@@ -189,10 +162,18 @@ class _Run:
             return "with the pods before it gone, its leaving would no longer lower the imbalance of its node"
         if self._neighbours.drained(pod, row):
             return "without it so little would be used there that Defragmentation empties its node"
-        target = self._target(pod)
-        if target is None:
-            taking = len(self._bookings.choices(pod.key))
+        rows = self._bookings.choices(pod.key)
+        rows = self._neighbours.cool(pod, rows[self._taking[rows]])
+        taking = len(rows)
+        back = moved_from(pod.pod, self._request.now, self._settings.cool_down)
+        rows = rows[rows != self._snapshot.rows.find(back)] if back is not None else rows
+        gains = self._rates[rows] - self._use.spread_with(pod, rows)
+        better = gains > LEAST
+        rows, gains = rows[better], gains[better]
+        if not len(rows):
             return f"{taking} other nodes have room for it, and it would lower the imbalance of none of them"
+        best = rows[gains >= gains.max() - LEAST]
+        target = int(best[self._by_name[best].argmin()])
         self._bookings.hold(pod.key, self._snapshot.rows.name(target) or "")
         self._bookings.end_wave()
         self.wanted.append(Wanted(pod.key, self._snapshot.rows.name(target) or ""))

@@ -63,7 +63,9 @@ def version_number(version: str | None) -> int | None:
 
 def is_older(version: str | None, than: str | None, *, or_same: bool = False) -> bool:
     """Whether one resourceVersion certainly precedes another."""
-    if or_same and version is not None and version == than:
+    if version is None or than is None:
+        return False
+    if or_same and version == than:
         return True
     number, other = version_number(version), version_number(than)
     return number is not None and other is not None and number < other

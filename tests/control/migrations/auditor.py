@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -36,7 +37,8 @@ _TYPES: dict[str, Any] = {
     "podmigrationjobs": PodMigrationJob,
 }
 Seen = tuple[int, float, Any]
-"""When something was read, in calls and in seconds, and what it was; None if it was not there."""
+"""When something was read, in calls and in seconds that no clock can change, and what it was; None if it was not
+there."""
 
 
 class _Pods(msgspec.Struct):
@@ -94,11 +96,8 @@ class Auditor:
         if isinstance(item, Pod):
             self._show(item)
         if request.verb == "get":
-            self._seen[request.resource.plural, request.namespace, request.name] = (
-                self._calls,
-                self._clock.now(),
-                item,
-            )
+            now = asyncio.get_running_loop().time()
+            self._seen[request.resource.plural, request.namespace, request.name] = (self._calls, now, item)
 
     def _read(self, plural: str, name: str | None, namespace: str | None = None) -> Seen:
         return self._seen.get((plural, namespace, name), (-1, 0.0, None))
@@ -127,8 +126,9 @@ class Auditor:
         if not meant:
             self._blame(request, "it was not recorded before")
         _, when, switch = self._read("configmaps", "restow-stop", "restow-system")
-        if stopped(switch) is not None or self._clock.now() - when > 60:
-            self._blame(request, f"the switch was read at {when:.2f}: {switch}")
+        age = asyncio.get_running_loop().time() - when
+        if stopped(switch) is not None or age > 60:
+            self._blame(request, f"the switch was read {age:.2f} s ago: {switch}")
         if all(job.spec.mode != "EvictDirectly" for job in meant):
             problems = [await self._seat(job, request) for job in meant]
             if all(problems):

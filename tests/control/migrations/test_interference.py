@@ -252,7 +252,7 @@ DEEDS: dict[str, Deed] = {
     "the workload is paused": pause_workload,
     "the clock jumps ahead, and the job's time is over": jump(100),
     "the clock jumps ahead": jump(30),
-    "the clock jumps back": jump(-3600),
+    "the clock jumps back": jump(-100),
 }
 
 

@@ -154,7 +154,7 @@ def explain(snapshot: Path, config: Path | None, output: str, kind: str, name: s
 )
 @click.option("--shape", default="", metavar="cpu=16,memory=64Gi", help="The pod that `slots` makes room for.")
 @click.option("--max-moves", type=click.IntRange(0), default=50, show_default=True, help="How many pods move at most.")
-@click.option("--time-limit", default="5s", show_default=True, help="How long `optimal` may look for a better plan.")
+@click.option("--time-limit", help="How long `optimal` may take: 5s by default, an hour where --work-limit is given.")
 @click.option("--work-limit", type=click.IntRange(1), help="The same in steps, which are as many on every machine.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same plan.")
 @PLAN_OUTPUT
@@ -166,7 +166,7 @@ def plan(
     config: Path | None,
     strategy: str | None,
     shape: str,
-    time_limit: str,
+    time_limit: str | None,
     output: str,
     save: Path | None,
     report: Path | None,
@@ -185,7 +185,7 @@ def plan(
         wanted = offline.Asked(
             strategy=_strategy(strategy),
             shape=_shape(shape, asked["objective"]),
-            time_limit=_seconds(time_limit),
+            time_limit=_seconds(time_limit or ("1h" if asked["work_limit"] else "5s")),
             **asked,
         )
         if snapshot is None:

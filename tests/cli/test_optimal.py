@@ -100,7 +100,7 @@ def test_same_input_same_plan_in_another_process(tmp_path: Path) -> None:
         "import json, sys; from click.testing import CliRunner; from restow.cli import restow\n"
         "for objective in ('free-nodes', 'slots', 'pending'):\n"
         "    asked = ['plan', '--snapshot', sys.argv[1], '--objective', objective, '--shape', 'cpu=4', '--seed', '7',\n"
-        "             '--work-limit', '12', '--time-limit', '60s', '-o', 'json']\n"
+        "             '--work-limit', '12', '-o', 'json']\n"
         "    print({**json.loads(CliRunner().invoke(restow, asked).stdout), 'seconds': 0})\n"
     )
     told = [

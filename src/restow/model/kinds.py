@@ -246,6 +246,11 @@ SUBJECT_ACCESS_REVIEW = Kind(
 )
 
 OWN_KINDS: tuple[Kind[Any], ...] = (RESERVATION, QUEUE, POD_GROUP, POD_MIGRATION_JOB)
+OPTIONAL_KINDS: tuple[Kind[Any], ...] = (*OWN_KINDS, POD_UNAVAILABLE_BUDGET)
+"""Those that a cluster may not have, and then there are none."""
+WORKLOADS: tuple[Kind[Any], ...] = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER, JOB)
+"""What makes pods anew, somewhere else, when they are evicted."""
+BUDGETS: tuple[Kind[Any], ...] = (POD_DISRUPTION_BUDGET, POD_UNAVAILABLE_BUDGET)
 ALL_KINDS: tuple[Kind[Any], ...] = (
     POD,
     NODE,

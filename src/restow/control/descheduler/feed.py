@@ -44,15 +44,6 @@ _STORAGE: Final = (
     kinds.CSI_STORAGE_CAPACITY,
     kinds.VOLUME_ATTACHMENT,
 )
-_WORKLOADS: Final = (
-    kinds.DEPLOYMENT,
-    kinds.REPLICA_SET,
-    kinds.STATEFUL_SET,
-    kinds.REPLICATION_CONTROLLER,
-    kinds.JOB,
-)
-_BUDGETS: Final = (kinds.POD_DISRUPTION_BUDGET, kinds.POD_UNAVAILABLE_BUDGET)
-_OPTIONAL: Final = (*kinds.OWN_KINDS, kinds.POD_UNAVAILABLE_BUDGET)
 _UNSEEN: Final = 60.0
 """Seconds after which a job that we wrote and the watch never showed is believed to be gone."""
 
@@ -80,8 +71,8 @@ class Feed:
             kinds.PRIORITY_CLASS: self._priority_class,
             **dict.fromkeys(_STORAGE, self._storage),
             kinds.PERSISTENT_VOLUME_CLAIM: self._claim,
-            **dict.fromkeys(_WORKLOADS, self._workload),
-            **{kind: partial(self._budget, kind) for kind in _BUDGETS},
+            **dict.fromkeys(kinds.WORKLOADS, self._workload),
+            **{kind: partial(self._budget, kind) for kind in kinds.BUDGETS},
             kinds.QUEUE: self._queue,
             kinds.POD_GROUP: self._group,
             kinds.RESERVATION: self._reservation,
@@ -108,7 +99,7 @@ class Feed:
 
     async def synced(self) -> None:
         """Wait until everything that exists was seen once."""
-        await all_synced(self._informers.values(), _OPTIONAL)
+        await all_synced(self._informers.values(), kinds.OPTIONAL_KINDS)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -48,16 +48,6 @@ from restow.ports import Clock
 
 Key = tuple[str, str]
 
-_WORKLOADS: Final = (
-    kinds.DEPLOYMENT,
-    kinds.REPLICA_SET,
-    kinds.STATEFUL_SET,
-    kinds.REPLICATION_CONTROLLER,
-    kinds.JOB,
-)
-_BUDGETS: Final = (kinds.POD_DISRUPTION_BUDGET, kinds.POD_UNAVAILABLE_BUDGET)
-_OPTIONAL: Final = (*kinds.OWN_KINDS, kinds.POD_UNAVAILABLE_BUDGET)
-
 
 class Feed:
     """`on_job` is told the name of every job that something happened to, `on_news` of everything."""
@@ -74,8 +64,8 @@ class Feed:
         """Reservations that we made, until the watch has seen them."""
         self._claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
         handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
-            **dict.fromkeys(_WORKLOADS, self._workload),
-            **{kind: partial(self._budget, kind) for kind in _BUDGETS},
+            **dict.fromkeys(kinds.WORKLOADS, self._workload),
+            **{kind: partial(self._budget, kind) for kind in kinds.BUDGETS},
             kinds.PERSISTENT_VOLUME_CLAIM: self._claim,
             kinds.PRIORITY_CLASS: self._ignore,
             kinds.NODE: self._ignore,
@@ -109,7 +99,7 @@ class Feed:
 
     async def synced(self) -> None:
         """Wait until everything that exists was seen once."""
-        await all_synced(self._informers.values(), _OPTIONAL)
+        await all_synced(self._informers.values(), kinds.OPTIONAL_KINDS)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -33,15 +33,6 @@ from restow.scheduling.jobs import Roster
 
 T = TypeVar("T", bound=Object)
 
-_WORKLOADS: Final = (
-    kinds.DEPLOYMENT,
-    kinds.REPLICA_SET,
-    kinds.STATEFUL_SET,
-    kinds.REPLICATION_CONTROLLER,
-    kinds.JOB,
-)
-_BUDGETS: Final = (kinds.POD_DISRUPTION_BUDGET, kinds.POD_UNAVAILABLE_BUDGET)
-_OPTIONAL: Final = (*kinds.OWN_KINDS, kinds.POD_UNAVAILABLE_BUDGET)
 _UNSEEN: Final = 60.0
 """Seconds after which what we wrote and the watch never showed is believed to be gone."""
 _GATHER: Final = 0.1
@@ -94,8 +85,8 @@ class Feed:
             kinds.NODE: self._node,
             kinds.PRIORITY_CLASS: self._priority_class,
             kinds.PERSISTENT_VOLUME_CLAIM: self._claim,
-            **dict.fromkeys(_WORKLOADS, self._workload),
-            **{kind: partial(self._budget, kind) for kind in _BUDGETS},
+            **dict.fromkeys(kinds.WORKLOADS, self._workload),
+            **{kind: partial(self._budget, kind) for kind in kinds.BUDGETS},
             kinds.QUEUE: self._queue,
             kinds.POD_GROUP: self._group,
             kinds.RESERVATION: self._reservation,
@@ -117,7 +108,7 @@ class Feed:
 
     async def synced(self) -> None:
         """Wait until everything that exists was seen once."""
-        await all_synced(self._informers.values(), _OPTIONAL)
+        await all_synced(self._informers.values(), kinds.OPTIONAL_KINDS)
 
     async def due(self, seconds: float) -> None:
         """Wait this long, or until something happens to a queue that must not wait."""

@@ -29,3 +29,18 @@ def test_what_cannot_be_read_is_told_once_until_it_can_be(caplog: pytest.LogCapt
     broken.add("odd")
     learner.learn(handler, change("odd"))
     assert (learnt, len(caplog.records)) == (["even", "odd"], 2)
+
+
+def test_news_waits_while_somebody_decides() -> None:
+    learner, learnt = Learner(), list[str]()
+
+    def handler(news: Change[Node]) -> None:
+        learnt.append(news.object.metadata.name)
+
+    with learner.held():
+        with learner.held():
+            learner.learn(handler, change("a"))
+        learner.learn(handler, change("b"))
+        assert (learnt, learner.is_up_to_date) == ([], False)
+    learner.learn(handler, change("c"))
+    assert (learnt, learner.is_up_to_date) == (["a", "b", "c"], True)

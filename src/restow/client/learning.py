@@ -1,13 +1,16 @@
 """Learning from events: one object that cannot be read must not stop the news of all others.
 
 Goes in: a change, and who makes something of it. What that raises is told once about each object, however often the
-object changes, until it can be read again.
+object changes, until it can be read again. While somebody decides (`held`) news waits, so that a decision is about one
+state of the cluster.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from restow.client.cache import Change
@@ -20,8 +23,32 @@ Handler = Callable[[Change[Any]], None]
 class Learner:
     def __init__(self) -> None:
         self._unread: set[str] = set()
+        self._holders = 0
+        self._waiting: deque[tuple[Handler, Change[Any]]] = deque()
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether no news waits."""
+        return not self._waiting
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """News waits until this ends."""
+        self._holders += 1
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            while self._waiting and not self._holders:
+                self._learn(*self._waiting.popleft())
 
     def learn(self, handler: Handler, change: Change[Any]) -> None:
+        if self._holders:
+            self._waiting.append((handler, change))
+        else:
+            self._learn(handler, change)
+
+    def _learn(self, handler: Handler, change: Change[Any]) -> None:
         meta = change.object.metadata
         try:
             handler(change)
@@ -32,3 +59,13 @@ class Learner:
                 log.error("object cannot be read", extra=facts)
         else:
             self._unread.discard(meta.uid)
+        if change.type == "DELETED":
+            self._unread.discard(meta.uid)
+
+
+def either(change: Change[Any], put: Callable[[Any], object], drop: Callable[[Any], object]) -> None:
+    """Hand an object to whoever keeps it, or to whoever lets go of it."""
+    if change.type == "DELETED":
+        drop(change.object)
+    else:
+        put(change.object)

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from restow.client.cache import Change
 from restow.client.informer import Informer
-from restow.client.learning import Learner
+from restow.client.latest import Latest
+from restow.client.learning import Learner, either
 from restow.client.syncing import all_synced
 from restow.client.verbs import Client
 from restow.eviction.budgets import Budgets
@@ -44,8 +45,6 @@ _STORAGE: Final = (
     kinds.CSI_STORAGE_CAPACITY,
     kinds.VOLUME_ATTACHMENT,
 )
-_UNSEEN: Final = 60.0
-"""Seconds after which a job that we wrote and the watch never showed is believed to be gone."""
 
 
 class Feed:
@@ -60,10 +59,6 @@ class Feed:
         self._budgets = Budgets()
         self._claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
         self._clock = clock
-        self._made: dict[str, tuple[PodMigrationJob, float]] = {}
-        """Jobs that we wrote and the watch has not shown yet, by name, and when."""
-        self._holders = 0
-        self._waiting: list[Callable[[], None]] = []
         self._learner = Learner()
         handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
             kinds.NAMESPACE: self._namespace,
@@ -86,8 +81,9 @@ class Feed:
         self._informers: dict[Kind[Any], Informer[Any]] = {}
         for kind, handler in handlers.items():
             informer = Informer(client, kind, rng=Random(rng.getrandbits(64)), **options.get(kind, {}))
-            informer.subscribe(partial(self._learn, handler))
+            informer.subscribe(partial(self._learner.learn, handler))
             self._informers[kind] = informer
+        self._jobs: Latest[PodMigrationJob] = Latest(self._informers[kinds.POD_MIGRATION_JOB], clock)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -106,16 +102,11 @@ class Feed:
     @contextmanager
     def held(self) -> Iterator[None]:
         """News waits until this ends."""
-        self._holders += 1
         version = self._informers[kinds.POD].version
-        if version is not None and not self._waiting:
+        if version is not None and self._learner.is_up_to_date:
             self.snapshot.pods_seen_through(version)
-        try:
+        with self._learner.held():
             yield
-        finally:
-            self._holders -= 1
-            while self._waiting and not self._holders:
-                self._waiting.pop(0)()
 
     def stopped(self) -> str | None:
         """Why nothing is evicted, as last seen."""
@@ -123,21 +114,14 @@ class Feed:
 
     def note(self, job: PodMigrationJob) -> None:
         """A job as we have just written it: the watch may show it later."""
-        if self._informers[kinds.POD_MIGRATION_JOB].get(job.metadata.name) is None:
-            self._made[job.metadata.name] = job, self._clock.now()
+        self._jobs.note(job)
 
     def jobs(self) -> list[PodMigrationJob]:
         """Every job, as last seen or written."""
-        since = self._clock.now() - _UNSEEN
-        self._made = {name: (job, at) for name, (job, at) in self._made.items() if at > since}
-        made = {name: job for name, (job, _) in self._made.items()}
-        seen = {job.metadata.name: job for job in self._informers[kinds.POD_MIGRATION_JOB]}
-        return list((made | seen).values())
+        return list(self._jobs)
 
     def job(self, name: str) -> PodMigrationJob | None:
-        seen: PodMigrationJob | None = self._informers[kinds.POD_MIGRATION_JOB].get(name)
-        made = self._made.get(name)
-        return seen or (made[0] if made else None)
+        return self._jobs.get(name)
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         found: Pod | None = self._informers[kinds.POD].get(name, namespace)
@@ -167,42 +151,33 @@ class Feed:
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
-    def _learn(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
-        if self._holders:
-            self._waiting.append(partial(self._handle, handler, change))
-        else:
-            self._handle(handler, change)
-
-    def _handle(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
-        self._learner.learn(handler, change)
-
     def _namespace(self, change: Change[Any]) -> None:
-        self._either(change, self.snapshot.apply_namespace, self.snapshot.remove_namespace)
+        either(change, self.snapshot.apply_namespace, self.snapshot.remove_namespace)
 
     def _node(self, change: Change[Any]) -> None:
-        self._either(change, self.snapshot.apply_node, self.snapshot.remove_node)
+        either(change, self.snapshot.apply_node, self.snapshot.remove_node)
 
     def _priority_class(self, change: Change[Any]) -> None:
-        self._either(change, self.roster.apply_priority_class, self.roster.remove_priority_class)
+        either(change, self.roster.apply_priority_class, self.roster.remove_priority_class)
 
     def _storage(self, change: Change[Any]) -> None:
-        self._either(change, self.snapshot.apply_storage, self.snapshot.remove_storage)
+        either(change, self.snapshot.apply_storage, self.snapshot.remove_storage)
 
     def _queue(self, change: Change[Any]) -> None:
-        self._either(change, self.snapshot.apply_queue, self.snapshot.remove_queue)
-        self._either(change, self.roster.apply_queue, self.roster.remove_queue)
+        either(change, self.snapshot.apply_queue, self.snapshot.remove_queue)
+        either(change, self.roster.apply_queue, self.roster.remove_queue)
 
     def _group(self, change: Change[Any]) -> None:
-        self._either(change, self.snapshot.apply_group, self.snapshot.remove_group)
-        self._either(change, self.roster.apply_group, self.roster.remove_group)
+        either(change, self.snapshot.apply_group, self.snapshot.remove_group)
+        either(change, self.roster.apply_group, self.roster.remove_group)
 
     def _reservation(self, change: Change[Any]) -> None:
-        self._either(change, self.snapshot.apply_reservation, self.snapshot.remove_reservation)
+        either(change, self.snapshot.apply_reservation, self.snapshot.remove_reservation)
 
     def _pod(self, change: Change[Pod]) -> None:
-        self._either(change, self.snapshot.apply_pod, self.snapshot.remove_pod)
-        self._either(change, self.roster.apply_pod, self.roster.remove_pod)
-        self._either(change, self._workloads.put_pod, lambda pod: self._workloads.drop_pod(pod.metadata.uid))
+        either(change, self.snapshot.apply_pod, self.snapshot.remove_pod)
+        either(change, self.roster.apply_pod, self.roster.remove_pod)
+        either(change, self._workloads.put_pod, lambda pod: self._workloads.drop_pod(pod.metadata.uid))
 
     def _claim(self, change: Change[PersistentVolumeClaim]) -> None:
         self._storage(change)
@@ -215,30 +190,19 @@ class Feed:
 
     def _workload(self, change: Change[Any]) -> None:
         meta = change.object.metadata
-        self._either(change, self._workloads.put_owner, lambda owner: self._workloads.drop_owner(meta.uid))
-        if change.type == "DELETED":
-            self.snapshot.remove_owner(meta)
-        else:
-            self.snapshot.apply_owner(meta)
+        either(change, self._workloads.put_owner, lambda owner: self._workloads.drop_owner(meta.uid))
+        either(change, lambda owner: self.snapshot.apply_owner(meta), lambda owner: self.snapshot.remove_owner(meta))
 
     def _budget(self, kind: Kind[Any], change: Change[Any]) -> None:
         meta = change.object.metadata
-        self._either(
-            change, self._budgets.put, lambda one: self._budgets.drop(kind.kind, meta.namespace or "", meta.name)
-        )
+        either(change, self._budgets.put, lambda one: self._budgets.drop(kind.kind, meta.namespace or "", meta.name))
 
     def _job(self, change: Change[PodMigrationJob]) -> None:
         job, old = change.object, change.old
-        self._made.pop(job.metadata.name, None)
+        self._jobs.heed(change)
         self.on_job(job)
         if change.type == "MODIFIED" and old is not None and is_ended(job) and not is_ended(old):
             self.on_ended(job)
-
-    def _either(self, change: Change[Any], put: Callable[[Any], object], drop: Callable[[Any], object]) -> None:
-        if change.type == "DELETED":
-            drop(change.object)
-        else:
-            put(change.object)
 
 
 def _is_pending(pod: Pod) -> bool:

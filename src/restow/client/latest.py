@@ -1,0 +1,56 @@
+"""Latest: the objects of a kind as the watch has shown them, or as we wrote them, whichever is newer.
+
+Goes in: an informer, its changes, and what the API server answered to our writes. Comes out: objects. Whoever decides
+by them does not overlook what it has just done itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
+
+from restow.client.cache import Change, Object, is_older
+from restow.client.informer import Informer
+from restow.ports import Clock
+
+T = TypeVar("T", bound=Object)
+
+UNSEEN: Final = 60.0
+"""Seconds after which what we wrote and the watch never showed is believed to be gone."""
+
+
+class Latest(Generic[T]):
+    """Of a kind that has no namespaces."""
+
+    def __init__(self, informer: Informer[T], clock: Clock) -> None:
+        self._informer = informer
+        self._clock = clock
+        self._written: dict[str, tuple[T, float]] = {}
+        """By name, and when."""
+
+    def note(self, item: T) -> None:
+        """An object as we have just written it; the watch may show it later, or may have been faster."""
+        self._written[item.metadata.name] = item, self._clock.now()
+
+    def heed(self, change: Change[T]) -> None:
+        """The watch may have come to what we wrote, or beyond."""
+        name = change.object.metadata.name
+        if change.type == "DELETED" or self._ahead(name) is None:
+            self._written.pop(name, None)
+
+    def get(self, name: str) -> T | None:
+        return self._ahead(name) or self._informer.get(name)
+
+    def __iter__(self) -> Iterator[T]:
+        ahead = {name: found for name in self._written if (found := self._ahead(name)) is not None}
+        self._written = {name: self._written[name] for name in ahead}
+        return iter(({one.metadata.name: one for one in self._informer} | ahead).values())
+
+    def _ahead(self, name: str) -> T | None:
+        """What we wrote, as far as the watch is behind it."""
+        written, at = self._written.get(name, (None, 0.0))
+        if written is None or at <= self._clock.now() - UNSEEN:
+            return None
+        seen = self._informer.get(name)
+        behind = seen is None or is_older(seen.metadata.resource_version, written.metadata.resource_version)
+        return written if behind else None

@@ -1,0 +1,66 @@
+"""What was last written is seen at once, and never instead of something newer."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from restow.adapters.memory import MemoryApi
+from restow.client.informer import Informer
+from restow.client.latest import UNSEEN, Latest
+from restow.client.verbs import Client
+from restow.model.kinds import NODE
+from restow.model.objects import Node
+from restow.sim.loop import VirtualClock
+from tests.client.world import play
+
+NEW = {"metadata": {"name": "a"}}
+
+
+def labelled(text: str) -> dict[str, object]:
+    return {"metadata": {"labels": {"is": text}}}
+
+
+def told(latest: Latest[Node]) -> list[str]:
+    """What every node is, asked for in both ways."""
+    found = [latest.get(node.metadata.name) for node in latest]
+    return [(node.metadata.labels or {}).get("is", "new") for node in found if node is not None]
+
+
+@pytest.mark.parametrize("heeds", [True, False], ids=["the news was heard", "the news is held"])
+def test_an_answer_that_is_slower_than_the_watch_changes_nothing(heeds: bool) -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        client = Client(api)
+        informer = Informer(client, NODE, rng=Random(1))
+        latest = Latest(informer, clock)
+        if heeds:
+            informer.subscribe(latest.heed)
+        running = asyncio.create_task(informer.run())
+        await informer.synced()
+        latest.note(await client.create(NODE, NEW))
+        assert told(latest) == ["new"]
+        ours = await client.patch(NODE, "a", labelled("ours"))
+        latest.note(ours)
+        assert told(latest) == ["ours"]
+        await client.patch(NODE, "a", labelled("theirs"))
+        await asyncio.sleep(1)
+        assert told(latest) == ["theirs"]
+        latest.note(ours)
+        assert told(latest) == ["theirs"]
+        running.cancel()
+
+    play(story)
+
+
+def test_what_the_watch_never_shows_is_gone_after_a_while() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        latest = Latest(Informer(Client(api), NODE, rng=Random(1)), clock)
+        latest.note(await Client(api).create(NODE, NEW))
+        await asyncio.sleep(UNSEEN - 1)
+        assert told(latest) == ["new"]
+        await asyncio.sleep(2)
+        assert (told(latest), latest.get("a")) == ([], None)
+
+    play(story)

@@ -144,7 +144,7 @@ def test_legal_values_are_from_0_to_1(value: float | None) -> None:
     assert len(guarantee_problems(Guarantee(percentage=GuaranteePercentage(value=value)))) == 1
 
 
-@pytest.mark.parametrize(("text", "says"), [("-1", "must not be negative, is -1"), ("2c", "2c")])
+@pytest.mark.parametrize(("text", "says"), [("-1", "quantity '-1': must not be negative"), ("2c", "2c")])
 def test_quantities_that_are_none(text: str, says: str) -> None:
     (problem,) = guarantee_problems(Guarantee(resource={"cpu": text}))
     assert problem.path == "spec.guarantee.resource.cpu"

@@ -20,8 +20,8 @@ import msgspec
 
 from restow.model.objects import ConditionStatus, Guarantee, GuaranteePolicy, Quantities, Queue
 from restow.model.pods import condition
-from restow.model.problems import Problem
-from restow.model.quantity import QuantityError, amount, quantity_of
+from restow.model.problems import Problem, join
+from restow.model.quantity import QuantityError, not_negative, quantity_of
 from restow.model.resources import Vector, amounts
 
 REJECTED = "Rejected"
@@ -104,10 +104,9 @@ def _quantity_problems(path: str, written: Quantities | None) -> list[Problem]:
     problems = []
     for name, text in sorted((written or {}).items()):
         try:
-            if amount(name, text) < 0:
-                problems.append(Problem(f"{path}.{name}", f"must not be negative, is {text}"))
+            not_negative(text)
         except QuantityError as error:
-            problems.append(Problem(f"{path}.{name}", str(error)))
+            problems.append(Problem(join(path, name), str(error)))
     return problems
 
 

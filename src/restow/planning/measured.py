@@ -20,7 +20,6 @@ from restow.planning.plan import Move
 
 PodName = tuple[str, str]
 """Namespace and name."""
-TIME: Final = "time"
 _BASE_UNITS: Final = {CPU: 1000, MEMORY: 1}
 
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from restow.model.guarantees import REJECTED
 from restow.model.objects import Condition, Queue, QueueReservation, QueueState, QueueStatus
 from restow.model.pods import condition
 from restow.model.resources import Vector, quantities
@@ -23,7 +24,6 @@ from restow.queues.counting import Tally
 from restow.queues.locking import Lock, Standing
 
 SATISFIED: Final = "GuaranteeSatisfied"
-REJECTED: Final = "Rejected"
 _ACCEPTED: Final = "Accepted"
 
 

@@ -35,6 +35,7 @@ from restow.eviction.protections import refusal
 from restow.migration.arguments import Arguments as MigrationArguments
 from restow.migration.conditions import is_ended
 from restow.migration.limits import smallness
+from restow.model.guarantees import REJECTED, is_rejected
 from restow.model.kinds import POD_MIGRATION_JOB, QUEUE
 from restow.model.objects import (
     Condition,
@@ -56,7 +57,7 @@ from restow.queues.arguments import Arguments
 from restow.queues.counting import Tally, count_jobs
 from restow.queues.fleet import read_fleet
 from restow.queues.locking import Lock, Standing, locks_shown, relock
-from restow.queues.status import REJECTED, SATISFIED, Facts, next_status
+from restow.queues.status import SATISFIED, Facts, next_status
 
 log = logging.getLogger(__name__)
 
@@ -315,8 +316,7 @@ class Queues:
 
 def _standing(queue: Queue) -> Condition | None:
     """The condition that says how a guarantee stands."""
-    rejected = condition(queue.status.conditions, REJECTED)
-    return rejected if rejected and rejected.status == "True" else condition(queue.status.conditions, SATISFIED)
+    return condition(queue.status.conditions, REJECTED if is_rejected(queue) else SATISFIED)
 
 
 def _why_not(migration: MigrationArguments, rules: Movability, pod: Pod) -> str | None:

@@ -183,7 +183,7 @@ class _Search:
         if not self._done:
             rest = value(self._problem, self._focus.rest)
             least = value(self._problem, self._best) - rest
-            shift = patterns.best(self._step(0.35), prices, least)
+            shift = patterns.best(self._step(0.5), prices, least)
             if shift is not None:
                 self._take(self._focus.whole(shift), "patterns")
 

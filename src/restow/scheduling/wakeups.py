@@ -117,11 +117,15 @@ def _is_of_same_namespace(pod: Pod, news: News) -> bool:
 
 
 def _opens(news: News) -> bool:
-    """Whether a reservation has become available: whatever refused its owner's pods, a seat may be had there."""
+    """Whether a reservation has become available, or is for others than it was: whatever refused its owner's pods, a
+    seat may be had there."""
     if news.thing is not Thing.RESERVATION or not isinstance(news.new, Reservation):
         return False
-    was = news.old.status.state.phase if isinstance(news.old, Reservation) else None
-    return news.new.status.state.phase == ReservationPhase.AVAILABLE != was
+    if news.new.status.state.phase != ReservationPhase.AVAILABLE:
+        return False
+    if not isinstance(news.old, Reservation) or news.old.status.state.phase != ReservationPhase.AVAILABLE:
+        return True
+    return news.old.spec != news.new.spec
 
 
 def _may_be_its(reservation: Reservation, pod: Pod) -> bool:
@@ -161,6 +165,14 @@ def _unlocks(pod: Pod, news: News) -> bool:
     return bool(after - before) and (group_name(pod) is not None or queue_name(None, pod) == name)
 
 
+def _gives_volumes_back(pod: Pod, news: News) -> bool:
+    """Whether the pod that is gone may have been promised volumes, of which the API server was never told."""
+    return news.old is None or any(
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None
+        for volume in news.old.spec.volumes or ()
+    )
+
+
 def _room_freed(*more: Rule) -> tuple[Rule, ...]:
     return (Rule(Thing.POD, Deed.DELETED | Deed.UPDATED), *_NODES, *more)
 
@@ -191,7 +203,7 @@ BUILT_IN: Mapping[str, tuple[Rule, ...]] = {
     "NodeResourcesFit": _room_freed(),
     "VolumeRestrictions": _room_freed(Rule(Thing.CLAIM)),
     "NodeVolumeLimits": _room_freed(Rule(Thing.ATTACHMENT, Deed.DELETED), *_STORAGE),
-    "VolumeBinding": (*_NODES, *_STORAGE),
+    "VolumeBinding": (*_NODES, *_STORAGE, Rule(Thing.POD, Deed.DELETED, _gives_volumes_back)),
     "VolumeZone": (*_NODES, *_STORAGE),
     "PodTopologySpread": _PODS_MOVED,
     "InterPodAffinity": _PODS_MOVED,

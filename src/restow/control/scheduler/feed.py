@@ -42,6 +42,7 @@ _STORAGE: dict[Kind[Any], Thing] = {
 }
 _OWNERS = (kinds.REPLICA_SET, kinds.JOB)
 """What stands between pods and the objects that people name as their owners."""
+_OWNER_KINDS = frozenset(kind.kind for kind in _OWNERS)
 
 
 class Feed:
@@ -62,6 +63,8 @@ class Feed:
         self.on_node: Callable[[str], None] = lambda node: None
         """Told of every node that offers something else now, or nothing."""
         self._names = names
+        self._orphans: dict[str, set[str]] = {}
+        """Pending pods whose owner has not been seen yet, by its UID."""
         self._waiting: list[asyncio.Future[None]] = []
         self._learner = Learner()
         handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
@@ -135,8 +138,7 @@ class Feed:
         if self._is_ours(pod) and _is_pending(pod):
             self._queue_up(pod, old)
         else:
-            self.queue.delete(uid)
-            self.nominated.pop(uid, None)
+            self._dequeue(pod)
         self.on_pod(pod, False)
 
     def hide(self, pod: Pod) -> None:
@@ -144,19 +146,48 @@ class Feed:
         took_room = pod.metadata.uid in self.snapshot.pods.known
         self.snapshot.remove_pod(pod)
         self.roster.remove_pod(pod)
-        self.queue.delete(pod.metadata.uid)
-        self.nominated.pop(pod.metadata.uid, None)
+        self._dequeue(pod)
         if took_room:
             self._tell(Thing.POD, Deed.DELETED, pod)
         self.on_pod(pod, True)
+
+    def nominate(self, pod: Pod) -> None:
+        """Room is kept for a pod on its nominated node, and not where it was kept before."""
+        uid = pod.metadata.uid
+        before = self.nominated.get(uid)
+        if before is not None and before.status.nominated_node_name != pod.status.nominated_node_name:
+            self.unnominate(uid)
+        self.nominated[uid] = pod
+
+    def unnominate(self, uid: str, node: str | None = None) -> None:
+        """No room is kept for a pod any more: unless it is on that very node now, it has left to those who wait."""
+        pod = self.nominated.pop(uid, None)
+        if pod is not None and pod.status.nominated_node_name != node:
+            self._tell(Thing.POD, Deed.DELETED, pod)
+
+    def _dequeue(self, pod: Pod) -> None:
+        self.queue.delete(pod.metadata.uid)
+        self.unnominate(pod.metadata.uid, pod.spec.node_name)
+        for owner in pod.metadata.owner_references or () if self._orphans else ():
+            known = self._orphans.get(owner.uid, set())
+            known.discard(pod.metadata.uid)
+            if not known:
+                self._orphans.pop(owner.uid, None)
+
+    def _note_orphan(self, pod: Pod) -> None:
+        """A pod that is shown before its owner is tried again with it: whose seats it may take, the owner says."""
+        for owner in pod.metadata.owner_references or ():
+            if owner.kind in _OWNER_KINDS and not self.snapshot.kinship.knows(owner.uid):
+                self._orphans.setdefault(owner.uid, set()).add(pod.metadata.uid)
 
     def _queue_up(self, pod: Pod, old: Pod | None) -> None:
         """Queue a pending pod; not one that we have bound already, of which the watch only does not know yet."""
         uid = pod.metadata.uid
         if pod.status.nominated_node_name:
-            self.nominated[uid] = pod
+            self.nominate(pod)
         elif old is None or old.status.nominated_node_name:  # else ours may be on its way to be written
-            self.nominated.pop(uid, None)
+            self.unnominate(uid)
+        self._note_orphan(pod)
         if self.queue.where(uid) is None and uid in self.snapshot.pods.known:
             return
         if self.queue.where(uid) is None and group_name(pod) is not None:
@@ -228,7 +259,7 @@ class Feed:
             least_resources(group)  # raises before anything has changed
             self.snapshot.apply_group(group)
             self.roster.apply_group(group)
-        if change.type != "MODIFIED" or old is None or old.spec != group.spec:  # its status is our own doing
+        if change.type != "MODIFIED" or old is None or not _says_the_same(old, group):
             self._tell_change(Thing.POD_GROUP, change)
 
     def _queue(self, change: Change[Queue]) -> None:
@@ -258,6 +289,7 @@ class Feed:
             self.snapshot.remove_owner(change.object.metadata)
         else:
             self.snapshot.apply_owner(change.object.metadata)
+            self.queue.activate(sorted(self._orphans.pop(change.object.metadata.uid, ())), steady_time())
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -280,6 +312,16 @@ def _is_over(pod: Pod) -> bool:
 
 def _is_pending(pod: Pod) -> bool:
     return not pod.spec.node_name and not _is_over(pod) and pod.metadata.deletion_timestamp is None
+
+
+def _says_the_same(old: PodGroup, new: PodGroup) -> bool:
+    """Whether only the status of a group changed, which is our own doing."""
+    metadata = old.metadata, new.metadata
+    return (
+        old.spec == new.spec
+        and metadata[0].labels == metadata[1].labels
+        and metadata[0].annotations == metadata[1].annotations
+    )
 
 
 def _matters_to_others(before: Occupant, after: Occupant) -> bool:

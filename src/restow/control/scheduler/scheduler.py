@@ -271,7 +271,7 @@ class Scheduler:
         for decision in decisions:
             if isinstance(decision, Assign):
                 uid = decision.pod.metadata.uid
-                self._feed.nominated.pop(uid, None)
+                self._feed.unnominate(uid, decision.node)
                 self._under_way[uid] = tasks.create_task(self._bind(decision))
             elif isinstance(decision, Refuse):
                 self._refuse(decision, nominations.get(decision.pod.metadata.uid, ""))
@@ -280,6 +280,7 @@ class Scheduler:
             elif isinstance(decision, SetGroup):
                 self._telling.group(decision.group, decision.status)
             elif isinstance(decision, Hold):
+                self._feed.tickets.held(decision.reservation)
                 self._holding.held(decision)
             elif isinstance(decision, Decline):
                 self._decline(decision)
@@ -294,7 +295,7 @@ class Scheduler:
         if nominated:
             self._nominate(pod, nominated)
         else:
-            self._feed.nominated.pop(uid, None)
+            self._feed.unnominate(uid)
         if refuse.code is Code.ERROR:
             self._queue.failed(uid, now)
             self._telling.refused(pod, refuse.message, nominated=nominated, reason=SCHEDULER_ERROR)
@@ -304,8 +305,7 @@ class Scheduler:
 
     def _nominate(self, pod: Pod, node: str) -> None:
         """Room there is kept for the pod from now on; for the rest of a broken gang, before all others."""
-        nominated = replace(pod, status=replace(pod.status, nominated_node_name=node))
-        self._feed.nominated[pod.metadata.uid] = nominated
+        self._feed.nominate(replace(pod, status=replace(pod.status, nominated_node_name=node)))
 
     def _decline(self, decline: Decline) -> None:
         uid, now = decline.reservation.metadata.uid, steady_time()
@@ -339,7 +339,7 @@ class Scheduler:
             self._post_bind(assign)
             return
         self._give_back(assign, outcome)
-        self._feed.nominated.pop(uid, None)
+        self._feed.unnominate(uid, assign.node)
         if isinstance(outcome, Lost) or self._feed.latest(pod) is None:
             self._queue.delete(uid)
             self._complete_gang(assign, "it is gone")
@@ -364,9 +364,10 @@ class Scheduler:
         self._withdraw(assign.pod)
 
     def _withdraw(self, pod: Pod) -> None:
+        """Others may have waited for its room; of one that is gone, for volumes that were promised to it."""
         if self._snapshot.forget(pod):
             self._roster.forget(pod)
-            self._queue.tell(News(Thing.POD, Deed.DELETED, old=pod), steady_time())
+        self._queue.tell(News(Thing.POD, Deed.DELETED, old=pod), steady_time())
 
     def _post_bind(self, assign: Assign) -> None:
         for plugin in self._post_binds:

@@ -37,7 +37,8 @@ class Tickets:
         known = self._snapshot.reservations.get(*key_of(reservation))
         if known is not None and known.metadata.resource_version == reservation.metadata.resource_version != "":
             return
-        with self._watching(reservation):
+        edited = known is not None and known.spec != reservation.spec
+        with self._watching(reservation, edited=edited):
             if known is not None and known.metadata.uid != reservation.metadata.uid:  # it only has the same name
                 self._snapshot.forget_placements(known)
                 self._withdraw(known)
@@ -53,6 +54,11 @@ class Tickets:
         self._withdraw(reservation)
         if self.is_ours(reservation):
             self.on_change(reservation, True)
+
+    def held(self, reservation: Reservation) -> None:
+        """Seats were decided: to those who want to be near, or evenly spread, pods have come."""
+        for seat in self._held(reservation).values():
+            self._queue.tell(News(Thing.POD, Deed.ADDED, new=seat), steady_time())
 
     def give_back(self, reservation: Reservation) -> None:
         """Seats that were decided are not to be; `issue` lets them be looked for anew."""
@@ -95,13 +101,18 @@ class Tickets:
         return any((task, index) not in placed for task, count in wants.items() for index in range(count))
 
     @contextmanager
-    def _watching(self, reservation: Reservation) -> Iterator[None]:
-        """Whoever waits for room is told of the seats that hold none any more."""
+    def _watching(self, reservation: Reservation, *, edited: bool = False) -> Iterator[None]:
+        """Whoever waits is told of the seats that hold nothing any more, something else, or something now: to them, a
+        pod has left, changed, or come."""
         before = self._held(reservation)
         yield
         after = self._held(reservation)
-        for seat in sorted(before.keys() - after.keys()):  # to those who wait, a pod has left
-            self._queue.tell(News(Thing.POD, Deed.DELETED, old=before[seat]), steady_time())
+        for seat in sorted(before.keys() | after.keys() if edited else before.keys() ^ after.keys()):
+            old, new = before.get(seat), after.get(seat)
+            if old is None or new is None:
+                self._queue.tell(News(Thing.POD, Deed.DELETED if new is None else Deed.ADDED, old, new), steady_time())
+            else:
+                self._queue.tell(News(Thing.POD, Deed.UPDATED, old, new), steady_time())
 
     def _held(self, reservation: Reservation) -> dict[SeatName, Pod]:
         """The seats of a reservation that hold room, each with the pod it stands for."""

@@ -45,6 +45,10 @@ class Kinship:
     def drop(self, uid: str) -> None:
         self._log.drop(self._owners, uid)
 
+    def knows(self, uid: str) -> bool:
+        """Whether the owners of an object were noted."""
+        return uid in self._owners
+
     def put_group(self, group: PodGroup) -> bool:
         key = (group.metadata.namespace or "", group.metadata.name)
         old = self._groups.get(key)

@@ -18,6 +18,7 @@ from restow.eviction.workloads import Workloads
 from restow.migration.arguments import read_arguments
 from restow.migration.limits import at_once
 from restow.model.cluster import Snapshot
+from restow.model.cluster.seat import UNKNOWN_VERSION
 from restow.model.inventory import Inventory
 from restow.model.kinds import (
     CSI_DRIVER,
@@ -148,6 +149,7 @@ class Cluster:
         for pod in self.pods:
             snapshot.apply_pod(pod)
             roster.apply_pod(pod)
+        snapshot.pods_seen_through(str(UNKNOWN_VERSION))  # a pod that is not in the file does not exist any more
         for reservation in inventory.of(RESERVATION):
             snapshot.apply_reservation(reservation)
 
@@ -320,7 +322,7 @@ def _standing(node: str, survey: Survey, obstacles: Sequence[str]) -> str:
     others = sum(one != node for one in survey.feasible)
     free = "it may be moved" if others else "nothing else keeps it there"
     verdict = f"it may not be moved: {'; '.join(obstacles)}" if obstacles else free
-    return f"runs on {node}; {others} other nodes could take it; {verdict}"
+    return f"runs on {node}; {others} other node{'' if others == 1 else 's'} could take it; {verdict}"
 
 
 def _waiting(cluster: Cluster, profile: Profile, pod: Pod, survey: Survey, now: float) -> str:

@@ -52,7 +52,7 @@ def collected() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("name", "movable", "obstacles", "message"),
     [
-        pytest.param("small", True, [], "runs on n1; 1 other nodes could take it; it may be moved", id="may move"),
+        pytest.param("small", True, [], "runs on n1; 1 other node could take it; it may be moved", id="may move"),
         pytest.param(
             "large", False, [], "runs on n1; 0 other nodes could take it; nothing else keeps it there", id="nowhere to"
         ),
@@ -60,7 +60,7 @@ def collected() -> Iterator[None]:
             "scratch",
             False,
             ["its scheduler is default-scheduler, schedulerNames has restow", "it has local storage: tmp"],
-            "runs on n1; 1 other nodes could take it; it may not be moved: its scheduler is default-scheduler, "
+            "runs on n1; 1 other node could take it; it may not be moved: its scheduler is default-scheduler, "
             "schedulerNames has restow; it has local storage: tmp",
             id="for two reasons",
         ),

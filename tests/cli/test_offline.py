@@ -54,21 +54,40 @@ def test_schedule_says_where_pods_go_and_why_not(run: Run, snapshot: str) -> Non
     assert messages[""].startswith("1 pending pods belong to schedulers other than restow: ")
 
 
+RESERVATION: dict[str, Any] = {
+    "apiVersion": "batch.volcano.sh/v1alpha1",
+    "kind": "Reservation",
+    "metadata": {
+        "name": "r",
+        "namespace": "a",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "resourceVersion": "9",
+    },
+    "spec": {
+        "schedulerName": "restow",
+        "tasks": [{"name": "t", "replicas": 1, "template": {"spec": pod("", "2")["spec"]}}],
+    },
+}
+
+
 def test_schedule_counts_what_reservations_will_hold(run: Run, tmp_path: Path) -> None:
-    template = pod("", "2")["spec"]
-    asked = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Reservation",
-        "metadata": {"name": "r", "namespace": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"schedulerName": "restow", "tasks": [{"name": "t", "replicas": 1, "template": {"spec": template}}]},
-    }
     later = pod("later", "3")
     later["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     path = tmp_path / "cluster.json"
-    items = [node("n1", "4"), asked, later]
+    items = [node("n1", "4"), RESERVATION, later]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     result = json.loads(run("schedule", "--snapshot", str(path), "-o", "json").stdout)
     assert [one["message"] for one in result["unschedulable"]] == ["0/1 nodes are available: 1 Insufficient cpu."]
+
+
+def test_a_seat_whose_pod_has_gone_holds_nothing(run: Run, tmp_path: Path) -> None:
+    taken = {"task": "t", "index": 0, "nodeName": "n1", "podRef": {"name": "gone", "namespace": "a", "uid": "u"}}
+    used = {**RESERVATION, "status": {"state": {"phase": "Succeeded"}, "placements": [taken]}}
+    path = tmp_path / "cluster.json"
+    items = [node("n1", "4"), used, pod("later", "3")]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    result = json.loads(run("schedule", "--snapshot", str(path), "-o", "json").stdout)
+    assert [one["pod"] for one in result["placements"]] == ["later"]
 
 
 def test_schedule_includes_the_pods_of_schedulers_that_the_configuration_names(

@@ -191,10 +191,13 @@ async def test_claims_are_kept_alive_as_long_as_the_plan_is_carried_out() -> Non
     async with crowded() as it:
         plan = await planned(it)
         await it.stop()
-        begun = asyncio.create_task(applying(it).apply(plan))
-        await pass_time(3000)
+        shaky = FaultyApi(it.api, Random(1))
+        begun = asyncio.create_task(applying(it, api=shaky, settings=Settings(claim_seconds=90)).apply(plan))
+        await pass_time(20)
+        shaky.plan = FaultPlan(refused=0.3, unknown=0.3)
+        await pass_time(380)
         [claim] = await claims(it)
-        assert claim.status.state.phase == "Waiting"
+        assert (claim.status.state.phase, begun.done()) == ("Waiting", False)
         begun.cancel()
         with suppress(asyncio.CancelledError):
             await begun

@@ -1,6 +1,7 @@
 """Reading afresh: nodes, everybody on them and all reservations as they are now, whatever the watches have shown.
 
-A view that is behind looks like a cluster that has changed. Nothing is given up before somebody has looked twice.
+A view that is behind looks like a cluster that has changed. Nothing is given up before somebody has looked twice. The
+watches go on meanwhile, so only what was known before a list was asked for can be missing in it.
 """
 
 from __future__ import annotations
@@ -22,31 +23,29 @@ async def read_afresh(client: Client, feed: Feed, nodes: Iterable[str]) -> None:
     """Bring the snapshot up to date. Raises ApiError."""
     for name in sorted(set(nodes)):
         await _read_node(client, feed, name)
-    snapshot = feed.snapshot
-    book, there = snapshot.reservations, set[tuple[str, str]]()
+    snapshot, book = feed.snapshot, feed.snapshot.reservations
+    known = {key: book.get(*key) for key in book.names()}
     for one in (await client.list(RESERVATION)).items:
-        there.add((one.metadata.namespace or "", one.metadata.name))
+        known.pop((one.metadata.namespace or "", one.metadata.name), None)
         snapshot.apply_reservation(one)
-    for key in book.names():
-        gone = book.get(*key)
-        if gone is not None and key not in there:
+    for gone in known.values():
+        if gone is not None:
             snapshot.remove_reservation(gone)
 
 
 async def _read_node(client: Client, feed: Feed, name: str) -> None:
-    snapshot, known = feed.snapshot, feed.snapshot.node(name)
+    snapshot, node = feed.snapshot, feed.snapshot.node(name)
     try:
         snapshot.apply_node(await client.get(NODE, name))
     except NotFound:
-        if known is not None:
-            snapshot.remove_node(known)
-    pods = (await client.list(POD, fields={"spec.nodeName": name})).items
-    there = {pod.metadata.uid for pod in pods}
-    for pod in pods:
+        if node is not None:
+            snapshot.remove_node(node)
+    known = {one.key: one.pod for one in snapshot.occupants(name) if one.book == "requested" and one.assumed_at is None}
+    for pod in (await client.list(POD, fields={"spec.nodeName": name})).items:
+        known.pop(pod.metadata.uid, None)
         _show(feed, pod)
-    for one in snapshot.occupants(name):
-        if one.book == "requested" and one.assumed_at is None and one.key not in there:
-            snapshot.remove_pod(one.pod)
+    for gone in known.values():
+        snapshot.remove_pod(gone)
 
 
 def _show(feed: Feed, pod: Pod) -> None:

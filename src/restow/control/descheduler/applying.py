@@ -43,7 +43,7 @@ from restow.planning.plan import Move, Plan
 from restow.planning.repair import Repaired, repair
 from restow.planning.replay import Defect, replay
 from restow.planning.request import Request
-from restow.ports import Api, Clock, NotFound
+from restow.ports import Api, ApiError, Clock
 from restow.scheduling.registry import Profile as SchedulerProfile
 
 TITLE = "apply"
@@ -256,7 +256,7 @@ class Applying:
         for place in course.plan.places:
             pod = self._feed.pod(place.namespace, place.pod)
             if pod is not None and not pod.spec.node_name:
-                with suppress(NotFound):
+                with suppress(ApiError):
                     pod = await self._client.get(POD, place.pod, place.namespace)
             taken += pod is not None and bool(pod.spec.node_name)
         return taken

@@ -7,6 +7,7 @@ leaves them to their time to live; whoever continues the plan finds them by thei
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
@@ -25,7 +26,9 @@ from restow.model.objects import Pod, Reservation, ReservationPhase
 from restow.model.times import format_duration, parse_time
 from restow.planning.claims import CLAIM_LABEL, Claim, claimed_nodes, claims, reservation_for
 from restow.planning.plan import Move, Place
-from restow.ports import Clock, Conflict, NotFound
+from restow.ports import ApiError, Clock, Conflict, NotFound
+
+log = logging.getLogger(__name__)
 
 
 class Claiming:
@@ -86,7 +89,7 @@ class Claiming:
                 await self._create(claim, left)
 
     async def keep(self) -> None:
-        """See to it that no claim ends while the plan is under way. Raises ApiError."""
+        """See to it that no claim ends while the plan is under way."""
         now = self._clock.now()
         for one in self.live():
             end = expires_at(one)
@@ -117,8 +120,9 @@ class Claiming:
             made = await self._client.patch(
                 RESERVATION, meta.name, changes, meta.namespace, resource_version=meta.resource_version
             )
-        except (Conflict, NotFound):
-            return  # the next look sees what became of it
+        except ApiError as error:  # the next look sees what became of it, long before the claim ends
+            log.info("claim not extended", extra={"reservation": meta.name, "err": str(error)})
+            return
         self._made[_key(made)] = made
 
     async def _delete(self, one: Reservation) -> None:

@@ -41,6 +41,8 @@ _KEPT_BACK, _KEPT_BACK_MOST = 0.06, 3.0
 """The share of the seconds, and the most of them, that are kept for turning the answer into moves."""
 _MEASURED_AGAIN = 2.0
 """Measuring the cluster afterwards and the replay, in times of what measuring took before."""
+_AT_LEAST = 0.5
+"""What the search gets even if there is no time left for it, in times of what reading took: enough for greedy."""
 _FOR_REPAIRS = 0.3
 """The share of the seconds that the search leaves for what is refused, where something may be."""
 
@@ -48,13 +50,15 @@ _FOR_REPAIRS = 0.3
 def optimal(snapshot: Snapshot, request: Request) -> Plan:
     """Plan for the objective. Raises WireError for a request that makes no sense."""
     _check(request)
-    ends = request.clock() + request.time_limit
+    began = request.clock()
     request.tell(Stand("reading"))
-    reading = read(snapshot, request)
-    measure, began = _measure(request), request.clock()
+    reading, has_read = read(snapshot, request), request.clock()
+    measure = _measure(request)
     before = {**measure(snapshot), **_placed(reading, request, _as_it_is(reading.problem))}
-    kept_back = min(_KEPT_BACK * request.time_limit, _KEPT_BACK_MOST) + _MEASURED_AGAIN * (request.clock() - began)
-    outcome, found = _searched(snapshot, request, reading, lambda: ends - kept_back - request.clock())
+    measured = request.clock()
+    kept_back = min(_KEPT_BACK * request.time_limit, _KEPT_BACK_MOST) + _MEASURED_AGAIN * (measured - has_read)
+    ends = max(began + request.time_limit - kept_back, measured + _AT_LEAST * (has_read - began))
+    outcome, found = _searched(snapshot, request, reading, lambda: ends - request.clock())
     placed = _placed(reading, request, outcome.shift)
     later = {**after(snapshot, request, outcome.moves, measure, outcome.places), **placed}
     bound = _bound(reading, request, found.bound)

@@ -123,8 +123,13 @@ def test_fields(kind: Kind[Any], path: str, expected: Schema) -> None:
     assert at(kind, path).items() >= expected.items()
 
 
-def test_a_misspelt_field_of_a_reservation_is_not_kept() -> None:
-    assert "x-kubernetes-preserve-unknown-fields" not in at(RESERVATION, "spec")
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [(RESERVATION, "spec"), (QUEUE, "spec.guarantee"), (QUEUE, "spec.guarantee.percentage")],
+    ids=str,
+)
+def test_a_misspelt_field_is_not_kept(kind: Kind[Any], path: str) -> None:
+    assert "x-kubernetes-preserve-unknown-fields" not in at(kind, path)
 
 
 def test_generation_is_repeatable_and_plain_json() -> None:

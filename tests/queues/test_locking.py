@@ -157,6 +157,13 @@ def test_a_deleted_queue_releases_its_nodes_at_once() -> None:
         ),
         pytest.param(
             {"a": node(), "b": node()},
+            {"guarantee": {"percentage": {"value": 0.4}}},
+            Standing.SATISFIED,
+            "no node is locked: the percentage comes to less than one of 2 nodes",
+            id="satisfied: less than a node is nothing",
+        ),
+        pytest.param(
+            {"a": node(), "b": node()},
             {"guarantee": {"resource": {"cpu": "17"}}},
             Standing.REJECTED,
             "the guarantee is more than the cluster has: cpu (asked 17, total 16)",

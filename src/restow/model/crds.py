@@ -6,6 +6,7 @@ where a value is left out, a configuration decides later, and the object must no
 
 Unknown fields are kept, not pruned, wherever somebody else's fields may appear: in everything of Queue, PodGroup and
 PodMigrationJob, which exist upstream with more fields than are used here, and in the task templates of a Reservation.
+A queue's guarantee has all of upstream's fields, so that one which is not known there is a mistake.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from msgspec import inspect
 
 from restow.model.cluster.seat import MOVED_FROM_ANNOTATION
 from restow.model.kinds import OWN_KINDS, POD_GROUP, POD_MIGRATION_JOB, QUEUE, RESERVATION, Kind
-from restow.model.objects import ObjectMeta, PodTemplate, ReservationTemplate, TaskSpec
+from restow.model.objects import Guarantee, ObjectMeta, PodTemplate, ReservationTemplate, TaskSpec
 
 Schema = dict[str, Any]
 
 QUANTITY_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 _KEEP_UNKNOWN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 _FOREIGN_STRUCTS = (PodTemplate, TaskSpec, ReservationTemplate)
+_WHOLE_STRUCTS = (Guarantee,)
 _FOREIGN_KINDS = (QUEUE, POD_GROUP, POD_MIGRATION_JOB)
 
 
@@ -245,7 +247,7 @@ def _plain(info: inspect.Type, *, keep: bool, template: bool) -> Schema:
 def _struct(info: inspect.StructType, *, keep: bool, template: bool) -> Schema:
     if info.cls is ObjectMeta:
         return {"type": "object", **_KEEP_UNKNOWN}
-    keep = keep or info.cls in _FOREIGN_STRUCTS
+    keep = (keep or info.cls in _FOREIGN_STRUCTS) and info.cls not in _WHOLE_STRUCTS
     template = template or info.cls is PodTemplate
     schema: Schema = {"type": "object"}
     if info.fields:

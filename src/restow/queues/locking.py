@@ -154,6 +154,8 @@ class _Pass:
         )
 
     def _by_nodes(self, asked: Asked, choice: Choice) -> str:
+        if asked.nodes == 0:
+            return f"no node is locked: the percentage comes to less than one of {self._cluster.nodes} nodes"
         return "" if asked.nodes is None else f"{len(choice.nodes)} of {asked.nodes} nodes are locked"
 
     def _by_amounts(self, name: str, asked: Asked, nodes: RowIndex) -> str:

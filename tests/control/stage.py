@@ -18,6 +18,7 @@ from restow.model.objects import Pod
 from restow.model.resources import PODS, amounts, pod_requests
 from restow.ports import Api, Clock, Request, Response
 from restow.scheduling.framework import Plugin
+from restow.sim.faults import FaultPlan
 from restow.sim.loop import VirtualClock
 from restow.sim.world import Settings as WorldSettings
 from restow.sim.world import World, default_rules
@@ -136,3 +137,20 @@ class Audited:
             if node in await over_committed(Client(self._api)):
                 self.faults.append(f"{request.name} on {node}")
         return response
+
+
+def trouble(rng: random.Random) -> FaultPlan:
+    """Every fault, each as often as chance has it."""
+    often = [rng.uniform(0, 0.15) for _ in range(8)]
+    return FaultPlan(
+        dropped=often[0] / 2,
+        repeated=often[1],
+        late=often[2],
+        stale=often[3],
+        conflict=often[4],
+        busy=often[5] / 2,
+        refused=often[6],
+        unknown=often[7],
+        slow=0.1,
+        delay=2.0,
+    )

@@ -7,7 +7,7 @@ import functools
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from restow.model import kinds
 from restow.model.kinds import Kind
 from restow.model.objects import Pod
 from restow.ports import Api, Clock
+from restow.posts import Component
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Plugin, PreEnqueuePlugin
 from restow.scheduling.registry import Profile, read_profile
@@ -26,6 +27,7 @@ from restow.sim.loop import VirtualClock, run_virtual
 from restow.sim.world import Rule, Settings, World
 
 Document = dict[str, Any]
+C = TypeVar("C", bound=Component)
 
 
 def virtual(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -110,13 +112,13 @@ async def scheduler(
 
 
 @asynccontextmanager
-async def running(scheduler: Scheduler) -> AsyncIterator[Scheduler]:
-    """It runs until the context ends."""
-    task = asyncio.create_task(scheduler.run(), name="scheduler")
-    ready = asyncio.create_task(scheduler.ready(), name="scheduler ready")
+async def running(made: C) -> AsyncIterator[C]:
+    """A component runs until the context ends."""
+    task = asyncio.create_task(made.run(), name=type(made).__name__)
+    ready = asyncio.create_task(made.ready(), name=f"{type(made).__name__} ready")
     try:
         await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
-        yield scheduler
+        yield made
     finally:
         ready.cancel()
         task.cancel()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -17,7 +16,7 @@ from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import installed
 from restow.ports import Api
 from tests.control.migrations.stage import Move, arguments, controller, scheduled
-from tests.sim.stage import Document, pass_time, pod, profile, template, workload
+from tests.sim.stage import Document, pass_time, pod, profile, running, template, workload
 
 QUICKLY = {"objectLimiters": {"workload": {"duration": "0s"}}, "maxMigratingPerWorkload": 4}
 
@@ -58,20 +57,6 @@ def descheduler(it: Move, section: Document, *, api: Api | None = None, seed: in
         arguments=arguments(),
         **more,
     )
-
-
-@asynccontextmanager
-async def running(made: Descheduler) -> AsyncIterator[Descheduler]:
-    task = asyncio.create_task(made.run(), name="descheduler")
-    ready = asyncio.create_task(made.ready())
-    try:
-        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
-        yield made
-    finally:
-        ready.cancel()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @asynccontextmanager

@@ -14,10 +14,10 @@ from restow.control.descheduler import Applying, Changed, InTheWay, Progress
 from restow.model import kinds
 from restow.planning.plan import Move, Plan
 from restow.ports import Api
-from tests.control.descheduler.stage import Scattered, descheduler, packing, running, scattered
+from tests.control.descheduler.stage import Scattered, descheduler, packing, scattered
 from tests.control.migrations.stage import arguments
 from tests.control.stage import check_room
-from tests.sim.stage import pass_time, pod, profile, virtual
+from tests.sim.stage import pass_time, pod, profile, running, virtual
 
 
 def applying(it: Scattered, *, api: Api | None = None, **more: Any) -> Applying:

@@ -23,12 +23,12 @@ from restow.planning.plan import Move, Place, Plan
 from restow.ports import ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
-from tests.control.descheduler.stage import QUICKLY, Scattered, descheduler, running
+from tests.control.descheduler.stage import QUICKLY, Scattered, descheduler
 from tests.control.descheduler.test_applying import applying
 from tests.control.descheduler.test_faults import TROUBLE
 from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room, group, member, places
-from tests.sim.stage import Document, pass_time, pod, profile, template, virtual, workload
+from tests.sim.stage import Document, pass_time, pod, profile, running, template, virtual, workload
 
 RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "1"))
 THIEF = "3"

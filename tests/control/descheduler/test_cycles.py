@@ -7,9 +7,9 @@ import pytest
 from restow.control.descheduler import Refused
 from restow.model import kinds
 from restow.ports import Request, Response
-from tests.control.descheduler.stage import Scattered, descheduler, packing, running, scattered, stage
+from tests.control.descheduler.stage import Scattered, descheduler, packing, scattered, stage
 from tests.control.stage import check_room, events
-from tests.sim.stage import pass_time, ready, virtual
+from tests.sim.stage import pass_time, ready, running, virtual
 
 
 @virtual

@@ -10,9 +10,9 @@ import pytest
 
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
-from tests.control.descheduler.stage import descheduler, packing, running, scattered
+from tests.control.descheduler.stage import descheduler, packing, scattered
 from tests.control.stage import check_room
-from tests.sim.stage import pass_time
+from tests.sim.stage import pass_time, running
 
 RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "4"))
 TROUBLE = FaultPlan(

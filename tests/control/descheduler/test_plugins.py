@@ -10,9 +10,9 @@ import pytest
 from restow.model import kinds
 from restow.model.times import format_time
 from restow.ports import Request, Response
-from tests.control.descheduler.stage import Scattered, descheduler, running, scattered
+from tests.control.descheduler.stage import Scattered, descheduler, scattered
 from tests.control.stage import check_room
-from tests.sim.stage import Document, job, pass_time, ready, template, virtual, workload
+from tests.sim.stage import Document, job, pass_time, ready, running, template, virtual, workload
 
 
 def profiles(**plugins: tuple[str, dict[str, Any]]) -> Document:

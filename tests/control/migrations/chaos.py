@@ -26,7 +26,7 @@ from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.stage import Move, controller, scheduled
-from tests.control.stage import check_room
+from tests.control.stage import check_room, trouble
 from tests.sim.stage import pass_time, pod, ready, template, workload
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -175,7 +175,7 @@ async def run(seed: int) -> Counter[str]:
     faults: list[str] = []
     async with scheduled(nodes=len(NODES), seed=seed) as it:
         await _begin(it)
-        leaders = Leaders(it, rng, _plan(rng), faults)
+        leaders = Leaders(it, rng, trouble(rng), faults)
         accidents = Accidents(it, random.Random(seed + 1))
         leading = asyncio.create_task(leaders.run())
         for _ in range(STEPS):
@@ -202,22 +202,6 @@ async def _begin(it: Move) -> None:
         spec = {"minAvailable": least, "selector": {"matchLabels": {"app": app}}}
         await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": app, "namespace": "default"}, "spec": spec})
     await pass_time(10)
-
-
-def _plan(rng: random.Random) -> FaultPlan:
-    often = [rng.uniform(0, 0.15) for _ in range(8)]
-    return FaultPlan(
-        dropped=often[0] / 2,
-        repeated=often[1],
-        late=often[2],
-        stale=often[3],
-        conflict=often[4],
-        busy=often[5] / 2,
-        refused=often[6],
-        unknown=often[7],
-        slow=0.1,
-        delay=2.0,
-    )
 
 
 async def _is_at_rest(it: Move) -> None:

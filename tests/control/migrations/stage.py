@@ -23,7 +23,7 @@ from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Pod, PodMigrationJob, Reservation
 from restow.ports import Api, ApiError, Clock
 from tests.control.stage import world
-from tests.sim.stage import Document, Stage, pass_time, scheduler, template, workload
+from tests.sim.stage import Document, Stage, pass_time, running, scheduler, template, workload
 
 SCHEDULERS = frozenset({"default-scheduler", "restow"})
 SYSTEM = "restow-system"
@@ -201,20 +201,6 @@ async def controller(api: Api, clock: Clock, *, seed: int = 1, **section: Any) -
     made = Migrations(api, clock, random.Random(seed), arguments=arguments(**section), settings=Settings(sweep=30.0))
     async with running(made):
         yield made
-
-
-@asynccontextmanager
-async def running(made: Migrations) -> AsyncIterator[None]:
-    task = asyncio.create_task(made.run(), name="migrations")
-    ready = asyncio.create_task(made.ready(), name="migrations ready")
-    try:
-        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
-        yield
-    finally:
-        ready.cancel()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @asynccontextmanager

@@ -16,8 +16,8 @@ from restow.model.objects import Pod
 from restow.ports import Request, Response
 from restow.sim.faults import FaultyApi
 from restow.sim.writes import is_write
-from tests.control.migrations.stage import Move, arguments, cluster, controller, running, stage
-from tests.sim.stage import pass_time, ready, template, virtual
+from tests.control.migrations.stage import Move, arguments, cluster, controller, stage
+from tests.sim.stage import pass_time, ready, running, template, virtual
 
 
 async def stays(it: Move, pod: Pod) -> bool:

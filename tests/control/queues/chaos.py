@@ -22,14 +22,13 @@ from restow.migration.conditions import is_ended
 from restow.model import kinds
 from restow.ports import Api, ApiError
 from restow.queues.locking import locks_shown
-from restow.sim.faults import FaultPlan
 from restow.sim.loop import run_virtual
 from tests.control.migrations.stage import SYSTEM, controller
 from tests.control.queues.auditor import CEILING, Auditor, Scheduling
-from tests.control.queues.stage import Locked, of, queue, queues, running
+from tests.control.queues.stage import Locked, of, queue, queues
 from tests.control.reservations.chaos import Leaders
-from tests.control.stage import check_room, world
-from tests.sim.stage import node, pass_time, pod, ready, scheduler, template, workload
+from tests.control.stage import check_room, trouble, world
+from tests.sim.stage import node, pass_time, pod, ready, running, scheduler, template, workload
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 NAMES = ("q1", "q2", "q3")
@@ -138,7 +137,7 @@ class Accidents:
 async def run(seed: int) -> Auditor:
     """Carry a run out; AssertionError where a promise is broken."""
     rng = random.Random(seed)
-    plan = _plan(rng)
+    plan = trouble(rng)
     async with world(nodes=len(NODES), seed=seed) as base:
         it = Locked(base.api, base.world, base.clock)
         await it.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
@@ -169,22 +168,6 @@ async def _furnish(it: Locked) -> None:
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
     await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
     await pass_time(10)
-
-
-def _plan(rng: random.Random) -> FaultPlan:
-    often = [rng.uniform(0, 0.15) for _ in range(8)]
-    return FaultPlan(
-        dropped=often[0] / 2,
-        repeated=often[1],
-        late=often[2],
-        stale=often[3],
-        conflict=often[4],
-        busy=often[5] / 2,
-        refused=often[6],
-        unknown=often[7],
-        slow=0.1,
-        delay=2.0,
-    )
 
 
 async def _comes_to_rest(it: Locked, auditor: Auditor) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from restow.control.queues import Queues
@@ -16,7 +15,7 @@ from restow.ports import Api, Clock, Conflict, OutcomeUnknown, Request, Response
 from restow.queues.arguments import read_arguments
 from tests.control.migrations.stage import SCHEDULERS, Move, arguments, controller, scheduled
 from tests.control.stage import world
-from tests.sim.stage import Document, pass_time, template, workload
+from tests.sim.stage import Document, pass_time, running, template, workload
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 FREE = {"maxGuaranteed": 100, "maxGuaranteedPerQueue": 100}
@@ -113,20 +112,6 @@ def queues(api: Api, clock: Clock, *, seed: int = 1, **section: Any) -> Queues:
         migration=how.pop("migration", arguments()),
         **how,
     )
-
-
-@asynccontextmanager
-async def running(made: Queues) -> AsyncIterator[Queues]:
-    task = asyncio.create_task(made.run(), name="queues")
-    ready = asyncio.create_task(made.ready(), name="queues ready")
-    try:
-        await asyncio.wait((task, ready), return_when=asyncio.FIRST_COMPLETED)
-        yield made
-    finally:
-        ready.cancel()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 @asynccontextmanager

@@ -13,8 +13,8 @@ from restow.control.queues import Metrics, Settings
 from restow.migration.conditions import is_ended
 from restow.model import kinds
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.queues.stage import Deaf, Forgetful, Locked, of, populated, queues, running, stage
-from tests.sim.stage import pass_time, pod, ready, template, virtual, workload
+from tests.control.queues.stage import Deaf, Forgetful, Locked, of, populated, queues, stage
+from tests.sim.stage import pass_time, pod, ready, running, template, virtual, workload
 
 ONE_NODE = {"resource": {"cpu": "4"}}
 GUARANTEED = {"policy": "Guaranteed", **ONE_NODE}

@@ -11,9 +11,9 @@ from restow.migration.arguments import Arguments as MigrationArguments
 from restow.model import kinds
 from restow.queues.arguments import read_arguments
 from tests.control.migrations.stage import SCHEDULERS
-from tests.control.queues.stage import Deaf, Forgetful, Locked, bare, of, queue, queues, running
+from tests.control.queues.stage import Deaf, Forgetful, Locked, bare, of, queue, queues
 from tests.control.stage import events, world
-from tests.sim.stage import node, pass_time, pod, virtual, workload
+from tests.sim.stage import node, pass_time, pod, running, virtual, workload
 
 CPU4 = {"resource": {"cpu": "4"}}
 T = TypeVar("T")

@@ -212,3 +212,9 @@ async def stage(
         controller(it.api, it.clock, seed=seed, **section),
     ):
         yield it
+
+
+async def stays(it: Move, pod: Pod) -> bool:
+    """Whether a pod is where it was, and not leaving."""
+    found = [one for one in await it.pods() if one.metadata.uid == pod.metadata.uid]
+    return bool(found) and found[0].metadata.deletion_timestamp is None

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
-from tests.control.migrations.stage import Move, cluster, controller, scheduled, stage
-from tests.control.migrations.test_trouble import stays
+from tests.control.migrations.stage import Move, cluster, controller, scheduled, stage, stays
 from tests.sim.stage import pass_time, template, virtual
 
 WEB = {"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}

@@ -1,0 +1,172 @@
+"""The cluster changes under a move: what becomes of the job, of the pod, and of the seat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.model import kinds
+from restow.model.objects import Pod
+from tests.control.migrations.stage import Move, stage, stays
+from tests.sim.stage import pass_time, template, virtual
+
+
+async def cordon(it: Move, old: Pod) -> None:
+    [made] = await it.reservations()
+    await it.patch(kinds.NODE, (made.status.placements or [])[0].node_name, {"spec": {"unschedulable": True}})
+
+
+async def remove_seat(it: Move, old: Pod) -> None:
+    [made] = await it.reservations()
+    await it.delete(kinds.RESERVATION, made.metadata.name)
+
+
+async def expire(it: Move, old: Pod) -> None:
+    [made] = await it.reservations()
+    await it.seats.write(made, phase="Failed", reason="Expired")
+
+
+async def take_room(it: Move, old: Pod) -> None:
+    [made] = await it.reservations()
+    await it.seats.write(made, phase="Failed", reason="RoomTaken")
+
+
+async def delete_node(it: Move, old: Pod) -> None:
+    [made] = await it.reservations()
+    await it.delete(kinds.NODE, (made.status.placements or [])[0].node_name)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (cordon, "Unschedulable"),
+        (delete_node, "Unschedulable"),
+        (remove_seat, "MissingReservation"),
+        (expire, "ReservationExpired"),
+        (take_room, "RoomTaken"),
+    ],
+)
+@virtual
+async def test_a_seat_that_is_lost_keeps_the_pod_where_it_is(change: Any, reason: str) -> None:
+    async with stage(nodes=4) as it:
+        old = (await it.start())[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(3)
+        await it.stop()
+        it.seats.refusing = None
+        await pass_time(3)
+        await change(it, old)
+        await it.go()
+        await pass_time(30)
+        assert (await it.told())[:2] == ("Failed", reason)
+        assert await stays(it, old)
+        assert [one for one in await it.reservations() if one.status.state.phase != "Failed"] == []
+
+
+@virtual
+async def test_a_pod_that_another_hand_deletes_finds_its_seat() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(3)
+        await it.stop()
+        it.seats.refusing = None
+        await pass_time(3)
+        await it.delete(kinds.POD, old.metadata.name)
+        await pass_time(20)
+        assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_a_pod_that_is_gone_before_anything_happened() -> None:
+    async with stage() as it:
+        old = (await it.start())[0]
+        await it.delete(kinds.POD, old.metadata.name)
+        await pass_time(10)
+        await it.move(old)
+        await pass_time(5)
+        assert (await it.told())[:2] == ("Failed", "MissingPod")
+
+
+@virtual
+async def test_a_namesake_is_not_evicted_in_its_place() -> None:
+    async with stage() as it:
+        old = (await it.start(2, kinds.STATEFUL_SET))[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(3)
+        await it.delete(kinds.POD, old.metadata.name)
+        await pass_time(10)
+        it.seats.refusing = None
+        [new] = [one for one in await it.pods() if one.metadata.name == old.metadata.name]
+        await pass_time(30)
+        assert (await it.told())[:2] == ("Failed", "MissingPod")
+        assert await stays(it, new) and await it.reservations() == []
+
+
+@virtual
+async def test_a_workload_that_is_upgraded_meanwhile_still_uses_the_seat() -> None:
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        it.seats.binding = False
+        await it.move(old)
+        await pass_time(5)
+        await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": template("400m", app="web")}})
+        await pass_time(2)
+        it.seats.binding = True
+        await pass_time(60)
+        assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_a_workload_that_is_deleted_meanwhile_leaves_a_seat_that_expires() -> None:
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        it.seats.binding = False
+        await it.move(old, ttl="60s")
+        await pass_time(5)
+        await it.delete(kinds.DEPLOYMENT, "web")
+        await pass_time(70)
+        assert (await it.told())[:2] == ("Failed", "Timeout")
+        await pass_time(200)
+        assert [one.status.state.phase for one in await it.reservations()] == ["Failed"]
+
+
+@virtual
+async def test_a_workload_that_shrinks_before_the_eviction() -> None:
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(3)
+        await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 0}})
+        await pass_time(20)
+        assert (await it.told())[:2] == ("Failed", "MissingPod")
+        assert await it.reservations() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "why"),
+    [
+        pytest.param(kinds.DAEMON_SET, {}, "would put it back on the same node", id="of a DaemonSet"),
+        pytest.param(
+            kinds.DEPLOYMENT,
+            {"volumes": [{"name": "tmp", "emptyDir": {}}]},
+            "local storage: tmp",
+            id="with local storage",
+        ),
+        pytest.param(kinds.DEPLOYMENT, {"schedulerName": "other"}, "its scheduler is other", id="of another scheduler"),
+    ],
+)
+@virtual
+async def test_pods_that_must_stay(kind: Any, spec: Any, why: str) -> None:
+    async with stage() as it:
+        old = (await it.start(None if kind is kinds.DAEMON_SET else 2, kind, **spec))[0]
+        await it.move(old)
+        await pass_time(10)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and why in (message or "")
+        assert await stays(it, old) and await it.reservations() == []

@@ -300,6 +300,11 @@ async def at_rest(it: Move) -> None:
     assert open_jobs == []
     live = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
     assert live == [], live
+    for one in await it.pods():
+        if (
+            one.metadata.name == "thief" and one.status.phase == "Failed"
+        ):  # its node turned it away: ours was there first
+            await it.delete(kinds.POD, "thief", grace_seconds=0)
     pods = [one for one in await it.pods() if one.metadata.name != "thief"]
     here = {one.metadata.uid for one in pods}
     ended = [

@@ -13,7 +13,7 @@ from restow.model import kinds
 from restow.ports import Api, Request, Response
 from tests.control.migrations.stage import scheduled
 from tests.control.reservations.stage import reservation
-from tests.sim.stage import pass_time, pod, virtual
+from tests.sim.stage import pass_time, pod, profile, virtual
 
 
 class _Slow:
@@ -72,3 +72,19 @@ async def test_what_the_watches_have_not_shown_is_found() -> None:
         await read_afresh(Client(it.api), feed, ["n1"])
         assert pods_on_n1(feed) == {"new"}
         assert feed.snapshot.reservations.names() == [("default", "new")]
+
+
+@virtual
+async def test_whoever_was_found_on_a_node_waits_no_more() -> None:
+    async with scheduled(nodes=1) as it:
+        feed = Feed(Client(it.api), it.clock, Random(1), "restow-system")
+        feeding = asyncio.create_task(feed.run())
+        await feed.synced()
+        await it.create(kinds.POD, pod("late", "1", nodeSelector={"disk": "fast"}))
+        await pass_time(1)
+        assert [one.metadata.name for one in feed.pending(profile())] == ["late"]
+        feeding.cancel()
+        await it.patch(kinds.NODE, "n1", {"metadata": {"labels": {"disk": "fast"}}})
+        await pass_time(2)
+        await read_afresh(Client(it.api), feed, ["n1"])
+        assert pods_on_n1(feed) == {"late"} and feed.pending(profile()) == ()

@@ -132,8 +132,11 @@ class Feed:
         return [pod for pod in self._informers[kinds.POD] if is_finished(pod) and not is_terminating(pod)]
 
     def pending(self, profile: Profile) -> tuple[Pod, ...]:
-        """Pods of ours that wait for a node and may be tried."""
-        return tuple(pod for pod in self._informers[kinds.POD] if _is_pending(pod) and _is_ours(pod, profile))
+        """Pods of ours that wait for a node and may be tried. Whoever was read afresh on a node waits no more, even if
+        the watch does not show that yet."""
+        placed = self.snapshot.pods.known
+        waiting = (pod for pod in self._informers[kinds.POD] if _is_pending(pod) and _is_ours(pod, profile))
+        return tuple(pod for pod in waiting if pod.metadata.uid not in placed)
 
     def rules(self, arguments: Arguments) -> Movability:
         """The rules of eviction as of now."""

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from msgspec.structs import replace
 
+from restow.model.affinity import names_of
 from restow.model.cluster.owners import Kinship
 from restow.model.cluster.undo import UndoLog
-from restow.model.objects import ObjectMeta, Pod, PodGroup, PodGroupSpec, Reservation
+from restow.model.objects import (
+    ObjectMeta,
+    ObjectReference,
+    Placement,
+    Pod,
+    PodGroup,
+    PodGroupSpec,
+    Reservation,
+    ReservationStatus,
+)
 from restow.model.tenancy import QUEUE_ANNOTATION
-from restow.planning.claims import Claim, claimed_nodes, claims, reservation_for
+from restow.planning.claims import Claim, claims, reservation_for
 from restow.planning.plan import Move, Place
 from tests.model.cluster.builders import pod
 
@@ -74,7 +85,7 @@ def test_it_awaits_those_who_leave_its_nodes() -> None:
     [claim] = made(GANG, big="a", small_0="b", small_1="b")
     found = reservation(claim, move("x", "a", "c"), move("y", "c", "d"), move("w", "b", "c"))
     assert (found.metadata.annotations or {})["restow.sh/awaits"] == "uid-w,uid-x"
-    assert claimed_nodes(found) == {"a", "b"}
+    assert {name for task in found.spec.tasks or () for name in names_of(task.template.spec)} == {"a", "b"}
 
 
 def test_it_is_due_once_nobody_goes_to_its_nodes_any_more() -> None:
@@ -84,3 +95,34 @@ def test_it_is_due_once_nobody_goes_to_its_nodes_any_more() -> None:
 
 def test_pods_that_do_not_wait_any_more_claim_nothing() -> None:
     assert made(GANG[:1], small_0="b", alone="c") == []
+
+
+SEATS = {"big": "a", "small_0": "b", "small_1": "b"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "nodes", "held"),
+    [
+        pytest.param(GANG, SEATS, True, id="the same"),
+        pytest.param(GANG, {**SEATS, "small_1": "a"}, False, id="as many nodes, other seats"),
+        pytest.param([member("big", "4"), *GANG[1:]], SEATS, False, id="a pod of another size"),
+        pytest.param(GANG[:1], {"big": "a"}, False, id="fewer pods than seats"),
+    ],
+)
+def test_it_is_held_by_a_reservation_with_the_same_seats(pods: list[Pod], nodes: dict[str, str], held: bool) -> None:
+    found = reservation(*made(GANG, **SEATS))
+    [claim] = made(pods, **nodes)
+    assert claim.is_held_by(found) is held
+
+
+def test_a_seat_that_was_taken_is_not_asked_for_again() -> None:
+    found = reservation(*made(GANG, **SEATS))
+    seat = Placement(task="place-1", index=0, node_name="b", pod_ref=ObjectReference(name="small-0"))
+    [claim] = made([GANG[0], GANG[2]], big="a", small_1="b")
+    assert claim.is_held_by(replace(found, status=ReservationStatus(placements=[seat])))
+
+
+def test_whoever_comes_under_the_same_name_has_a_claim_of_its_own() -> None:
+    [old], again = made([pod("alone")], alone="a"), pod("alone")
+    [new] = made([replace(again, metadata=replace(again.metadata, uid="another"))], alone="a")
+    assert [new.is_for_owner_of(reservation(one)) for one in (old, new)] == [False, True]

@@ -12,6 +12,7 @@ to one of its nodes.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Final
@@ -35,7 +36,7 @@ from restow.model.objects import (
     ReservationSpec,
     TaskSpec,
 )
-from restow.model.resources import pod_requests
+from restow.model.resources import Vector, pod_requests, template_requests
 from restow.model.tenancy import queue_name
 from restow.model.times import format_duration
 from restow.planning.plan import Move, Place
@@ -45,6 +46,7 @@ CLAIM_LABEL: Final = "restow.sh/claim-of"
 _DIGITS: Final = 10
 
 Name = tuple[str, str]
+Size = frozenset[tuple[str, int]]
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -64,6 +66,22 @@ class Claim(msgspec.Struct, frozen=True):
     def is_due(self, moves: Iterable[Move]) -> bool:
         """Whether none of the moves that are left goes to one of its nodes."""
         return not any(move.target in self.nodes for move in moves)
+
+    def is_for_owner_of(self, reservation: Reservation) -> bool:
+        """Whether those who wait may take the seats of a reservation: under the same name others may wait by now."""
+        owners = [one.object for one in reservation.spec.owners or () if one.object is not None]
+        return any(self.owner.uid is None or one.uid in (None, self.owner.uid) for one in owners)
+
+    def is_held_by(self, reservation: Reservation) -> bool:
+        """Whether the seats of a reservation that nobody took are those that are to be held."""
+        wanted = Counter((node, _size(pod_requests(pod))) for pod, node in self.seats)
+        taken = Counter(one.task for one in reservation.status.placements or () if one.pod_ref is not None)
+        held = Counter[tuple[str, Size]]()
+        for task in reservation.spec.tasks or ():
+            spec = task.template.spec
+            for node in names_of(spec):
+                held[node, _size(template_requests(spec))] += (task.replicas or 1) - taken[task.name]
+        return self.is_for_owner_of(reservation) and +held == wanted
 
 
 def claims(plan: str, places: Iterable[Place], pending: Mapping[Name, Pod], kinship: Kinship) -> list[Claim]:
@@ -116,12 +134,6 @@ def reservation_for(
     )
 
 
-def claimed_nodes(reservation: Reservation) -> frozenset[str]:
-    """The nodes to which the seats of a claim are pinned."""
-    specs = (task.template.spec for task in reservation.spec.tasks or ())
-    return frozenset(name for spec in specs for name in names_of(spec))
-
-
 def _tasks(claim: Claim) -> list[TaskSpec]:
     """Equal pods on one node are one task. Seats are tried in the order of their tasks' names, so those for small pods
     come first: a small pod is not to sit down in the seat of a large one."""
@@ -137,6 +149,10 @@ def _tasks(claim: Claim) -> list[TaskSpec]:
         TaskSpec(name=f"place-{number:0{width}d}", replicas=replicas, template=template)
         for number, (template, replicas) in enumerate(alike, start=1)
     ]
+
+
+def _size(request: Vector) -> Size:
+    return frozenset((name, amount) for name, amount in request.items() if amount)
 
 
 def _loose(pod: Pod) -> PodSpec:

@@ -17,8 +17,8 @@ from restow.control.descheduler import Changed, Progress, Refused, Settings
 from restow.control.descheduler.claiming import Claiming
 from restow.control.descheduler.feed import Feed
 from restow.model import kinds
+from restow.model.affinity import names_of
 from restow.model.objects import Reservation
-from restow.planning.claims import claimed_nodes
 from restow.planning.plan import Move, Place, Plan
 from restow.ports import ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
@@ -259,10 +259,56 @@ async def test_a_place_that_goes_elsewhere_takes_its_claim_along_and_one_that_is
         feeding = asyncio.create_task(feed.run())
         await feed.synced()
         made = Claiming(client, it.clock, feed, Settings(), "plan")
-        elsewhere = (plan.places[0], replace(plan.places[1], node="n1"))
-        for seats, nodes in ((plan.places, {"n2", "n3"}), (elsewhere, {"n1", "n2"}), ((), set[str]())):
-            await made.claim(made.wanted(seats, feed.pending(profile())), ())
-            assert {name for one in await claims(it) for name in claimed_nodes(one)} == nodes
+        elsewhere = (plan.places[0], replace(plan.places[1], node="n4"))
+        for seats, nodes in ((plan.places, {"n2", "n3"}), (elsewhere, {"n2", "n4"}), ((), set[str]())):
+            await made.claim(made.wanted(seats, feed.pending(profile())), plan.moves)
+            tasks = [task for one in await claims(it) for task in one.spec.tasks or ()]
+            assert {name for task in tasks for name in names_of(task.template.spec)} == nodes
+        feeding.cancel()
+
+
+@virtual
+async def test_a_gang_that_is_made_again_under_its_name_gets_what_was_claimed() -> None:
+    """A claim is for the very ones who waited when it was made; whoever comes instead must not wait for it to end."""
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        await pass_time(1)
+        await it.delete(kinds.POD_GROUP, "gang")
+        await it.create(kinds.POD_GROUP, group("gang", 2))
+        done = await begun
+        assert (done.succeeded, done.taken) == (2, 2)
+        assert {one.status.state.phase for one in await claims(it)} == {"Succeeded"}
+
+
+@virtual
+async def test_a_gang_that_is_made_again_while_its_room_waits_for_it_gets_it() -> None:
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        while len(await it.jobs()) < 2:
+            await pass_time(0.2)
+        await it.patch(kinds.NODE, "n3", {"spec": {"unschedulable": True}})
+        await pass_time(20)
+        await it.delete(kinds.POD_GROUP, "gang")
+        await it.create(kinds.POD_GROUP, group("gang", 2))
+        await pass_time(10)
+        await it.patch(kinds.NODE, "n3", {"spec": {"unschedulable": None}})
+        assert (await begun).taken == 2
+
+
+@virtual
+async def test_what_is_held_elsewhere_after_a_repair_is_not_given_up_in_the_end() -> None:
+    async with crowded() as it:
+        plan, client = await planned(it), Client(it.api)
+        feed = Feed(client, it.clock, Random(1), "restow-system")
+        feeding = asyncio.create_task(feed.run())
+        await feed.synced()
+        made = Claiming(client, it.clock, feed, Settings(), "plan")
+        pending, repaired = feed.pending(profile()), (plan.places[0], replace(plan.places[1], node="n4"))
+        await made.claim(made.wanted(repaired, pending), plan.moves)
+        [before] = await claims(it)
+        await made.claim(made.wanted(plan.places, pending), ())
+        [after] = await claims(it)
+        assert before.metadata.uid == after.metadata.uid
         feeding.cancel()
 
 

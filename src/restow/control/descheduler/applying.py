@@ -242,9 +242,11 @@ class Applying:
         while claims.live():
             self._news.clear()
             self._tell(self._progress(course))
-            if not claims.wanted(course.plan.places, self._feed.pending(self._scheduler)):
+            wanted = claims.wanted(course.plan.places, self._feed.pending(self._scheduler))
+            if not wanted:
                 await claims.release()
                 return
+            await claims.hand_over(wanted)
             if self._clock.now() >= ends:
                 await claims.release(hopes)
                 return

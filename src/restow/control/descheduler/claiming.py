@@ -24,7 +24,7 @@ from restow.model.cluster.seat import expires_at, is_ended
 from restow.model.kinds import RESERVATION
 from restow.model.objects import Pod, Reservation, ReservationPhase
 from restow.model.times import format_duration, parse_time
-from restow.planning.claims import CLAIM_LABEL, Claim, claimed_nodes, claims, reservation_for
+from restow.planning.claims import CLAIM_LABEL, Claim, claims, reservation_for
 from restow.planning.plan import Move, Place
 from restow.ports import ApiError, Clock, Conflict, NotFound
 
@@ -78,15 +78,26 @@ class Claiming:
             snapshot.undo_to(mark)
 
     async def claim(self, wanted: Sequence[Claim], moves: Iterable[Move]) -> None:
-        """Have the claims that are due while these moves are left, and no others. Raises ApiError."""
-        left, nodes = list(moves), {(claim.namespace, claim.name): claim.nodes for claim in wanted}
+        """Have the claims that are due while these moves are left, and no others. Where none is left, what is held
+        stays where it is: a repair may have found another place than the plan. Raises ApiError."""
+        left, due = list(moves), {(claim.namespace, claim.name): claim for claim in wanted}
         for one in self.live():
-            if nodes.get(_key(one)) != claimed_nodes(one):
+            claim = due.get(_key(one))
+            if claim is None or not (claim.is_held_by(one) if left else claim.is_for_owner_of(one)):
                 await self._delete(one)
         live = set(map(_key, self.live()))
         for claim in wanted:
             if (claim.namespace, claim.name) not in live and claim.is_due(left):
                 await self._create(claim, left)
+
+    async def hand_over(self, wanted: Sequence[Claim]) -> None:
+        """Claim for those who came under the names of those for whom it was claimed. Raises ApiError."""
+        live = {_key(one): one for one in self.live()}
+        for claim in wanted:
+            one = live.get((claim.namespace, claim.name))
+            if one is not None and not claim.is_for_owner_of(one):
+                await self._delete(one)
+                await self._create(claim, [])
 
     async def keep(self) -> None:
         """See to it that no claim ends while the plan is under way."""

@@ -28,7 +28,7 @@ from restow.model.cluster.owners import GROUP_NAME_ANNOTATIONS
 from restow.model.inventory import Inventory
 from restow.model.kinds import ALL_KINDS, NODE, POD, Kind
 from restow.model.objects import Document
-from restow.model.pods import DELETION_COST
+from restow.model.pods import DELETION_COST, MIRROR
 from restow.model.problems import type_info
 from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.model.wire import document
@@ -43,7 +43,7 @@ _NAMING_ANNOTATIONS: Final = frozenset(
     {
         budgets.NO_PROTECTION,
         protections.EVICT,
-        protections.MIRROR,
+        MIRROR,
         protections.PREFER_NO_EVICTION,
         protections.SOURCE,
         seat.MIGRATING_ANNOTATION,

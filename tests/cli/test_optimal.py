@@ -95,12 +95,12 @@ def test_a_mistake_is_one_message_with_the_option(tmp_path: Path, arguments: lis
 def test_same_input_same_plan_in_another_process(tmp_path: Path) -> None:
     """Nothing depends on the order in which a process happens to keep sets."""
     path = tmp_path / "cluster.json"
-    path.write_bytes(msgspec.json.encode(generated(Scenario(seed=5, nodes=12, pods=60, pending=4))))
+    path.write_bytes(msgspec.json.encode(generated(Scenario(seed=5, nodes=8, pods=30, pending=3))))
     script = (
         "import json, sys; from click.testing import CliRunner; from restow.cli import restow\n"
         "for objective in ('free-nodes', 'slots', 'pending'):\n"
         "    asked = ['plan', '--snapshot', sys.argv[1], '--objective', objective, '--shape', 'cpu=4', '--seed', '7',\n"
-        "             '--work-limit', '12', '-o', 'json']\n"
+        "             '--work-limit', '6', '-o', 'json']\n"
         "    print({**json.loads(CliRunner().invoke(restow, asked).stdout), 'seconds': 0})\n"
     )
     told = [

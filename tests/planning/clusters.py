@@ -22,6 +22,7 @@ from restow.model.objects import (
     PodDisruptionBudgetStatus,
     SelectorSpec,
 )
+from restow.planning.measures import overview
 from restow.planning.movable import Movability, WorkloadLimit
 from restow.planning.plan import Move, Plan
 from restow.planning.request import Request
@@ -107,3 +108,7 @@ def moves(plan: Plan | Iterable[Move]) -> list[tuple[str, str, str]]:
 def reasons(plan: Plan) -> dict[str, str]:
     """Why pods stay, by name."""
     return {refusal.pod: refusal.reason for refusal in plan.refusals}
+
+
+def free_nodes(snapshot: Snapshot) -> int:
+    return int(overview(snapshot, ())["freeNodes"])

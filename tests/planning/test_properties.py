@@ -25,14 +25,14 @@ from restow.model.objects import (
     TopologySpreadConstraint,
 )
 from restow.planning.balance import rates_of
-from restow.planning.measures import free_nodes, utilisation
+from restow.planning.measures import utilisation
 from restow.planning.plan import Move, Plan
 from restow.planning.replay import replay
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
 from restow.planning.strategies import make_plan
 from tests.planning.by_definition import ZONE, skews, violations
-from tests.planning.clusters import app, budget, cluster, request, ten
+from tests.planning.clusters import app, budget, cluster, free_nodes, request, ten
 
 HOST = "kubernetes.io/hostname"
 EXAMPLES = int(os.environ.get("RESTOW_EXAMPLES", "25"))

@@ -13,13 +13,12 @@ from msgspec.structs import replace
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.planning.effect import after
-from restow.planning.measures import free_nodes
 from restow.planning.plan import Move, Place, Plan
 from restow.planning.repair import Repaired, repair
 from restow.planning.replay import replay
 from restow.planning.strategies import make_plan
 from tests.model.cluster.builders import pod
-from tests.planning.clusters import app, budget, cluster, moves, request, ten
+from tests.planning.clusters import app, budget, cluster, free_nodes, moves, request, ten
 from tests.planning.test_properties import snapshots, tried
 
 

@@ -15,13 +15,12 @@ import msgspec
 from restow.eviction.budgets import DISRUPTION, Budget, too_many
 from restow.eviction.costs import EVICTION_COST, NEVER, eviction_cost
 from restow.model.objects import PersistentVolumeClaim, Pod
-from restow.model.pods import controller_of, is_terminating
+from restow.model.pods import MIRROR, controller_of, is_of_daemon_set, is_terminating
 from restow.model.selectors import EVERYTHING, LabelSelector
 from restow.model.times import TimeError, parse_time
 from restow.model.volumes import READ_WRITE_ONCE_POD, claims_used, class_name
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
-MIRROR: Final = "kubernetes.io/config.mirror"
 SOURCE: Final = "kubernetes.io/config.source"
 EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
@@ -91,7 +90,7 @@ def _kind(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]
         yield "it is a mirror pod: its kubelet owns it"
     elif annotations.get(SOURCE, "api") != "api":
         yield f"it is a static pod, from {annotations[SOURCE]}"
-    elif owner is not None and owner.kind == "DaemonSet":
+    elif owner is not None and is_of_daemon_set(pod):
         yield f"DaemonSet {owner.name} would put it back on the same node"
     elif owner is None and not options.evict_all_bare_pods:
         if pod.status.phase != "Failed":

@@ -8,6 +8,8 @@ from typing import Protocol
 from restow.model.objects import Condition, ObjectMeta, OwnerReference, Pod
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+MIRROR = "kubernetes.io/config.mirror"
+"""On the pod that shows what a kubelet runs by itself."""
 """On a pod: workload controllers that shrink delete the pods of lower cost first."""
 
 
@@ -22,6 +24,16 @@ def controller_of(item: Owned) -> OwnerReference | None:
         if owner.controller:
             return owner
     return None
+
+
+def is_of_daemon_set(pod: Pod) -> bool:
+    owner = controller_of(pod)
+    return owner is not None and owner.kind == "DaemonSet"
+
+
+def stays_with_node(pod: Pod) -> bool:
+    """Whether a pod belongs to its node and would come back there: of a DaemonSet, or the mirror of a static one."""
+    return MIRROR in (pod.metadata.annotations or {}) or is_of_daemon_set(pod)
 
 
 def condition(conditions: Iterable[Condition] | None, kind: str) -> Condition | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from restow.model.objects import Pod, PodGroup, Queue
-from restow.model.pods import controller_of
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 DEFAULT_QUEUE = "default"
@@ -14,12 +13,6 @@ def queue_name(group: PodGroup | None, pod: Pod) -> str:
     if group is not None and group.spec.queue:
         return group.spec.queue
     return (pod.metadata.annotations or {}).get(QUEUE_ANNOTATION) or DEFAULT_QUEUE
-
-
-def is_of_daemon_set(pod: Pod) -> bool:
-    """Whether a pod runs on its node whoever else may."""
-    owner = controller_of(pod)
-    return owner is not None and owner.kind == "DaemonSet"
 
 
 def locked_nodes(queue: Queue | None) -> frozenset[str]:

@@ -11,21 +11,13 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.eviction.protections import MIRROR
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.cluster.room import Amounts
-from restow.model.objects import Pod
-from restow.model.pods import controller_of
+from restow.model.pods import stays_with_node
 from restow.model.resources import PODS, Vector
 from restow.planning.plan import Measures
 
 Rates = NDArray[np.float64]
-
-
-def stays_with_node(pod: Pod) -> bool:
-    """Whether a pod belongs to its node and would come back there: of a DaemonSet, or the mirror of a static one."""
-    owner = controller_of(pod)
-    return MIRROR in (pod.metadata.annotations or {}) or (owner is not None and owner.kind == "DaemonSet")
 
 
 def guests(snapshot: Snapshot, node: str) -> list[Occupant]:
@@ -41,12 +33,6 @@ def guest_counts(snapshot: Snapshot) -> NDArray[np.int64]:
         if row is not None:
             counts[row] = len(guests(snapshot, name))
     return counts
-
-
-def free_nodes(snapshot: Snapshot) -> int:
-    """Nodes without guests."""
-    present = snapshot.nodes.present[snapshot.rows.every]
-    return int(np.count_nonzero(present & (guest_counts(snapshot) == 0)))
 
 
 def shape_amounts(snapshot: Snapshot, shape: Vector) -> Amounts:

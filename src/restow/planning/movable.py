@@ -16,7 +16,7 @@ from restow.eviction.protections import DEFAULT_SCHEDULER, Protections, Surround
 from restow.eviction.workloads import Workloads
 from restow.model.cluster import Occupant, Snapshot
 from restow.model.objects import PersistentVolumeClaim, Pod
-from restow.planning.measures import stays_with_node
+from restow.model.pods import stays_with_node
 from restow.planning.plan import Refusal
 from restow.planning.request import Allowance, Mobility
 

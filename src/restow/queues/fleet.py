@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
-from restow.model.pods import condition, controller_of
+from restow.model.pods import condition, stays_with_node
 from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.jobs import Roster
 
@@ -87,7 +87,7 @@ def read_fleet(snapshot: Snapshot, roster: Roster) -> Fleet:
             queue = queue_of(occupant, snapshot, roster)
             if occupant.book == "reserved":
                 held[queue].add(number)
-            if _stays(occupant):
+            if stays_with_node(occupant.pod):
                 for column, amount in occupant.shape.amounts:
                     staying[order.index(column), number] += amount
             else:
@@ -122,11 +122,6 @@ def _use(nodes: _Sums, order: list[int]) -> Use:
     places = sorted(nodes)
     amounts = [[nodes[place].get(column, 0) for place in places] for column in order]
     return Use(np.array(places, np.intp), np.array(amounts, np.int64).reshape(len(order), len(places)))
-
-
-def _stays(occupant: Occupant) -> bool:
-    owner = controller_of(occupant.pod)
-    return owner is not None and owner.kind in ("DaemonSet", "Node")
 
 
 def _takes_pods(snapshot: Snapshot, name: str) -> bool:

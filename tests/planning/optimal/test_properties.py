@@ -19,14 +19,14 @@ from msgspec.structs import replace
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.planning.effect import after
-from restow.planning.measures import free_nodes, slots
+from restow.planning.measures import slots
 from restow.planning.plan import Measures, Plan
 from restow.planning.replay import replay
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
 from restow.planning.strategies import make_plan
 from tests.planning.by_definition import ZONE, skews, violations
-from tests.planning.clusters import app, cluster, request, ten
+from tests.planning.clusters import app, cluster, free_nodes, request, ten
 from tests.planning.optimal.test_strategy import gang, waits
 from tests.planning.test_properties import HOST, asked_budgets, constraints, snapshots
 

@@ -22,7 +22,7 @@ from restow.migration.conditions import ended_at, is_ended, is_evicting
 from restow.model.cluster import MOVED_FROM_ANNOTATION, Snapshot
 from restow.model.kinds import POD_MIGRATION_JOB
 from restow.model.objects import Document, JobMode, JobPhase, JobReason, Pod, PodMigrationJob
-from restow.planning.measures import stays_with_node
+from restow.model.pods import stays_with_node
 from restow.queues.fleet import queue_of
 from restow.scheduling.jobs import Roster
 

@@ -25,7 +25,8 @@ from restow.model.cluster.rows import RowIndex, grown
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Pod, Queue
-from restow.model.tenancy import DEFAULT_QUEUE, is_of_daemon_set, locked_nodes, queue_name
+from restow.model.pods import is_of_daemon_set
+from restow.model.tenancy import DEFAULT_QUEUE, locked_nodes, queue_name
 
 Holders = tuple[str, ...]
 """The queues that a node is locked for, sorted; none for most nodes, rarely more than one."""

@@ -15,6 +15,7 @@ import numpy as np
 from restow.eviction.ranks import priority
 from restow.model.cluster import Occupant, RowIndex, Snapshot
 from restow.model.objects import Pod, SelectorSpec
+from restow.model.pods import stays_with_node
 from restow.model.problems import Problem
 from restow.model.resources import CPU, MEMORY
 from restow.model.selectors import EVERYTHING, SelectorError, label_selector
@@ -23,7 +24,7 @@ from restow.model.wire import WireError, convert
 from restow.planning.arguments import Namespaces, PodFilter
 from restow.planning.bookings import Bookings
 from restow.planning.effect import after, versions
-from restow.planning.measures import overview, slots_by_row, stays_with_node
+from restow.planning.measures import overview, slots_by_row
 from restow.planning.movable import about_all, foreign_refusal, refused
 from restow.planning.plan import Measures, Plan, Refusal
 from restow.planning.request import Request

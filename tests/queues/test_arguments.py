@@ -8,7 +8,7 @@ import pytest
 
 from restow.model.wire import WireError
 from restow.queues.arguments import Arguments, read_arguments
-from restow.queues.request import Ceilings
+from restow.queues.ceilings import Ceilings
 
 
 def test_without_anything_half_of_the_cluster_may_be_guaranteed() -> None:

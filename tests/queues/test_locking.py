@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from restow.model.objects import Queue
+from restow.queues.ceilings import Ceilings
 from restow.queues.fleet import Fleet
 from restow.queues.locking import Lock, Rules, Standing, locks_shown, relock
-from restow.queues.request import Ceilings
 from tests.queues.fleets import fleet, node, queue, vector
 
 FREE = Rules(ceilings=Ceilings(cluster=100, queue=100))

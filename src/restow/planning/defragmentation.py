@@ -20,9 +20,9 @@ import numpy as np
 from restow.model.cluster import Occupant, PodClass, RowIndex, Snapshot
 from restow.planning.arguments import Defragmentation, read_defragmentation
 from restow.planning.bookings import Bookings
-from restow.planning.ceilings import Tally
 from restow.planning.cooldown import resting
 from restow.planning.effect import after, versions
+from restow.planning.limits import Tally
 from restow.planning.measures import overview
 from restow.planning.movable import about_all, foreign_refusal, guests_of, refused
 from restow.planning.neighbours import Neighbours

@@ -17,7 +17,7 @@ from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.model.resources import Vector
 from restow.planning.arguments import Defragmentation, LoadAware
-from restow.planning.ceilings import Tally
+from restow.planning.limits import Tally
 from restow.planning.measured import Measured
 from restow.planning.plan import Plan
 from restow.scheduling.engine import Engine

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from restow.model.kinds import QUEUE
 from restow.model.objects import GuaranteePolicy
-from restow.queues.request import Ceilings, lowest
+from restow.queues.ceilings import Ceilings, lowest
 
 NAME: Final = "restow-queue-guarantees"
 API_VERSION: Final = "admissionregistration.k8s.io/v1"

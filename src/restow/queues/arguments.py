@@ -22,8 +22,8 @@ from restow.model.objects import Duration
 from restow.model.problems import Problem
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
+from restow.queues.ceilings import DEFAULT_CEILING, Ceiling, Ceilings
 from restow.queues.locking import Rules
-from restow.queues.request import DEFAULT_CEILING, Ceiling, Ceilings
 
 SECTION: Final = "queues"
 SHORTEST_PERIOD: Final = 0.1

@@ -23,9 +23,9 @@ from restow.model.guarantees import Asked, Cluster, Rejection, request_of
 from restow.model.objects import GuaranteePolicy, Queue, QueueState
 from restow.model.quantity import quantity_of
 from restow.model.resources import CPU, MEMORY, Vector, add
+from restow.queues.ceilings import Ceilings, over_ceiling
 from restow.queues.choosing import MARGIN, Appraisal, Choice, Wish, choose
 from restow.queues.fleet import Fleet
-from restow.queues.request import Ceilings, over_ceiling
 
 EFFORT, LEAST_EFFORT = 40_000, 200
 """Steps of exact search: of all queues together, and of each at least."""

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod, Taint
-from restow.planning.ceilings import Limits
 from restow.planning.defragmentation import defragmentation
 from restow.planning.descheduling.cycle import Guarded, run_cycle
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.policy import Profile
+from restow.planning.limits import Limits
 from restow.planning.movable import Movability
 from restow.planning.plan import Move, Place, Plan
 from restow.planning.replay import replay

@@ -21,10 +21,10 @@ from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.model.resources import CPU, MEMORY
 from restow.planning.bookings import Bookings, carry_out
-from restow.planning.ceilings import Tally
 from restow.planning.descheduling.framework import Guard, Planner, Removal, Remover
 from restow.planning.descheduling.policy import Profile
 from restow.planning.effect import after, versions
+from restow.planning.limits import Tally
 from restow.planning.measures import overview
 from restow.planning.movable import Movability
 from restow.planning.places import take_places

@@ -38,9 +38,9 @@ from restow.planning.arguments import (
     read_defragmentation,
     read_load_aware,
 )
-from restow.planning.ceilings import Limits
 from restow.planning.descheduling.framework import Evictor, Guard, Planner, Plugin, Remover
 from restow.planning.descheduling.providers import FIELD, Provider, WrittenProvider, read_providers
+from restow.planning.limits import Limits
 from restow.planning.measured import Metering
 from restow.planning.request import Regard
 
@@ -255,12 +255,16 @@ def _point_problems(written: _Profile, path: str, plugins: Mapping[str, Plugin])
             plugin, where = plugins.get(name), f"{path}.plugins.{point}.enabled[{number}]"
             planned = isinstance(plugin, Planner | Remover)
             if plugin is None:
-                yield Problem(where, f"no plugin is called {name!r}; there are {', '.join(sorted(plugins))}")
+                yield Problem(where, _nobody(name, plugins))
             elif planned != (point in ("deschedule", "balance")):
                 kind = f"belongs under {plugin.point}" if isinstance(plugin, Planner | Remover) else "is an evictor"
                 yield Problem(where, f"{name} {kind}")
             elif isinstance(plugin, Planner | Remover) and plugin.point != point:
                 yield Problem(where, f"{name} belongs under {plugin.point}")
+
+
+def _nobody(name: str, plugins: Mapping[str, Plugin]) -> str:
+    return f"no plugin is called {name!r}; there are {', '.join(sorted(plugins))}"
 
 
 def _arguments(
@@ -272,7 +276,7 @@ def _arguments(
         where = f"{path}.pluginConfig[{number}]"
         plugin = plugins.get(one.name)
         if plugin is None:
-            problems.append(Problem(f"{where}.name", f"no plugin is called {one.name!r}"))
+            problems.append(Problem(f"{where}.name", _nobody(one.name, plugins)))
         elif one.name in found:
             problems.append(Problem(f"{where}.name", f"{one.name} has arguments already"))
         else:

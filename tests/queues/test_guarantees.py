@@ -8,7 +8,7 @@ import pytest
 
 from restow.model.guarantees import Asked, Cluster, Rejection, guarantee_problems, request_of
 from restow.model.objects import Guarantee, GuaranteePercentage, GuaranteePolicy
-from restow.queues.request import Ceilings, over_ceiling
+from restow.queues.ceilings import Ceilings, over_ceiling
 from tests.queues.fleets import queue, vector
 
 CLUSTER = Cluster(nodes=10, totals=vector(cpu="80", memory="320Gi"))

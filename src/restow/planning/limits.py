@@ -1,4 +1,4 @@
-"""Ceilings: how many pods may move in one cycle, and how many have been planned to so far.
+"""Limits: how many pods may move in one cycle, and how many have been planned to so far.
 
 Goes in: the limits of a cycle, then the moves of its plugins one by one. Comes out: which limit keeps one more pod
 back. Whoever must not begin what it could not end asks a copy first.

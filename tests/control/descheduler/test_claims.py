@@ -406,6 +406,28 @@ async def test_claims_of_a_descheduler_that_died_before_its_jobs_are_let_go_by_t
         assert [one.status.state.phase for one in left] == ["Succeeded"]
 
 
+@pytest.mark.parametrize("again", [True, False], ids=["others come under their names", "they are gone"])
+@virtual
+async def test_what_a_profile_claimed_for_those_who_wait_no_more_is_let_go_by_the_next_cycle(again: bool) -> None:
+    async with crowded() as it, running(descheduler(it, MAKING_ROOM)) as made:
+        await made.trigger()
+        await it.delete(kinds.POD_GROUP, "gang")
+        if again:
+            await it.create(kinds.POD_GROUP, group("gang", 2))
+        else:
+            await it.delete(kinds.POD, "gang-0")
+            await it.delete(kinds.POD, "gang-1")
+            await it.create(kinds.POD, pod("alone", "3500m"))
+        await pass_time(30)
+        assert [one.status.state.phase for one in await claims(it)] == ["Available"]
+        await made.trigger()
+        await pass_time(5)
+        where = await places(it)
+        assert await claims(it) == []
+        assert {where.get(name, "gone") for name in ("gang-0", "gang-1", "alone")} > {"gone"}
+        assert None not in where.values()
+
+
 @virtual
 async def test_a_plan_that_somebody_applies_is_under_way_between_its_waves_too() -> None:
     async with crowded() as it:

@@ -20,6 +20,7 @@ from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.settings import Settings
 from restow.model.cluster import Snapshot
+from restow.model.cluster.owners import Kinship, Owners
 from restow.model.cluster.seat import expires_at, is_ended
 from restow.model.kinds import RESERVATION
 from restow.model.objects import Pod, Reservation, ReservationPhase
@@ -156,6 +157,16 @@ def hopes(claims: Iterable[Reservation]) -> list[Reservation]:
     """The claims that still need somebody to move."""
     over = (ReservationPhase.AVAILABLE, ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
     return [one for one in claims if one.status.state.phase not in over]
+
+
+def deserted(claims: Iterable[Reservation], pending: Sequence[Pod], kinship: Kinship) -> list[Reservation]:
+    """The claims of which nobody who waits may take a seat: their pods are gone, or others came under their names."""
+    return [one for one in claims if not is_ended(one) and not any(_is_owner(pod, one, kinship) for pod in pending)]
+
+
+def _is_owner(pod: Pod, claim: Reservation, kinship: Kinship) -> bool:
+    inside = pod.metadata.namespace == claim.metadata.namespace
+    return inside and Owners.of(claim.spec.owners or ()).match(pod, kinship)
 
 
 async def let_go(client: Client, snapshot: Snapshot, claim: Reservation) -> None:

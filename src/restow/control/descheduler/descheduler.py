@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from restow.client.events import EventRecorder
 from restow.client.verbs import Client
 from restow.control.aside import Aside, at_once
-from restow.control.descheduler.claiming import Claiming, claims_in, hopes, let_go, plan_behind
+from restow.control.descheduler.claiming import Claiming, claims_in, deserted, hopes, let_go, plan_behind
 from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.jobs import (
@@ -205,9 +205,13 @@ class Descheduler:
         return done
 
     async def _forget_claims(self) -> None:
-        """No plan of ours is under way, so what they still claim will never be free."""
-        for one in hopes(claims_in(self._feed.snapshot)):
-            await let_go(self._client, self._feed.snapshot, one)
+        """No plan of ours is under way, so what they still claim will never be free; and what they claimed for pods that
+        wait no more is for others."""
+        snapshot, claims = self._feed.snapshot, claims_in(self._feed.snapshot)
+        waiting = hopes(claims)
+        rest = [one for one in claims if _is_ours(one) and one not in waiting]
+        for one in waiting + deserted(rest, self._feed.pending(self._scheduler), snapshot.kinship):
+            await let_go(self._client, snapshot, one)
 
     async def _decide(self, profile: Profile) -> Outcome:
         metering = self._policy.metering(profile)

@@ -205,8 +205,8 @@ class Descheduler:
         return done
 
     async def _forget_claims(self) -> None:
-        """No plan of ours is under way, so what they still claim will never be free; and what they claimed for pods that
-        wait no more is for others."""
+        """No plan of ours is under way, so what they still claim will never be free; and what they claimed for pods
+        that wait no more is for others."""
         snapshot, claims = self._feed.snapshot, claims_in(self._feed.snapshot)
         waiting = hopes(claims)
         rest = [one for one in claims if _is_ours(one) and one not in waiting]

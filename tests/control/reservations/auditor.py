@@ -1,8 +1,10 @@
 """An auditor between the schedulers and the API server: after every write of theirs, do the promises still hold?
 
 1  no write makes any node more over-committed than it was: pods and the seats of live reservations fit; seats that
-   wait for pods to leave fit once they have left
+   wait for pods to leave fit once they have left; seats that await pods which only are to leave (`restow.sh/awaits`)
+   fit once those have left as well, and take nothing from anybody else until then
 3  a reservation fails for a reason that is true at that moment, and only for one
+   nobody is bound where pods alone are more than the node offers: onto room that somebody has yet to leave
 5  nobody is bound into a seat that somebody was bound into before; a seat is marked for the pod that was bound into
    it, after that; what is marked stays marked
 
@@ -27,8 +29,8 @@ import msgspec
 from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
 from restow.model import kinds
-from restow.model.cluster.seat import is_expired
-from restow.model.objects import Pod, Reservation
+from restow.model.cluster.seat import awaited_pods, is_expired
+from restow.model.objects import Node, Pod, Reservation
 from restow.model.resources import PODS, Vector, add, amounts, fits, pod_requests, subtract
 from restow.ports import Api, Clock, Request, Response
 from restow.scheduling.reservations.validity import problems
@@ -85,7 +87,7 @@ class Auditor:
         response = await self._api.call(request)
         self.audits += 1
         for place, missing in (await self.shortages()).items():
-            if missing > max(short.get(place, 0), 0) and self.stolen.get(place[1]) != now:
+            if missing > max(short.get(place, 0), 0) and self.stolen.get(place[1]) != now and request.verb != "delete":
                 self._note(request, f"{' '.join(place)} lacks {missing}, {short.get(place, 0)} before")
         if request.subresource == "binding":
             await self._bind(request)
@@ -106,36 +108,34 @@ class Auditor:
     # --- 1 ------------------------------------------------------------------------------------------------------------
 
     async def shortages(self) -> Shortages:
-        """Where there is more than fits: now, counting everybody; and later, once those who are leaving have left."""
+        """Where there is more than fits: now, counting everybody; later, once those who are leaving have left, without
+        seats that only hope; and in hope, once those who are awaited have left, too."""
         free = await self._left()
         return {(*place, name): -amount for place, left in free.items() for name, amount in left.items() if amount < 0}
 
-    async def _left_later(self) -> dict[str, Vector]:
-        return {node: left for (book, node), left in (await self._left()).items() if book == "later"}
-
     async def _left(self) -> dict[tuple[str, str], Vector]:
-        """What pods and seats leave of every node, in both books."""
+        """What pods and seats leave of every node, in every book."""
         pods = [one for one in (await self._client.list(kinds.POD)).items if takes_room(one)]
         reservations = (await self._client.list(kinds.RESERVATION)).items
-        nodes = (await self._client.list(kinds.NODE)).items
         free: dict[tuple[str, str], Vector] = {
             (book, one.metadata.name): dict(amounts(one.status.allocatable))
-            for one in nodes
-            for book in ("now", "later")
+            for one in await self._nodes()
+            for book in ("now", "later", "hope")
         }
+        held = {one.metadata.uid: _held(one, pods) for one in reservations}
+        hopes = {(uid, node) for one in reservations for uid in awaited_pods(one) for node, _ in held[one.metadata.uid]}
         for pod in pods:
-            for book in ("now", "later") if pod.metadata.deletion_timestamp is None else ("now",):
-                _charge(free, book, pod.spec.node_name or "", pod_requests(pod))
+            where = pod.spec.node_name or ""
+            leaves = pod.metadata.deletion_timestamp is not None
+            awaited = (pod.metadata.uid, where) in hopes
+            for book in ("now",) if leaves else ("now", "later") if awaited else ("now", "later", "hope"):
+                _charge(free, book, where, pod_requests(pod))
         for reservation in reservations:
-            held = [
-                (node, request)
-                for seat, node, request in open_seats(reservation)
-                if not any(_sits_in(pod, seat, reservation, node) for pod in pods)
-            ]
-            for node, request in held:
-                _charge(free, "later", node, request)
             waiting = _waiting(reservation)
-            for node, request in held:
+            for node, request in held[reservation.metadata.uid]:
+                _charge(free, "hope", node, request)
+                if not _still_awaited(reservation, node, pods):
+                    _charge(free, "later", node, request)
                 if waiting and not fits(request, free.get(("now", node), request)):
                     waiting -= 1  # this is one of the seats that wait for others to leave, and it says so
                 else:
@@ -144,23 +144,33 @@ class Auditor:
 
     async def _losers(self) -> set[str]:
         """Who has to give way on nodes with more on them than they offer, once those who are leaving have left."""
-        free = await self._left_later()
         found = (await self._client.list(kinds.RESERVATION)).items
         pods = [one for one in (await self._client.list(kinds.POD)).items if takes_room(one)]
+        free = {one.metadata.name: dict(amounts(one.status.allocatable)) for one in await self._nodes()}
+        staying = [(one.spec.node_name or "", one) for one in pods if one.metadata.deletion_timestamp is None]
+        on_it = [(node, pod_requests(pod)) for node, pod in staying]
+        for node, request in [*on_it, *(held for one in found for held in _held(one, pods))]:
+            if node in free:
+                free[node] = subtract(free[node], add(request, {PODS: 1}))
         losers: set[str] = set()
         for one in sorted(found, key=_standing, reverse=True):
-            held = [
-                (node, add(request, {PODS: 1}))
-                for seat, node, request in open_seats(one)
-                if not any(_sits_in(pod, seat, one, node) for pod in pods)
-            ]
+            held = _held(one, pods)
             for place in {node for node, _ in held if node in free}:
-                there = [request for node, request in held if node == place]
-                if any(free[place].get(name, 0) < 0 for request in there for name, amount in request.items() if amount):
+                there = [add(request, {PODS: 1}) for node, request in held if node == place]
+                awaited = _still_awaited(one, place, pods)
+                hoped = free[place]
+                for pod in awaited:
+                    hoped = add(hoped, add(pod_requests(pod), {PODS: 1}))
+                lost = any(hoped.get(name, 0) < 0 for request in there for name, amount in request.items() if amount)
+                if lost:
                     losers.add(one.metadata.uid)
+                if lost or awaited:  # nobody else loses a seat to one that only hopes
                     for request in there:
                         free[place] = add(free[place], request)
         return losers
+
+    async def _nodes(self) -> list[Node]:
+        return (await self._client.list(kinds.NODE)).items
 
     # --- 3 ------------------------------------------------------------------------------------------------------------
 
@@ -184,13 +194,24 @@ class Auditor:
     async def _bind(self, request: Request) -> None:
         body = msgspec.json.decode(request.body)
         uid, notes = body["metadata"]["uid"], body["metadata"].get("annotations", {})
-        self._on[uid] = body["target"]["name"]
+        where = self._on[uid] = body["target"]["name"]
         seat = (notes.get("restow.sh/reservation", ""), notes.get("restow.sh/reservation-uid", ""))
         before, same = self._bound.get(seat, uid), self._bound_in.get(seat) == self.life
         if before != uid and (same or await self._is_remembered(seat[1], before)):
             self._note(request, f"{seat[0]} was taken by {before}, and now by {uid}")
+        if where in await self._overfull() and self.stolen.get(where) != self._clock.now():
+            self._note(request, f"{uid} was bound to {where}, whose pods are more than it offers")
         if seat[0]:
             self._bound[seat], self._bound_in[seat] = uid, self.life
+
+    async def _overfull(self) -> list[str]:
+        """Nodes with pods for which there is no room, whatever is held for whom."""
+        nodes = {one.metadata.name: dict(amounts(one.status.allocatable)) for one in await self._nodes()}
+        for pod in (await self._client.list(kinds.POD)).items:
+            where = pod.spec.node_name or ""
+            if takes_room(pod) and where in nodes:
+                nodes[where] = subtract(nodes[where], add(pod_requests(pod), {PODS: 1}))
+        return [name for name, left in nodes.items() if any(amount < 0 for amount in left.values())]
 
     async def _is_remembered(self, life: str, uid: str) -> bool:
         """Whether the API knows of a pod: nothing does if it was gone before a dying scheduler marked its seat."""
@@ -233,6 +254,22 @@ def _charge(free: dict[tuple[str, str], Vector], book: str, node: str, request: 
 def _waiting(reservation: Reservation) -> int:
     """How many of its seats wait for something."""
     return sum((one.phase or {}).get("Waiting", 0) for one in (reservation.status.task_status_count or {}).values())
+
+
+def _held(one: Reservation, pods: list[Pod]) -> list[tuple[str, Vector]]:
+    """The nodes and sizes of the seats in which nobody sits."""
+    return [
+        (node, request)
+        for seat, node, request in open_seats(one)
+        if not any(_sits_in(pod, seat, one, node) for pod in pods)
+    ]
+
+
+def _still_awaited(one: Reservation, node: str, pods: list[Pod]) -> list[Pod]:
+    """The pods on a node of which a reservation hopes that they will leave; they have not begun to."""
+    hoped = awaited_pods(one)
+    there = [pod for pod in pods if pod.spec.node_name == node and pod.metadata.uid in hoped]
+    return [pod for pod in there if pod.metadata.deletion_timestamp is None]
 
 
 def _sits_in(pod: Pod, seat: str, reservation: Reservation, node: str) -> bool:

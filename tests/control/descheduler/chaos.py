@@ -1,0 +1,371 @@
+"""One seeded run of everything at once: plans that are applied and claim room, a descheduler, migrations, queues that
+lock nodes, schedulers, thieves; each of them dies, is replaced and misreads.
+
+    python -m tests.control.descheduler.chaos 300 [FILE]
+
+carries out runs until so many seeds have passed; FILE holds how far it got, so that it can be ended and gone on with.
+Both auditors look on: that of reservations behind every write of schedulers and appliers, that of migrations behind
+theirs. In the end nothing is claimed for nobody, every job is over and everything that is free can be had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from restow.control.descheduler import Changed, InTheWay, Refused
+from restow.migration.conditions import is_ended
+from restow.model import kinds
+from restow.model.cluster.seat import is_ended as is_over
+from restow.model.objects import Pod, PodMigrationJob, Reservation
+from restow.planning.plan import Move, Place, Plan
+from restow.ports import AlreadyExists, Api, ApiError
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
+from restow.sim.loop import run_virtual
+from tests.control.descheduler.stage import Scattered, descheduler, running
+from tests.control.descheduler.test_applying import applying
+from tests.control.migrations.auditor import Auditor as MigrationAuditor
+from tests.control.migrations.stage import SYSTEM, controller
+from tests.control.queues.stage import queues
+from tests.control.queues.stage import running as locking
+from tests.control.reservations.auditor import Auditor
+from tests.control.reservations.chaos import Leaders as Schedulers
+from tests.control.stage import group, member, world
+from tests.sim.stage import pass_time, pod, scheduler, template, workload
+
+NODES = ("n1", "n2", "n3", "n4", "n5")
+QUEUES = ("q1", "q2")
+STEPS = 20
+MIGRATION = {
+    "defaultJobTTL": "90s",
+    "waitingTTL": "3m",
+    "maxMigratingPerWorkload": 4,
+    "objectLimiters": {"workload": {"duration": "0s"}},
+}
+MAKING_ROOM = {
+    "profiles": [
+        {
+            "interval": "45s",
+            "plugins": {"balance": {"enabled": ["Optimal"]}},
+            "pluginConfig": [{"name": "Optimal", "args": {"objective": "pending", "workLimit": 60}}],
+        }
+    ]
+}
+
+
+class Lives:
+    """One process after the other that does the same; most of them die after some write."""
+
+    def __init__(
+        self, it: Scattered, rng: random.Random, plan: FaultPlan, live: Callable[[Api, int], Awaitable[None]], api: Api
+    ) -> None:
+        self.count = 0
+        self.plan = plan
+        self._it = it
+        self._rng = rng
+        self._live = live
+        self._api = api
+
+    async def run(self) -> None:
+        while True:
+            await self.once(self._rng.randint(0, 12) if self._rng.random() < 0.6 else None, self._rng.uniform(5, 80))
+            await asyncio.sleep(self._rng.uniform(0, 4))
+
+    async def once(self, last: int | None, seconds: float) -> None:
+        self.count += 1
+        rng = random.Random(self._rng.getrandbits(32))
+        mortal = FaultyApi(self._api, rng, replace(self.plan, crash_after=last))
+        life = asyncio.create_task(run_until_crash(mortal, self._guarded(mortal)))
+        try:
+            await asyncio.wait((life,), timeout=seconds)
+        finally:
+            mortal.crashed.set()
+        await life
+
+    async def _guarded(self, api: Api) -> None:
+        with suppress(ApiError, Changed, InTheWay, Refused):
+            await self._live(api, self.count)
+
+
+class Accidents:
+    """What may happen; each picks by chance, and may be refused."""
+
+    def __init__(self, it: Scattered, auditor: Auditor, rng: random.Random, *, thieves: bool) -> None:
+        self._it = it
+        self._auditor = auditor
+        self._rng = rng
+        self._made = 0
+        self._all: list[Callable[[], Awaitable[object]]] = [
+            *[self.crowd] * 3,
+            self.thin_out,
+            self.lose_web,
+            self.lose_member,
+            self.lose_gang,
+            self.delete_claim,
+            self.abort,
+            self.cordon,
+            self.uncordon,
+            self.stop,
+            self.go,
+            self.scale,
+            *[self.guarantee] * 2,
+            self.let_go,
+        ]
+        if thieves:
+            self._all += [self.steal, self.give_back]
+
+    async def strike(self) -> None:
+        self._made += 1
+        with suppress(ApiError, IndexError):
+            await self._rng.choice(self._all)()
+
+    async def crowd(self) -> None:
+        await self._it.create(kinds.POD, pod(f"crowd-{self._made}", self._rng.choice(("1", "2", "3")), app="crowd"))
+
+    async def thin_out(self) -> None:
+        found = [one for one in await self._it.pods() if one.metadata.name.startswith("crowd")]
+        await self._it.delete(kinds.POD, self._rng.choice(found).metadata.name)
+
+    async def lose_web(self) -> None:
+        found = [one for one in await self._it.pods() if (one.metadata.labels or {}).get("app") == "web"]
+        await self._it.delete(kinds.POD, self._rng.choice(found).metadata.name)
+
+    async def lose_member(self) -> None:
+        """It is made again, under its old name."""
+        name = self._rng.choice(("gang-0", "gang-1", "alone"))
+        await self._it.delete(kinds.POD, name, grace_seconds=0)
+        await pass_time(self._rng.uniform(0, 2))
+        await self._it.create(kinds.POD, _waiting(name))
+
+    async def lose_gang(self) -> None:
+        await self._it.delete(kinds.POD_GROUP, "gang")
+        await pass_time(self._rng.choice((0.0, 1.0, 20.0)))
+        await self._it.create(kinds.POD_GROUP, group("gang", 2))
+
+    async def delete_claim(self) -> None:
+        one = self._rng.choice(await claims(self._it))
+        await self._it.delete(kinds.RESERVATION, one.metadata.name)
+
+    async def abort(self) -> None:
+        live = [job for job in await self._it.jobs() if not is_ended(job)]
+        await self._it.set_status(self._rng.choice(live).metadata.name, phase="Aborted")
+
+    async def cordon(self) -> None:
+        await self._it.patch(kinds.NODE, self._rng.choice(NODES), {"spec": {"unschedulable": True}})
+
+    async def uncordon(self) -> None:
+        for name in NODES:
+            await self._it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
+
+    async def stop(self) -> None:
+        await self._it.stop()
+
+    async def go(self) -> None:
+        await self._it.go()
+
+    async def scale(self) -> None:
+        await self._it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": self._rng.randint(2, 4)}})
+
+    async def guarantee(self) -> None:
+        name = self._rng.choice(QUEUES)
+        policy = self._rng.choice(("Guaranteed", "Best-Effort"))
+        spec = {"guarantee": {"policy": policy, "resource": {"cpu": self._rng.choice(("2", "3500m", "7"))}}}
+        try:
+            await self._it.create(kinds.QUEUE, {"metadata": {"name": name}, "spec": spec})
+        except AlreadyExists:
+            await self._it.patch(kinds.QUEUE, name, {"spec": spec})
+
+    async def let_go(self) -> None:
+        await self._it.delete(kinds.QUEUE, self._rng.choice(QUEUES))
+
+    async def steal(self) -> None:
+        where = self._rng.choice(NODES)
+        thief = pod(f"thief-{self._made}", "1", app="thief", schedulerName="other", nodeName=where)
+        self._auditor.stolen[where] = self._it.clock.now()
+        await self._it.create(kinds.POD, thief)
+
+    async def give_back(self) -> None:
+        thieves = [one for one in await self._it.pods() if one.metadata.name.startswith("thief")]
+        await self._it.delete(kinds.POD, self._rng.choice(thieves).metadata.name, grace_seconds=0)
+
+    async def calm(self) -> None:
+        for one in await self._it.pods():
+            if one.metadata.name.startswith(("thief", "crowd")):
+                await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=0)
+        with suppress(ApiError):
+            await self.go()
+        for name in QUEUES:
+            with suppress(ApiError):
+                await self._it.delete(kinds.QUEUE, name)
+        await self.uncordon()
+
+
+def _waiting(name: str) -> dict[str, object]:
+    return pod("alone", "3500m", app="alone") if name == "alone" else member(name, "gang", "4", app="gang")
+
+
+async def claims(it: Scattered) -> list[Reservation]:
+    found = (await it.client.list(kinds.RESERVATION)).items
+    return [one for one in found if "restow.sh/claim-of" in (one.metadata.labels or {})]
+
+
+async def _planned(it: Scattered, rng: random.Random) -> Plan:
+    """The web pods of up to three nodes go to n1; the gang, and perhaps a pod of its own, take their nodes."""
+    web = [one for one in await it.pods() if (one.metadata.labels or {}).get("app") == "web"]
+    at = {one.spec.node_name: one for one in web}
+    sources = [name for name in ("n2", "n3", "n4") if name in at]
+    moves = [
+        Move(
+            order=order,
+            wave=rng.randint(1, order) if order < 3 else order,
+            namespace="default",
+            pod=at[node].metadata.name,
+            uid=at[node].metadata.uid,
+            source=node,
+            target="n1",
+        )
+        for order, node in enumerate(sources, start=1)
+    ]
+    moves = sorted(moves, key=lambda move: move.wave)
+    moves = [replace(move, order=order) for order, move in enumerate(moves, start=1)]
+    pods = ("gang-0", "gang-1", "alone")
+    seats = [Place(namespace="default", pod=name, node=node) for name, node in zip(pods, sources, strict=False)]
+    return Plan(strategy="optimal", objective="pending", moves=tuple(moves), places=tuple(seats))
+
+
+async def _begin(it: Scattered) -> None:
+    """Four nodes of 4 cores with a web pod of 1 each, one that is full; a gang of two and a large pod wait."""
+    await it.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
+    await it.create(kinds.POD, pod("full", "3900m", nodeName="n5", app="full"))
+    spread = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+    ]
+    made = template("900m", app="web", topologySpreadConstraints=spread)
+    await it.create(kinds.DEPLOYMENT, workload("web", 4, pods=made))
+    await pass_time(5)
+    await it.create(kinds.POD_GROUP, group("gang", 2))
+    for name in ("gang-0", "gang-1", "alone"):
+        await it.create(kinds.POD, _waiting(name))
+    await pass_time(2)
+
+
+async def run(seed: int) -> Counter[str]:
+    """Carry a run out; AssertionError where a promise is broken. Comes out how jobs and claims ended."""
+    rng = random.Random(seed)
+    thieves = rng.random() < 0.5
+    plan = _faults(rng, timely=thieves)
+    faults: list[str] = []
+    async with world(nodes=len(NODES), seed=seed) as base:
+        it = Scattered(base.api, base.world, base.clock)
+        auditor = Auditor(it.api, it.clock)
+        async with scheduler(auditor, it.clock, seed=seed):
+            await _begin(it)
+        auditor.life += 1
+        saved = await _planned(it, rng)
+
+        async def migrate(api: Api, number: int) -> None:
+            watched = MigrationAuditor(api, it.api, it.clock, faults)
+            async with controller(watched, it.clock, seed=number, **MIGRATION):
+                await asyncio.sleep(10_000)
+
+        async def apply(api: Api, number: int) -> None:
+            await applying(it, api=api).apply(saved)
+
+        async def deschedule(api: Api, number: int) -> None:
+            async with running(descheduler(it, MAKING_ROOM, api=api, seed=number)):
+                await asyncio.sleep(10_000)
+
+        async def lock(api: Api, number: int) -> None:
+            async with locking(queues(api, it.clock, seed=number)):
+                await asyncio.sleep(10_000)
+
+        schedulers = Schedulers(it, auditor, rng, plan)
+        migrations = Lives(it, rng, plan, migrate, it.api)
+        everybody = [migrations, *(Lives(it, rng, plan, apply, auditor) for _ in range(rng.randint(1, 2)))]
+        if rng.random() < 0.5:
+            everybody.append(Lives(it, rng, plan, deschedule, auditor))
+        if rng.random() < 0.5:
+            everybody.append(Lives(it, rng, plan, lock, it.api))
+        alive = [asyncio.create_task(one.run()) for one in (schedulers, *everybody)]
+        accidents = Accidents(it, auditor, random.Random(seed + 1), thieves=thieves)
+        for _ in range(STEPS):
+            await accidents.strike()
+            await pass_time(rng.choice((0.0, 0.3, 1.0, 5.0, 15.0)))
+            assert not any(one.done() for one in alive), alive
+            assert not auditor.faults, auditor.faults
+            assert not faults, faults
+        for one in alive:
+            one.cancel()
+        await asyncio.gather(*alive, return_exceptions=True)
+        await accidents.calm()
+        auditor.life += 1
+        migrations.plan = FaultPlan()
+        async with scheduler(auditor, it.clock, seed=99), locking(queues(it.api, it.clock)):
+            await migrations.once(None, 1200)
+            await _is_at_rest(it, auditor)
+        assert not auditor.faults, auditor.faults
+        assert not faults, faults
+        ended = Counter(f"{job.status.phase} {job.status.reason or ''}".strip() for job in await it.jobs())
+        by = Counter(f"of {_maker(job)}" for job in await it.jobs())
+        told = Counter(f"claim {one.status.state.phase} {one.status.state.reason or ''}" for one in await claims(it))
+        placed = Counter(placed=sum(bool(one.spec.node_name) for one in await it.pods() if not _is_web(one)))
+        return ended + by + told + placed + Counter(audits=auditor.audits)
+
+
+def _is_web(one: Pod) -> bool:
+    return (one.metadata.labels or {}).get("app") in ("web", "full")
+
+
+def _maker(job: PodMigrationJob) -> str:
+    return "a queue" if "restow.sh/queue" in (job.metadata.labels or {}) else job.metadata.name.split("-")[0]
+
+
+def _faults(rng: random.Random, *, timely: bool) -> FaultPlan:
+    """What others do behind a scheduler's back it cannot know: with thieves about, what it is shown is true."""
+    often = [rng.uniform(0, 0.15) for _ in range(8)]
+    late = {} if timely else {"dropped": often[0] / 2, "repeated": often[1], "late": often[2], "stale": often[3]}
+    return FaultPlan(
+        conflict=often[4], busy=often[5] / 2, refused=often[6], unknown=often[7], slow=0.1, delay=2.0, **late
+    )
+
+
+async def _is_at_rest(it: Scattered, auditor: Auditor) -> None:
+    """Everything has ended, nothing is claimed for nobody, and no node has more on it than it offers."""
+    assert [job.metadata.name for job in await it.jobs() if not is_ended(job)] == []
+    live = [one for one in (await it.client.list(kinds.RESERVATION)).items if not is_over(one)]
+    assert live == [], live
+    assert await auditor.shortages() == {}
+
+
+def main(wanted: int, file: Path) -> None:
+    logging.disable(logging.ERROR)
+    first = int(file.read_text()) if file.exists() else 0
+    total: Counter[str] = Counter()
+    for seed in range(first, wanted):
+        try:
+            total += run_virtual(run(seed))
+        except BaseException:
+            sys.stderr.write(f"seed {seed}\n")
+            raise
+        file.write_text(str(seed + 1))
+        if seed % 10 == 9:
+            sys.stdout.write(f"{seed + 1} runs passed: {dict(total)}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else f"{tempfile.gettempdir()}/restow-claim-runs"))

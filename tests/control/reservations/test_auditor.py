@@ -1,0 +1,40 @@
+"""The auditor itself: what it lets a claim count on, and what not."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.model import kinds
+from tests.control.reservations.auditor import Auditor
+from tests.control.reservations.stage import reservation
+from tests.control.stage import world
+from tests.sim.stage import Document, pod, virtual
+
+
+@pytest.mark.parametrize(
+    ("awaits", "bind", "short"),
+    [
+        pytest.param(True, None, set(), id="a claim counts on the room of a pod that is to leave"),
+        pytest.param(False, None, {"later", "hope"}, id="nobody else does"),
+        pytest.param(True, "1", {"hope"}, id="what the claim holds is nobody else's"),
+        pytest.param(True, "2", {"now", "later", "hope"}, id="pods do not fit on room that somebody has yet to leave"),
+    ],
+)
+@virtual
+async def test_room_that_is_hoped_for(awaits: bool, bind: str | None, short: set[str]) -> None:
+    """A pod of 3 on a node of 4 cores, and a claim of 4 that waits for it to leave; perhaps another pod comes."""
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        there = await it.create(kinds.POD, pod("there", "3", nodeName="n1"))
+        made: Document = reservation("claim", 1, "4")
+        made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid} if awaits else {}
+        await it.create(kinds.RESERVATION, made)
+        held = {
+            "state": {"phase": "Waiting"},
+            "placements": [{"task": "web", "index": 0, "nodeName": "n1"}],
+            "taskStatusCount": {"web": {"phase": {"Waiting": 1}}},
+        }
+        await it.client.patch(kinds.RESERVATION, "claim", {"status": held}, "default", subresource="status")
+        if bind is not None:
+            await it.create(kinds.POD, pod("comer", bind, nodeName="n1"))
+        assert {book for book, _, name in await auditor.shortages() if name == "cpu"} == short

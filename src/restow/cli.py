@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
+import os
 import sys
 import time
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from restow.scheduling.registry import Profile
 
 
+_SHAPE_ADVICE = "name what a pod asks for, such as cpu=16,memory=64Gi"
 _NOT_SETTLED = "the embedded cluster did not settle in time; is the machine very busy?"
 
 
@@ -83,7 +85,7 @@ def dev(port: int, nodes: int) -> None:
         if problem.filename:
             raise unwritable(problem) from problem
         advice = "; choose another with --port" if port else ""
-        raise CouldNot(f"cannot serve on 127.0.0.1:{port}: {problem.strerror or problem}{advice}") from problem
+        raise CouldNot(f"cannot serve on 127.0.0.1:{port}: {os.strerror(problem.errno or 0)}{advice}") from problem
 
 
 SNAPSHOT_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
@@ -143,7 +145,7 @@ def explain(snapshot: Path, config: Path | None, output: str, kind: str, name: s
 @click.option(
     "--strategy",
     type=click.Choice(["optimal", "defragmentation", "balance", "load-aware"]),
-    help="By what rules; optimal by default, defragmentation where there is no such strategy.",
+    help="By what rules; optimal by default.",
 )
 @click.option(
     "--objective",
@@ -262,13 +264,15 @@ def _shape(text: str, objective: str) -> dict[str, int]:
 
     shape: dict[str, int] = {}
     for part in filter(None, text.split(",")):
-        name, _, quantity = part.partition("=")
+        name, given, quantity = part.partition("=")
+        if not given:
+            raise click.BadParameter(f"{part}: {_SHAPE_ADVICE}", param_hint="'--shape'")
         try:
             shape[name.strip()] = amount(name.strip(), quantity.strip())
         except QuantityError as problem:
             raise click.BadParameter(f"{part}: {problem}", param_hint="'--shape'") from problem
     if any(not name or number <= 0 for name, number in shape.items()) or (objective == "slots" and not shape):
-        raise click.BadParameter("name what a pod asks for, such as cpu=16,memory=64Gi", param_hint="'--shape'")
+        raise click.BadParameter(_SHAPE_ADVICE, param_hint="'--shape'")
     return shape
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
+import yaml
 
 from restow.client.verbs import Client
 from restow.configuration import read_configuration
@@ -35,6 +36,25 @@ _MASTERS: Final = {
 }
 
 Document = dict[str, Any]
+
+
+class _Readable(yaml.SafeDumper):
+    """YAML for people: everything in its place, texts of several lines as such."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Readable.add_representer(str, _text)
+
+
+def manifest(made: Iterable[Document]) -> str:
+    """Documents for `kubectl apply`."""
+    return str(yaml.dump_all(made, Dumper=_Readable, sort_keys=False))
 
 
 # --- what they may do -------------------------------------------------------------------------------------------------

@@ -169,12 +169,15 @@ def living_inventory(kubeconfig: Path | None) -> Inventory:
 @click.option("--config", type=click.Path(path_type=Path), help="The configuration to install; defaults without it.")
 def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | None) -> None:
     """Print what a cluster needs to run Restow, for kubectl apply. The cluster is looked at, not changed."""
-    import yaml
-
     from restow import app
-    from restow.installing import CONFIGURATION, documents
+    from restow.installing import CONFIGURATION, documents, manifest
+    from restow.model.names import dns_label_problems
     from restow.running import Options, Process
 
+    if wrong := dns_label_problems(namespace):
+        raise click.BadParameter(f"{namespace!r} {'; '.join(wrong)}", param_hint="'--namespace'")
+    if not image:
+        raise click.BadParameter("name the image that you built", param_hint="'--image'")
     with user_mistakes():
         Process(Options(config=config))  # which every part of it has to understand
         configuration = config.read_text() if config else CONFIGURATION
@@ -189,7 +192,7 @@ def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | 
         for master in found.masters:
             click.echo(f"restow: {master}: two masters for one object do not go well together", err=True)
     made = documents(namespace=namespace, image=image, without=without, configuration=configuration)
-    sys.stdout.write(yaml.safe_dump_all(made, sort_keys=False))
+    sys.stdout.write(manifest(made))
 
 
 @click.command()

@@ -105,6 +105,19 @@ def test_a_configuration_is_installed_as_it_is_and_the_policy_goes_by_it(tmp_pat
     assert variables["ceiling"] == "object.metadata.name in {'ml': 20} ? {'ml': 20}[object.metadata.name] : 30"
 
 
+@pytest.mark.parametrize(
+    ("option", "value"), [("--namespace", "My Team"), ("--image", "")], ids=["no name of a namespace", "no image"]
+)
+def test_what_no_cluster_would_take_is_not_printed(option: str, value: str) -> None:
+    done = CliRunner().invoke(restow, ["install", "--kubeconfig", "/nowhere", option, value])
+    assert (done.exit_code, done.stdout) == (2, "") and f"Invalid value for '{option}'" in done.stderr
+
+
+def test_what_is_installed_is_for_people_to_read() -> None:
+    done = CliRunner().invoke(restow, ["install", "--kubeconfig", "/nowhere"])
+    assert "  restow.yaml: |\n    scheduler: {schedulerNames: [restow]}\n" in done.stdout and "&id" not in done.stdout
+
+
 def test_a_configuration_that_is_wrong_is_not_installed(tmp_path: Path) -> None:
     (tmp_path / "restow.yaml").write_text("queues: {maxGuaranteed: 101}\nreservations: {namespaceShare: -1}\n")
     arguments = ["install", "--kubeconfig", "/nowhere", "--config", str(tmp_path / "restow.yaml")]

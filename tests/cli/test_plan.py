@@ -118,6 +118,7 @@ def test_an_invalid_plan_is_told_and_exits_with_1(run: Run, snapshot: str, tmp_p
             ["--objective", "slots", "--strategy", "defragmentation"], "Invalid value for '--shape'", id="slots"
         ),
         pytest.param(["--shape", "cpu=many"], "'--shape': cpu=many: ", id="a shape that cannot be read"),
+        pytest.param(["--shape", "16"], "'--shape': 16: name what a pod asks for, such as cpu=16", id="only an amount"),
         pytest.param(["--time-limit", "soon"], "Invalid value for '--time-limit'", id="a time that cannot be read"),
         pytest.param(
             ["--config", "{broken}"], "lowThresholds.cpu: must be from 0 to 100 percent, is 300", id="arguments"

@@ -58,7 +58,8 @@ def test_koordinators_own_file_is_read() -> None:
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
-        ({"dryrun": True}, "dryrun: unknown field"),
+        ({"dryrun": True}, "dryrun: unknown field (did you mean dryRun?)"),
+        ({"colour": "red"}, "colour: unknown field"),
         ({"kind": "LowNodeLoadArgs"}, "kind: expected MigrationControllerArgs, got 'LowNodeLoadArgs'"),
         ({"maxConcurrentReconciles": 0}, "maxConcurrentReconciles: must be at least 1, is 0"),
         ({"maxMigratingPerNode": -1}, "maxMigratingPerNode: must be at least 0, is -1"),

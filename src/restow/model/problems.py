@@ -6,7 +6,8 @@ Decoders stop at the first mistake; this runs when one has stopped, or before a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Final, get_origin
 
 import msgspec
@@ -101,7 +102,16 @@ class _Walk:
                 yield Problem(join(path, key), "missing")
         struct: type[msgspec.Struct] = get_origin(info.cls) or info.cls
         if struct.__struct_config__.forbid_unknown_fields:
-            yield from (Problem(join(path, str(key)), "unknown field") for key in value if key not in members)
+            for key in value:
+                if key not in members:
+                    yield Problem(join(path, str(key)), f"unknown field{_meant(str(key), members)}")
+
+
+def _meant(key: str, members: Iterable[str]) -> str:
+    """Which member a misspelt one was probably meant to be."""
+    close = {name.lower(): name for name in members}
+    found = get_close_matches(key.lower(), close, n=1, cutoff=0.75)
+    return f" (did you mean {close[found[0]]}?)" if found else ""
 
 
 _MEMBERS: dict[int, dict[str, tuple[inspect.Type, bool]]] = {}

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from restow.model.cluster.changes import Changes
 from restow.model.cluster.fresh import Fresh
+from restow.model.cluster.labels import NodeLabels
 from restow.model.cluster.room import LIMIT, Ledger, Room
 from restow.model.cluster.rows import Rows, Which
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
+from restow.model.selectors import Requirement
 
 
 def rows_of(*names: str) -> Rows:
@@ -45,6 +47,21 @@ def test_a_look_back_beyond_the_journal_reads_the_stamps() -> None:
         changes.touch(0)
     assert sorted(changes.since(0)) == [0, 2]
     assert sorted(changes.since(1)) == [0]
+
+
+def test_labels_that_no_node_has_are_answered_without_a_column_until_one_has_them() -> None:
+    rows = rows_of("a")
+    labels = NodeLabels(rows)
+    labels.write(0, {"zone": "z"})
+    wanted, absent = Requirement("disk", "In", ("ssd",)), Requirement("disk", "DoesNotExist")
+    assert [labels.mask(one, rows.every).tolist() for one in (wanted, absent)] == [[False], [True]]
+    assert labels._columns == {}
+    for name in "bc":  # beyond the capacity of two
+        labels.write(rows.claim(name), {"disk": "ssd"} if name == "c" else {})
+    assert labels.mask(Requirement("gpu", "NotIn", ("x", "y")), rows.every).tolist() == [True] * 3
+    assert labels.mask(wanted, rows.every).tolist() == [False, False, True]
+    labels.write(2, None)
+    assert labels.mask(wanted, rows.every).tolist() == [False] * 3
 
 
 @given(st.lists(st.integers(-(2**64), 2**64), max_size=20))

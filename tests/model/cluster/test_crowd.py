@@ -88,6 +88,18 @@ def test_groups_and_stances_of_pods_long_gone_are_forgotten() -> None:
     assert len(snapshot.crowd._groups) == len(snapshot.crowd._stances) == len(snapshot.crowd._in_namespace) == 2
 
 
+def test_labels_that_nobody_has_or_asks_for_any_more_are_forgotten() -> None:
+    snapshot = snapshot_with()
+    for number in range(20):
+        snapshot.crowd.headcount(audience("app=web"))
+        snapshot.crowd.headcount(audience(f"key{number}=x"))
+        one = pod(f"p{number}", on="n1", labels={"app": str(number)})
+        snapshot.apply_pod(one)
+        snapshot.remove_pod(one)
+    assert len(snapshot.crowd._shelves) <= 3
+    assert all(len(shelf) <= 3 for shelf in snapshot.crowd._shelves.values())
+
+
 def test_too_many_headcounts_are_dropped_and_holders_are_told() -> None:
     snapshot = snapshot_with(pod("w", on="n1", labels={"app": "web"}))
     version, first = snapshot.crowd.version, snapshot.crowd.headcount(audience("app=web"))

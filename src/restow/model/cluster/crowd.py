@@ -241,8 +241,11 @@ class Crowd:
         self._last = None
         del self._in_namespace[group.namespace][group]
         for key, value in group.labels.items():
-            if (group.namespace, key) in self._shelves:
-                del self._shelves[group.namespace, key][value][group]
+            shelf = self._shelves.get((group.namespace, key))
+            if shelf is not None:
+                del shelf[value][group]
+                if not shelf[value]:
+                    del shelf[value]
         if not self._in_namespace[group.namespace]:
             del self._in_namespace[group.namespace]
         for stance in dict.fromkeys(stance for stance, _ in group.stances):
@@ -305,6 +308,7 @@ class Crowd:
     def _drop_headcounts(self) -> None:
         self._headcounts.clear()
         self._counted.clear()
+        self._shelves.clear()
         for group in self._groups.values():
             group.headcounts.clear()
         for stance in self._stances.values():

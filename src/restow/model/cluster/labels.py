@@ -2,10 +2,13 @@
 
 Goes in: the labels of a node, row by row. Comes out: masks for requirements, each decided once per distinct value and
 spread over nodes by indexing, and topology domains: the value id of a topology key *is* the domain of a node (0: the
-node lacks the key). Columns are made when a key is first asked for, so labels nobody reads cost nothing.
+node lacks the key). Columns are made when a key is first asked for, so labels nobody reads cost nothing; and masks of
+keys that no node has need none, so pods may ask for whatever they like.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,12 +61,16 @@ class LabelColumn:
 class NodeLabels:
     """The label columns that were asked for, kept up with the labels of every row."""
 
-    __slots__ = ("_columns", "_labels", "_rows")
+    __slots__ = ("_carriers", "_columns", "_labels", "_nobodys", "_rows")
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._columns: dict[str, LabelColumn] = {}
         self._labels: dict[int, dict[str, str]] = {}
+        self._carriers: Counter[str] = Counter()
+        """How many rows have a key."""
+        self._nobodys = LabelColumn("", rows.capacity)
+        """Of whatever key no row has."""
         rows.on_growth(self._grow)
 
     def column(self, key: str) -> LabelColumn:
@@ -77,6 +84,8 @@ class NodeLabels:
 
     def write(self, row: int, labels: dict[str, str] | None) -> None:
         """Replace the labels of a row; None for a row without a node."""
+        self._carriers.subtract(list(self._labels.get(row, ())))
+        self._carriers.update(list(labels or ()))
         if labels is None:
             self._labels.pop(row, None)
         else:
@@ -86,9 +95,10 @@ class NodeLabels:
 
     def mask(self, requirement: Requirement, rows: Which) -> Mask:
         """Which of these rows satisfy a requirement."""
-        column = self.column(requirement.key)
+        key = requirement.key
+        column = self.column(key) if key in self._columns or self._carriers[key] else self._nobodys
         return column.mask(requirement, column.ids[rows])
 
     def _grow(self, capacity: int) -> None:
-        for column in self._columns.values():
+        for column in (self._nobodys, *self._columns.values()):
             column.ids = grown(column.ids, capacity)

@@ -7,7 +7,8 @@ is one that stays inside its queue's guarantee, however full the cluster is: wha
 
 from __future__ import annotations
 
-from restow.model.resources import Vector, add, fits, subtract
+from restow.model.quantity import quantity_of
+from restow.model.resources import Vector, add, subtract
 from restow.scheduling.jobs import Job, least_resources
 from restow.scheduling.session import Session
 from restow.scheduling.shares import offered, requested
@@ -47,10 +48,20 @@ class _Gate:
         if refusal is not None:
             return refusal
         together, of_queue = add(self._promised, needed), add(self._promised_to.get(job.queue, {}), needed)
-        if not fits(together, self._left) and not self._shares.is_guaranteed(job.queue, of_queue):
-            return f"pod group {job.name} is not let in: {_NO_ROOM}"
+        over = self._over(needed)
+        if over and not self._shares.is_guaranteed(job.queue, of_queue):
+            return f"pod group {job.name} is not let in: {_NO_ROOM}: {', '.join(over)}"
         self._promised, self._promised_to[job.queue] = together, of_queue
         return None
+
+    def _over(self, needed: Vector) -> list[str]:
+        """Of what is needed, what is not left, with figures."""
+        return [
+            f"{name} (left {quantity_of(name, left)}, let in {quantity_of(name, promised)}, "
+            f"needed {quantity_of(name, amount)})"
+            for name, amount in sorted(needed.items())
+            if amount > 0 and (promised := self._promised.get(name, 0)) + amount > (left := self._left.get(name, 0))
+        ]
 
 
 def _left(session: Session) -> dict[str, int]:

@@ -11,8 +11,8 @@ from restow.adapters.memory import MemoryApi
 from restow.client.informer import Informer
 from restow.client.latest import UNSEEN, Latest
 from restow.client.verbs import Client
-from restow.model.kinds import NODE
-from restow.model.objects import Node
+from restow.model.kinds import NODE, RESERVATION
+from restow.model.objects import Node, ObjectMeta, Reservation
 from restow.sim.loop import VirtualClock
 from tests.client.world import play
 
@@ -62,5 +62,17 @@ def test_what_the_watch_never_shows_is_gone_after_a_while() -> None:
         assert told(latest) == ["new"]
         await asyncio.sleep(2)
         assert (told(latest), latest.get("a")) == ([], None)
+
+    play(story)
+
+
+def test_namesakes_in_other_namespaces_are_others() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        latest = Latest(Informer(Client(api), RESERVATION, rng=Random(1)), clock)
+        latest.note(Reservation(metadata=ObjectMeta(name="a", namespace="one", uid="1")))
+        latest.note(Reservation(metadata=ObjectMeta(name="a", namespace="two", uid="2")))
+        assert [one.metadata.uid for one in latest] == ["1", "2"]
+        found = [latest.get("a", namespace) for namespace in ("two", "one", "three")]
+        assert [one and one.metadata.uid for one in found] == ["2", "1", None]
 
     play(story)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from restow.client.cache import Change, Object, is_older
+from restow.client.cache import Change, Key, Object, is_older, key_of
 from restow.client.informer import Informer
 from restow.ports import Clock
 
@@ -20,37 +20,36 @@ UNSEEN: Final = 60.0
 
 
 class Latest(Generic[T]):
-    """Of a kind that has no namespaces."""
-
     def __init__(self, informer: Informer[T], clock: Clock) -> None:
         self._informer = informer
         self._clock = clock
-        self._written: dict[str, tuple[T, float]] = {}
-        """By name, and when."""
+        self._written: dict[Key, tuple[T, float]] = {}
+        """And when."""
 
     def note(self, item: T) -> None:
         """An object as we have just written it; the watch may show it later, or may have been faster."""
-        self._written[item.metadata.name] = item, self._clock.now()
+        self._written[key_of(item)] = item, self._clock.now()
 
     def heed(self, change: Change[T]) -> None:
         """The watch may have come to what we wrote, or beyond."""
-        name = change.object.metadata.name
-        if change.type == "DELETED" or self._ahead(name) is None:
-            self._written.pop(name, None)
+        key = key_of(change.object)
+        if change.type == "DELETED" or self._ahead(key) is None:
+            self._written.pop(key, None)
 
-    def get(self, name: str) -> T | None:
-        return self._ahead(name) or self._informer.get(name)
+    def get(self, name: str, namespace: str | None = None) -> T | None:
+        return self._ahead((namespace or "", name)) or self._informer.get(name, namespace)
 
     def __iter__(self) -> Iterator[T]:
-        ahead = {name: found for name in self._written if (found := self._ahead(name)) is not None}
-        self._written = {name: self._written[name] for name in ahead}
-        return iter(({one.metadata.name: one for one in self._informer} | ahead).values())
+        ahead = {key: found for key in self._written if (found := self._ahead(key)) is not None}
+        self._written = {key: self._written[key] for key in ahead}
+        return iter(({key_of(one): one for one in self._informer} | ahead).values())
 
-    def _ahead(self, name: str) -> T | None:
+    def _ahead(self, key: Key) -> T | None:
         """What we wrote, as far as the watch is behind it."""
-        written, at = self._written.get(name, (None, 0.0))
+        written, at = self._written.get(key, (None, 0.0))
         if written is None or at <= self._clock.now() - UNSEEN:
             return None
-        seen = self._informer.get(name)
+        namespace, name = key
+        seen = self._informer.get(name, namespace)
         behind = seen is None or is_older(seen.metadata.resource_version, written.metadata.resource_version)
         return written if behind else None

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from restow.client.cache import Change, is_older
 from restow.client.informer import Informer
+from restow.client.latest import Latest
 from restow.client.learning import Learner
 from restow.client.syncing import all_synced
 from restow.client.verbs import Client
@@ -60,8 +61,6 @@ class Feed:
         self._clock = clock
         self._written: dict[str, PodMigrationJob] = {}
         """Jobs as we wrote them last, until the watch has seen that."""
-        self._made: dict[Key, Reservation] = {}
-        """Reservations that we made, until the watch has seen them."""
         self._claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
         handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
             **dict.fromkeys(kinds.WORKLOADS, self._workload),
@@ -90,6 +89,7 @@ class Feed:
         self._pods: Informer[Pod] = self._informers[kinds.POD]
         self._reservations: Informer[Reservation] = self._informers[kinds.RESERVATION]
         self._groups: Informer[PodGroup] = self._informers[kinds.POD_GROUP]
+        self._made: Latest[Reservation] = Latest(self._reservations, clock)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -109,9 +109,7 @@ class Feed:
 
     def note_made(self, reservation: Reservation) -> None:
         """A reservation as we have just made it, likewise."""
-        key = reservation.metadata.namespace or "", reservation.metadata.name
-        if self._reservations.get(key[1], key[0]) is None:
-            self._made[key] = reservation
+        self._made.note(reservation)
 
     def job(self, name: str) -> PodMigrationJob | None:
         """A job as last seen or written."""
@@ -151,7 +149,7 @@ class Feed:
         """What the caches know about a job."""
         pod = self._pods.get(job.spec.pod_ref.name or "", job.spec.pod_ref.namespace)
         where = reservation_key(job)
-        reservation = self._reservations.get(where[1], where[0]) or self._made.get(where)
+        reservation = self._made.get(where[1], where[0])
         heirs = self.heirs_of(job, reservation)
         found = (self._pods.get(heir.name or "", heir.namespace) for heir in heirs)
         return self.around(
@@ -250,7 +248,6 @@ class Feed:
         self.on_job(change.object.metadata.name)
         if change.type == "DELETED":
             self._written.pop(change.object.metadata.name, None)
-            self._made.pop(reservation_key(change.object), None)
         if change.type == "DELETED" or (is_ended(change.object) and change.old and not is_ended(change.old)):
             for other in self._jobs.find("pod", _pod_name(change.object.spec.pod_ref)):
                 self.on_job(other.metadata.name)
@@ -270,7 +267,7 @@ class Feed:
         uid = job_uid(reservation)
         found = self._jobs.find("uid", uid) if uid is not None else []
         meta = reservation.metadata
-        self._made.pop((meta.namespace or "", meta.name), None)
+        self._made.heed(change)
         for job in (*found, *self._jobs.find("reservation", f"{meta.namespace}/{meta.name}")):
             self.on_job(job.metadata.name)
 

@@ -97,6 +97,7 @@ class Accidents:
         self._made = 0
         self._all: list[Callable[[], Awaitable[object]]] = [
             *[self.reserve] * 3,
+            *[self.claim] * 2,
             *[self.use] * 6,
             self.other,
             self.leave,
@@ -123,6 +124,14 @@ class Accidents:
         replicas = self._rng.randint(1, 3)
         least = self._rng.randint(1, replicas)
         made = reservation(f"r{self._made % 7}", replicas, self._cpu(), minAvailable=least, **terms)
+        await self._it.create(kinds.RESERVATION, made)
+
+    async def claim(self) -> None:
+        """A reservation that counts on room which pods are said to leave; whether they do is another matter."""
+        found = [one.metadata.uid for one in await self._it.pods() if one.spec.node_name]
+        awaited = self._rng.sample(sorted(found), min(len(found), self._rng.randint(1, 3)))
+        made = reservation(f"r{self._made % 7}", self._rng.randint(1, 2), self._rng.choice(("1", "2", "3")), ttl="60s")
+        made["metadata"]["annotations"] = {"restow.sh/awaits": ",".join(awaited)}
         await self._it.create(kinds.RESERVATION, made)
 
     async def use(self) -> None:

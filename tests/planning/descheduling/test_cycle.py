@@ -106,6 +106,13 @@ def test_a_plugin_that_breaks_is_named_and_the_others_go_on() -> None:
     assert found.failures == {"bad": "division by zero"} and moves(found.plan) == [("p", "a", "b")]
 
 
+def test_a_profile_without_plugins_says_so() -> None:
+    told = [one.reason for one in cycle(cluster([ten("a")], [])).plan.refusals]
+    assert told == [
+        "the profile enables no plugin: name some under plugins.deschedule.enabled or plugins.balance.enabled"
+    ]
+
+
 def test_the_snapshot_is_left_as_it_was() -> None:
     snapshot = cluster([ten("a"), ten("b")], [aged(app("p", on="a"), 200)])
     before = {uid: one.node for uid, one in snapshot.pods.known.items()}

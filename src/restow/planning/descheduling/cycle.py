@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -70,6 +71,11 @@ class Guarded(msgspec.Struct, frozen=True):
             return ""
         around = self.rules.around(pod)
         return next((why for guard in self.guards if (why := guard.why_not(pod, around))), "")
+
+
+_NO_PLUGIN: Final = (
+    "the profile enables no plugin: name some under plugins.deschedule.enabled or plugins.balance.enabled"
+)
 
 
 def run_cycle(profile: Profile, snapshot: Snapshot, request: Request, ended: Iterable[Pod] = ()) -> Outcome:
@@ -212,6 +218,8 @@ class _Cycle:
 
     def _refusals(self) -> Iterator[Refusal]:
         """What plugins said of pods that no other plugin moves; the same thing once."""
+        if not self._profile.planners and not self._profile.removers:
+            return iter((Refusal(namespace="", pod="", reason=_NO_PLUGIN),))
         moving = {(move.namespace, move.pod) for plan in self._plans for move in plan.moves}
         told = dict.fromkeys(one for plan in self._plans for one in plan.refusals)
         return (one for one in told if (one.namespace, one.pod) not in moving)

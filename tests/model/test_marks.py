@@ -32,3 +32,20 @@ def test_marks_read_or_not(kind: Kind[Any], document: dict[str, Any], readable: 
     whole = {"metadata": {"name": "x"}, **document}
     assert are_readable(msgspec.convert(whole, kind.type)) is readable
     assert (not find_problems(kind.type, whole, marks=True)) is readable
+
+
+def test_what_was_read_once_still_reads_and_what_was_refused_is_refused_again() -> None:
+    good, bad = (msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, POD.type) for spec in (CPU, MANY))
+    assert [are_readable(one) for one in (good, bad, good, bad)] == [True, False, True, False]
+
+
+def test_a_text_is_remembered_for_its_own_mark_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("restow.model.marks._REMEMBERED", 2)
+    moment = "2026-01-31T12:00:0"
+    pods = [
+        msgspec.convert({"metadata": {"name": "p", "creationTimestamp": f"{moment}{second}Z"}}, POD.type)
+        for second in range(5)
+    ]
+    assert all(are_readable(pod) for pod in (*pods, *pods))
+    asked = {"containers": [{"name": "c", "resources": {"requests": {"cpu": f"{moment}4Z"}}}]}
+    assert not are_readable(msgspec.convert({"metadata": {"name": "p"}, "spec": asked}, POD.type))

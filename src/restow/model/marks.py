@@ -1,12 +1,14 @@
 """Marks on typed objects: do all quantities, times and durations in it read?
 
 Goes in: an object that was decoded. Comes out: yes or no. What has to be looked at is worked out once per type, and
-most fields lead to no mark; `problems` says what is wrong, with paths, at a hundred times the cost.
+most fields lead to no mark; what has been read before is not read again, because the objects of a cluster repeat each
+other. `problems` says what is wrong, with paths, at a hundred times the cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -19,6 +21,55 @@ from restow.model.times import TimeError
 
 Check = Callable[[Any], object]
 """Raises QuantityError or TimeError."""
+
+_REMEMBERED = 65_536  # texts of a mark
+
+
+class _Texts:
+    """What is written under one mark. Texts that were found to read are remembered, and None, which stands for absent;
+    numbers are not, as equal ones may be of different types."""
+
+    __slots__ = ("_check", "_readable")
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._readable: set[Any] = {None}
+
+    def __call__(self, value: Any) -> None:
+        if value not in self._readable:
+            self._check(value)
+            if isinstance(value, str):
+                self._remember(value)
+
+    def every(self, values: Iterable[Any]) -> None:
+        """The same for several at once; `values` can be gone through again."""
+        if not self._readable.issuperset(values):
+            for value in values:
+                self(value)
+
+    def _remember(self, text: str) -> None:
+        if len(self._readable) >= _REMEMBERED:
+            self._readable = {None}
+        self._readable.add(text)
+
+
+class _Marked:
+    """The members of a struct that have the same mark."""
+
+    __slots__ = ("_read", "_texts")
+
+    def __init__(self, texts: _Texts, names: Sequence[str]) -> None:
+        self._texts = texts
+        self._read: Callable[[Any], tuple[Any, ...]] = attrgetter(*names, names[0])  # twice the first: always a tuple
+
+    def __call__(self, value: Any) -> None:
+        self._texts.every(self._read(value))
+
+    def each(self, values: Iterable[Any]) -> None:
+        self._texts.every(tuple(chain.from_iterable(map(self._read, values))))
+
+
+_TEXTS = {mark: _Texts(check) for mark, check in CHECKS.items()}
 
 
 def are_readable(value: msgspec.Struct) -> bool:
@@ -46,8 +97,8 @@ def _of(info: inspect.Type, mark: str | None) -> Check | None:
     while isinstance(info, inspect.Metadata):
         mark = (info.extra or {}).get("mark", mark)
         info = info.type
-    if mark in CHECKS:
-        return CHECKS[mark]
+    if mark in _TEXTS:
+        return _TEXTS[mark]
     match info:
         case inspect.UnionType():
             inner = [_of(option, mark) for option in info.types if not isinstance(option, inspect.NoneType)]
@@ -80,20 +131,32 @@ def _of_struct(info: inspect.StructType) -> Check | None:
 
 
 def _members(checks: Mapping[str, Check]) -> Check:
-    if len(checks) == 1:
-        ((name, only),) = checks.items()
-        return lambda value: None if (member := getattr(value, name)) is None else only(member)
-    read, wanted = attrgetter(*checks), tuple(checks.values())
+    marked: dict[_Texts, list[str]] = {}
+    for name, check in checks.items():
+        if isinstance(check, _Texts):
+            marked.setdefault(check, []).append(name)
+    parts: list[Check] = [_Marked(texts, names) for texts, names in marked.items()]
+    parts += [_member(name, check) for name, check in checks.items() if not isinstance(check, _Texts)]
+    if len(parts) == 1:
+        return parts[0]
 
     def members(value: Any) -> None:
-        for member, check in zip(read(value), wanted, strict=True):
-            if member is not None:
-                check(member)
+        for part in parts:
+            part(value)
 
     return members
 
 
+def _member(name: str, check: Check) -> Check:
+    return lambda value: None if (member := getattr(value, name)) is None else check(member)
+
+
 def _each(check: Check) -> Check:
+    if isinstance(check, _Texts):
+        return check.every
+    if isinstance(check, _Marked):
+        return check.each
+
     def items(value: list[Any]) -> None:
         for item in value:
             check(item)
@@ -102,6 +165,9 @@ def _each(check: Check) -> Check:
 
 
 def _each_value(check: Check) -> Check:
+    if isinstance(check, _Texts):
+        return lambda value: check.every(value.values())
+
     def values(value: dict[str, Any]) -> None:
         for item in value.values():
             check(item)

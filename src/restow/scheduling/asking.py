@@ -73,25 +73,31 @@ class Asked:
         """The same for pods of all queues while nodes are locked, with a cycle of their class whatever is locked."""
 
     def pre_filter(self, cycle: Cycle) -> Said:
-        active, refused = self._filters_known, None
-        for number, plugin in self._filters:
+        active, known, refused = self._filters_known, self._filters_known, None
+        again: list[tuple[int, Any]] = []
+        for one in self._filters:
+            number, plugin = one
             verdict = plugin.pre_filter(cycle)
             code = verdict.code
             if code is Code.SKIP or code is Code.SUCCESS:
                 bit = (code is Code.SUCCESS) << number
                 active |= bit
                 if verdict is NEVER or plugin.reach is not Reach.CLUSTER:
-                    self._filters = [one for one in self._filters if one[0] != number]
-                    self._filters_known |= bit
+                    known |= bit
+                    continue
             elif code is Code.UNSCHEDULABLE:
                 refused = refused or signed(verdict, plugin)
             else:
                 return 0, signed(verdict, plugin)
+            again.append(one)
+        self._filters, self._filters_known = again, known
         return active, refused
 
     def pre_score(self, cycle: Cycle) -> Said:
-        active = self._scores_known
-        for number, plugin in self._scores:
+        active = known = self._scores_known
+        again: list[tuple[int, Any]] = []
+        for one in self._scores:
+            number, plugin = one
             verdict = plugin.pre_score(cycle)
             code = verdict.code
             if code is not Code.SKIP and code is not Code.SUCCESS:
@@ -99,8 +105,10 @@ class Asked:
             bit = (code is Code.SUCCESS) << number
             active |= bit
             if verdict is NEVER or plugin.reach is not Reach.CLUSTER:
-                self._scores = [one for one in self._scores if one[0] != number]
-                self._scores_known |= bit
+                known |= bit
+            else:
+                again.append(one)
+        self._scores, self._scores_known = again, known
         return active, None
 
 

@@ -128,10 +128,12 @@ class Accidents:
 
     async def claim(self) -> None:
         """A reservation that counts on room which pods are said to leave; whether they do is another matter."""
-        found = [one.metadata.uid for one in await self._it.pods() if one.spec.node_name]
-        awaited = self._rng.sample(sorted(found), min(len(found), self._rng.randint(1, 3)))
-        made = reservation(f"r{self._made % 7}", self._rng.randint(1, 2), self._rng.choice(("1", "2", "3")), ttl="60s")
+        where = self._rng.choice(NODES)
+        there = [one.metadata.uid for one in await self._it.pods() if one.spec.node_name == where]
+        awaited = [uid for uid in there if self._rng.random() < 0.8]
+        made = reservation(f"r{self._made % 7}", 1, self._rng.choice(("3", "4")), ttl="60s")
         made["metadata"]["annotations"] = {"restow.sh/awaits": ",".join(awaited)}
+        made["spec"]["tasks"][0]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": where}
         await self._it.create(kinds.RESERVATION, made)
 
     async def use(self) -> None:

@@ -18,7 +18,7 @@ import click
 
 from restow import __version__, operating
 from restow.mistakes import CouldNot, misfortunes, unwritable, user_mistakes
-from restow.moving import KUBECONFIG
+from restow.moving import KUBECONFIG, tell_other_configuration
 from restow.operating import announce
 
 if TYPE_CHECKING:
@@ -234,6 +234,7 @@ def replay(snapshot: Path, config: Path | None, written: Path, output: str) -> N
         result = offline.replay(cluster, _profile(sections), sections, plan, time.time())
     printing.show(result, printing.replay_table, output)
     if not result.valid:
+        tell_other_configuration(plan, sections)
         sys.exit(1)
 
 

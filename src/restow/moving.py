@@ -100,7 +100,11 @@ def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: 
 
     async def work(shown: progress.Shown) -> Progress:
         async with app.bearing(kubeconfig, _written(config), namespace) as at:
-            return await app.carry_out(at, namespace, plan, shown.update, strict=strict)
+            try:
+                return await app.carry_out(at, namespace, plan, shown.update, strict=strict)
+            except Changed:
+                tell_other_configuration(plan, at.configuration)
+                raise
 
     try:
         with user_mistakes(ConfigError), misfortunes(Changed, InTheWay, ApiError), progress.shown(plan) as shown:
@@ -113,6 +117,14 @@ def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: 
         click.echo(f"restow: moves that have begun go on; restow apply {written} continues with the rest", err=True)
         raise
     _conclude(plan, done)
+
+
+def tell_other_configuration(plan: Plan, configuration: Configuration) -> None:
+    """Why a plan does not hold, where not the cluster is what differs."""
+    from restow.planning.plan import fingerprint
+
+    if plan.configuration and plan.configuration != fingerprint(configuration):
+        click.echo("restow: the plan was made with another configuration; name that one with --config", err=True)
 
 
 def _tell_differences(changed: Changed) -> None:

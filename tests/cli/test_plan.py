@@ -101,6 +101,17 @@ def test_a_saved_plan_is_replayed(run: Run, snapshot: str, tmp_path: Path) -> No
     )
 
 
+def test_a_plan_that_another_configuration_does_not_allow_says_what_differs(
+    run: Run, snapshot: str, tmp_path: Path
+) -> None:
+    plan, config = tmp_path / "plan.json", tmp_path / "restow.yaml"
+    run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "--save", str(plan))
+    config.write_text("scheduler: {schedulerNames: [other]}\n")
+    done = run("replay", "--snapshot", snapshot, "--plan", str(plan), "--config", str(config))
+    told = "restow: the plan was made with another configuration; name that one with --config\n"
+    assert (done.returncode, done.stderr) == (1, told)
+
+
 def test_an_invalid_plan_is_told_and_exits_with_1(run: Run, snapshot: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text(

@@ -114,7 +114,8 @@ def _bars(pairs: Sequence[tuple[NodeUse, NodeUse]], colours: dict[str, int], res
     largest = max((old.allocatable for old, _ in pairs), default=0) or 1
     rows = [
         f"<tr><th scope=row>{escape(old.node)}{'' if old.schedulable else ' <em>cordoned</em>'}</th>"
-        f"<td class=bar>{_bar(old, colours, largest)}</td><td class=bar>{_bar(new, colours, largest)}</td>"
+        f"<td class=bar>{_bar(old, colours, largest, resource)}</td>"
+        f"<td class=bar>{_bar(new, colours, largest, resource)}</td>"
         f"<td class=number>{_amount(resource, old.idle)}</td><td class=number>{_amount(resource, new.idle)}</td>"
         f"<td class=number>{old.pods}</td><td class=number>{new.pods}</td></tr>"
         for old, new in pairs
@@ -126,12 +127,13 @@ def _bars(pairs: Sequence[tuple[NodeUse, NodeUse]], colours: dict[str, int], res
     return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
 
 
-def _bar(use: NodeUse, colours: dict[str, int], largest: int) -> str:
+def _bar(use: NodeUse, colours: dict[str, int], largest: int, resource: str) -> str:
     shares: Counter[str] = Counter()
     for who, requested in use.requested.items():
         shares[who if who in colours else OTHERS] += requested
     parts = [
-        f'<i class="c{colours.get(who, COLOURS)}" style="flex-grow:{amount}" title="{escape(who)} {amount}"></i>'
+        f'<i class="c{colours.get(who, COLOURS)}" style="flex-grow:{amount}" '
+        f'title="{escape(who)} {_amount(resource, amount)}"></i>'
         for who, amount in sorted(shares.items(), key=lambda item: colours.get(item[0], COLOURS))
         if amount
     ]

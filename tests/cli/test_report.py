@@ -105,3 +105,8 @@ def test_an_empty_plan_has_a_page_too() -> None:
 def test_which_resource_is_drawn(plan: Plan, shape: tuple[str, ...], resource: str) -> None:
     nodes = [node("n1", **{"nvidia.com/gpu": "8"})]
     assert main_resource(plan, nodes, [pod("waiting", **{"nvidia.com/gpu": "8"})], shape) == resource
+
+
+def test_a_bar_says_how_much_in_the_units_of_the_page() -> None:
+    made = page(PLAN, NODES, [pod("web", "n1", cpu="1500m")], resource="cpu", made="2026-11-16T08:00:00Z")
+    assert ' 1.5"></i>' in made and ' 1500"></i>' not in made

@@ -6,7 +6,7 @@ import random
 
 from restow.adapters.memory.resources import Catalog, ResourceType
 from restow.adapters.memory.store import Collection, Document, Store, Stored
-from restow.model.times import format_micro_time, format_time
+from restow.model.times import format_time
 from restow.ports import Clock
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no words appear
@@ -41,9 +41,6 @@ class State:
         if second != self._second:
             self._second, self._stamp = second, format_time(second)
         return self._stamp
-
-    def micro_stamp(self) -> str:
-        return format_micro_time(self.clock.now())
 
     def new_uid(self) -> str:
         """A version 4 UUID."""

@@ -51,6 +51,7 @@ class Roster:
         self._placed: dict[str, Pod] = {}
         self._usage: dict[str, dict[str, int]] | None = None
         self._guarantees: tuple[Cluster, dict[str, Vector]] | None = None
+        self._asked: tuple[Pod, Vector] | None = None
 
     # --- what the API shows -------------------------------------------------------------------------------------------
 
@@ -158,6 +159,12 @@ class Roster:
         name = group_name(pod)
         return None if name is None else (pod.metadata.namespace or "", name)
 
+    def requests_of(self, pod: Pod) -> Vector:
+        """What a pod counts for in its queue: worked out once for a pod that is looked at several times in a row."""
+        if self._asked is None or self._asked[0] is not pod:
+            self._asked = (pod, requests_of(pod))
+        return self._asked[1]
+
     def queue_of(self, pod: Pod) -> str:
         key = self.gang_of(pod)
         return queue_name(self._groups.get(key) if key else None, pod)
@@ -198,7 +205,7 @@ class Roster:
 
     def _charge(self, usage: dict[str, dict[str, int]], pod: Pod) -> None:
         queue = self.queue_of(pod)
-        usage[queue] = add(usage.get(queue, {}), requests_of(pod))
+        usage[queue] = add(usage.get(queue, {}), self.requests_of(pod))
 
 
 def requests_of(pod: Pod) -> dict[str, int]:

@@ -172,7 +172,7 @@ class Ranking:
         size = self._rows.size
         self._ask_nodes(cycle, self._rows.every)
         self.keys[:size] = self._keys_of(cycle, self._rows.every)
-        self._blocks.max(axis=1, out=self.maxima)
+        np.maximum.reduce(self._blocks, axis=1, out=self.maxima)
         self._best = None
         self._cells = self._cells_of = None
         self._order_seen = self._order.version
@@ -204,7 +204,7 @@ class Ranking:
             used = changed[changed < self._rows.size]
         self.keys[used] = self._keys_of(cycle, used)
         if len(changed) > len(self.maxima):  # then most blocks have one of them
-            self._blocks.max(axis=1, out=self.maxima)
+            np.maximum.reduce(self._blocks, axis=1, out=self.maxima)
         else:
             blocks = np.flatnonzero(np.bincount(changed // BLOCK))
             self.maxima[blocks] = np.maximum.reduce(self._blocks[blocks], axis=1)

@@ -303,7 +303,7 @@ class Session:
 
     def _charge(self, job: Job, pod: Pod) -> None:
         if self.shares.counts:
-            self.shares.charge(job.queue, requests_of(pod))
+            self.shares.charge(job.queue, self.roster.requests_of(pod))
 
     def _conclude(self) -> None:
         """The status of every gang that was looked at, where it changed."""

@@ -216,7 +216,7 @@ class Binding:
         if row is None or not self._snapshot.nodes.present[row]:
             return Failed(f"node {assign.node} is gone", at_once=True)
         free = self._snapshot.room.free_at
-        if any(free[column, row] < 0 for column, amount in occupant.shape.amounts if amount > 0):
+        if any(free[column][row] < 0 for column, amount in occupant.shape.amounts if amount > 0):
             return Failed(f"another pod took the room on node {assign.node} first", at_once=True)
         return None
 

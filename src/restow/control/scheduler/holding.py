@@ -176,7 +176,7 @@ class Holding:
 
     def _is_crowded(self, node: str) -> bool:
         row, free = self._snapshot.rows.find(node), self._snapshot.room.free_at
-        return row is not None and any(free[column, row] < 0 for column in range(len(free)))
+        return row is not None and any(line[row] < 0 for line in free)
 
     # --- running ------------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ def fits_row(room: Room, amounts: Amounts, row: int) -> bool:
     for column, amount in amounts:
         if amount <= 0:
             continue
-        if column >= columns or free[column, row] < amount:
+        if column >= columns or free[column][row] < amount:
             return False
     return True
 

@@ -48,20 +48,17 @@ class Pods:
     becomes unbound, so an event that says so is late.
     """
 
-    __slots__ = ("_known", "_log", "_occupancy", "_shapes", "_versions", "seen")
+    __slots__ = ("_known", "_log", "_occupancy", "_shapes", "_versions", "known", "seen")
 
     def __init__(self, log: UndoLog, occupancy: Occupancy, shapes: Shapes) -> None:
         self._log = log
         self._occupancy = occupancy
         self._shapes = shapes
         self._known: dict[str, Occupant] = {}
+        self.known: Mapping[str, Occupant] = self._known
+        """Assumed, bound and leaving pods by UID."""
         self._versions = Versions(log)
         self.seen = 0
-
-    @property
-    def known(self) -> Mapping[str, Occupant]:
-        """Assumed, bound and leaving pods by UID."""
-        return self._known
 
     def apply(self, pod: Pod) -> bool:
         """An event shows a pod; returns whether it was news. Raises QuantityError, and nothing changes."""

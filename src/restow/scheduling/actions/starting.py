@@ -245,13 +245,13 @@ def _may_not_hold(session: Session, job: Job, reservation: Reservation) -> Failu
     if missing is not None:
         return Failure(f"priority class {missing} does not exist", frozenset())
     namespace = reservation.metadata.namespace or ""
-    over = over_share(session.snapshot, namespace, _least_request(job), session.namespace_share)
+    over = over_share(session.snapshot, namespace, _least_request(session, job), session.namespace_share)
     return Failure(over, frozenset([QUEUE, RESERVATION])) if over is not None else None
 
 
 def _more_for_queue(session: Session, job: Job) -> Vector:
     """What the queue of a job takes in addition if it starts. A pod that is to move gives back what it has."""
-    request = _least_request(job)
+    request = _least_request(session, job)
     uid = migrating_pod(job.reservation) if job.reservation is not None else None
     mover = session.snapshot.pods.known.get(uid) if uid is not None else None
     if mover is None or session.roster.queue_of(mover.pod) != job.queue:
@@ -259,12 +259,12 @@ def _more_for_queue(session: Session, job: Job) -> Vector:
     return subtract(request, requests_of(mover.pod))
 
 
-def _least_request(job: Job) -> Vector:
+def _least_request(session: Session, job: Job) -> Vector:
     """What the pods that must start together ask for."""
     count = 1 if job.is_broken else max(job.least - job.placed, 1)
     total: Vector = {}
     for pod in job.pods[:count]:
-        total = add(total, requests_of(pod))
+        total = add(total, session.roster.requests_of(pod))
     return total
 
 

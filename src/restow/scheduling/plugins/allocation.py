@@ -154,11 +154,10 @@ def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked,
     allocatable, least = room.allocatable.at, strategy.least
     total = weights = 0
     for column, requested, weight in asked.each:
-        cell = column, row
-        available = allocatable[cell]
+        available = allocatable[column][row]
         if available > 0:
             for book in books:
-                requested += book.at[cell]
+                requested += book.at[column][row]
             score = strategy.of_resource(requested, available, floordiv)
             if score >= least:
                 total += score * weight

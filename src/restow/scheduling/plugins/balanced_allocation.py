@@ -74,10 +74,9 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         offered, free = room.allocatable.at, room.free_at
         before, after = [], []
         for column, amount, _ in asked.each:
-            cell = column, row
-            allocatable = offered[cell]
+            allocatable = offered[column][row]
             if allocatable:
-                left, of = free[cell], float(allocatable)
+                left, of = free[column][row], float(allocatable)
                 used = allocatable - left
                 before.append(used / of if left > 0 else 1.0)
                 after.append((used + amount) / of if left > amount else 1.0)

@@ -296,6 +296,21 @@ async def test_a_gang_that_is_made_again_while_its_room_waits_for_it_gets_it() -
 
 
 @virtual
+async def test_room_that_others_make_meanwhile_is_not_given_up() -> None:
+    """Somebody else, such as a queue that clears its nodes, moves the pods of the second wave."""
+    async with crowded() as it:
+        plan = await planned(it)
+        begun = asyncio.create_task(applying(it).apply(plan))
+        await pass_time(0.1)
+        other = next(one for one in await it.pods() if one.metadata.uid == plan.moves[1].uid)
+        await it.move(other, annotations={"restow.sh/target-node": "n1"})
+        await steal(it, 1.0)
+        done = await begun
+        assert (done.succeeded, done.taken) == (1, 2)
+        assert "there is no such pod on any node" in done.repairs[0]
+
+
+@virtual
 async def test_what_is_held_elsewhere_after_a_repair_is_not_given_up_in_the_end() -> None:
     async with crowded() as it:
         plan, client = await planned(it), Client(it.api)

@@ -161,7 +161,8 @@ class Applying:
             await read_afresh(self._client, self._feed, nodes_of(rest))
             repaired = self._repaired(course, claims, rest)
         changes = lost + repaired.changes
-        if not repaired.worthwhile or (self._strict and changes):
+        held = bool(repaired.plan.places and not repaired.plan.moves and claims.live())  # others have made the room
+        if not (repaired.worthwhile or held) or (self._strict and changes):
             raise Changed(min(move.wave for move in left), changes)
         course.repair(repaired.plan, changes)
         return repaired.plan

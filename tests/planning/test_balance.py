@@ -15,7 +15,8 @@ from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.planning.arguments import read_balance
 from restow.planning.balance import rates_of, threshold_of
-from restow.planning.plan import Plan
+from restow.planning.plan import Plan, Refusal
+from restow.planning.sequence import Sequenced
 from restow.planning.strategies import make_plan
 from restow.scheduling.framework import Cycle
 from tests.model.cluster.builders import node, pod
@@ -72,6 +73,23 @@ def test_story_1_a_pod_that_fits_nowhere_fits_afterwards() -> None:
         moved = snapshot.pods.known[one.uid].pod
         snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=one.target)))
     assert len(ENGINE.acceptable(Cycle(NEWCOMER, snapshot, NOW)))
+
+
+def test_what_it_promises_is_what_the_next_run_finds() -> None:
+    snapshot = story()
+    found = plan_of(snapshot, maxThreshold=0.1)
+    for one in found.moves:
+        moved = snapshot.pods.known[one.uid].pod
+        snapshot.apply_pod(replace(moved, spec=replace(moved.spec, node_name=one.target)))
+    assert found.moves
+    assert found.after == plan_of(snapshot, maxThreshold=0.1).before | {"threshold": found.after["threshold"]}
+
+
+def test_moves_that_no_order_makes_possible_are_not_in_its_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped = Sequenced((), (Refusal(namespace="default", pod="a0", reason="no order"),))
+    monkeypatch.setattr("restow.planning.balance.sequence", lambda *asked, **limits: dropped)
+    found = plan_of(story(), maxThreshold=0.1)
+    assert found.after == found.before
 
 
 def test_story_1_without_a_largest_threshold_both_nodes_are_average() -> None:

@@ -47,6 +47,7 @@ def balance(snapshot: Snapshot, request: Request) -> Plan:
     with Bookings(snapshot, request.engine, request.now) as bookings:
         run = _Run(bookings, request, settings)
         refusals = run.run()
+        all_moved = _figures(snapshot, settings.resources, run.threshold)
 
     def measure(cluster: Snapshot) -> Measures:
         return _figures(cluster, settings.resources, run.threshold)
@@ -56,7 +57,7 @@ def balance(snapshot: Snapshot, request: Request) -> Plan:
         strategy="balance",
         moves=ordered.moves,
         before=measure(snapshot),
-        after=after(snapshot, request, ordered.moves, measure),
+        after=after(snapshot, request, ordered.moves, measure) if ordered.dropped else all_moved,
         refusals=(*refusals, *ordered.dropped, *foreign_refusal(snapshot, request.mobility)),
         versions=versions(snapshot, ordered.moves),
     )

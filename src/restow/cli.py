@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from restow import __version__, operating
 from restow.mistakes import CouldNot, misfortunes, unwritable, user_mistakes
@@ -190,6 +191,7 @@ def plan(
             time_limit=_seconds(time_limit or ("1h" if asked["work_limit"] else "5s")),
             **asked,
         )
+        _tell_idle_objective(strategy)
         if snapshot is None:
             inventory, sections = _living(kubeconfig, config)
             cluster = _looked_at(inventory, waiting)
@@ -257,6 +259,13 @@ def _strategy(name: str | None) -> str:
             f"{name} cannot be asked about a snapshot; there are {known}", param_hint="'--strategy'"
         )
     return name or DEFAULT
+
+
+def _tell_idle_objective(strategy: str | None) -> None:
+    """Only `optimal` has a choice of what it is after."""
+    given = click.get_current_context().get_parameter_source("objective") is ParameterSource.COMMANDLINE
+    if given and strategy not in (None, "optimal"):
+        click.echo(f"--objective is for the strategy optimal; {strategy} goes by its own rules", err=True)
 
 
 def _shape(text: str, objective: str) -> dict[str, int]:

@@ -327,7 +327,8 @@ def _standing(node: str, survey: Survey, obstacles: Sequence[str]) -> str:
 
 def _waiting(cluster: Cluster, profile: Profile, pod: Pod, survey: Survey, now: float) -> str:
     """Why a pod waits, in the sentence that its condition and its Events have."""
-    could = f"{len(survey.feasible)} nodes could take it" if survey.feasible else survey.message
+    nodes = "1 node" if len(survey.feasible) == 1 else f"{len(survey.feasible)} nodes"
+    could = f"{nodes} could take it" if survey.feasible else survey.message
     name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
     if name not in profile.scheduler_names:
         return f"is pending; {could}; it belongs to the scheduler {name!r}"

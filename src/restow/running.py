@@ -300,6 +300,7 @@ class Process:
 async def reach(client: Client, where: str) -> None:
     """Find out early whether the API server is there and knows us, with patience for one that is just starting."""
     deadline = asyncio.get_running_loop().time() + REACH_WITHIN
+    told = False
     while True:
         try:
             await client.get(NAMESPACE, "default")
@@ -307,6 +308,9 @@ async def reach(client: Client, where: str) -> None:
         except OutcomeUnknown as error:
             if asyncio.get_running_loop().time() > deadline:
                 raise CannotRun(f"cannot reach the API server {where}: {error}") from error
+            if not told:
+                log.warning("the API server does not answer yet", extra={"server": where, "err": str(error)})
+                told = True
         except Unauthorized as error:
             raise CannotRun(f"the API server {where} does not know us: {error}") from error
         except ApiError:

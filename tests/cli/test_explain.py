@@ -152,7 +152,7 @@ def test_what_keeps_a_pod_waiting_that_a_node_could_take(
     told = _asked("explain", "--snapshot", str(path), "-o", "json", "pod", "a/waiting")["message"]
     said = _asked("schedule", "--snapshot", str(path), "-o", "json")["unschedulable"]
     [same] = [one["message"] for one in said if one["pod"] == "waiting"]
-    assert told == f"is pending; {same}; alone, 1 nodes could take it"
+    assert told == f"is pending; {same}; alone, 1 node could take it"
     assert message in told
 
 
@@ -164,7 +164,7 @@ def _asked(*arguments: str) -> Any:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        pytest.param({}, "is pending; it would go to n1; 1 nodes could take it", id="nothing"),
+        pytest.param({}, "is pending; it would go to n1; 1 node could take it", id="nothing"),
         pytest.param({"schedulingGates": [{"name": "example.com/later"}]}, "example.com/later", id="a gate"),
         pytest.param({"schedulerName": "other"}, "; it belongs to the scheduler 'other'", id="another scheduler"),
     ],

@@ -71,6 +71,14 @@ def test_a_table_is_for_people(run: Run, snapshot: str) -> None:
     assert done.stdout.startswith("defragmentation: 1 move in 1 wave\n")
 
 
+def test_an_objective_that_a_strategy_does_not_have_is_told(run: Run, snapshot: str) -> None:
+    done = run("plan", "--snapshot", snapshot, "--strategy", "balance", "--objective", "pending")
+    assert (done.returncode, done.stderr) == (
+        0,
+        "--objective is for the strategy optimal; balance goes by its own rules\n",
+    )
+
+
 def test_no_line_is_wrapped_for_a_file(snapshot: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     done = CliRunner().invoke(restow, ["plan", "--snapshot", snapshot, "--strategy", "defragmentation"])

@@ -57,9 +57,7 @@ async def silence(request: web.BaseRequest) -> web.StreamResponse:
     [
         pytest.param(Scripted({}), "refuses 'up': parse error", id="an expression that makes no sense"),
         pytest.param(lambda _: _done(web.Response(text="<html>")), "answers what nobody can read", id="no JSON"),
-        pytest.param(
-            lambda _: _done(say({"resultType": "scalar", "result": []})), "with a scalar", id="a scalar"
-        ),
+        pytest.param(lambda _: _done(say({"resultType": "scalar", "result": []})), "with a scalar", id="a scalar"),
         pytest.param(
             lambda _: _done(say({"resultType": "vector", "result": [{"metric": {}, "value": [1, "many"]}]})),
             "answers what nobody can read",

@@ -139,7 +139,8 @@ class Applying:
                 await self._begin(course, rest)
                 await self._ended(course, claims)
         except Changed:
-            await claims.release()
+            with suppress(ApiError):  # they end by themselves, and what has changed is what matters to people
+                await claims.release()
             raise
         await self._claim(claims, rest)
         await self._taken(course, claims)

@@ -9,7 +9,7 @@ from restow.client.verbs import Client
 from restow.control.descheduler.settings import Settings
 from restow.model.kinds import Kind
 from restow.model.objects import Document
-from restow.ports import AlreadyExists, OutcomeUnknown
+from restow.ports import AlreadyExists, NotFound, OutcomeUnknown
 
 T = TypeVar("T")
 
@@ -21,7 +21,11 @@ async def create_once(client: Client, kind: Kind[T], document: Document, setting
         try:
             return await client.create(kind, document)
         except AlreadyExists:
-            return await client.get(kind, meta["name"], meta.get("namespace"))
+            try:
+                return await client.get(kind, meta["name"], meta.get("namespace"))
+            except NotFound:  # it has just gone
+                if attempt == settings.tries:
+                    raise
         except OutcomeUnknown:
             if attempt == settings.tries:
                 raise

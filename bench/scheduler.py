@@ -5,9 +5,8 @@ second of CPU; latencies are from one decision to the next. Each class of pods h
 starts. Pods are in the order of a queue: by age, those of a second by name, so mostly by workload; where classes take
 turns instead, each has to catch up with what all others did since. Preferences, for which all feasible nodes have to be
 compared, are told without a claim. Pods of many queues take turns by queue; half of the nodes are locked for the queues
-then, or none are. Locks spread pods over more nodes, so that classes that take turns have more to catch up with: what
-locks cost by themselves is seen with one class, and that is what is claimed. The peer is what one would write first: a
-loop over all nodes for each pod.
+then, or none are; what locks leave of the speed is claimed for one class and for many. The peer is what one would write
+first: a loop over all nodes for each pod.
 """
 
 from __future__ import annotations
@@ -202,8 +201,8 @@ def _shared(classes: int, locked: int) -> Cost:
 
 
 def _lock_claims(shared: dict[tuple[int, int], Cost]) -> list[Claim]:
-    """What locks leave of the speed."""
-    left = _per_pod(shared[CLASSES[0], 0]) / _per_pod(shared[CLASSES[0], NODES // 2])
+    """What locks leave of the speed, at worst."""
+    left = min(_per_pod(shared[classes, 0]) / _per_pod(shared[classes, NODES // 2]) for classes, _ in shared)
     return [Claim(what=f"{QUEUES} queues: speed with locks to that without", wanted=LEAST_LOCKED, measured=left)]
 
 

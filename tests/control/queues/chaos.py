@@ -147,7 +147,7 @@ async def run(seed: int) -> Auditor:
             controller(it.api, it.clock, seed=seed),
         ):
             await _furnish(it)
-            leading = asyncio.create_task(QueueLeaders(it, auditor, rng, plan).run())  # type: ignore[arg-type]
+            leading = asyncio.create_task(QueueLeaders(it, auditor, rng, plan).run())
             accidents = Accidents(it, auditor, random.Random(seed + 1))
             for _ in range(STEPS):
                 await accidents.strike()

@@ -79,7 +79,10 @@ def test_of_many_queues_those_with_most_nodes_are_named():
 @pytest.mark.parametrize("again", [False, True], ids=["undone", "unlocked by the queue"])
 def test_what_an_engine_remembers_follows_the_locks(again):
     snapshot, engine = cluster(names=("n1", "n2")), read_profile({}).engine
-    where = lambda: engine.place(Cycle(pod("p"), snapshot, 0.0)).node  # noqa: E731
+
+    def where():
+        return engine.place(Cycle(pod("p"), snapshot, 0.0)).node
+
     assert where() == "n1"
     mark = snapshot.mark()
     snapshot.apply_queue(queue("q", "n1"))

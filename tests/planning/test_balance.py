@@ -172,9 +172,9 @@ def cheap(name: str, **fields: Any) -> Pod:
         ),
         pytest.param({"priority": 1, "qos": "Guaranteed"}, {"priority": 2, "qos": "BestEffort"}, id="2 lower priority"),
         pytest.param(
-            {"qos": "BestEffort", "labels": {"koordinator.sh/qosClass": "LSR"}},
-            {"qos": "Burstable", "labels": {"koordinator.sh/qosClass": "LSE"}},
-            id="3 lower quality of service of Kubernetes",
+            {"qos": "BestEffort", "labels": {"koordinator.sh/qosClass": "LSE"}},
+            {"qos": "Burstable", "labels": {"koordinator.sh/qosClass": "LSR"}},
+            id="3 lower quality of service of Kubernetes, before Koordinator's",
         ),
         pytest.param(
             {

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
-from restow.model.objects import Pod
+from restow.model.objects import Node, Pod, SelectorSpec, Taint, TopologySpreadConstraint
 from restow.planning.arguments import read_defragmentation, read_load_aware
+from restow.planning.descheduling.framework import Planner
+from restow.planning.descheduling.registry import installed
 from restow.planning.measured import Measured, Sample
 from restow.planning.optimal.plugin import optimal_by_arguments
 from restow.planning.plan import Plan
@@ -139,6 +141,95 @@ def test_the_optimiser_is_asked_again_without_nodes_that_it_would_make_busy() ->
         assert {move.target for move in found.moves} <= target and bool(found.moves) is bool(target), found
 
 
+# --- one cool-down ----------------------------------------------------------------------------------------------------
+
+RESTING = {"coolDownTime": 600}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "regard"),
+    [
+        pytest.param("load-aware", Regard(packing=(read_defragmentation(RESTING),)), id="LoadAware, as packing says"),
+        pytest.param("balance", Regard(packing=(read_defragmentation(RESTING),)), id="Balance, as packing says"),
+        pytest.param(
+            "defragmentation", Regard(cooling=(read_load_aware({**COOL, **RESTING}),)), id="packing, as LoadAware says"
+        ),
+    ],
+)
+def test_a_node_rests_as_long_as_either_of_packing_and_cooling_says(strategy: str, regard: Regard) -> None:
+    """a is hot, b has more cpu in use than memory, c less, d is low; pods came to all of them."""
+    pods = [
+        *(app("hot", "4", "4Gi", on="a"), app("other", "1", "1Gi", on="a"), app("low", "1", on="d")),
+        *(app("large", "5", on="b"), app("small", "2500m", "0", on="b"), app("memory", "3500m", "8Gi", on="c")),
+    ]
+    cores = {"hot": 6.0, "other": 3.0}
+    for since, moved in ((599, False), (601, True)):
+        touched = dict.fromkeys("abcd", NOW - since)
+        found = planned(strategy, pods, cores, regard=regard, migrated=touched)
+        assert bool(found.moves) is moved, (since, found.refusals)
+
+
+# --- plugins that let the scheduler choose ----------------------------------------------------------------------------
+
+SPREAD = TopologySpreadConstraint(
+    max_skew=1,
+    topology_key="kubernetes.io/hostname",
+    when_unsatisfiable="ScheduleAnyway",
+    label_selector=SelectorSpec(match_labels={"app": "db"}),
+)
+
+
+def departing(name: str, nodes: list[Node], pods: list[Pod], arguments: dict[str, Any], regard: Regard = BOTH) -> Plan:
+    plugin = installed()[name]
+    assert isinstance(plugin, Planner)
+    snapshot = cluster(nodes, pods)
+    use = measured(pods, {"full": 6.5, "p": 1.0, "q": 1.0})
+    return plugin.plan(snapshot, request(snapshot, arguments, measured=use, regard=regard))
+
+
+@pytest.mark.parametrize(
+    ("name", "when", "arguments", "target"),
+    [
+        pytest.param("RemoveDuplicates", "", {}, None, id="duplicates stay together"),
+        pytest.param(
+            "RemovePodsViolatingTopologySpreadConstraint",
+            "ScheduleAnyway",
+            {"constraints": ["ScheduleAnyway"]},
+            None,
+            id="pods stay that would rather be even",
+        ),
+        pytest.param(
+            "RemovePodsViolatingTopologySpreadConstraint", "DoNotSchedule", {}, "c", id="pods go that have to be even"
+        ),
+    ],
+)
+def test_only_who_has_to_go_goes_to_a_node_that_is_being_emptied(
+    name: str, when: str, arguments: dict[str, Any], target: str | None
+) -> None:
+    """Of two replicas on a, one could go to c, which is empty, or to b, which is busy."""
+    even = [replace(SPREAD, when_unsatisfiable=when)] if when else []
+    labels = {"app": "db"}
+    pods = [
+        *(app(one, "4", on="a", labels=labels, topology_spread_constraints=even) for one in ("p", "q")),
+        app("full", "5", on="b", of="full"),
+    ]
+    nodes = [ten(one, labels={"kubernetes.io/hostname": one}) for one in "abc"]
+    found = departing(name, nodes, pods, arguments)
+    assert [one[2] for one in moves(found)] == ([target] if target else []), found
+    assert target or "other plugins are against it" in reasons(found)["p"]
+    assert [one[2] for one in moves(departing(name, nodes, pods, arguments, Regard()))] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("there", "target"), [("5", "b"), ("2", "c")], ids=["a node that is kept", "none but those that are emptied"]
+)
+def test_who_has_to_go_goes_to_a_node_that_nobody_empties_if_there_is_one(there: str, target: str) -> None:
+    tainted = ten("a", taints=[Taint(key="gone", effect="NoSchedule")])
+    pods = [app("p", "1", on="a"), app("kept", there, on="b", of="kept")]
+    found = departing("RemovePodsViolatingNodeTaints", [tainted, ten("b"), ten("c")], pods, {})
+    assert moves(found) == [("p", "a", target)]
+
+
 # --- together ---------------------------------------------------------------------------------------------------------
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -191,6 +282,33 @@ def test_whatever_pods_use_all_profiles_together_come_to_rest(
         if pods == before:
             return
     raise AssertionError("ten cycles, and still something moves")
+
+
+@given(
+    described=st.lists(st.tuples(POD, st.sampled_from("xyz")), min_size=4, max_size=20),
+    order=st.permutations(["LoadAware", "Defragmentation", "RemoveDuplicates"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_so_do_those_that_pack_and_those_that_take_replicas_apart(
+    described: list[tuple[tuple[str, int, int, int], str]], order: list[str]
+) -> None:
+    pods = [
+        app(f"p{number}", f"{cpu * 100}m", f"{memory * 100}Mi", of=of, on=node)
+        for number, ((node, cpu, memory, _), of) in enumerate(described)
+    ]
+    cores = {f"p{number}": used / 10 for number, ((_, _, _, used), _) in enumerate(described)}
+    plugins = installed()
+    for _ in range(12):
+        before = pods
+        for name in order:
+            plugin, snapshot = plugins[name], cluster([ten(one) for one in "abcdef"], pods)
+            assert isinstance(plugin, Planner)
+            arguments = COOL if name == "LoadAware" else {}
+            asked = request(snapshot, arguments, measured=measured(pods, cores), regard=BOTH)
+            pods = carried_out(pods, plugin.plan(snapshot, asked))
+        if pods == before:
+            return
+    raise AssertionError("twelve cycles, and still something moves")
 
 
 def places(pods: list[Pod]) -> tuple[str | None, ...]:

@@ -6,7 +6,7 @@ Decoders stop at the first mistake; this runs when one has stopped, or before a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, get_origin
 
@@ -48,6 +48,18 @@ _EXPECTED: tuple[tuple[type[inspect.Type], str], ...] = (
 def find_problems(type: type[Any], value: Any, *, marks: bool) -> list[Problem]:
     """All problems of `value` read as `type`; with `marks`, quantities, times and durations are parsed as well."""
     return list(_Walk(marks).walk(type_info(type), value, ""))
+
+
+def members(problems: Iterable[Problem]) -> set[str]:
+    """The members of a document that something is wrong with, or inside of which."""
+    return {one.path.partition(".")[0].partition("[")[0] for one in problems}
+
+
+def besides(unread: Sequence[Problem], checked: Iterable[Problem]) -> list[Problem]:
+    """What could not be read, and what is wrong with what could: of members that were not read whole nothing more is
+    said, because what is checked there is not what was written."""
+    known = members(unread)
+    return [*unread, *(one for one in checked if known.isdisjoint(members([one])))]
 
 
 _TYPE_INFO: dict[Any, inspect.Type] = {}

@@ -19,11 +19,11 @@ from typing import Any, Final
 import msgspec
 
 from restow.model.objects import Duration, Pod, SelectorSpec
-from restow.model.problems import Problem, join
+from restow.model.problems import Problem, besides, join, members
 from restow.model.resources import CPU, MEMORY, PODS
 from restow.model.selectors import EVERYTHING, LabelSelector, SelectorError, label_selector
 from restow.model.times import parse_duration
-from restow.model.wire import WireError, convert
+from restow.model.wire import WireError, convert_readable
 from restow.planning.measured import Metering, NodeQueries, PodQueries, Queries
 from restow.planning.use import Percents
 
@@ -138,19 +138,22 @@ def read_defragmentation(arguments: Mapping[str, Any]) -> Defragmentation:
         for key in arguments
         if _ALSO_READ.get(key, "") in arguments
     ]
-    if twice:
-        raise WireError(DEFRAGMENTATION, twice)
-    written = convert(DefragmentationArgs, dict(zip(names, arguments.values(), strict=True)), DEFRAGMENTATION)
+    spelt = dict(zip(names, arguments.values(), strict=True))
+    written, unread = convert_readable(DefragmentationArgs, spelt, DEFRAGMENTATION)
     resource = written.resource_type
     low = {resource: _LOW, **written.low_thresholds}
     defragment = {resource: _DEFRAGMENT, **written.defragment_thresholds}
     protection = {resource: _PROTECTION, **written.protection_thresholds}
-    problems = [*_threshold_problems(low, defragment, protection), *shared_problems(written)]
+    maps = {"lowThresholds": low, "defragmentThresholds": defragment, "protectionThresholds": protection}
+    found = [*_percent_problems(maps), *shared_problems(written)]
+    if members(unread).isdisjoint({*maps, "resourceType"}):
+        found += _crossing_problems(maps)
     if not resource:
-        problems.append(Problem("resourceType", "must name a resource"))
+        found.append(Problem("resourceType", "must name a resource"))
     if written.number_of_nodes < 0:
-        problems.append(Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}"))
-    pods = pod_filter(written, problems)
+        found.append(Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}"))
+    pods = pod_filter(written, found)
+    problems = [*twice, *besides(unread, found)]
     if problems:
         raise WireError(DEFRAGMENTATION, problems)
     return Defragmentation(
@@ -167,15 +170,16 @@ def read_defragmentation(arguments: Mapping[str, Any]) -> Defragmentation:
 
 def read_balance(arguments: Mapping[str, Any]) -> Balance:
     """Raises WireError."""
-    written = convert(BalanceArgs, arguments, BALANCE)
-    problems = list(shared_problems(written))
+    written, unread = convert_readable(BalanceArgs, arguments, BALANCE)
+    found = list(shared_problems(written))
     if len(set(written.resources)) < 2 or len(set(written.resources)) < len(written.resources):
         listed = ", ".join(written.resources) or "nothing"
-        problems.append(Problem("resources", f"at least two different resources can be in balance, listed: {listed}"))
+        found.append(Problem("resources", f"at least two different resources can be in balance, listed: {listed}"))
     limit = written.max_threshold
     if limit is not None and not 0 <= limit <= 1:
-        problems.append(Problem("maxThreshold", f"must be from 0 to 1, is {limit:g}"))
-    pods = pod_filter(written, problems)
+        found.append(Problem("maxThreshold", f"must be from 0 to 1, is {limit:g}"))
+    pods = pod_filter(written, found)
+    problems = besides(unread, found)
     if problems:
         raise WireError(BALANCE, problems)
     return Balance(
@@ -185,9 +189,12 @@ def read_balance(arguments: Mapping[str, Any]) -> Balance:
 
 def read_load_aware(arguments: Mapping[str, Any]) -> LoadAware:
     """Raises WireError."""
-    written = convert(LoadAwareArgs, arguments, LOAD_AWARE)
-    problems = [*shared_problems(written), *_load_problems(written), *_source_problems(written.metrics_utilization)]
-    pods = pod_filter(written, problems)
+    written, unread = convert_readable(LoadAwareArgs, arguments, LOAD_AWARE)
+    found = [*shared_problems(written), *_load_problems(written), *_source_problems(written.metrics_utilization)]
+    if members(unread).isdisjoint({"thresholds", "targetThresholds"}):
+        found += _pair_problems(written)
+    pods = pod_filter(written, found)
+    problems = besides(unread, found)
     if problems:
         raise WireError(LOAD_AWARE, problems)
     return LoadAware(
@@ -207,16 +214,19 @@ def _load_problems(written: LoadAwareArgs) -> Iterator[Problem]:
                 yield Problem(join(field, name), f"only {CPU}, {MEMORY} and {PODS} are measured")
             if not 0 <= percent <= 100:
                 yield Problem(join(field, name), f"must be from 0 to 100 percent, is {percent:g}")
+    if written.number_of_nodes < 0:
+        yield Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}")
+    if parse_duration(written.max_age) <= 0:
+        yield Problem("maxAge", f"must be above 0, is {written.max_age}")
+
+
+def _pair_problems(written: LoadAwareArgs) -> Iterator[Problem]:
     if written.thresholds.keys() != written.target_thresholds.keys() or not written.thresholds:
         yield Problem("targetThresholds", "must be about the same resources as thresholds, at least one")
     for name in sorted(written.thresholds.keys() & written.target_thresholds.keys()):
         low, high = written.thresholds[name], written.target_thresholds[name]
         if low > high:
             yield Problem(join("thresholds", name), f"is {low:g}, above {join('targetThresholds', name)}, {high:g}")
-    if written.number_of_nodes < 0:
-        yield Problem("numberOfNodes", f"must not be negative, is {written.number_of_nodes}")
-    if parse_duration(written.max_age) <= 0:
-        yield Problem("maxAge", f"must be above 0, is {written.max_age}")
 
 
 def _source_problems(written: _Utilization) -> Iterator[Problem]:
@@ -249,12 +259,14 @@ def _metering(written: LoadAwareArgs) -> Metering:
     return Metering(max_age=max_age, queries=queries)
 
 
-def _threshold_problems(low: Percents, defragment: Percents, protection: Percents) -> Iterator[Problem]:
-    maps = {"lowThresholds": low, "defragmentThresholds": defragment, "protectionThresholds": protection}
+def _percent_problems(maps: Mapping[str, Percents]) -> Iterator[Problem]:
     for name, percents in maps.items():
         for resource, percent in percents.items():
             if not 0 <= percent <= 100:
                 yield Problem(join(name, resource), f"must be from 0 to 100 percent, is {percent:g}")
+
+
+def _crossing_problems(maps: Mapping[str, Percents]) -> Iterator[Problem]:
     for smaller, larger in (
         ("lowThresholds", "defragmentThresholds"),
         ("defragmentThresholds", "protectionThresholds"),

@@ -95,6 +95,7 @@ class _Run:
         self._snapshot = snapshot = bookings.snapshot
         self._request = request
         self._settings = settings
+        self._cool_down = request.cool_down(settings.cool_down)
         self._use = Use(snapshot, settings.resources)
         self._by_name = name_order(snapshot)
         self._ready = is_ready(snapshot)
@@ -105,7 +106,7 @@ class _Run:
 
     def run(self) -> list[Refusal]:
         """Book moves until nothing is left to do; what stays, and why."""
-        rest = resting(self._snapshot, self._request.migrated, self._request.now, self._settings.cool_down)
+        rest = resting(self._snapshot, self._request.migrated, self._request.now, self._cool_down)
         refusals: list[Refusal] = []
         over = np.flatnonzero(self._ready & (self._rates > self.threshold + LEAST))
         over = over[np.lexsort((self._by_name[over], -self._rates[over]))]
@@ -129,7 +130,7 @@ class _Run:
         told = f"{len(still)} nodes stay above the threshold {self.threshold:.3f}, {worst} most with {still[worst]:.3f}"
         resting = len(rest & still.keys())
         if resting:
-            told += f"; {resting} of them rest, as a pod came or left less than {self._settings.cool_down:g}s ago"
+            told += f"; {resting} of them rest, as a pod came or left less than {self._cool_down:g}s ago"
         if len(self.wanted) >= self._request.max_moves:
             told += f"; {len(self.wanted)} moves are the most asked for"
         yield about_all(told)
@@ -166,7 +167,7 @@ class _Run:
         rows = self._bookings.choices(pod.key)
         rows = self._neighbours.cool(pod, rows[self._taking[rows]])
         taking = len(rows)
-        back = moved_from(pod.pod, self._request.now, self._settings.cool_down)
+        back = moved_from(pod.pod, self._request.now, self._cool_down)
         rows = rows[rows != self._snapshot.rows.find(back)] if back is not None else rows
         gains = self._rates[rows] - self._use.spread_with(pod, rows)
         better = gains > LEAST

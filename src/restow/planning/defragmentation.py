@@ -125,7 +125,8 @@ class _Run:
         return refusals + self._explain_unplaced()
 
     def _sources(self) -> list[str]:
-        rest = resting(self._snapshot, self._request.migrated, self._request.now, self._settings.cool_down)
+        request, cool_down = self._request, self._request.cool_down(self._settings.cool_down)
+        rest = resting(self._snapshot, request.migrated, request.now, cool_down)
         names = (self._snapshot.rows.name(row) or "" for row in self._packing.sources().tolist())
         return [name for name in names if name not in rest]
 

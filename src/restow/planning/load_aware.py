@@ -63,7 +63,8 @@ class _Run:
         self._neighbours = Neighbours(snapshot, request)
         self._emptied = self._neighbours.emptied()
         self._by_name = name_order(snapshot)
-        rest = resting(snapshot, request.migrated, request.now, settings.cool_down)
+        self._cool_down = request.cool_down(settings.cool_down)
+        rest = resting(snapshot, request.migrated, request.now, self._cool_down)
         self._part: Mask = is_ready(snapshot) & heat.known
         """Rows that take part: what they use is known, and they do not rest."""
         self._part[[row for name in rest if (row := snapshot.rows.find(name)) is not None]] = False
@@ -130,7 +131,7 @@ class _Run:
     def _move(self, pod: Occupant, source: int) -> str:
         """Hold a node for the pod; why not, if there is none."""
         rows = self._bookings.choices(pod.key)
-        back = moved_from(pod.pod, self._request.now, self._settings.cool_down)
+        back = moved_from(pod.pod, self._request.now, self._cool_down)
         others = rows[rows != self._snapshot.rows.find(back)] if back is not None else rows
         idle = self._idle(others)
         fits = idle[self._heat.within(self._settings.busy, pod, idle)]

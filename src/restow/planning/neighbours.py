@@ -2,7 +2,8 @@
 
     LoadAware         no move brings a node above a targetThreshold, as far as use is measured
     Defragmentation   nodes that are being emptied are filled by nobody else, and no node is drained until it is one of
-                      them; LoadAware may where nothing else takes a pod that has to leave
+                      them; where nothing else takes a pod that has to leave, LoadAware may, and so may those who mend
+                      what the scheduler's own filters forbid
 
 With these, plugins do not undo each other however often they run. By how much nodes are above targetThresholds, in all,
 only ever falls: LoadAware lowers it, nobody raises it; so LoadAware comes to an end. Between two of its moves the same

@@ -101,5 +101,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     tell: Callable[[Stand], None] = lambda stand: None
     """Told how far a strategy is, about once a second while it searches, and whenever something is new."""
 
+    def cool_down(self, own: float) -> float:
+        """For how many seconds what a migration touched is left alone: as long as a strategy's own arguments say, or
+        those of Defragmentation and LoadAware, who share theirs."""
+        return max(own, *(one.cool_down for one in (*self.regard.packing, *self.regard.cooling)), 0.0)
+
 
 Strategy = Callable[[Snapshot, Request], Plan]

@@ -141,6 +141,66 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert len(error.value.problems) == 5, error.value
 
 
+@pytest.mark.parametrize(
+    ("plugin", "args", "paths"),
+    [
+        pytest.param(
+            "Defragmentation",
+            {"lowThresholds": {"cpu": "x", "memory": 300}, "numberOfNodes": -1, "coolDownTime": "soon", "speed": 1},
+            ["coolDownTime", "lowThresholds.cpu", "numberOfNodes", "speed"],
+            id="Defragmentation",
+        ),
+        pytest.param(
+            "Defragmentation",
+            {"lowThresholds": {"cpu": 80}, "defragmentThresholds": {"cpu": "x"}, "coolDownTime": -1},
+            ["coolDownTime", "defragmentThresholds.cpu"],
+            id="what cannot be read crosses nothing",
+        ),
+        pytest.param(
+            "Defragmentation",
+            {"resourceType": "cpu", "ResourceType": "cpu", "coolDownTime": -1},
+            ["ResourceType", "coolDownTime"],
+            id="two spellings hide nothing else",
+        ),
+        pytest.param(
+            "NodeResourceBalance",
+            {"resources": ["cpu", 7], "maxThreshold": 15, "evictableNamespaces": {"include": ["a"], "exclude": ["b"]}},
+            ["evictableNamespaces", "maxThreshold", "resources[1]"],
+            id="NodeResourceBalance",
+        ),
+        pytest.param(
+            "LoadAware",
+            {"thresholds": {"cpu": "x"}, "numberOfNodes": -1, "maxAge": "long", "metricsUtilization": {"source": "X"}},
+            ["maxAge", "metricsUtilization.source", "numberOfNodes", "thresholds.cpu"],
+            id="LoadAware",
+        ),
+        pytest.param(
+            "Optimal",
+            {"maxMoves": "many", "seed": -1, "objective": "slots", "shape": {"cpu": "0"}},
+            ["maxMoves", "seed", "shape.cpu"],
+            id="Optimal",
+        ),
+        pytest.param(
+            "PodLifeTime",
+            {"maxPodLifeTimeSeconds": "old", "namespaces": {"include": ["a"], "exclude": ["b"]}},
+            ["maxPodLifeTimeSeconds", "namespaces"],
+            id="PodLifeTime",
+        ),
+        pytest.param(
+            "DefaultEvictor",
+            {"minReplicas": "two", "nodeFit": False, "minPodAge": "old", "noEvictionPolicy": "Never"},
+            ["minPodAge", "minReplicas", "noEvictionPolicy", "nodeFit"],
+            id="DefaultEvictor",
+        ),
+    ],
+)
+def test_wrong_types_hide_no_wrong_values(plugin: str, args: dict[str, Any], paths: list[str]) -> None:
+    with pytest.raises(WireError) as error:
+        read_policy({"profiles": [{"name": "a", "pluginConfig": [{"name": plugin, "args": args}]}]}, PLUGINS)
+    found = sorted(one.path.removeprefix("profiles[0].pluginConfig[0].args.") for one in error.value.problems)
+    assert found == paths, error.value
+
+
 def test_use_is_measured_as_those_have_it_who_are_not_to_be_undone() -> None:
     cool = {
         "name": "cool",

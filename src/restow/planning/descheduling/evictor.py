@@ -14,10 +14,10 @@ import msgspec
 
 from restow.eviction.protections import Protections, Surroundings, refusal
 from restow.model.objects import Duration, Pod, SelectorSpec
-from restow.model.problems import Problem
+from restow.model.problems import Problem, besides
 from restow.model.selectors import EVERYTHING, SelectorError, label_selector
 from restow.model.times import parse_duration
-from restow.model.wire import WireError, convert
+from restow.model.wire import WireError, convert_readable
 from restow.planning.descheduling.policy import DEFAULT_EVICTOR
 
 POLICIES: Final = ("Preferred", "Mandatory")
@@ -87,13 +87,14 @@ class DefaultEvictor(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> DefaultEvictor:
         """Raises WireError."""
-        written = convert(DefaultEvictorArgs, arguments, DEFAULT_EVICTOR)
-        problems = list(_problems(written))
+        written, unread = convert_readable(DefaultEvictorArgs, arguments, DEFAULT_EVICTOR)
+        found = list(_problems(written))
         selector = EVERYTHING
         try:
             selector = EVERYTHING if written.label_selector is None else label_selector(written.label_selector)
         except SelectorError as error:
-            problems.append(Problem("labelSelector", str(error)))
+            found.append(Problem("labelSelector", str(error)))
+        problems = besides(unread, found)
         if problems:
             raise WireError(DEFAULT_EVICTOR, problems)
         threshold, chosen = written.priority_threshold, written.pod_protections or _PodProtections()

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
 from restow.model.objects import Duration, Pod
-from restow.model.problems import Problem
+from restow.model.problems import Problem, besides
 from restow.model.quantity import QuantityError
 from restow.model.resources import Vector, amounts
 from restow.model.times import parse_duration
-from restow.model.wire import WireError, convert
+from restow.model.wire import WireError, convert_readable
 from restow.planning.arguments import PodFilter, StrategyArgs, pod_filter, shared_problems
 from restow.planning.cooldown import resting
 from restow.planning.movable import about_all
@@ -57,9 +57,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_optimal(arguments: Mapping[str, Any]) -> Settings:
     """Raises WireError."""
-    written = convert(OptimalArgs, arguments, OPTIMAL)
-    problems = [*shared_problems(written), *_problems(written)]
-    pods, shape = pod_filter(written, problems), _shape(written, problems)
+    written, unread = convert_readable(OptimalArgs, arguments, OPTIMAL)
+    found = [*shared_problems(written), *_problems(written)]
+    pods, shape = pod_filter(written, found), _shape(written, found)
+    problems = besides(unread, found)
     if problems:
         raise WireError(OPTIMAL, problems)
     return Settings(
@@ -122,11 +123,12 @@ class _Choosy(msgspec.Struct, frozen=True):
 def optimal_by_arguments(snapshot: Snapshot, request: Request) -> Plan:
     """Ask the optimiser as the arguments say. Raises WireError for wrong ones."""
     settings = read_optimal(request.arguments)
-    rest = resting(snapshot, request.migrated, request.now, settings.cool_down)
+    cool_down = request.cool_down(settings.cool_down)
+    rest = resting(snapshot, request.migrated, request.now, cool_down)
     most = request.max_moves if settings.max_moves is None else min(settings.max_moves, request.max_moves)
     asked = replace(
         request,
-        mobility=_Choosy(request.mobility, settings.pods, rest, settings.cool_down),
+        mobility=_Choosy(request.mobility, settings.pods, rest, cool_down),
         max_moves=most,
         objective=settings.objective,
         shape=settings.shape,

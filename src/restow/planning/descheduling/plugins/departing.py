@@ -1,7 +1,9 @@
 """Departing: plugins that say which pods should leave their node, and leave it to the scheduler where to.
 
 Goes in: a search for departures, which looks at the snapshot as it is with all moves so far. Comes out: a plan. A pod
-that may not move, or that fits nowhere else, stays, with the reason; nothing is evicted without a seat.
+that may not move, or that fits nowhere else, stays, with the reason; nothing is evicted without a seat. Where
+Defragmentation or LoadAware are at work, too, pods go to nodes that they neither empty nor find busy, if that is
+possible; pods that need not go at all do not go otherwise.
 """
 
 from __future__ import annotations
@@ -16,16 +18,17 @@ from restow.eviction.ranks import priority
 from restow.model.cluster import Occupant, RowIndex, Snapshot
 from restow.model.objects import Pod, SelectorSpec
 from restow.model.pods import stays_with_node
-from restow.model.problems import Problem
+from restow.model.problems import Problem, besides
 from restow.model.resources import CPU, MEMORY
 from restow.model.selectors import EVERYTHING, SelectorError, label_selector
 from restow.model.times import TimeError, parse_time
-from restow.model.wire import WireError, convert
+from restow.model.wire import WireError, convert_readable
 from restow.planning.arguments import Namespaces, PodFilter
 from restow.planning.bookings import Bookings
 from restow.planning.effect import after, versions
 from restow.planning.measures import overview, slots_by_row
 from restow.planning.movable import about_all, foreign_refusal, refused
+from restow.planning.neighbours import Neighbours
 from restow.planning.plan import Measures, Plan, Refusal
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
@@ -59,8 +62,8 @@ A = TypeVar("A", bound=Arguments)
 
 def read(type: type[A], written: Mapping[str, Any], name: str) -> A:
     """Raises WireError with every problem."""
-    arguments = convert(type, written, name)
-    problems = list(arguments.problems())
+    arguments, unread = convert_readable(type, written, name)
+    problems = besides(unread, arguments.problems())
     if problems:
         raise WireError(name, problems)
     return arguments
@@ -72,6 +75,8 @@ class Departure(msgspec.Struct, frozen=True):
     """What is wrong with where it is, after "it"."""
     among: Callable[[RowIndex], RowIndex] = lambda rows: rows
     """Of the rows that would take it, those that put it right."""
+    must: bool = True
+    """Whether it goes even to where other plugins want nobody, if need be."""
 
 
 Search = Callable[[Bookings], Iterable[Departure]]
@@ -83,6 +88,7 @@ def depart(name: str, snapshot: Snapshot, request: Request, search: Search) -> P
     wanted: list[Wanted] = []
     refusals: list[Refusal] = []
     with Bookings(snapshot, request.engine, request.now) as bookings:
+        seats = _Seats(bookings, request)
         for one in search(bookings):
             if len(wanted) >= request.max_moves:
                 refusals.append(about_all(f"{name} may move no more than {len(wanted)} pods now"))
@@ -91,13 +97,12 @@ def depart(name: str, snapshot: Snapshot, request: Request, search: Search) -> P
             if not mobility.is_ours(pod):
                 continue
             why = mobility.why_not(pod)
-            target = None if why else _seat(bookings, one)
+            target = None if why else seats.find(one)
             if target is not None:
-                bookings.hold(one.pod.key, target)
-                bookings.end_wave()
+                seats.take(one, target)
                 wanted.append(Wanted(one.pod.key, target))
             else:
-                refusals.append(refused(pod, f"it {one.why}, but {why or _no_seat(bookings, one)}"))
+                refusals.append(refused(pod, f"it {one.why}, but {why or seats.why_none(one)}"))
     ordered = sequence(snapshot, request, wanted, most=request.max_moves)
     return Plan(
         strategy=name,
@@ -109,27 +114,51 @@ def depart(name: str, snapshot: Snapshot, request: Request, search: Search) -> P
     )
 
 
-def _seat(bookings: Bookings, one: Departure) -> str | None:
-    snapshot = bookings.snapshot
-    rows = one.among(bookings.choices(one.pod.key))
-    if not len(rows):
-        return None
-    names = {snapshot.rows.name(row) or "": row for row in rows.tolist()}
-    favourite = bookings.favourite(one.pod.key)
-    if favourite in names:
-        return favourite
-    slots = slots_by_row(snapshot, one.pod.shape.amounts)
-    return min(names, key=lambda name: (-int(slots[names[name]]), name))
+class _Seats:
+    """Where pods go that leave: to nodes that other plugins neither empty nor find busy, if there are such."""
 
+    def __init__(self, bookings: Bookings, request: Request) -> None:
+        self._bookings = bookings
+        self._snapshot = bookings.snapshot
+        self._neighbours = Neighbours(bookings.snapshot, request)
+        self._emptied = self._neighbours.emptied()
 
-def _no_seat(bookings: Bookings, one: Departure) -> str:
-    snapshot = bookings.snapshot
-    rows = np.flatnonzero(snapshot.nodes.present[snapshot.rows.every])
-    survey = bookings.survey(one.pod.key, rows[rows != snapshot.rows.find(one.pod.node)])
-    others = [name for name in survey.feasible if name != one.pod.node]
-    if others:
-        return f"{len(others)} other nodes have room for it, and none of them would put that right"
-    return f"no other node takes it: {survey.message}" if survey.message else "there is no other node"
+    def find(self, one: Departure) -> str | None:
+        rows = one.among(self._bookings.choices(one.pod.key))
+        welcome = self._neighbours.cool(one.pod, rows[~self._emptied[rows]])
+        if not one.must and self._neighbours.drained(one.pod, self._row(one.pod.node)):
+            welcome = welcome[:0]
+        return self._best(one, welcome if len(welcome) or not one.must else rows)
+
+    def take(self, one: Departure, target: str) -> None:
+        self._bookings.hold(one.pod.key, target)
+        self._bookings.end_wave()
+        for name, sign in ((one.pod.node, -1), (target, 1)):
+            self._neighbours.add(one.pod, self._row(name), sign)
+
+    def _best(self, one: Departure, rows: RowIndex) -> str | None:
+        names = {self._snapshot.rows.name(row) or "": row for row in rows.tolist()}
+        favourite = self._bookings.favourite(one.pod.key) if names else None
+        if favourite in names:
+            return favourite
+        slots = slots_by_row(self._snapshot, one.pod.shape.amounts)
+        return min(names, key=lambda name: (-int(slots[names[name]]), name), default=None)
+
+    def why_none(self, one: Departure) -> str:
+        if len(right := one.among(self._bookings.choices(one.pod.key))):
+            told = "Defragmentation empties them or its node, or LoadAware would find them busy"
+            return f"{len(right)} nodes would put that right, and other plugins are against it: {told}"
+        rows = np.flatnonzero(self._snapshot.nodes.present[self._snapshot.rows.every])
+        survey = self._bookings.survey(one.pod.key, rows[rows != self._snapshot.rows.find(one.pod.node)])
+        others = [name for name in survey.feasible if name != one.pod.node]
+        if others:
+            return f"{len(others)} other nodes have room for it, and none of them would put that right"
+        return f"no other node takes it: {survey.message}" if survey.message else "there is no other node"
+
+    def _row(self, name: str) -> int:
+        row = self._snapshot.rows.find(name)
+        assert row is not None, name
+        return row
 
 
 def _figures(snapshot: Snapshot) -> Measures:

@@ -62,7 +62,7 @@ def _surplus(bookings: Bookings, group: Sequence[Occupant], share: int) -> Itera
         counts = Counter(found.node for each in group if (found := bookings.occupant(each.key)))
         if counts[one.node] > share:
             why = f"is one of {counts[one.node]} replicas on {one.node}, where {share} would be its share"
-            yield Departure(one, why, partial(_below, bookings.snapshot, counts, share))
+            yield Departure(one, why, partial(_below, bookings.snapshot, counts, share), must=False)
 
 
 def _below(snapshot: Snapshot, counts: Counter[str], share: int, rows: RowIndex) -> RowIndex:

@@ -58,6 +58,8 @@ class _Spread(msgspec.Struct, frozen=True):
     topology_key: str
     max_skew: int
     audience: Audience
+    hard: bool
+    """Whether the scheduler's own filters keep it."""
 
 
 class _Scene(msgspec.Struct, frozen=True):
@@ -94,7 +96,8 @@ def _spreads(pod: Pod, arguments: TopologySpreadArgs) -> Iterator[_Spread]:
             audience = of_constraint(constraint, namespace)
         except SelectorError:
             continue
-        yield _Spread(namespace, constraint.topology_key, constraint.max_skew, audience)
+        hard = constraint.when_unsatisfiable != SOFT
+        yield _Spread(namespace, constraint.topology_key, constraint.max_skew, audience, hard)
 
 
 def _members(snapshot: Snapshot, spreads: Iterable[_Spread]) -> dict[_Spread, list[Occupant]]:
@@ -133,9 +136,8 @@ def _even_out(bookings: Bookings, spread: _Spread, scene: _Scene) -> Iterator[De
         tried.add(fullest.key)
         domain = where[fullest.key] or ""
         told = f"is one of {counts[domain]} in {domain}, {counts[domain] - min(counts.values())} more than elsewhere"
-        yield Departure(
-            fullest, f"{told}, and maxSkew is {spread.max_skew}", partial(_emptiest, snapshot, domains, counts, domain)
-        )
+        among = partial(_emptiest, snapshot, domains, counts, domain)
+        yield Departure(fullest, f"{told}, and maxSkew is {spread.max_skew}", among, must=spread.hard)
 
 
 def _emptiest(

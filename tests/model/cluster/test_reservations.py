@@ -127,7 +127,7 @@ def test_a_marked_seat_ignores_other_pods_that_name_it(snapshot: Snapshot) -> No
     ("shown", "holds"),
     [
         pytest.param(pod("p", on="n1", labels=WEB, seat="default/r/t/0"), 0, id="where it was assumed"),
-        pytest.param(pod("p", on="n1", labels={"app": "db"}, seat="default/r/t/0"), 1000, id="as nobody's"),
+        pytest.param(pod("p", on="n1", labels={"app": "db"}, seat="default/r/t/0"), 0, id="as somebody else's by now"),
         pytest.param(pod("p", on="n2", labels=WEB, seat="default/r/t/0"), 1000, id="on another node"),
         pytest.param(pod("p", on="n1", labels=WEB), 1000, id="without its seat"),
     ],

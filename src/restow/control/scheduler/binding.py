@@ -215,8 +215,7 @@ class Binding:
         row = self._snapshot.rows.find(assign.node)
         if row is None or not self._snapshot.nodes.present[row]:
             return Failed(f"node {assign.node} is gone", at_once=True)
-        free = self._snapshot.room.free_at
-        if any(free[column][row] < 0 for column, amount in occupant.shape.amounts if amount > 0):
+        if self._snapshot.room.lacks(row, occupant.shape.amounts):
             return Failed(f"another pod took the room on node {assign.node} first", at_once=True)
         return None
 
@@ -285,7 +284,7 @@ class Binding:
         book = self._snapshot.reservations
         reservation = book.get(seat.namespace, seat.reservation) if seat else None
         found = book.seat(seat) if seat else None
-        if reservation is None or found is None or not book.is_promised(found, pod.metadata.uid):
+        if reservation is None or found is None or not book.promises.allows(found, pod.metadata.uid):
             return None  # released since: it is a pod like any other
         meta = reservation.metadata
         source = (meta.annotations or {}).get(MOVED_FROM_ANNOTATION)

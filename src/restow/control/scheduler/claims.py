@@ -4,9 +4,9 @@ Goes in: pods as the API shows them, running or over, and what this scheduler bo
 The snapshot forgets pods that are over; a seat that such a pod took must be marked all the same, or somebody else would
 take it once more.
 
-A pod is believed when it is bound to the seat's node, its annotation names the seat and the reservation's owners match
-it. What this scheduler has bound is believed even if the pod is gone before anything shows it there; and what it has
-seen is not forgotten with the pod, as long as the seat is not marked.
+A pod is believed when it is bound to the seat's node, its annotation names the seat, and this scheduler bound it there
+or the reservation's owners match it. What this scheduler has bound is believed even if the pod is gone before anything
+shows it there; and what it has seen is not forgotten with the pod, as long as the seat is not marked.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ class Claims:
         self._kinship = kinship
         self._pods: dict[SeatName, dict[str, Pod]] = {}
         self._seat_of: dict[str, SeatName] = {}
+        self._bound: dict[SeatName, tuple[str, str]] = {}
+        """By us: the UID of the pod, and of the reservation."""
         self._unseen: dict[str, tuple[SeatName, Pod]] = {}
         """Bound by us and not shown since, by UID."""
         self._gone: dict[SeatName, Pod] = {}
@@ -31,10 +33,12 @@ class Claims:
         self._left: dict[SeatName, dict[str, Pod]] = {}
         """Seen in seats, and gone before these were marked."""
 
-    def bound(self, pod: Pod, seat: SeatName) -> None:
+    def bound(self, pod: Pod, seat: Seat) -> None:
         """This scheduler bound a pod into a seat."""
-        if pod.metadata.uid not in self._pods.get(seat, {}):
-            self._unseen[pod.metadata.uid] = (seat, pod)
+        uid = pod.metadata.uid
+        self._bound[seat.name] = (uid, seat.life)
+        if uid not in self._pods.get(seat.name, {}):
+            self._unseen[uid] = (seat.name, pod)
 
     def show(self, pod: Pod) -> SeatName | None:
         """A pod as it is; returns the seat that it was not known to claim. A binding is final, and so is a claim."""
@@ -77,12 +81,13 @@ class Claims:
 
     def settle(self, seat: SeatName) -> None:
         """The reservation says who took the seat: nobody has to remember it."""
+        self._bound.pop(seat, None)
         self._gone.pop(seat, None)
         self._left.pop(seat, None)
 
     def forget(self, namespace: str, reservation: str) -> None:
         """A reservation is gone, and with it what has to be marked."""
-        for book in (self._gone, self._left):
+        for book in (self._bound, self._gone, self._left):
             for seat in [one for one in book if (one.namespace, one.reservation) == (namespace, reservation)]:
                 del book[seat]
 
@@ -95,5 +100,5 @@ class Claims:
             pod.spec.node_name == seat.node
             and pod.metadata.namespace == seat.name.namespace
             and is_in_life(pod, seat)
-            and seat.owners.match(pod, self._kinship)
+            and (self._bound.get(seat.name) == (pod.metadata.uid, seat.life) or seat.owners.match(pod, self._kinship))
         )

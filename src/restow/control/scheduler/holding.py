@@ -57,8 +57,9 @@ log = logging.getLogger(__name__)
 _WARNINGS = (ReservationPhase.PENDING, ReservationPhase.FAILED)
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _NEVER = math.inf
-_MARK_DELAY = 0.25
-"""Seconds to wait for more pods of a reservation before their seats are marked: they come in swarms."""
+_MARK_DELAY, _LONGEST_MARK_DELAY = 0.25, 1.0
+"""Seconds to wait for more pods of a reservation before their seats are marked, since they come in swarms; and while
+others are known to be on their way."""
 
 
 class Holding:
@@ -121,9 +122,10 @@ class Holding:
     def bound(self, assign: Assign) -> None:
         """A pod was bound."""
         seat = self._book.seat(assign.seat) if assign.seat is not None else None
-        if assign.seat is not None and seat is not None and self._book.is_promised(seat, assign.pod.metadata.uid):
-            self._claims.bound(assign.pod, assign.seat)
-            self._queue.add_after((assign.seat.namespace, assign.seat.reservation), _MARK_DELAY)
+        if seat is not None and seat.consumer is None and self._book.promises.allows(seat, assign.pod.metadata.uid):
+            self._claims.bound(assign.pod, seat)
+            if self._feed.latest(assign.pod) is None:  # it has come and gone before we were told
+                self._pod_changed(assign.pod, True)
 
     # --- what happened ------------------------------------------------------------------------------------------------
 
@@ -157,10 +159,21 @@ class Holding:
         if gone or is_finished(pod):
             self._spend(seat or self._claims.seat_of(pod))
         if seat is not None:
-            self._queue.add_after((seat.namespace, seat.reservation), _MARK_DELAY)
+            self._mark(seat)
         node = pod.spec.node_name
         if node and self._live and (node in self._watched or self._is_crowded(node)):
             self._node_changed(node)
+
+    def _mark(self, name: SeatName) -> None:
+        """Let it be written down who took a seat; with others who come as well, if there are any."""
+        seat = self._book.seat(name)
+        if seat is None or seat.consumer is not None:
+            return
+        key = (name.namespace, name.reservation)
+        if self._book.promises.any_coming(seat.life):
+            self._queue.add_after(key, _LONGEST_MARK_DELAY)
+        else:
+            self._queue.add_after(key, _MARK_DELAY if self._book.vacancies.seats(*key) else 0.0)
 
     def _is_open(self, name: SeatName) -> bool:
         seat = self._book.seat(name)

@@ -6,9 +6,9 @@
     open seat of an ended one        holds nothing
 
 A pod is believed to take an open seat when we assumed it there, or when it is bound on the seat's node, its annotation
-names the seat, and the reservation's owners match it. So a seat and the pod in it never count twice, and nobody frees a
-seat by writing an annotation. Binding comes before marking, so a consumer that is not here although pods were seen up
-to the version in which the reservation first named it is over.
+names the seat, and we gave it the seat or the reservation's owners match it. So a seat and the pod in it never count
+twice, and nobody frees a seat by writing an annotation. Binding comes before marking, so a consumer that is not here
+although pods were seen up to the version in which the reservation first named it is over.
 
 Placements may be assumed before the reservation's status shows them, as pods are.
 """
@@ -22,11 +22,12 @@ from msgspec.structs import replace
 
 from restow.model.cluster.classes import Classes
 from restow.model.cluster.holdings import Holder, Holdings
+from restow.model.cluster.listing import Amounts
 from restow.model.cluster.occupancy import Occupancy, Occupant, claims_the_same
 from restow.model.cluster.owners import Kinship
 from restow.model.cluster.placements import AssumedPlacements, not_shown
 from restow.model.cluster.pods import Pods
-from restow.model.cluster.room import Amounts
+from restow.model.cluster.promises import Promises
 from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_ended, is_in_life, seats_of
 from restow.model.cluster.shapes import Shape
 from restow.model.cluster.undo import UndoLog
@@ -62,8 +63,7 @@ class Reservations:
         self._vacated: dict[SeatName, None] = {}
         self._spent: dict[SeatName, None] = {}
         """Taken by pods that are over or gone, which is not written down yet."""
-        self._promised: dict[str, str] = {}
-        """By the UID of a pod that is assumed in a seat: which life of the reservation promised it."""
+        self.promises = Promises(log)
         self._accounted: dict[SeatName, tuple[Holder, Amounts]] = {}
         self.vacancies = Vacancies(log)
         self.holdings = Holdings(log, classes.shapes.resources)
@@ -114,10 +114,6 @@ class Reservations:
             if self._may_take(seat, self._pods.known[uid]):
                 return self._pods.known[uid]
         return None
-
-    def is_promised(self, seat: Seat, uid: str) -> bool:
-        """Whether a pod that is assumed in a seat was given this one, and not one of an earlier namesake."""
-        return self._promised.get(uid, seat.life) == seat.life
 
     def is_mover_gone(self, seat: Seat, uid: str) -> bool:
         """Whether the pod that a seat's reservation was made to move is leaving, or gone: not merely unknown, because
@@ -223,9 +219,11 @@ class Reservations:
         """Remember whose seat a pod is on its way to: another reservation may get the name meanwhile."""
         if after is not None and after.assumed_at is not None:
             if before is None and after.seat is not None and after.seat in self._seats:
-                self._log.put(self._promised, uid, self._seats[after.seat].life)
-        elif uid in self._promised:
-            self._log.drop(self._promised, uid)
+                self.promises.give(uid, self._seats[after.seat].life)
+        elif after is not None and before is not None and after.seat == before.seat and after.node == before.node:
+            self.promises.arrive(uid)
+        else:
+            self.promises.end(uid)
 
     def pods_seen(self) -> None:
         """Pods have been seen up to a newer version."""
@@ -314,6 +312,7 @@ class Reservations:
             return
         self._log.put(self._seats, name, seat)
         if seat.consumer is not None:
+            self.promises.end(seat.consumer)
             self._set_members(self._consumed, seat.consumer, self._consumed.get(seat.consumer, frozenset()) | {name})
 
     def _settle(self, names: Iterable[SeatName]) -> None:
@@ -391,8 +390,10 @@ class Reservations:
         if occupant.node != seat.node or occupant.pod.metadata.namespace != seat.name.namespace:
             return False
         if occupant.assumed_at is not None:
-            return self.is_promised(seat, occupant.key)
-        return is_in_life(occupant.pod, seat) and seat.owners.match(occupant.pod, self._kinship)
+            return self.promises.allows(seat, occupant.key)
+        return is_in_life(occupant.pod, seat) and (
+            self.promises.gave(seat, occupant.key) or seat.owners.match(occupant.pod, self._kinship)
+        )
 
     def _account(self, name: SeatName, seat: Seat | None, held: Occupant | None) -> None:
         """Count what a seat holds for its namespace and queue."""

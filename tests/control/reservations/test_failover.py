@@ -1,0 +1,92 @@
+"""A change of leaders while seats are being taken: the new one knows some things as they are, others as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from restow.control.scheduler import Settings
+from restow.model import kinds
+from restow.ports import INITIAL_EVENTS_END, Api, Request
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
+from tests.control.reservations.auditor import Auditor
+from tests.control.reservations.stage import phase, reservation, seats
+from tests.control.stage import places, world
+from tests.sim.stage import Stage, pass_time, pod, scheduler, virtual
+
+ALL = Settings(namespace_share=100)
+BOUND, MARKED = "bind Pod default/a", "patch Reservation/status default/r (2)"
+
+
+class Views:
+    """An Api that shows some kinds as they were when somebody asked first, until it has caught up; and the others only
+    once it is opened."""
+
+    def __init__(self, api: Api, old: set[str]) -> None:
+        self.opened, self.caught_up = asyncio.Event(), asyncio.Event()
+        self.call = api.call
+        self._api = api
+        self._old = old
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        if request.resource.plural not in self._old:
+            await self.opened.wait()
+        async for event in self._api.watch(request):
+            yield event
+            if request.resource.plural in self._old and INITIAL_EVENTS_END.encode() in event:
+                await self.caught_up.wait()
+
+
+async def _lead(it: Stage, api: Api) -> None:
+    """Until it dies: a reservation is placed, beside which somebody else finds no room, and a pod takes its seat."""
+    async with scheduler(api, it.clock, settings=ALL):
+        await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="3"))
+        await pass_time(3)
+        await it.create(kinds.POD, pod("rest", "3", app="other"))
+        await pass_time(3)
+        await it.create(kinds.POD, pod("a", "3"))
+        await asyncio.sleep(100)
+
+
+@pytest.mark.parametrize("last", [pytest.param(BOUND, id="not marked"), pytest.param(MARKED, id="marked")])
+@pytest.mark.parametrize(
+    "old",
+    [
+        pytest.param({"pods"}, id="it knows pods as they were"),
+        pytest.param({"reservations"}, id="it knows reservations as they were"),
+        pytest.param({"pods", "reservations"}, id="it knows both as they were"),
+        pytest.param({"nodes", "pods"}, id="it knows nodes and pods as they were"),
+    ],
+)
+@virtual
+async def test_a_new_leader_with_caches_of_different_age_gives_no_seat_and_no_room_twice(
+    old: set[str], last: str
+) -> None:
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        mortal = FaultyApi(auditor, random.Random(1), FaultPlan(crash_after=last))
+        first = asyncio.create_task(run_until_crash(mortal, _lead(it, mortal)))
+        await pass_time(5)
+        views = Views(auditor, old)
+        second = asyncio.create_task(_take_over(it, auditor, views))
+        await asyncio.wait((first,))
+        await it.create(kinds.POD, pod("b", "3"))
+        assert await places(it) == {"a": "n1", "b": None, "rest": None}
+        views.opened.set()
+        await second
+        assert auditor.faults == []
+
+
+async def _take_over(it: Stage, auditor: Auditor, views: Views) -> None:
+    async with scheduler(views, it.clock, seed=2, settings=ALL):
+        assert views.opened.is_set()
+        auditor.life += 1
+        await pass_time(5)
+        assert await places(it) == {"a": "n1", "b": None, "rest": None}
+        views.caught_up.set()
+        await pass_time(15)
+        assert await places(it) == {"a": "n1", "b": None, "rest": None}
+        assert (await seats(it), await phase(it)) == ({0: ("n1", "a")}, ("Succeeded", "Consumed"))

@@ -1,0 +1,117 @@
+"""Writing down who took which seat: once for all who come together, and whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from restow.control.scheduler import Settings
+from restow.model import kinds
+from restow.ports import Api, Request, Response
+from tests.control.reservations.stage import over_committed, phase, reservation, seats
+from tests.control.stage import events, places, stage
+from tests.sim.stage import pass_time, pod, virtual
+
+ALL = Settings(namespace_share=100)
+OTHERS = {"spec": {"owners": [{"labelSelector": {"matchLabels": {"app": "db"}}}]}}
+
+
+class Slow:
+    """An Api that takes its time to carry out the bindings of some pods, or to say that it has; of the latter its watch
+    says nothing before they are gone."""
+
+    def __init__(self, before: dict[str, float], after: dict[str, float] | None = None) -> None:
+        self.marked = 0
+        """How often somebody wrote the status of a reservation."""
+        self._before = before
+        self._after = after or {}
+
+    def around(self, api: Api) -> Api:
+        self._api = api
+        return self
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for event in self._api.watch(request):
+            change = msgspec.json.decode(event)
+            if change["type"] != "MODIFIED" or change["object"]["metadata"].get("name") not in self._after:
+                yield event
+
+    async def call(self, request: Request) -> Response:
+        self.marked += (request.resource.plural, request.subresource) == ("reservations", "status")
+        binds = request.name if request.subresource == "binding" else None
+        await asyncio.sleep(self._before.get(binds or "", 0.0))
+        response = await self._api.call(request)
+        await asyncio.sleep(self._after.get(binds or "", 0.0))
+        return response
+
+
+@virtual
+async def test_those_who_come_together_are_marked_together() -> None:
+    slow = Slow({"a": 0.0, "b": 0.4, "c": 0.8})
+    async with stage(nodes=1, around=slow.around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=4))
+        await pass_time(3)
+        placed = slow.marked
+        for name in "abc":
+            await it.create(kinds.POD, pod(name))
+        await pass_time(3)
+        assert {name for _, name in (await seats(it)).values()} == {"a", "b", "c", None}
+        assert slow.marked == placed + 1
+
+
+@virtual
+async def test_nobody_is_waited_for_longer_than_a_second() -> None:
+    slow = Slow({"b": 9.0})
+    async with stage(nodes=1, around=slow.around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, reservation())
+        await pass_time(3)
+        for name in "ab":
+            await it.create(kinds.POD, pod(name))
+        await pass_time(1.5)
+        assert {name for _, name in (await seats(it)).values()} == {"a", None}
+
+
+@virtual
+async def test_who_took_the_last_seat_is_marked_at_once() -> None:
+    async with stage(nodes=1, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await pass_time(3)
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(0.1)
+        assert (await seats(it), await phase(it)) == ({0: ("n1", "a")}, ("Succeeded", "Consumed"))
+
+
+@pytest.mark.parametrize("change", [pytest.param(OTHERS, id="other owners"), pytest.param(None, id="another label")])
+@virtual
+async def test_whoever_was_given_a_seat_has_taken_it_whoever_may_take_it_next(change: Any) -> None:
+    async with stage(nodes=1, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, reservation(cpu="2"))
+        await pass_time(3)
+        await it.create(kinds.POD, pod("a", "2"))
+        await pass_time(0.1)
+        assert (await places(it), (await seats(it))[0]) == ({"a": "n1"}, ("n1", None))
+        if change is not None:
+            await it.patch(kinds.RESERVATION, "r", change)
+        else:
+            await it.patch(kinds.POD, "a", {"metadata": {"labels": {"app": "db"}}})
+        await pass_time(3)
+        assert (await seats(it), await phase(it)) == ({0: ("n1", "a"), 1: ("n1", None)}, ("Available", "Reserved"))
+        assert await over_committed(it.client) == []
+        assert await events(it, "RoomTaken") == []
+
+
+@virtual
+async def test_a_seat_stays_taken_if_its_pod_is_gone_before_the_server_has_answered() -> None:
+    slow = Slow({}, after={"a": 5.0})
+    async with stage(nodes=1, around=slow.around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await pass_time(3)
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(0.01)
+        await it.delete(kinds.POD, "a", grace_seconds=0)
+        await pass_time(8)
+        assert await seats(it) == {0: ("n1", "a")}

@@ -43,6 +43,51 @@ def test_the_next_time_of(text: str, zone: str | None, after: str | None) -> Non
 
 
 @pytest.mark.parametrize(
+    ("text", "zone", "after", "times"),
+    [
+        pytest.param(
+            "30 2 * * *", "America/New_York", "2026-03-07T12:00", ["09T06:30", "10T06:30"], id="a time that is skipped"
+        ),
+        pytest.param(
+            "0 0 * * *", "America/Sao_Paulo", "2018-11-03T12:00", ["05T02:00", "06T02:00"], id="a midnight that is"
+        ),
+        pytest.param(
+            "*/30 1-3 * * *",
+            "America/New_York",
+            "2026-03-08T05:45",
+            ["08T06:00", "08T06:30", "08T07:00", "08T07:30", "09T05:00"],
+            id="times around an hour that is skipped",
+        ),
+        pytest.param(
+            "20,30 2 * * *", "Australia/Lord_Howe", "2026-10-03T10:00", ["03T15:30", "04T15:20"], id="half an hour is"
+        ),
+        pytest.param(
+            "30 1 * * *",
+            "America/New_York",
+            "2026-10-31T12:00",
+            ["01T05:30", "01T06:30", "02T06:30"],
+            id="a time that comes twice",
+        ),
+        pytest.param(
+            "0 * * * *",
+            "America/New_York",
+            "2026-11-01T03:30",
+            ["01T04:00", "01T05:00", "01T06:00", "01T07:00"],
+            id="every hour of a day with 25",
+        ),
+    ],
+)
+def test_when_clocks_are_put_forward_and_back(text: str, zone: str, after: str, times: list[str]) -> None:
+    """The times are those of Kubernetes' own CronJobs."""
+    schedule, moment, found = parse_schedule(text, zone), parse_time(f"{after}:00Z"), []
+    for _ in times:
+        moment = schedule.after(moment) or 0.0
+        assert schedule.until(moment) == moment
+        found.append(format_time(moment)[8:16])
+    assert found == times
+
+
+@pytest.mark.parametrize(
     ("text", "zone", "message"),
     [
         ("* * * *", None, "schedule '\\* \\* \\* \\*': expected five fields or one of @yearly"),

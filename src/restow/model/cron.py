@@ -1,12 +1,13 @@
 """Cron schedules: five fields (or @hourly and its like) and a time zone in, the times before and after a moment out.
 
 The dialect is the one Kubernetes reads: lists, ranges, steps and names; day of month and day of week are both demanded
-if one of them is `*`, and either is enough otherwise.
+if one of them is `*`, and either is enough otherwise. A time that clocks skip when they are put forward does not come,
+one that they show twice when they are put back comes twice: what runs every hour runs every hour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
@@ -51,16 +52,36 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         today = datetime.fromtimestamp(moment, self.zone).date()
         for number in range(_FARTHEST):
             day = today + timedelta(days=direction * number)
-            for hour in self.hours[::direction] if self._falls_on(day) else ():
-                for minute in self.minutes[::direction]:
-                    yield datetime(day.year, day.month, day.day, hour, minute, tzinfo=self.zone).timestamp()
+            if self._falls_on(day):
+                times = self._times_on(day, direction)
+                if self._is_long_or_short(day):
+                    yield from sorted(_shown(times), reverse=direction < 0)
+                else:
+                    yield from (time.timestamp() for time in times)
+
+    def _times_on(self, day: date, direction: int) -> Iterator[datetime]:
+        for hour in self.hours[::direction]:
+            for minute in self.minutes[::direction]:
+                yield datetime(day.year, day.month, day.day, hour, minute, tzinfo=self.zone)
+
+    def _is_long_or_short(self, day: date) -> bool:
+        """Whether clocks are put forward or back on a day."""
+        begins = datetime(day.year, day.month, day.day, tzinfo=self.zone)
+        return begins.utcoffset() != (begins + timedelta(days=1)).utcoffset()
 
     def _falls_on(self, day: date) -> bool:
         of_month, of_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         return day.month in self.months and (of_month or of_week if self.either_day else of_month and of_week)
 
 
+def _shown(times: Iterable[datetime]) -> set[float]:
+    """When clocks show these times: once, twice or never."""
+    both = (time.replace(fold=fold) for time in times for fold in (0, 1))
+    return {time.timestamp() for time in both if datetime.fromtimestamp(time.timestamp(), time.tzinfo) == time}
+
+
 def parse_schedule(text: str, zone: str | None = None) -> Schedule:
+    """Raises CronError."""
     fields = _SHORT.get(text, text).split()
     if len(fields) != 5:
         raise CronError(f"schedule {text!r}: expected five fields or one of {', '.join(_SHORT)}")
@@ -71,11 +92,12 @@ def parse_schedule(text: str, zone: str | None = None) -> Schedule:
         months=_numbers(fields[3], range(1, 13), _MONTHS),
         weekdays=_numbers(fields[4], range(7), _WEEKDAYS),
         either_day=not {"*", "?"} & {*fields[2].split(","), *fields[4].split(",")},
-        zone=_zone(zone),
+        zone=parse_zone(zone),
     )
 
 
-def _zone(name: str | None) -> tzinfo:
+def parse_zone(name: str | None) -> tzinfo:
+    """The time zone of this name; UTC without one. Raises CronError."""
     try:
         return ZoneInfo(name) if name else UTC
     except (LookupError, ValueError, OSError):

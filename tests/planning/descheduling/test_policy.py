@@ -64,6 +64,16 @@ def test_triggers_are_of_a_profile() -> None:
         ({"profiles": [{"name": "a", "interval": "0s"}]}, "profiles[0].interval: must be above 0"),
         ({"profiles": [{"name": "a", "interval": "often"}]}, "profiles[0].interval: duration 'often'"),
         ({"profiles": [{"name": "a", "cron": "daily"}]}, "profiles[0].cron: schedule 'daily'"),
+        ({"profiles": [{"name": "a", "cron": "0 3 30 2 *"}]}, "profiles[0].cron: no such day ever comes"),
+        (
+            {"profiles": [{"name": "a", "interval": "1h", "cron": "* *", "timeZone": "x"}]},
+            "profiles[0].cron: schedule '* *'",
+        ),
+        (
+            {"profiles": [{"name": "a", "cron": "@daily", "timeZone": "Mars/Olympus"}]},
+            "profiles[0].timeZone: time zone 'Mars/Olympus' is not known",
+        ),
+        ({"profiles": [{"name": "a", "timeZone": "UTC"}]}, "profiles[0].timeZone: is without effect without cron"),
         ({"maxNoOfPodsToEvictTotal": -1}, "maxNoOfPodsToEvictTotal: must not be negative, is -1"),
         ({"nodeSelector": "a b"}, "nodeSelector: "),
         (

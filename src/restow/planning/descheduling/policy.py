@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.eviction.protections import Surroundings
-from restow.model.cron import CronError, Schedule, parse_schedule
+from restow.model.cron import CronError, Schedule, parse_schedule, parse_zone
 from restow.model.objects import Duration, Pod
 from restow.model.problems import Problem
 from restow.model.selectors import LabelSelector, SelectorError, parse_label_selector
@@ -324,9 +324,20 @@ def _interval(written: _Profile, path: str, problems: list[Problem]) -> float | 
 
 def _schedule(written: _Profile, path: str, problems: list[Problem]) -> Schedule | None:
     if written.cron is None:
+        if written.time_zone is not None:
+            problems.append(Problem(f"{path}.timeZone", "is without effect without cron"))
         return None
+    zone = written.time_zone
     try:
-        return parse_schedule(written.cron, written.time_zone)
+        parse_zone(zone)
+    except CronError as error:
+        problems.append(Problem(f"{path}.timeZone", str(error)))
+        zone = None
+    try:
+        schedule = parse_schedule(written.cron, zone)
     except CronError as error:
         problems.append(Problem(f"{path}.cron", str(error)))
         return None
+    if schedule.after(0.0) is None:
+        problems.append(Problem(f"{path}.cron", f"no such day ever comes: {written.cron!r}"))
+    return schedule

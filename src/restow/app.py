@@ -39,8 +39,9 @@ from restow.installing import NAME as INSTALLED
 from restow.migration.arguments import read_arguments
 from restow.migration.stop import STOP_NAME, stopped
 from restow.model.crds import custom_resource_definitions
+from restow.model.inventory import Inventory
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
-from restow.model.objects import Node
+from restow.model.objects import ConfigMap, Node
 from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import installed as descheduling_plugins
 from restow.planning.plan import Plan
@@ -145,13 +146,26 @@ async def _beside(**parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Do this until it ends by itself, or SIGINT or SIGTERM asks it to."""
-    task = asyncio.create_task(work)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    with suppress(asyncio.CancelledError):
+async def until_stopped(work: Coroutine[Any, Any, None], tell: Callable[[str], None]) -> None:
+    """Do this until it ends by itself, or a signal asks it to; `tell` hears which. Raises PartStopped if it is called
+    off and nobody asked for it."""
+    loop, task = asyncio.get_running_loop(), asyncio.create_task(work)
+    asked: set[str] = set()
+
+    def stop(name: str) -> None:
+        if not asked:
+            tell(name)
+        asked.add(name)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it, which means what it says
+            loop.add_signal_handler(number, stop, number.name)
+    try:
         await task
+    except asyncio.CancelledError as problem:
+        if not asked:
+            raise PartStopped("everything was called off, and nobody asked for it") from problem
 
 
 Announce = Callable[[Path, str], None]
@@ -260,12 +274,37 @@ async def bearing(kubeconfig: Path | None, written: Configuration | None, namesp
 
 async def installed_configuration(client: Client, namespace: str) -> Configuration:
     """What `restow install` put there; the defaults where there is none, or where it is not ours to see."""
+    found = await _installed(client, namespace)
+    return (found and _configuration(found)) or Configuration()
+
+
+async def installed_document(client: Client, namespace: str) -> list[dict[str, Any]]:
+    """The same as it is kept there, for a snapshot file; nothing where there is none."""
+    found = await _installed(client, namespace)
+    if found is None:
+        return []
+    metadata = {"name": INSTALLED, "namespace": namespace}
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(found.data or {})}]
+
+
+def configuration_in(inventory: Inventory, namespace: str) -> Configuration | None:
+    """The same in a snapshot file."""
+    name = (namespace, INSTALLED)
+    found = (one for one in inventory.of(CONFIG_MAP) if (one.metadata.namespace, one.metadata.name) == name)
+    return next((_configuration(one) for one in found), None)
+
+
+async def _installed(client: Client, namespace: str) -> ConfigMap | None:
     try:
-        found = await client.get(CONFIG_MAP, INSTALLED, namespace)
+        return await client.get(CONFIG_MAP, INSTALLED, namespace)
     except (NotFound, Forbidden):
-        return Configuration()
+        return None
+
+
+def _configuration(found: ConfigMap) -> Configuration:
     written = (found.data or {}).get(CONFIGURATION_KEY, "")
-    return read_configuration(written.encode(), f"ConfigMap {namespace}/{INSTALLED} {CONFIGURATION_KEY}")
+    name = f"ConfigMap {found.metadata.namespace}/{INSTALLED} {CONFIGURATION_KEY}"
+    return read_configuration(written.encode(), name)
 
 
 async def deschedule(at: Bearing, namespace: str, profile: str | None, *, dry_run: bool) -> Run:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,17 @@ import msgspec
 from restow import __version__
 from restow.defaults import HOME, PORT
 from restow.mistakes import misfortunes, unwritable, user_mistakes
-from restow.moving import KUBECONFIG, apply, deschedule
+from restow.moving import KUBECONFIG, NAMESPACE, apply, deschedule
 
 if TYPE_CHECKING:
+    from restow.capture import Heed
     from restow.client.verbs import Client
     from restow.configuration import Configuration
     from restow.model.inventory import Inventory
     from restow.model.kinds import Kind
     from restow.model.objects import Document
+
+log = logging.getLogger(__name__)
 
 
 def announce(kubeconfig: Path, url: str) -> None:
@@ -63,7 +66,7 @@ def run(kubeconfig: Path | None, embedded: bool, components: str | None, log_for
     with user_mistakes(ConfigError), misfortunes(running.CannotRun, app.PartStopped, PostLost):
         options = app.run_options(embedded=embedded, components=_components(components), **written)
         work = app.run_embedded(options, announce=announce) if embedded else app.run_against(kubeconfig, options)
-        asyncio.run(app.until_stopped(work))
+        asyncio.run(app.until_stopped(work, lambda asked: log.info("stopping", extra={"asked": asked})))
 
 
 def _components(written: str | None) -> tuple[str, ...]:
@@ -80,23 +83,30 @@ def _components(written: str | None) -> tuple[str, ...]:
 
 @click.command()
 @KUBECONFIG
+@NAMESPACE
 @click.option("--anonymise", is_flag=True, help="Only what Restow reads, and aliases for all that is readable.")
-def snapshot(kubeconfig: Path | None, anonymise: bool) -> None:
-    """Print the cluster as a snapshot file, for plan, schedule, explain and replay."""
+def snapshot(kubeconfig: Path | None, namespace: str, anonymise: bool) -> None:
+    """Print the cluster as a snapshot file, for the questions above."""
     from restow import app
     from restow.adapters.kubernetes import ConfigError
     from restow.capture import CannotList
 
+    def printing(client: Client) -> Awaitable[None]:
+        return _print_anonymised(client) if anonymise else _print_whole(client, namespace)
+
     with user_mistakes(ConfigError), misfortunes(CannotList):
-        asyncio.run(app.ask(kubeconfig, _print_anonymised if anonymise else _print_whole))
+        asyncio.run(app.ask(kubeconfig, printing))
 
 
-async def _print_whole(client: Client) -> None:
+async def _print_whole(client: Client, namespace: str) -> None:
+    """Every object, and the configuration by which Restow goes there, so that answers from the file are the same."""
+    from restow.app import installed_document
     from restow.capture import documents
 
     file = _SnapshotFile()
     async for one in documents(client, Progress(), warn):
         file.write([one])
+    file.write(await installed_document(client, namespace))
     file.close()
 
 
@@ -147,19 +157,28 @@ def warn(told: str) -> None:
     click.echo(f"restow: {told}", err=True)
 
 
-def living_configuration(kubeconfig: Path | None) -> Configuration:
+def living_configuration(kubeconfig: Path | None, namespace: str) -> Configuration:
     """What Restow goes by there, if it is installed. Raises ConfigError, WireError and ApiError."""
     from restow import app
 
-    return asyncio.run(app.ask(kubeconfig, lambda client: app.installed_configuration(client, HOME)))
+    return asyncio.run(app.ask(kubeconfig, lambda client: app.installed_configuration(client, namespace)))
 
 
-def living_inventory(kubeconfig: Path | None) -> Inventory:
-    """The cluster as it is now. Raises ConfigError and CannotList."""
+def kept_configuration(inventory: Inventory, namespace: str) -> Configuration:
+    """What Restow goes by in a cluster that was written down; the defaults where the file does not say. Raises
+    WireError."""
+    from restow import app
+    from restow.configuration import Configuration
+
+    return app.configuration_in(inventory, namespace) or Configuration()
+
+
+def living_inventory(kubeconfig: Path | None, heed: Heed | None) -> Inventory:
+    """The cluster as it is now; `heed` hears how far reading is, else stderr. Raises ConfigError and CannotList."""
     from restow import app
     from restow.capture import inventory
 
-    return asyncio.run(app.ask(kubeconfig, lambda client: inventory(client, Progress(), warn)))
+    return asyncio.run(app.ask(kubeconfig, lambda client: inventory(client, heed or Progress(), warn)))
 
 
 @click.command()

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -22,6 +23,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from restow.capture import Heed
+from restow.model.kinds import Kind
 from restow.planning.request import Stand
 
 SILENCE = 1.0
@@ -48,6 +51,14 @@ class Patience:
 
     def tell(self, stand: Stand) -> None:
         self._stand = stand
+
+    @property
+    def heed(self) -> Heed | None:
+        """Hears how many objects were read; None where nobody would see it."""
+        return self._read if self._on_terminal else None
+
+    def _read(self, kind: Kind[Any], number: int) -> None:
+        self._what = f"reading {kind.plural}, {number:,} so far"
 
     @contextmanager
     def search(self, limit: float) -> Iterator[None]:

@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.cli.conftest import Run, Start
@@ -68,11 +69,14 @@ def test_our_kinds_are_served(start: Start) -> None:
             assert fetch(f"{url}/apis/{path}")["items"] == []
 
 
-def test_it_stops_when_asked_and_leaves_nothing_behind(start: Start) -> None:
-    with start("dev", "--port", "0") as child:
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_it_stops_when_asked_says_so_and_leaves_nothing_behind(start: Start, asked: signal.Signals) -> None:
+    with start("dev", "--port", "0", "--nodes", "0") as child:
         path, _ = server_of(child)
-        child.send_signal(signal.SIGTERM)
+        child.send_signal(asked)
         assert child.wait(timeout=20) == 0
+        assert child.stderr is not None
+        assert child.stderr.read().endswith(f"restow: stopped by {asked.name}; nothing is kept\n")
     assert not path.parent.exists()
 
 

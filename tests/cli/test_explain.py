@@ -174,3 +174,30 @@ def test_a_pod_that_waits_for(tmp_path: Path, spec: dict[str, Any], message: str
     items = [node("n1", "4"), pod("waiting", "2", **spec)]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     assert message in _asked("explain", "--snapshot", str(path), "-o", "json", "pod", "a/waiting")["message"]
+
+
+@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize(
+    "words", [["pod", "a/small"], ["a/small"], ["pods", "a/small"]], ids=["pod NS/NAME", "NS/NAME", "pods NS/NAME"]
+)
+def test_a_pod_is_named_by(tmp_path: Path, words: list[str]) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ITEMS}))
+    assert _asked("explain", "--snapshot", str(path), "-o", "json", *words)["pod"] == "small"
+
+
+@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        pytest.param("a/web", "there is no pod a/web; there is a/web-1, a/web-2, b/web and 1 more", id="its workload"),
+        pytest.param("web-1", "there is no pod default/web-1; there is a/web-1", id="another namespace"),
+        pytest.param("a/nothing", "there is no pod a/nothing", id="nothing alike"),
+    ],
+)
+def test_a_pod_that_is_not_there_is_looked_for(tmp_path: Path, name: str, told: str) -> None:
+    path, there = tmp_path / "cluster.json", ("a/web-1", "a/web-2", "b/web", "b/web-3")
+    items = [labelled(pod(one[2:], "1"), name=one[2:], namespace=one[0]) for one in there]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("n1", "9"), *items]}))
+    done = CliRunner().invoke(restow, ["explain", "--snapshot", str(path), name])
+    assert (done.exit_code, done.stderr.strip().splitlines()[-1]) == (2, f"Error: {told}")

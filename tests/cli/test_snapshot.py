@@ -88,7 +88,8 @@ async def test_a_living_cluster_is_planned_with_all_that_apply_needs(tmp_path: P
         saved = tmp_path / "plan.json"
         done = await restow_on("plan", "--kubeconfig", kubeconfig, "--work-limit", "500", "--save", saved)
         pods = {one.metadata.name: one.metadata for one in (await Client(api).list(POD)).items}
-    assert (done.exit_code, done.stderr) == (0, "")
+    told = f"restow: the plan is in {saved}; restow apply {saved} carries it out\n"
+    assert (done.exit_code, done.stderr) == (0, told)
     plan = json.loads(saved.read_text())
     assert plan["moves"]
     for move in plan["moves"]:
@@ -104,8 +105,27 @@ async def test_a_living_cluster_is_planned_by_the_configuration_that_is_installe
         installed = {"metadata": {"name": "restow", "namespace": "restow-system"}, "data": written}
         await Client(api).create(CONFIG_MAP, installed)
         done = await restow_on("plan", "--kubeconfig", kubeconfig, "--work-limit", "500")
+        kept = tmp_path / "cluster.json"
+        kept.write_text((await restow_on("snapshot", "--kubeconfig", kubeconfig)).stdout)
+        from_file = await restow_on("plan", "--snapshot", kept, "--work-limit", "500")
     assert done.stdout.startswith("optimal: nothing to move")
     assert "pods belong to other schedulers (restow): " in " ".join(done.stdout.split())
+    assert (from_file.stdout, from_file.stderr) == (done.stdout, "")
+
+
+async def test_every_question_may_be_put_to_a_living_cluster(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (api, kubeconfig):
+        await load(Client(api), documents(SCENARIO))
+        here = ("--kubeconfig", kubeconfig, "-o", "json")
+        [pod, *_] = [one.metadata for one in (await Client(api).list(POD)).items]
+        explained = await restow_on("explain", *here, f"{pod.namespace}/{pod.name}")
+        scheduled = await restow_on("schedule", *here)
+        plan = tmp_path / "plan.json"
+        await restow_on("plan", *here, "--work-limit", "500", "--save", plan)
+        replayed = await restow_on("replay", *here, "--plan", plan)
+    assert json.loads(explained.stdout)["pod"] == pod.name
+    assert "placements" in json.loads(scheduled.stdout)
+    assert json.loads(replayed.stdout)["valid"]
 
 
 async def test_the_anonymised_cluster_tells_no_names(tmp_path: Path) -> None:

@@ -1,0 +1,363 @@
+"""The commands that ask about a cluster and change nothing: `schedule`, `explain`, `plan` and `replay`.
+
+Each asks about a snapshot file, or without one about the cluster that a kubeconfig names, as it is now. The
+configuration is the one that is named, else the one that is installed there or that the file has, else the defaults.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from restow import operating
+from restow.mistakes import misfortunes, unwritable, user_mistakes
+from restow.moving import KUBECONFIG, NAMESPACE, tell_other_configuration
+
+if TYPE_CHECKING:
+    from restow.configuration import Configuration
+    from restow.model.inventory import Inventory
+    from restow.model.objects import Pod
+    from restow.model.resources import Vector
+    from restow.offline import Cluster
+    from restow.patience import Patience
+    from restow.planning.plan import Plan
+    from restow.scheduling.registry import Profile
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SHAPE_ADVICE = "name what a pod asks for, such as cpu=16,memory=64Gi"
+_POD_ADVICE = "name a pod: restow explain pod NS/NAME"
+_POD_WORDS = ("pod", "pods", "po")
+_EXAMPLES = 3
+
+SNAPSHOT = click.option(
+    "--snapshot",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="What `restow snapshot` or `kubectl get nodes,pods,… -A -o json` printed; .gz accepted, - reads stdin. "
+    "Without it, the cluster as it is now.",
+)
+CONFIG = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Configuration file; by default what is installed in the cluster.",
+)
+PLAN_OUTPUT = click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+)
+OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What a question is about, as the options say."""
+
+    snapshot: Path | None
+    kubeconfig: Path | None
+    config: Path | None
+    namespace: str
+
+    def looked_at(self, waiting: Patience) -> tuple[Cluster, Configuration]:
+        """The cluster and its configuration."""
+        if self.snapshot is not None and self.kubeconfig is not None:
+            raise click.UsageError("--snapshot and --kubeconfig exclude each other")
+        gc.disable()  # what is read stays to the end, so that looking for garbage would only take time
+        if self.snapshot is None:
+            sections, inventory = self._living(waiting)
+        else:
+            inventory = _read(self.snapshot, waiting)
+            sections = _written(self.config) or operating.kept_configuration(inventory, self.namespace)
+        return _cluster(inventory, waiting), sections
+
+    def _living(self, waiting: Patience) -> tuple[Configuration, Inventory]:
+        from restow.adapters.kubernetes import ConfigError
+        from restow.capture import CannotList
+        from restow.ports import ApiError
+
+        waiting.doing("reading the cluster")
+        with misfortunes(CannotList, ApiError):
+            try:
+                sections = _written(self.config) or operating.living_configuration(self.kubeconfig, self.namespace)
+                return sections, operating.living_inventory(self.kubeconfig, waiting.heed)
+            except ConfigError as problem:
+                advice = "" if self.kubeconfig else "; or name a file with --snapshot"
+                raise click.UsageError(f"{problem}{advice}") from problem
+
+
+def about_a_cluster(command: F) -> F:
+    """The options that a Subject is made of."""
+    for option in (NAMESPACE, CONFIG, KUBECONFIG, SNAPSHOT):
+        command = option(command)
+    return command
+
+
+def subject(where: dict[str, Any]) -> Subject:
+    """Takes the options of `about_a_cluster` out of all that were given."""
+    return Subject(*(where.pop(name) for name in Subject.__struct_fields__))
+
+
+# --- schedule and explain ---------------------------------------------------------------------------------------------
+
+
+@click.command()
+@about_a_cluster
+@OUTPUT
+def schedule(output: str, **where: Any) -> None:
+    """Where the pending pods would go, and why not."""
+    from restow import offline, patience, printing
+
+    with user_mistakes(), patience.shown() as waiting:
+        cluster, sections = subject(where).looked_at(waiting)
+        profile = _profile(sections)
+        waiting.doing("scheduling")
+        result = offline.schedule(cluster, profile, time.time())
+    printing.show(result, printing.schedule_table, output)
+
+
+@click.command()
+@about_a_cluster
+@OUTPUT
+@click.argument("named", metavar="pod NS/NAME", nargs=-1)
+def explain(output: str, named: tuple[str, ...], **where: Any) -> None:
+    """Why a pod waits or may not move, and where it could go."""
+    from restow import offline, patience, printing
+
+    name = _pod_name(named)
+    with user_mistakes(), patience.shown() as waiting:
+        cluster, sections = subject(where).looked_at(waiting)
+        result = offline.explain(cluster, _profile(sections), sections, _find_pod(cluster, name), time.time())
+    printing.show(result, printing.explanation_text, output)
+
+
+def _pod_name(named: tuple[str, ...]) -> str:
+    """The NS/NAME of `pod NS/NAME`; the word may be left out."""
+    match named:
+        case (name,) if name not in _POD_WORDS:
+            return name
+        case (word, name) if word in _POD_WORDS:
+            return name
+        case (word, _):
+            raise click.UsageError(f"only pods are explained, not {word!r}; {_POD_ADVICE}")
+    raise click.UsageError(_POD_ADVICE)
+
+
+def _find_pod(cluster: Cluster, name: str) -> Pod:
+    """The pod called NS/NAME, or NAME in the namespace default; pod/NAME as kubectl prints it, too."""
+    known = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in cluster.pods}
+    namespace, _, short = name.rpartition("/")
+    wanted = (namespace or "default", short)
+    if wanted not in known and namespace in _POD_WORDS:
+        wanted = ("default", short)
+    if wanted in known:
+        return known[wanted]
+    alike = [
+        f"{where}/{one}" for where, one in sorted(known) if short and (one == short or one.startswith(f"{short}-"))
+    ]
+    more = f" and {len(alike) - _EXAMPLES} more" if len(alike) > _EXAMPLES else ""
+    hint = f"; there is {', '.join(alike[:_EXAMPLES])}{more}" if alike else ""
+    raise click.UsageError(f"there is no pod {'/'.join(wanted)}{hint}")
+
+
+# --- plan and replay --------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@about_a_cluster
+@click.option(
+    "--strategy",
+    type=click.Choice(["optimal", "defragmentation", "balance", "load-aware"]),
+    help="By what rules; optimal by default.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["free-nodes", "slots", "pending"]),
+    default="free-nodes",
+    show_default=True,
+    help="What `optimal` is after.",
+)
+@click.option("--shape", default="", metavar="cpu=16,memory=64Gi", help="The pod that `slots` makes room for.")
+@click.option("--max-moves", type=click.IntRange(0), default=50, show_default=True, help="How many pods move at most.")
+@click.option("--time-limit", help="How long `optimal` may take: 5s by default, an hour where --work-limit is given.")
+@click.option("--work-limit", type=click.IntRange(1), help="The same in steps, which are as many on every machine.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same plan.")
+@PLAN_OUTPUT
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Also save it for replay and apply.")
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Also write it as one HTML page.")
+def plan(
+    strategy: str | None,
+    shape: str,
+    time_limit: str | None,
+    output: str,
+    save: Path | None,
+    report: Path | None,
+    **asked: Any,
+) -> None:
+    """Which pods should move where, and what that brings."""
+    from restow import offline, patience, printing
+    from restow.planning.strategies import InvalidPlan
+
+    where = subject(asked)
+    with user_mistakes(), misfortunes(InvalidPlan), patience.shown() as waiting:
+        wanted = offline.Asked(
+            strategy=_strategy(strategy),
+            shape=_shape(shape, asked["objective"]),
+            time_limit=_seconds(time_limit or ("1h" if asked["work_limit"] else "5s")),
+            **asked,
+        )
+        _tell_idle_objective(strategy)
+        cluster, sections = where.looked_at(waiting)
+        profile = _profile(sections)
+        with waiting.search(wanted.time_limit):
+            result = offline.plan(cluster, profile, sections, wanted, waiting.time, waiting.tell)
+    if waiting.is_over:
+        result = msgspec.structs.replace(result, seconds=round(waiting.passed, 3))
+    told = _kept(result, cluster, wanted.shape, save, report)
+    printing.show(result, printing.plan_table, output)
+    for line in told:
+        click.echo(f"restow: {line}", err=True)
+
+
+def _kept(result: Plan, cluster: Cluster, shape: Vector, save: Path | None, report: Path | None) -> list[str]:
+    """Write the files that were asked for, and say so."""
+    from restow.planning.plan import saved
+
+    told = []
+    try:
+        if save:
+            save.write_bytes(saved(result))
+            apply = f"; restow apply {save} carries it out" if result.moves or result.places else ""
+            told.append(f"the plan is in {save}{apply}")
+        if report:
+            report.write_text(_page(result, cluster, shape), encoding="utf-8")
+            told.append(f"the report is in {report}")
+    except OSError as problem:
+        raise unwritable(problem) from problem
+    return told
+
+
+@click.command()
+@about_a_cluster
+@click.option(
+    "--plan",
+    "written",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A plan that was saved, or printed as JSON or YAML.",
+)
+@PLAN_OUTPUT
+def replay(written: Path, output: str, **where: Any) -> None:
+    """Whether a plan is valid, step by step. Exits with 1 if it is not."""
+    from restow import offline, patience, printing
+    from restow.planning.plan import read_plan
+
+    with user_mistakes(), patience.shown() as waiting:
+        plan = read_plan(written.read_bytes(), str(written))
+        cluster, sections = subject(where).looked_at(waiting)
+        waiting.doing("replaying")
+        result = offline.replay(cluster, _profile(sections), sections, plan, time.time())
+    printing.show(result, printing.replay_table, output)
+    if not result.valid:
+        tell_other_configuration(plan, sections)
+        sys.exit(1)
+
+
+def _page(plan: Plan, cluster: Cluster, shape: Vector) -> str:
+    from restow.model.kinds import NODE
+    from restow.model.times import format_time
+    from restow.report import main_resource, page
+
+    nodes, pods = cluster.inventory.of(NODE), cluster.pods
+    resource = main_resource(plan, nodes, pods, shape)
+    return page(plan, nodes, pods, resource=resource, made=format_time(time.time()))
+
+
+def _strategy(name: str | None) -> str:
+    from restow.planning.strategies import DEFAULT, STRATEGIES
+
+    if name is not None and name not in STRATEGIES:
+        known = ", ".join(sorted(STRATEGIES))
+        raise click.BadParameter(
+            f"{name} cannot be asked about a snapshot; there are {known}", param_hint="'--strategy'"
+        )
+    return name or DEFAULT
+
+
+def _tell_idle_objective(strategy: str | None) -> None:
+    """Only `optimal` has a choice of what it is after."""
+    given = click.get_current_context().get_parameter_source("objective") is ParameterSource.COMMANDLINE
+    if given and strategy not in (None, "optimal"):
+        click.echo(f"--objective is for the strategy optimal; {strategy} goes by its own rules", err=True)
+
+
+def _shape(text: str, objective: str) -> dict[str, int]:
+    """The amounts of cpu=16,memory=64Gi."""
+    from restow.model.quantity import QuantityError, amount
+
+    shape: dict[str, int] = {}
+    for part in filter(None, text.split(",")):
+        name, given, quantity = part.partition("=")
+        if not given:
+            raise click.BadParameter(f"{part}: {_SHAPE_ADVICE}", param_hint="'--shape'")
+        try:
+            shape[name.strip()] = amount(name.strip(), quantity.strip())
+        except QuantityError as problem:
+            raise click.BadParameter(f"{part}: {problem}", param_hint="'--shape'") from problem
+    if any(not name or number <= 0 for name, number in shape.items()) or (objective == "slots" and not shape):
+        raise click.BadParameter(_SHAPE_ADVICE, param_hint="'--shape'")
+    return shape
+
+
+def _seconds(text: str) -> float:
+    from restow.model.times import TimeError, parse_duration
+
+    try:
+        return parse_duration(text)
+    except TimeError as problem:
+        raise click.BadParameter(str(problem), param_hint="'--time-limit'") from problem
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path, waiting: Patience) -> Inventory:
+    from restow.model.inventory import read_inventory
+    from restow.model.kinds import NODE
+
+    waiting.doing(f"reading {path}")
+    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    inventory = read_inventory(data, "stdin" if str(path) == "-" else str(path))
+    if inventory.left_out:
+        counted = ", ".join(f"{count} {kind}" for kind, count in sorted(inventory.left_out.items()))
+        click.echo(f"restow: left out, because nothing here depends on them: {counted}", err=True)
+    if not inventory.of(NODE):
+        click.echo("restow: the snapshot has no nodes; get nodes,pods,… -A", err=True)
+    return inventory
+
+
+def _cluster(inventory: Inventory, waiting: Patience) -> Cluster:
+    from restow.offline import Cluster
+
+    waiting.doing("looking at every pod")
+    return Cluster(inventory)
+
+
+def _written(path: Path | None) -> Configuration | None:
+    from restow.configuration import read_configuration
+
+    return read_configuration(path.read_bytes(), str(path)) if path else None
+
+
+def _profile(sections: Configuration) -> Profile:
+    """The scheduler that the configuration describes; the default one without it."""
+    from restow.scheduling.registry import installed, read_profile
+
+    return read_profile(sections.scheduler, installed())
+
+
+COMMANDS = (plan, replay, schedule, explain)

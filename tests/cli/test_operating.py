@@ -140,7 +140,7 @@ async def test_the_stop_switch_is_turned_on_and_off(tmp_path: Path) -> None:
         on: dict[str, str | None] = {"paused": "true", "reason": "maintenance"}
         off: dict[str, str | None] = {"paused": "false", "reason": None}
         told = [await app.turn_stop_switch(kubeconfig, "restow-system", data) for data in (on, on, off)]
-        assert told == ["evictions are stopped: maintenance"] * 2 + ["evictions go on"]
+        assert told == ["evictions are stopped: maintenance; restow resume lets them go on"] * 2 + ["evictions go on"]
         switch = await client.get(CONFIG_MAP, "restow-stop", "restow-system")
         assert switch.data == {"paused": "false"}
 
@@ -151,7 +151,8 @@ async def test_pausing_again_without_a_reason_keeps_the_last_one(tmp_path: Path)
         for more in (["--reason", "maintenance"], [], ["--reason", "storm"]):
             arguments = ["pause", "--kubeconfig", str(kubeconfig), *more]
             told.append((await asyncio.to_thread(CliRunner().invoke, restow, arguments)).stdout)
-        assert told == [f"evictions are stopped: {why}\n" for why in ("maintenance", "maintenance", "storm")]
+        reasons = ("maintenance", "maintenance", "storm")
+        assert told == [f"evictions are stopped: {why}; restow resume lets them go on\n" for why in reasons]
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])

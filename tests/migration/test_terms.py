@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from restow.migration.arguments import Arguments
-from restow.migration.stop import stopped
+from restow.migration.stop import GO_ON, stopped
 from restow.migration.terms import Terms, terms_of
 from restow.model.objects import ConfigMap
 from tests.migration.moves import job
@@ -51,9 +51,9 @@ def test_terms(spec: dict[str, Any], terms: dict[str, Any]) -> None:
         ({}, None),
         ({"paused": "false"}, None),
         ({"paused": ""}, None),
-        ({"paused": "true"}, "evictions are stopped"),
-        ({"paused": "flase"}, "evictions are stopped"),
-        ({"paused": "true", "reason": "drill"}, "evictions are stopped: drill"),
+        ({"paused": "true"}, f"evictions are stopped; {GO_ON}"),
+        ({"paused": "flase"}, f"evictions are stopped; {GO_ON}"),
+        ({"paused": "true", "reason": "drill"}, f"evictions are stopped: drill; {GO_ON}"),
     ],
     ids=str,
 )

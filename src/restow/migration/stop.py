@@ -13,6 +13,7 @@ from restow.model.objects import ConfigMap
 STOP_NAME = "restow-stop"
 STOP_KEY = "paused"
 REASON_KEY = "reason"
+GO_ON = "restow resume lets them go on"
 
 
 def stopped(switch: ConfigMap | None) -> str | None:
@@ -21,4 +22,4 @@ def stopped(switch: ConfigMap | None) -> str | None:
     if data.get(STOP_KEY, "false").strip().lower() in ("false", ""):
         return None
     why = data.get(REASON_KEY, "").strip()
-    return "evictions are stopped" + (f": {why}" if why else "")
+    return f"evictions are stopped{': ' if why else ''}{why}; {GO_ON}"

@@ -85,7 +85,7 @@ async def test_the_stop_switch_holds_up_runs_until_it_is_off() -> None:
     async with scattered() as it:
         await it.stop()
         async with running(descheduler(it, packing(interval="60s"))) as made:
-            with pytest.raises(Refused, match="evictions are stopped: maintenance"):
+            with pytest.raises(Refused, match="evictions are stopped: maintenance; restow resume lets them go on"):
                 await made.trigger()
             await pass_time(200)
             assert await it.jobs() == []

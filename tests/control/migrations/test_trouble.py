@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from restow.client.election import Fenced
 from restow.control.migrations import Metrics, Migrations
+from restow.migration.stop import GO_ON
 from restow.model import kinds
 from restow.ports import Request, Response
 from restow.sim.faults import FaultyApi
@@ -90,8 +91,8 @@ async def test_nothing_is_evicted_while_the_switch_is_off() -> None:
         it.seats.refusing = None
         await it.move(other, "late")
         await pass_time(60)
-        assert await it.told() == ("Running", "Stopped", "evictions are stopped: maintenance")
-        assert await it.told("late") == ("Pending", "Stopped", "evictions are stopped: maintenance")
+        assert await it.told() == ("Running", "Stopped", f"evictions are stopped: maintenance; {GO_ON}")
+        assert await it.told("late") == ("Pending", "Stopped", f"evictions are stopped: maintenance; {GO_ON}")
         assert await stays(it, old) and await stays(it, other)
         await it.go()
         await pass_time(60)

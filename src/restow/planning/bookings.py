@@ -194,9 +194,9 @@ class Bookings:
         if row is None or not self.snapshot.nodes.present[row]:
             return ""
         short = [
-            Shortage(room.resources.names[column], amount, max(0, room.free.item(column, row)))
-            for column, amount in shape.amounts
-            if amount > room.free.item(column, row)
+            Shortage(room.resources.name(number), amount, max(0, room.left(number, row)))
+            for number, amount in shape.amounts
+            if amount > room.left(number, row)
         ]
         return ", ".join(str(one) for one in sorted(short))
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
-from restow.model.cluster.room import Amounts
+from restow.model.cluster.listing import Amounts
 from restow.model.pods import stays_with_node
 from restow.model.resources import PODS, Vector
 from restow.planning.plan import Measures

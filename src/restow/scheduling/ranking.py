@@ -38,11 +38,13 @@ class NameOrder:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._seen = 0
+        self._listed = 0
         self._names: list[str | None] = []
         self._row_of: list[int] = []
         self.ties: NDArray[np.int64] = np.zeros(0, np.int64)
         self.version = 0
-        """Changes when a node came or went, and with it the ties of others."""
+        """Changes when a node came or went, and with it the ties of others; or when nodes offer a resource that none of
+        them offered before, and what pods ask for is called by other numbers."""
 
     @property
     def count(self) -> int:
@@ -51,12 +53,12 @@ class NameOrder:
 
     def refresh(self) -> None:
         """Look at the nodes that changed; most changes bring no node and take none."""
-        changes, rows = self._snapshot.nodes.changes, self._snapshot.rows
-        grown = len(self.ties) != rows.capacity
+        changes, rows, listed = self._snapshot.nodes.changes, self._snapshot.rows, len(self._snapshot.room.resources)
+        grown = len(self.ties) != rows.capacity or listed != self._listed
         if self._seen == changes.generation and not grown:
             return
         changed = changes.since(self._seen).tolist()
-        self._seen = changes.generation
+        self._seen, self._listed = changes.generation, listed
         if grown or any(self._name(row) != self._known_name(row) for row in changed):
             self._order()
             self.version += 1

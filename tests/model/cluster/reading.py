@@ -18,9 +18,7 @@ def ledgers(snapshot: Snapshot) -> dict[str, Table]:
 
 
 def free(snapshot: Snapshot, name: str) -> dict[str, int]:
-    row = snapshot.rows.find(name)
-    names = snapshot.room.resources.names
-    return {names[column]: int(cells[row]) for column, cells in enumerate(snapshot.room.free)}
+    return _free(snapshot, snapshot.rows._rows[name])
 
 
 def amount(snapshot: Snapshot, ledger: str, name: str, resource: str = "cpu") -> int:
@@ -37,17 +35,11 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         snapshot.reservations,
     )
     size = rows.size
-    names = room.resources.names
     return {
         "rows": (dict(rows._rows), list(rows._names), list(rows._free)),
-        "room": {
-            (kind, names[column]): cells[:size].tolist()
-            for kind in LEDGERS
-            for column, cells in enumerate(getattr(room, kind).cells)
-            if cells.any()
-        },
+        "room": ledgers(snapshot),
         "beyond": {kind: dict(getattr(room, kind)._beyond) for kind in LEDGERS},
-        "free": {names[column]: cells[:size].tolist() for column, cells in enumerate(room.free) if cells.any()},
+        "free": [_free(snapshot, row) for row in range(size)],
         "nodes": (dict(nodes._nodes), nodes.present[:size].tolist(), nodes.unschedulable[:size].tolist()),
         "taints": nodes.taints[:size].tolist(),
         "labels": (dict(nodes.labels._labels), {k: c.ids[:size].tolist() for k, c in nodes.labels._columns.items()}),
@@ -73,11 +65,20 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def _free(snapshot: Snapshot, row: int) -> dict[str, int]:
+    """What is left of each resource that some is offered or taken of, whether it has a column or not."""
+    room = snapshot.room
+    numbers = [*range(len(room.free)), *room._apart.get(row, ())]
+    return {room.resources.name(number): room.left(number, row) for number in numbers if room.left(number, row)}
+
+
 def _table(snapshot: Snapshot, ledger: Ledger) -> Table:
-    names = snapshot.room.resources.names
+    resources = snapshot.room.resources
     table: Table = {}
     for row in range(snapshot.rows.size):
-        amounts = {name: ledger.exact(column, row) for column, name in enumerate(names) if column < len(ledger.cells)}
+        amounts = {resources.name(column): ledger.exact(column, row) for column in range(len(ledger.cells))}
+        apart = snapshot.room._apart.get(row, {})
+        amounts |= {resources.name(number): sums.get(ledger, 0) for number, sums in apart.items()}
         present = {name: value for name, value in amounts.items() if value}
         if present:
             table[snapshot.rows.name(row) or f"vacant row {row}"] = present

@@ -76,13 +76,16 @@ def test_a_ledger_takes_away_exactly_what_was_added_and_never_wraps(amounts: lis
     assert (ledger.exact(0, 0), int(ledger.cells[0, 0])) == (0, 0)
 
 
-def test_a_resource_heard_of_later_gets_a_contiguous_column_of_zeros() -> None:
+def test_a_resource_offered_later_gets_a_contiguous_column_with_what_was_asked_of_it_before() -> None:
     log = UndoLog()
     rows = Rows(log)
     room = Room(log, rows)
     room.charge("requested", rows.claim("a"), room.resources.amounts({"cpu": 5}), ())
+    unlisted = room.resources.unlisted({"gpu": 1})
     room.charge("requested", rows.claim("b"), room.resources.amounts({"gpu": 1}), ())
-    gpu = room.requested.cells[room.resources.column("gpu")]
+    assert (len(room.free), room.left(unlisted[0].number, 1)) == (4, -1)
+    column = room.column("gpu")
+    gpu = room.requested.cells[column]
     assert gpu[:2].tolist() == [0, 1]
     assert gpu.flags.c_contiguous
 

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.affinity import FieldRequirement, NodeConstraint, NodeTerm
+from restow.model.cluster.listing import Amounts
 from restow.model.cluster.nodes import NodeTable
-from restow.model.cluster.room import LIMIT, Amounts, Columns, Room, columns_of
+from restow.model.cluster.room import LIMIT, Columns, Room, columns_of
 from restow.model.cluster.rows import Mask, Which
 from restow.model.objects import Toleration
 from restow.model.selectors import Requirement
@@ -59,7 +60,7 @@ def fits_row(room: Room, amounts: Amounts, row: int) -> bool:
 def shortages(room: Room, amounts: Amounts, rows: Which | None = None) -> dict[str, Mask]:
     """For each resource that some row is short of, by name: the rows that are."""
     chosen = room.rows.every if rows is None else rows
-    short = {room.resources.names[column]: ~enough(room, column, amount, chosen) for column, amount in amounts}
+    short = {room.resources.name(column): ~enough(room, column, amount, chosen) for column, amount in amounts}
     return {name: short[name] for name in sorted(short) if short[name].any()}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from restow.model.cluster.room import Amounts, Resources
+from restow.model.cluster.listing import Amounts, Resources
 from restow.model.cluster.undo import UndoLog
 
 Holder = tuple[str, str]
@@ -55,6 +55,6 @@ class Holdings:
         total: dict[str, int] = {}
         for holder in holders:
             for column, amount in self._sums[holder].items():
-                name = self._resources.names[column]
+                name = self._resources.name(column)
                 total[name] = total.get(name, 0) + amount
         return total

@@ -10,10 +10,11 @@ from __future__ import annotations
 import msgspec
 
 from restow.model.cluster.crowd import Crowd
+from restow.model.cluster.listing import Amounts
 from restow.model.cluster.mounts import Mounts
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.ports import Ports
-from restow.model.cluster.room import Amounts, Book, Room, negated
+from restow.model.cluster.room import Book, Room, negated
 from restow.model.cluster.rows import Rows
 from restow.model.cluster.seat import SeatName
 from restow.model.cluster.shapes import Shape

@@ -2,7 +2,10 @@
 
 Goes in: amounts in base units (cpu in milli, bytes, counts), one cell at a time. Comes out: one contiguous int64 array
 over nodes per resource, `ledger.cells[resource][row]`, the layout that makes vectorised filters fast. The number of
-pods is the resource "pods". Resources get a column when first heard of, whether from a node or from a pod.
+pods is the resource "pods".
+
+Resources that no node has ever offered have no column (see `listing`). What pods on nodes ask of them nevertheless is
+kept apart, until a node offers some.
 
 Cells hold values up to `LIMIT` exactly; a larger sum is kept as a Python integer beside the array and shows as `LIMIT`,
 so that differences of cells cannot wrap around and what was added can always be taken away again. Beyond the limit a
@@ -21,15 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster.changes import Changes
+from restow.model.cluster.listing import UNLISTED, Amounts, Resources
 from restow.model.cluster.rows import Rows, Which, grown
 from restow.model.cluster.undo import UndoLog
-from restow.model.resources import PODS, Vector
+from restow.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 LIMIT: Final = 2**60
 _LEAST: Final = -LIMIT
-
-Amounts = tuple[tuple[int, int], ...]
-"""(resource column, amount) pairs, zero amounts left out."""
 
 Columns = slice | NDArray[np.intp]
 """Some resources, as an index into the lines of a ledger."""
@@ -38,29 +39,6 @@ Lines = list[memoryview]
 """The cells of an array, by resource and row."""
 
 Book = Literal["requested", "reserved"]
-
-
-class Resources:
-    """Columns of resources by name; a name keeps its column for good."""
-
-    __slots__ = ("_columns", "names")
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._columns: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def column(self, name: str) -> int:
-        column = self._columns.get(name)
-        if column is None:
-            column = self._columns[name] = len(self.names)
-            self.names.append(name)
-        return column
-
-    def amounts(self, vector: Vector) -> Amounts:
-        return tuple(sorted((self.column(name), amount) for name, amount in vector.items() if amount))
 
 
 class Ledger:
@@ -135,15 +113,17 @@ class Room:
         self._log = log
         self.rows = rows
         self.changes = Changes(rows)
-        self.resources = Resources()
-        self.resources.column(PODS)
-        self.allocatable = Ledger(1, capacity)
-        self.requested = Ledger(1, capacity)
-        self.reserved = Ledger(1, capacity)
-        self.releasing = Ledger(1, capacity)
-        self.nonzero = Ledger(1, capacity)
-        self.free: NDArray[np.int64] = np.zeros((1, capacity), np.int64)
+        self.resources = Resources([PODS, CPU, MEMORY, EPHEMERAL_STORAGE])
+        columns = len(self.resources)
+        self.allocatable = Ledger(columns, capacity)
+        self.requested = Ledger(columns, capacity)
+        self.reserved = Ledger(columns, capacity)
+        self.releasing = Ledger(columns, capacity)
+        self.nonzero = Ledger(columns, capacity)
+        self.free: NDArray[np.int64] = np.zeros((columns, capacity), np.int64)
         self.free_at = _lines(self.free)
+        self._apart: dict[int, dict[int, dict[Ledger, int]]] = {}
+        """What is asked for of unlisted resources, by row and number."""
         self._excerpt = Excerpt(slice(0), 0)
         self._offers = 0
         self._bounds: tuple[tuple[int, int], list[int], list[int]] = ((-1, -1), [], [])
@@ -162,6 +142,26 @@ class Room:
         if known.rows is not rows or known.generation != generation:
             known = self._excerpt = Excerpt(rows, generation)
         return known
+
+    def left(self, number: int, row: int, *, after_leaving: bool = False) -> int:
+        """What is free of a resource on a row, listed or not; `after_leaving` counts what terminating pods leave."""
+        self._fit_columns()
+        column = self.resources.since_listed(number)
+        if column < UNLISTED:
+            return self.free_at[column][row] + (self.releasing.at[column][row] if after_leaving else 0)
+        apart = self._apart.get(row, {}).get(column, {})
+        free = -apart.get(self.requested, 0) - apart.get(self.reserved, 0)
+        return free + (apart.get(self.releasing, 0) if after_leaving else 0)
+
+    def lacks(self, row: int, amounts: Amounts) -> bool:
+        """Whether more than there is is asked of a row, of any of these resources. What no node has ever offered and a
+        pod was placed for nevertheless is somebody else's to account for."""
+        free = self.free_at
+        return any(amount > 0 and column < UNLISTED and free[column][row] < 0 for column, amount in amounts)
+
+    def is_overdrawn(self, row: int) -> bool:
+        """Whether more is asked for than offered, of anything."""
+        return row in self._apart or any(line[row] < 0 for line in self.free_at)
 
     def offers(self) -> tuple[list[int], list[int]]:
         """Of each resource, the least and the most that any row offers."""
@@ -201,14 +201,41 @@ class Room:
         if len(self.resources.names) > len(self.free_at):
             self._fit_columns()
         ledger = self.requested if book == "requested" else self.reserved
+        if _has_unlisted(amounts):
+            amounts = self._set_apart(ledger, row, amounts, times)
+        if _has_unlisted(nonzero):
+            nonzero = self._set_apart(self.nonzero, row, nonzero, times)
         ledger.add(row, amounts, self.free_at, times)
         self.nonzero.add(row, nonzero, None, times)
         self.changes.touch(row)
 
+    def _set_apart(self, ledger: Ledger, row: int, amounts: Amounts, times: int = 1) -> Amounts:
+        """Count what is asked for of resources that no node offers; what is left of the amounts has columns."""
+        listed = list[tuple[int, int]]()
+        for number, amount in amounts:
+            column = self.resources.since_listed(number)
+            if column < UNLISTED:
+                listed.append((column, amount))
+            else:
+                self._count_apart(ledger, row, column, times * amount)
+        return tuple(listed)
+
+    def _count_apart(self, ledger: Ledger, row: int, number: int, amount: int) -> None:
+        there = self._apart.setdefault(row, {})
+        sums = there.setdefault(number, {})
+        sums[ledger] = sums.get(ledger, 0) + amount
+        if not sums[ledger]:
+            del sums[ledger]
+        if not sums:
+            del there[number]
+        if not there:
+            del self._apart[row]
+
     def leaving(self, row: int, amounts: Amounts) -> None:
         """Count a pod that is already charged as leaving; with negated amounts, no longer."""
         self._fit_columns()
-        self.releasing.add(row, amounts)
+        listed = self._set_apart(self.releasing, row, amounts) if _has_unlisted(amounts) else amounts
+        self.releasing.add(row, listed)
         self._log.record(self.leaving, row, negated(amounts))
         self.changes.touch(row)
 
@@ -218,6 +245,18 @@ class Room:
     def _fit_columns(self) -> None:
         if len(self.resources.names) > len(self.free):
             self._resize(len(self.resources), self.free.shape[1])
+            self._count_listed()
+
+    def _count_listed(self) -> None:
+        """What was kept apart and has a column by now is put there."""
+        for row, number in [(row, number) for row, there in self._apart.items() for number in there]:
+            column = self.resources.since_listed(number)
+            if column < UNLISTED:
+                for ledger, amount in list(self._apart[row][number].items()):
+                    self._count_apart(ledger, row, number, -amount)
+                    ledger.add(row, ((column, amount),))
+                self.free[:, row] = self._left(row)
+                self.changes.touch(row)
 
     def _resize(self, resources: int, capacity: int) -> None:
         for ledger in (self.allocatable, self.requested, self.reserved, self.releasing, self.nonzero):
@@ -232,6 +271,10 @@ class Room:
             self.allocatable.cells[:, rows] - self.requested.cells[:, rows] - self.reserved.cells[:, rows]
         )
         return left
+
+
+def _has_unlisted(amounts: Amounts) -> bool:
+    return bool(amounts) and amounts[-1][0] >= UNLISTED
 
 
 def _lines(cells: NDArray[np.int64]) -> Lines:

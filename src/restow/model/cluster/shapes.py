@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.model.affinity import NodeConstraint, node_constraint
-from restow.model.cluster.room import Amounts, Resources
+from restow.model.cluster.listing import Amounts, Resources
 from restow.model.objects import (
     Pod,
     PodAffinityTerm,
@@ -72,8 +72,16 @@ class Shape:
         self.number = number
         self.facts = facts
         self._base = base
-        self.amounts: Amounts = resources.amounts({**facts.requests, PODS: 1})
-        self.scored: Amounts = resources.amounts(facts.scored)
+        self._resources = resources
+        self._unlisted = resources.unlisted(facts.requests)
+        for resource in self._unlisted:
+            resource.askers.add(self)
+        self.renumber()
+
+    def renumber(self) -> None:
+        """Say what is asked for by the numbers that resources have now."""
+        self.amounts: Amounts = self._resources.amounts({**self.facts.requests, PODS: 1})
+        self.scored: Amounts = self._resources.amounts(self.facts.scored)
 
     @property
     def base(self) -> Shape:

@@ -243,7 +243,7 @@ class Snapshot:
     def _write_node(self, row: int, node: Node | None, offered: Vector) -> None:
         self.nodes.write(row, node)
         self.locks.node_written(row, None if node is None else node.metadata.name)
-        self.room.set_allocatable(row, self.room.resources.amounts(offered))
+        self.room.set_allocatable(row, self.room.resources.columns(offered))
 
     def _pod_changed(self, pod: Pod, before: Occupant | None) -> None:
         after = self.pods.known.get(pod.metadata.uid)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from restow.eviction.costs import eviction_cost
 from restow.model.cluster import Mask, Occupant, PodClass, RowIndex, Shape, Snapshot
-from restow.model.cluster.room import Amounts
+from restow.model.cluster.listing import Amounts
 from restow.model.objects import PodSpec
 from restow.planning.bookings import loose
 from restow.planning.measures import is_ready, shape_amounts

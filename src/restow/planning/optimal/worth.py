@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import PodClass, Snapshot
-from restow.model.cluster.room import Amounts
+from restow.model.cluster.listing import Amounts
 from restow.model.objects import Pod
 from restow.model.resources import PODS
 from restow.planning.movable import about_all, refused
@@ -131,7 +131,7 @@ def _scarcest(snapshot: Snapshot, groups: Iterable[_Group]) -> tuple[str, int]:
     asked: dict[int, int] = {}
     for group in groups:
         _count(asked, group.pod_class.shape.amounts, len(group.pods))
-    named = {column: room.resources.names[column] for column in asked}
+    named = {column: room.resources.name(column) for column in asked}
     others = [column for column in asked if named[column] != PODS]
     if not others:
         return PODS, room.resources.column(PODS)

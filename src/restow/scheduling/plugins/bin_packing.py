@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from restow.model.cluster import Shape, Which
+from restow.model.cluster.listing import Amounts
 from restow.model.problems import join
 from restow.scheduling.framework import SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.allocation import (
@@ -41,7 +42,7 @@ class BinPacking(ScorePlugin):
         if wrong:
             raise ArgumentError([f"{join('weights', name)}: expected 0 to 100, got {wrong[name]}" for name in wrong])
         self._strategy = MostAllocated()
-        self._asked: WeakKeyDictionary[Shape, Asked] = WeakKeyDictionary()
+        self._asked: WeakKeyDictionary[Shape, tuple[Amounts, Asked]] = WeakKeyDictionary()
 
     def pre_score(self, cycle: Cycle) -> Verdict:
         return SUCCESS if self._of(cycle) else SKIP
@@ -55,11 +56,12 @@ class BinPacking(ScorePlugin):
         return partial(allocation_score, self._strategy, room, real_books(room), self._of(cycle))
 
     def _of(self, cycle: Cycle) -> Asked:
-        shape = cycle.pod_class.shape
+        shape, room = cycle.pod_class.shape, cycle.snapshot.room
         known = self._asked.get(shape)
-        if known is None:
+        if known is None or known[0] is not shape.amounts:
             requests = shape.facts.requests
-            weights = [ResourceWeight(name, self._weights.get(name, 1)) for name in sorted(requests) if requests[name]]
+            offered = [name for name in sorted(requests) if requests[name] and room.resources.find(name) is not None]
+            weights = [ResourceWeight(name, self._weights.get(name, 1)) for name in offered]
             counted = [one for one in weights if one.weight]
-            known = self._asked[shape] = asked_of(cycle.snapshot.room, requests, counted)
-        return known
+            known = self._asked[shape] = (shape.amounts, asked_of(room, requests, counted))
+        return known[1]

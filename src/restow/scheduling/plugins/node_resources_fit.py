@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, Shape, Which, filters
-from restow.model.cluster.room import Amounts, Resources
+from restow.model.cluster.listing import Amounts, Resources
 from restow.model.resources import PODS
 from restow.scheduling.framework import (
     BEST,
@@ -83,7 +83,8 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         self._ignored_groups = frozenset(given.ignored_resource_groups)
         self._strategy = _strategy(given.scoring_strategy)
         self._weights = given.scoring_strategy.resources
-        self._filtered: WeakKeyDictionary[Shape, Amounts] = WeakKeyDictionary()
+        self._filtered: WeakKeyDictionary[Shape, tuple[Amounts, Amounts]] = WeakKeyDictionary()
+        """What a shape asks for, and what of it counts."""
         self._scored: WeakKeyDictionary[Shape, Asked] = WeakKeyDictionary()
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
@@ -98,7 +99,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A row that is too small even when empty stays so, whoever leaves."""
         room, found = cycle.snapshot.room, list[Refusal]()
-        demanded = {room.resources.names[column]: (column, amount) for column, amount in self._demanded(cycle)}
+        demanded = {room.resources.name(column): (column, amount) for column, amount in self._demanded(cycle)}
         for name, short in filters.shortages(room, tuple(demanded.values()), rows).items():
             column, amount = demanded[name]
             if name == PODS:
@@ -125,12 +126,13 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         if not self._ignored and not self._ignored_groups:
             return shape.amounts
         known = self._filtered.get(shape)
-        if known is None:
-            known = self._filtered[shape] = self._without_ignored(shape.amounts, cycle.snapshot.room.resources)
-        return known
+        if known is None or known[0] is not shape.amounts:
+            counted = self._without_ignored(shape.amounts, cycle.snapshot.room.resources)
+            known = self._filtered[shape] = (shape.amounts, counted)
+        return known[1]
 
     def _without_ignored(self, amounts: Amounts, resources: Resources) -> Amounts:
-        return tuple((column, amount) for column, amount in amounts if not self._ignores(resources.names[column]))
+        return tuple((column, amount) for column, amount in amounts if not self._ignores(resources.name(column)))
 
     def _ignores(self, name: str) -> bool:
         return is_extended(name) and (name in self._ignored or name.split("/")[0] in self._ignored_groups)

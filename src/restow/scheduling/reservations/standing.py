@@ -14,13 +14,15 @@ Whoever changed a reservation after it got its seats stands behind everybody els
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
 from msgspec.structs import replace
 
 from restow.model.cluster import Occupant, Seat, SeatName, Shape, Snapshot
+from restow.model.cluster.listing import Resources
 from restow.model.cluster.seat import awaited_pods, migrating_pod
 from restow.model.objects import Reservation, Taint
 from restow.model.quantity import quantity_of
@@ -63,7 +65,7 @@ def troubles(snapshot: Snapshot, seats: Iterable[Seat]) -> dict[SeatName, Troubl
         why = _unfit(snapshot, row, snapshot.shapes.of(seat.stand_in))
         if why:
             found[seat.name] = Troubled(Trouble.NODE_UNFIT, f"node {seat.node} {why}")
-        if (snapshot.room.free[:, row] < 0).any():
+        if snapshot.room.is_overdrawn(row):
             if row not in crowded:
                 crowded[row] = _crowded_out(snapshot, row, [*_open_seats(snapshot, seat.node)])
             if seat.name in crowded[row]:
@@ -140,21 +142,22 @@ def _written(taint: Taint) -> str:
 # --- the room ---------------------------------------------------------------------------------------------------------
 
 
-def _crowded_out(snapshot: Snapshot, row: int, seats: Iterable[tuple[SeatName, Occupant]]) -> dict[SeatName, Troubled]:
+def _crowded_out(snapshot: Snapshot, row: int, seats: Sequence[tuple[SeatName, Occupant]]) -> dict[SeatName, Troubled]:
     """The seats for which there is no room, and those for which there is none yet; whole reservations, last first."""
     room = snapshot.room
-    free = [int(cell) for cell in room.free[:, row]]
-    later = [cell + int(left) for cell, left in zip(free, room.releasing.cells[:, row], strict=True)]
+    numbers = {number for _, seat in seats for number, _ in seat.shape.amounts}
+    free = {number: room.left(number, row) for number in numbers}
+    later = {number: room.left(number, row, after_leaving=True) for number in numbers}
     node = snapshot.rows.name(row) or ""
     found: dict[SeatName, Troubled] = {}
     for reservation, group in _last_first(snapshot, seats):
-        hoped = list(later)
+        hoped = Counter(later)
         awaited = _still_awaited(snapshot, reservation, node)
         for one in awaited:
             for column, amount in one.shape.amounts:
                 hoped[column] += amount
-        lost = _short(room.resources.names, hoped, group)
-        waits = lost or _short(room.resources.names, free, group)
+        lost = _short(room.resources, hoped, group)
+        waits = lost or _short(room.resources, free, group)
         if not waits:
             continue
         for name, seat in group:
@@ -180,10 +183,10 @@ def _who(awaited: list[Occupant]) -> str:
     return "pods that are to move" if awaited else "terminating pods"
 
 
-def _short(names: list[str], left: list[int], group: Iterable[tuple[SeatName, Occupant]]) -> str:
+def _short(resources: Resources, left: Mapping[int, int], group: Iterable[tuple[SeatName, Occupant]]) -> str:
     """What is missing of the resources that these seats use, in words; nothing if nothing is."""
-    used = {column for _, seat in group for column, amount in seat.shape.amounts if amount > 0}
-    short = sorted((names[column], -left[column]) for column in used if left[column] < 0)
+    used = {number for _, seat in group for number, amount in seat.shape.amounts if amount > 0}
+    short = sorted((resources.name(number), -left[number]) for number in used if left[number] < 0)
     return ", ".join(f"{quantity_of(name, amount)} {name}" for name, amount in short)
 
 

@@ -1,0 +1,95 @@
+"""Resources that no node has ever offered: they cost nobody anything, and are like any other once a node has some."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from restow.model.cluster import Snapshot, filters
+from restow.model.cluster.listing import UNLISTED
+from tests.model.cluster.builders import node, pod
+from tests.model.cluster.reading import amount, everything, free
+
+THING = "example.com/thing"
+
+
+def odd(number: int) -> str:
+    return f"example.com/odd-{number}"
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    snapshot = Snapshot()
+    snapshot.apply_node(node("n1"))
+    snapshot.apply_node(node("n2"))
+    return snapshot
+
+
+def test_names_that_only_waiting_pods_know_take_no_column(snapshot: Snapshot) -> None:
+    columns = len(snapshot.room.free)
+    classes = [snapshot.class_of(pod(f"p{number}", {odd(number): "1"})) for number in range(50)]
+    assert not any(snapshot.feasible(one).any() for one in classes)
+    assert len(snapshot.room.resources) == len(snapshot.room.free) == columns
+
+
+def test_names_that_only_foreign_pods_on_nodes_know_take_no_column_and_are_counted(snapshot: Snapshot) -> None:
+    columns = len(snapshot.room.free)
+    for number in range(50):
+        snapshot.apply_pod(pod(f"p{number}", {odd(number): "3"}, on="n1"))
+    assert len(snapshot.room.free) == columns
+    assert (free(snapshot, "n1")[odd(7)], amount(snapshot, "requested", "n1", odd(7))) == (-3, 3)
+    assert snapshot.room.is_overdrawn(0) and not snapshot.room.is_overdrawn(1)
+
+
+def test_names_that_nobody_asks_for_any_more_are_forgotten(snapshot: Snapshot) -> None:
+    asking = snapshot.class_of(pod("p", {THING: "1"})).shape
+    number = asking.amounts[-1][0]
+    assert (number >= UNLISTED, snapshot.room.resources.name(number)) == (True, THING)
+    del asking
+    snapshot.class_of(pod("another"))  # the last one looked at is kept
+    gc.collect()
+    with pytest.raises(KeyError):
+        snapshot.room.resources.name(number)
+
+
+def test_the_first_node_that_offers_some_is_found_by_pods_that_waited_for_it(snapshot: Snapshot) -> None:
+    waiting = snapshot.class_of(pod("p", {THING: "2"}))
+    assert snapshot.feasible(waiting).tolist() == [False, False]
+    snapshot.apply_node(node("n2", {"cpu": "8", "memory": "32Gi", "pods": "9", THING: "2"}, version=90))
+    assert snapshot.feasible(waiting).tolist() == [False, True]
+    assert snapshot.class_of(pod("q", {THING: "2"})) is waiting
+    snapshot.assume(pod("q", {THING: "2"}), "n2", at=0.0)
+    assert snapshot.feasible(waiting).tolist() == [False, False]
+
+
+def test_what_pods_took_of_it_before_counts_once_a_node_offers_some(snapshot: Snapshot) -> None:
+    snapshot.apply_pod(pod("there", {THING: "3"}, on="n1"))
+    snapshot.apply_pod(pod("leaver", {THING: "1"}, on="n1", leaving=True))
+    snapshot.apply_node(node("n1", {"cpu": "8", "pods": "9", THING: "5"}, version=90))
+    column = snapshot.room.resources.find(THING)
+    assert column is not None and snapshot.room.free[column, 0] == 1
+    assert (free(snapshot, "n1")[THING], amount(snapshot, "releasing", "n1", THING)) == (1, 1)
+    assert filters.fits_row(snapshot.room, ((column, 1),), 0) and not filters.fits_row(snapshot.room, ((column, 2),), 0)
+    snapshot.remove_pod(pod("there", on="n1", version=91))
+    snapshot.remove_pod(pod("leaver", on="n1", version=91))
+    assert (free(snapshot, "n1")[THING], amount(snapshot, "requested", "n1", THING)) == (5, 0)
+
+
+def test_a_name_that_got_its_column_meanwhile_is_taken_back_by_the_same_amounts(snapshot: Snapshot) -> None:
+    snapshot.apply_pod(pod("there", {THING: "3"}, on="n1"))
+    before, mark = everything(snapshot), snapshot.mark()
+    snapshot.assume(pod("new", {THING: "2"}), "n1", at=0.0)
+    snapshot.remove_pod(pod("there", on="n1", version=90))
+    snapshot.apply_node(node("n3", {"cpu": "8", "pods": "9", THING: "5"}))
+    snapshot.undo_to(mark)
+    assert everything(snapshot) == before
+
+
+@pytest.mark.parametrize("offered", [False, True])
+def test_a_row_lacks_what_is_listed_and_taken_twice(snapshot: Snapshot, offered: bool) -> None:
+    if offered:
+        snapshot.apply_node(node("n2", {"cpu": "8", "pods": "9", THING: "1"}, version=90))
+    snapshot.apply_pod(pod("there", {THING: "3"}, on="n1"))
+    occupant = snapshot.occupants("n1")[0]
+    assert snapshot.room.lacks(0, occupant.shape.amounts) is offered

@@ -1,0 +1,66 @@
+"""What no node has ever offered: pods that ask for it are refused by its name, and found as soon as a node has some."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.scheduling.engine import Placed, Unplaced
+from restow.scheduling.registry import read_profile
+from tests.model.cluster.builders import node, pod
+from tests.scheduling.core.doubles import cluster, cycle
+
+THING = "example.com/thing"
+IGNORING = {
+    "tiers": [{"plugins": [{"name": "NodeResourcesFit", "arguments": {"ignoredResources": [THING]}}]}],
+}
+
+
+def offering(name: str, things: int, version: int = 90):
+    return node(name, {"cpu": "4", "memory": "8Gi", "pods": "10", THING: str(things)}, version=version)
+
+
+def test_each_name_is_refused_by_itself_and_makes_nothing_larger():
+    snapshot, engine = cluster(node("n1"), node("n2")), read_profile({}).engine
+    for number in range(40):
+        found = engine.place(cycle(snapshot, pod("p", {f"example.com/odd-{number}": "1"})))
+        assert isinstance(found, Unplaced)
+        assert found.message == f"0/2 nodes are available: 2 Insufficient example.com/odd-{number}."
+    assert len(snapshot.room.free) == 4
+
+
+@pytest.mark.parametrize("plugins", [(), ("BinPacking",)], ids=["as configured", "with bin-packing"])
+def test_a_node_that_has_some_is_used_up_and_no_further(plugins):
+    snapshot = cluster(node("n1"), node("n2"))
+    engine = read_profile({"tiers": [{"plugins": [{"name": one} for one in plugins]}]} if plugins else {}).engine
+    waiting = [pod(f"p{number}", {THING: "2", "cpu": "1"}) for number in range(3)]
+    assert isinstance(engine.place(cycle(snapshot, waiting[0])), Unplaced)
+    snapshot.apply_node(offering("n2", 4))
+    for one in waiting[:2]:
+        found = engine.place(cycle(snapshot, one))
+        assert isinstance(found, Placed) and found.node == "n2"
+        snapshot.assume(one, found.node, at=0.0)
+    refused = engine.place(cycle(snapshot, waiting[2]))
+    assert isinstance(refused, Unplaced)
+    assert refused.message == f"0/2 nodes are available: 2 Insufficient {THING}."
+
+
+def test_bin_packing_weighs_a_resource_from_the_moment_that_nodes_have_it():
+    snapshot, engine = (
+        cluster(node("n1"), node("n2")),
+        read_profile({"tiers": [{"plugins": [{"name": "BinPacking"}]}]}).engine,
+    )
+    asks = pod("p", {THING: "1", "cpu": "1"})
+    engine.place(cycle(snapshot, asks))
+    snapshot.apply_node(offering("n1", 8))
+    snapshot.apply_node(offering("n2", 8))
+    snapshot.assume(pod("there", {THING: "6", "cpu": "1"}), "n2", at=0.0)
+    snapshot.assume(pod("other", {"cpu": "1"}), "n1", at=0.0)
+    assert engine.place(cycle(snapshot, asks)).node == "n2"
+
+
+def test_what_is_ignored_is_ignored_before_and_after_nodes_have_it():
+    snapshot, engine = cluster(node("n1")), read_profile(IGNORING).engine
+    asks = pod("p", {THING: "2"})
+    assert engine.place(cycle(snapshot, asks)).node == "n1"
+    snapshot.apply_node(offering("n1", 1))
+    assert engine.place(cycle(snapshot, asks)).node == "n1"

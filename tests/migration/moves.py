@@ -58,7 +58,8 @@ def job(
     *conditions: Document, phase: str = "Running", ref: str | None = OURS, age: float = 60.0, **more: Any
 ) -> PodMigrationJob:
     """A job that was admitted a minute ago and has its reservation."""
-    admitted = [said("Admitted", age=age)] if phase == "Running" else []
+    doubt = "InDoubt" if more.pop("doubt", False) else ""
+    admitted = [said("Admitted", reason=doubt, age=age)] if phase == "Running" else []
     if phase == "Running" and ref:
         told = "was made for pod shop/web-1" if ref == OURS else "was given to the job"
         admitted.append(said("ReservationCreated", message=f"reservation shop/{ref} {told}"))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from restow.migration.conditions import condition, is_evicting, time_of
 from restow.migration.reservation import is_made_for, reservation_name
-from restow.migration.seats import free_seats, seats_elsewhere
+from restow.migration.seats import seats_elsewhere
 from restow.migration.terms import Terms
 from restow.model.affinity import node_constraint
 from restow.model.cluster.seat import claimed_seat
@@ -117,7 +117,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         """The seconds that the pod may take to stop."""
         if self.terms.grace is not None:
             return float(self.terms.grace)
-        own = self.mover.spec.termination_grace_period_seconds if self.mover else None
+        assert self.mover is not None, "it is asked for before it leaves"
+        own = self.mover.spec.termination_grace_period_seconds
         return DEFAULT_GRACE if own is None else float(own)
 
     # --- the reservation ----------------------------------------------------------------------------------------------
@@ -135,22 +136,20 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def placements(self) -> list[Placement]:
-        status = self.reservation.status if self.reservation else None
-        return list((status.placements if status else None) or ())
+        assert self.reservation is not None, "asked only then"
+        return list(self.reservation.status.placements or ())
 
     @property
     def seat(self) -> Placement | None:
         """The seat that is kept for the successor: the first that it may take and that is not where the pod is now."""
+        assert self.reservation is not None and self.mover is not None, "asked only then"
         return next(iter(seats_elsewhere(self.reservation, self.mover)), None)
-
-    @property
-    def free_seats(self) -> list[Placement]:
-        return free_seats(self.reservation)
 
     @property
     def is_placed(self) -> bool:
         """Whether room is held for the pod somewhere."""
-        phase = self.reservation.status.state.phase if self.reservation else None
+        assert self.reservation is not None, "asked only then"
+        phase = self.reservation.status.state.phase
         return phase in (ReservationPhase.AVAILABLE, ReservationPhase.WAITING) and bool(self.placements)
 
     # --- the successor ------------------------------------------------------------------------------------------------
@@ -166,7 +165,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     def successor(self) -> Pod | None:
         """The heir itself, while it exists."""
         heir = self.heir
-        return next((pod for pod in self.consumers if heir is not None and pod.metadata.uid == heir.uid), None)
+        assert heir is not None, "asked only then"
+        return next((pod for pod in self.consumers if pod.metadata.uid == heir.uid), None)
 
     def _heirs(self) -> Iterator[ObjectReference]:
         found = {pod.metadata.uid: pod for pod in self.consumers}

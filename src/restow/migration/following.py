@@ -7,9 +7,21 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import Said, holds, recorded
+from restow.migration.conditions import Said, holds, recorded, time_of
 from restow.migration.facts import Facts
-from restow.migration.instructions import Step, Wait, done, fail, is_there, lament, pod_name, wait, why_failed
+from restow.migration.history import evicted_at
+from restow.migration.instructions import (
+    Step,
+    Wait,
+    done,
+    fail,
+    for_a_moment,
+    is_there,
+    lament,
+    pod_name,
+    wait,
+    why_failed,
+)
 from restow.model.objects import (
     JobConditionType,
     JobReason,
@@ -23,10 +35,9 @@ from restow.model.pods import is_ready, is_terminating
 
 def follow(facts: Facts) -> Step:
     """The pod leaves, or has left: see its successor into the seat."""
-    if facts.heir is None:
-        lost = _no_seat(facts)
-        if lost is not None:
-            return lost
+    step = _just_starting(facts) if facts.heir is not None else _no_seat(facts) or _just_left(facts)
+    if step is not None:
+        return step
     facts = _observed(facts)
     if facts.heir is None:
         told = f"the successor of pod {pod_name(facts)} has not taken the seat{_where(facts)} yet"
@@ -52,6 +63,18 @@ def _no_seat(facts: Facts) -> Step | None:
     return None
 
 
+def _just_left(facts: Facts) -> Step | None:
+    return for_a_moment(facts, evicted_at(facts.job))
+
+
+def _just_starting(facts: Facts) -> Step | None:
+    """A successor that is new. Who took a seat that is nobody else's need not be told at once."""
+    successor = facts.successor
+    if successor is None or _lost(successor) or _has_arrived(successor) or not (facts.is_evicting and facts.is_ours):
+        return None
+    return for_a_moment(facts, time_of(successor.metadata.creation_timestamp))
+
+
 def _observed(facts: Facts) -> Facts:
     """With what is to be seen of the pod's leaving, recorded."""
     name = pod_name(facts)
@@ -73,16 +96,20 @@ def _see_ready(facts: Facts, heir: ObjectReference) -> Step:
         if successor is None or lost:
             return fail(facts, JobReason.MISSING_POD, f"successor {heir.name} {lost} before it was Ready")
         facts = facts.saying(_bound(facts, heir, successor))
-        if not is_ready(successor) and successor.status.phase != "Succeeded":
-            told = f"pod {heir.name} on node {successor.spec.node_name} is not Ready yet"
+        if not _has_arrived(successor):
+            told = f"pod {heir.name} on node {facts.job.status.node_name} is not Ready yet"
             waiting = Said(JobConditionType.BOUND_POD_READY, False, JobReason.WAIT_FOR_BOUND_POD_READY, told)
             return wait(facts, waiting)
-        told = f"pod {heir.name} on node {successor.spec.node_name} is Ready"
+        told = f"pod {heir.name} on node {facts.job.status.node_name} is Ready"
         ready = Said(JobConditionType.BOUND_POD_READY, True, "", told)
         facts = facts.saying(recorded(facts.job.status, ready, now=facts.now))
     if not facts.is_gone:
         return Wait(facts.job.status)
     return done(facts, f"pod {pod_name(facts)} moved to node {facts.job.status.node_name} as {heir.name}")
+
+
+def _has_arrived(successor: Pod) -> bool:
+    return is_ready(successor) or successor.status.phase == "Succeeded"
 
 
 def _lost(successor: Pod | None) -> str:

@@ -19,6 +19,9 @@ from restow.model.objects import (
 )
 from restow.model.times import TimeError, format_time
 
+MOMENT = 5.0
+"""Seconds within which most things come of themselves that a job waits for."""
+
 
 class Look(msgspec.Struct, frozen=True):
     """The facts do not suffice: read all of them from the API server and, if asked for, try the eviction."""
@@ -110,6 +113,13 @@ Step = Look | Act
 
 def wait(facts: Facts, said: Said, *, again: float | None = None) -> Step:
     return Wait(recorded(facts.job.status, said, now=facts.now), again)
+
+
+def for_a_moment(facts: Facts, since: float | None) -> Step | None:
+    """Waiting without a word for what mostly comes at once; None if that is not known to have begun just now."""
+    if since is None or not 0 <= facts.now - since < MOMENT:
+        return None
+    return Wait(facts.job.status, since + MOMENT)
 
 
 def done(facts: Facts, message: str) -> Step:

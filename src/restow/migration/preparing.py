@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import Said, condition, is_in_doubt, recorded, spent, time_of
+from restow.migration.conditions import Said, is_in_doubt, recorded, spent, time_of
 from restow.migration.facts import Answer, Facts, unfit
+from restow.migration.history import evicted_at
 from restow.migration.instructions import (
     Evict,
     Extend,
@@ -18,6 +19,7 @@ from restow.migration.instructions import (
     Step,
     Wait,
     fail,
+    for_a_moment,
     forbid,
     is_there,
     lament,
@@ -27,7 +29,7 @@ from restow.migration.instructions import (
     why_failed,
 )
 from restow.migration.reservation import reservation_for, target_node
-from restow.migration.seats import seats_elsewhere, unlike, why_not_its
+from restow.migration.seats import free_seats, seats_elsewhere, unlike, why_not_its
 from restow.model.cluster.seat import expires_at
 from restow.model.kinds import RESERVATION
 from restow.model.objects import (
@@ -47,15 +49,12 @@ MARGIN = 120.0
 UNLIMITED = 3600.0
 """Seconds that the reservation of a job without limit lives for, before it is extended."""
 ASK_AGAIN = 10.0
-MOMENT = 5.0
-"""Seconds within which nothing is told of a reservation that is new, nor an eviction looked for that was just sent."""
 
 
 def unmovable(facts: Facts) -> Step | None:
     """What of the pod's state makes a move impossible; what protects it is for arbitration to say."""
     pod = facts.mover
-    if pod is None:
-        return None
+    assert pod is not None, "it is not missing"
     if facts.rival is not None:
         return forbid(facts, f"job {facts.rival} moves it already")
     if not pod.spec.node_name:
@@ -150,10 +149,9 @@ def _just_made(facts: Facts) -> Step | None:
     """A reservation that nobody can have looked at yet: most are placed in a moment, and waiting needs no words."""
     reservation = facts.reservation
     assert reservation is not None, "one exists"
-    made, state = time_of(reservation.metadata.creation_timestamp), reservation.status.state
-    if made is None or state.phase or not 0 <= facts.now - made < MOMENT:
+    if reservation.status.state.phase:
         return None
-    return Wait(facts.job.status, made + MOMENT)
+    return for_a_moment(facts, time_of(reservation.metadata.creation_timestamp))
 
 
 def _created(facts: Facts) -> Said:
@@ -171,10 +169,9 @@ def _lost_reservation(facts: Facts) -> Step | None:
     state = reservation.status.state
     if state.phase == ReservationPhase.FAILED:
         return fail(facts, why_failed(reservation), lament(reservation))
-    if facts.placements and not facts.free_seats:
-        takers = [one.pod_ref.name or "" for one in facts.placements if one.pod_ref]
-        told = f"its seat was taken by {', '.join(takers)}"
-        return forbid(facts, told)
+    takers = [one.pod_ref.name or "" for one in facts.placements if one.pod_ref is not None]
+    if takers and len(takers) == len(facts.placements):
+        return forbid(facts, f"its seat was taken by {', '.join(takers)}")
     if state.phase == ReservationPhase.SUCCEEDED:
         return forbid(facts, f"reservation {reservation.metadata.name} was used up")
     return None
@@ -201,13 +198,13 @@ def _misplaced(facts: Facts) -> Step | None:
 
 def _useless(facts: Facts, reservation: Reservation, pod: Pod) -> str:
     """Why none of the free seats is one that the successor will find; empty if one is, or if there is no seat yet."""
-    usable = seats_elsewhere(reservation, pod)
-    if len(usable) > len(facts.ahead) or not facts.free_seats:
+    usable, free = seats_elsewhere(reservation, pod), free_seats(reservation)
+    if len(usable) > len(facts.ahead) or not free:
         return ""
     if usable:
         name = reservation.metadata.name
         return f"every free seat of reservation {name} ({len(usable)}) is for a job before it: {', '.join(facts.ahead)}"
-    elsewhere = (one for one in facts.free_seats if one.node_name != pod.spec.node_name)
+    elsewhere = (one for one in free if one.node_name != pod.spec.node_name)
     why = next((unlike(reservation, one, pod) for one in elsewhere), "")
     return why or f"the seat kept for it is on node {pod.spec.node_name}, where it is already"
 
@@ -267,9 +264,8 @@ def _evict(facts: Facts, told: str) -> Step:
     assert pod is not None, "it has not left"
     if facts.outcome is not None:
         return _refused(facts, facts.outcome, withdraw=True)
-    if not facts.fresh and _just_sent(facts):
-        return Wait(facts.job.status, facts.now + MOMENT)
-    held_up = _stopped(facts)
+    just_sent = None if facts.fresh else for_a_moment(facts, evicted_at(facts.job))
+    held_up = just_sent or _stopped(facts)
     if held_up is None and facts.turn is not None and not facts.turn.allowed:
         held_up = _refused(facts, facts.turn)
     held_up = held_up or _tried(facts)
@@ -279,13 +275,6 @@ def _evict(facts: Facts, told: str) -> Step:
         return rehearsed(facts, f"{told}: it would be evicted")
     said = Said(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
     return Evict(recorded(facts.job.status, said, now=facts.now), pod)
-
-
-def _just_sent(facts: Facts) -> bool:
-    """Whether an eviction was sent, or may have been, of which nothing can be seen yet."""
-    said = condition(facts.job.status, JobConditionType.EVICTION)
-    since = time_of(said.last_transition_time) if said is not None and facts.is_evicting else None
-    return since is not None and 0 <= facts.now - since < MOMENT
 
 
 def _stopped(facts: Facts) -> Step | None:

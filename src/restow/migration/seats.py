@@ -15,16 +15,13 @@ from restow.model.resources import pod_requests, shortages, template_requests
 from restow.scheduling.reservations.comparison import differences
 
 
-def free_seats(reservation: Reservation | None) -> list[Placement]:
+def free_seats(reservation: Reservation) -> list[Placement]:
     """The seats that nobody took."""
-    placements = (reservation.status.placements if reservation else None) or ()
-    return [one for one in placements if one.pod_ref is None]
+    return [one for one in reservation.status.placements or () if one.pod_ref is None]
 
 
-def seats_elsewhere(reservation: Reservation | None, pod: Pod | None) -> list[Placement]:
+def seats_elsewhere(reservation: Reservation, pod: Pod) -> list[Placement]:
     """The free seats that are not where the pod is now, and that one like it may take."""
-    if reservation is None or pod is None:
-        return free_seats(reservation)
     elsewhere = (one for one in free_seats(reservation) if one.node_name != pod.spec.node_name)
     return [one for one in elsewhere if not unlike(reservation, one, pod)]
 

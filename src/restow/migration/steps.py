@@ -180,7 +180,7 @@ def _after_the_end(facts: Facts) -> Step:
     """Say that it is over, if somebody else ended it, and let go of what is still held for nobody."""
     status = facts.job.status
     if condition(status, JobConditionType.COMPLETE) is None:
-        phase = JobPhase(status.phase or JobPhase.ABORTED)
+        phase = JobPhase(status.phase or "")
         said = f"the job was {'aborted' if phase is JobPhase.ABORTED else 'ended'} by a user"
         reason = JobReason.ABORTED if phase is JobPhase.ABORTED else status.reason or ""
         if status.reason == JobReason.LOCK_RELEASED:  # by the queue controller, which says why

@@ -63,6 +63,26 @@ async def test_a_pod_of_a_deployment_gets_its_seat_first_and_then_leaves() -> No
 
 
 @virtual
+async def test_what_comes_at_once_is_not_told_on_the_way_and_seen_when_it_comes() -> None:
+    async with scheduled(ready=2.0) as it, controller(it.api, it.clock):
+        old = (await it.start(2))[0]
+        await it.move(old)
+        await pass_time(1.9)
+        assert (await it.told())[:2] == ("Running", "Evicting")
+        await pass_time(1.5)
+        assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_what_takes_longer_is_told() -> None:
+    async with scheduled(ready=60.0) as it, controller(it.api, it.clock):
+        [old] = await it.start(1)
+        await it.move(old)
+        await pass_time(10)
+        assert (await it.told())[:2] == ("Running", "WaitForBoundPodReady")
+
+
+@virtual
 async def test_a_pod_of_a_stateful_set_comes_back_under_its_name() -> None:
     async with stage() as it:
         old = (await it.start(2, kinds.STATEFUL_SET))[0]
@@ -257,7 +277,7 @@ async def test_a_move_costs_few_calls() -> None:
             await it.move(old)
             await pass_time(30)
         assert (await it.told())[0] == "Succeed"
-        assert seen.calls["read"] <= 9 and seen.calls["write"] <= 12, seen.calls
+        assert seen.calls["read"] <= 9 and seen.calls["write"] <= 10, seen.calls
 
 
 @virtual

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.instructions import Abort, AwaitAdmission, Fail, Pin, Wait
+from restow.migration.instructions import Abort, AwaitAdmission, Fail, Look, Pin, Wait
 from restow.migration.terms import Terms
 from tests.migration.moves import before, job, pending, pod
 from tests.migration.steps.rows import DIRECT, Row, check, table
@@ -80,6 +80,18 @@ ROWS: list[Row] = [
     ("waits without limit", before(terms=Terms(waiting=0.0)), AwaitAdmission, None, ""),
     ("Running was only written", before(FORGED), AwaitAdmission, None, ""),
     ("aborted", before(pending(), job=job(phase="Aborted", ref=None)), Abort, "Aborted", "aborted by a user"),
+    (
+        "no UID yet, from caches",
+        before(pending(pod_ref={"uid": ""}), fresh=False),
+        Look,
+        None,
+        "",
+    ),
+    ("no mode yet, from caches", before(pending(spec={"mode": None}), fresh=False), Pin, None, ""),
+    ("nothing in the way, from caches", before(fresh=False), AwaitAdmission, None, ""),
+    ("no pod, from caches", before(pod=None, fresh=False), Look, None, ""),
+    ("paused, from caches", before(pending(spec={"paused": True}), fresh=False), Look, None, ""),
+    ("no options at all", before(pending(spec={"reservationOptions": None})), AwaitAdmission, None, ""),
 ]
 
 

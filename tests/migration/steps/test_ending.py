@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from restow.migration.facts import Facts
-from restow.migration.instructions import Abort, Release, Wait
+from restow.migration.instructions import Abort, Look, Release, Wait
 from tests.migration.moves import facts, job, pod, reservation, said, seat
 from tests.migration.steps.rows import EVICTING, GONE, REFUSED, USERS, Row, check, table
 
 COMPLETE = said("Complete", "False", "Timeout")
+LEAVING = {"deletionTimestamp": "2027-01-01T00:00:00Z"}
 OVER = said("Complete", "False", "Aborted")
 
 
@@ -43,6 +44,27 @@ ROWS: list[Row] = [
         "",
     ),
     ("failed and paused", facts(job(COMPLETE, phase="Failed", spec={"paused": True})), Release, None, ""),
+    ("ended by somebody else", facts(job(phase="Failed")), Abort, "", "ended by a user"),
+    ("ended by somebody else, with a reason", facts(job(phase="Failed", reason="Mood")), Abort, "Mood", "by a user"),
+    (
+        "its lock was given up",
+        facts(job(phase="Aborted", reason="LockReleased", message="queue q wants it no more")),
+        Abort,
+        "LockReleased",
+        "queue q wants it no more",
+    ),
+    (
+        "its lock was given up, without a word",
+        facts(job(phase="Aborted", reason="LockReleased")),
+        Abort,
+        "LockReleased",
+        "aborted by a user",
+    ),
+    ("it is being deleted", over(reservation=reservation(metadata=LEAVING)), Wait, None, ""),
+    ("replaced, and its seat was ready", over(pod=pod(uid="new")), Wait, None, ""),
+    ("it forgot which pod it was", facts(job(COMPLETE, phase="Failed", pod_ref={"uid": ""})), Release, None, ""),
+    ("failed, by the caches", over(fresh=False), Look, None, ""),
+    ("over, by the caches", over(reservation=None, fresh=False), Wait, None, ""),
 ]
 
 

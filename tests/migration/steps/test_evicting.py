@@ -5,7 +5,7 @@ from __future__ import annotations
 from restow.migration.facts import Answer
 from restow.migration.instructions import Abort, Evict, Fail, Look, Wait
 from restow.migration.terms import Terms
-from tests.migration.moves import NO, YES, facts, job, said
+from tests.migration.moves import NO, YES, facts, job, reservation, said
 from tests.migration.steps.rows import DIRECT, DRY, EVICTING, REFUSED, Row, check, table
 
 SEATED = said("ReservationScheduled", message="a seat is kept on node n2")
@@ -53,6 +53,21 @@ ROWS: list[Row] = [
         Wait,
         "FailedEvict",
         "budget",
+    ),
+    ("refused, and not told until when", facts(trial=Answer(False, "no")), Wait, "FailedEvict", "no"),
+    (
+        "directly, time is up",
+        facts(job(EVICTING, ref=None, age=301), terms=DIRECT, reservation=None),
+        Fail,
+        "Timeout",
+        "not done within 5m0s",
+    ),
+    (
+        "sent, and its seat is none any more, by the caches",
+        facts(job(EVICTING), reservation=reservation(phase="Pending", message="no room"), fresh=False),
+        Look,
+        None,
+        "",
     ),
 ]
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from restow.migration.facts import Facts
-from restow.migration.instructions import Done, Fail, Wait
+from restow.migration.instructions import Done, Fail, Look, Wait
 from tests.migration.moves import OURS, facts, heir, job, node, pod, reservation, said, seat
 from tests.migration.steps.rows import DIRECT, EVICTING, GONE, USERS, Row, check, given, table
 
 GONE_SINCE = said("Eviction", "True", "EvictComplete", age=10.0)
 KEPT = said("ReservationScheduled")
 WAS_READY = said("BoundPodReady")
+TIMELESS = {"type": "ReservationScheduled", "status": "True"}
+SEATED = {"restow.sh/reservation": f"shop/{OURS}/pod/0"}
 NEW = {"namespace": "shop", "name": "web-2", "uid": "new"}
 
 
@@ -164,7 +166,7 @@ ROWS: list[Row] = [
     ),
     (
         "taken, and cleared away since",
-        left(reservation=None, consumers=(heir(annotations={"restow.sh/reservation": f"shop/{OURS}/pod/0"}),)),
+        left(reservation=None, consumers=(heir(annotations=SEATED),)),
         Done,
         "",
         "moved to node n2 as web-2",
@@ -197,6 +199,165 @@ ROWS: list[Row] = [
         Fail,
         "MissingPod",
         "left before it was evicted",
+    ),
+    (
+        "it left in this moment",
+        left(said("Eviction", "False", "Evicting", age=1.0)),
+        Wait,
+        "Evicting",
+        "",
+    ),
+    (
+        "the successor starts in this moment",
+        left(reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(conditions=[], age=1.0),)),
+        Wait,
+        "Evicting",
+        "",
+    ),
+    (
+        "another hand deleted it, and the successor starts in this moment",
+        facts(
+            pod=None,
+            reservation=reservation(seat(by="new"), phase="Succeeded"),
+            consumers=(heir(conditions=[], age=1.0),),
+        ),
+        Wait,
+        "WaitForBoundPodReady",
+        "is not Ready yet",
+    ),
+    (
+        "the successor in a given seat starts in this moment",
+        left(
+            **(given(seat(by="new")) | {"of": job(KEPT, GONE_SINCE, ref=USERS)}),
+            consumers=(heir(conditions=[], age=1.0),),
+        ),
+        Wait,
+        "WaitForBoundPodReady",
+        "is not Ready yet",
+    ),
+    (
+        "the successor is not shown on its node yet",
+        left(
+            of=job(EVICTING, nodeName="n2"),
+            reservation=reservation(seat(by="new"), phase="Succeeded"),
+            consumers=(pod("web-2", "new", node=None, conditions=[]),),
+        ),
+        Wait,
+        "WaitForBoundPodReady",
+        "pod web-new on node n2 is not Ready yet",
+    ),
+    (
+        "it is known where the seat is",
+        left(of=job(EVICTING, nodeName="n2")),
+        Wait,
+        "WaitForPodBindReservation",
+        "has not taken the seat on node n2 yet",
+    ),
+    (
+        "deleted before it asked for one by name",
+        facts(job(ref=""), pod=None, reservation=None),
+        Fail,
+        "MissingPod",
+        "before a seat was reserved",
+    ),
+    (
+        "used up, by nobody known",
+        facts(pod=None, reservation=reservation(phase="Succeeded")),
+        Wait,
+        "WaitForPodBindReservation",
+        "has not taken",
+    ),
+    (
+        "taken, and not written down before",
+        facts(
+            job(EVICTING, ref=None),
+            pod=None,
+            reservation=reservation(seat(by="new"), phase="Succeeded"),
+            consumers=(pod("web-3", "third"), heir()),
+        ),
+        Done,
+        "",
+        "moved to node n2 as web-new",
+    ),
+    (
+        "a given one, taken by the successor of another",
+        left(
+            **(given(seat(by="new"), seat(index=1)) | {"of": job(KEPT, ref=USERS)}),
+            consumers=(heir(age=30.0),),
+            claimed=frozenset({"new"}),
+        ),
+        Wait,
+        "WaitForPodBindReservation",
+        "has not taken",
+    ),
+    (
+        "a given one, in which the pod itself sat",
+        left(**(given(seat(by="old"), seat(index=1)) | {"of": job(KEPT, ref=USERS)})),
+        Wait,
+        "WaitForPodBindReservation",
+        "has not taken",
+    ),
+    (
+        "a given one, taken by somebody who is gone",
+        left(**(given(seat(by="new"), seat(index=1)) | {"of": job(KEPT, ref=USERS)})),
+        Wait,
+        "WaitForPodBindReservation",
+        "has not taken",
+    ),
+    (
+        "a given one, taken, and it is not known since when it was kept",
+        left(
+            **(given(seat(by="new"), seat(index=1)) | {"of": job(TIMELESS, ref=USERS)}),
+            consumers=(heir(age=30.0),),
+        ),
+        Wait,
+        "WaitForPodBindReservation",
+        "has not taken",
+    ),
+    (
+        "cleared away, and somebody has no seat",
+        left(reservation=None, consumers=(heir(),)),
+        Fail,
+        "MissingReservation",
+        "has left",
+    ),
+    (
+        "cleared away, and somebody has another's seat",
+        left(reservation=None, consumers=(heir(annotations={"restow.sh/reservation": "shop/other/pod/0"}),)),
+        Fail,
+        "MissingReservation",
+        "has left",
+    ),
+    (
+        "cleared away, and somebody claims the seat and is not on a node",
+        left(reservation=None, consumers=(pod("web-2", "new", node=None, annotations=SEATED),)),
+        Fail,
+        "MissingReservation",
+        "has left",
+    ),
+    (
+        "time is up, and its seat has no end",
+        left(of=job(GONE, age=301), reservation=reservation(ttl="0s")),
+        Fail,
+        "Timeout",
+        "its seat is kept until it is deleted",
+    ),
+    (
+        "time is up, and the end of its seat cannot be read",
+        left(of=job(GONE, age=301), reservation=reservation(ttl="soon")),
+        Fail,
+        "Timeout",
+        "its seat is kept until it is deleted",
+    ),
+    ("it is gone, by the caches", left(fresh=False), Wait, "WaitForPodBindReservation", "has not taken"),
+    ("another hand deleted it, by the caches", facts(pod=None, fresh=False), Look, None, ""),
+    ("its seat is gone, by the caches", left(reservation=None, fresh=False), Look, None, ""),
+    (
+        "the successor is Ready, by the caches",
+        left(reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(),), fresh=False),
+        Done,
+        "",
+        "moved to node n2",
     ),
 ]
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from restow.migration.facts import Answer
 from restow.migration.instructions import Abort, Evict, Extend, Fail, Look, Refer, Reserve, Wait
+from restow.migration.terms import Terms
+from restow.model.objects import OwnerReference
 from tests.migration.moves import NO, YES, before, facts, job, node, pod, reservation, seat
 from tests.migration.steps.rows import DRY, USERS, Row, check, given, table
 
@@ -13,6 +17,14 @@ SMALL = {
     "name": "pod",
     "template": {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}},
 }
+NONSENSE = {
+    "name": "pod",
+    "template": {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "much"}}}]}},
+}
+TWO_SEATS = {"template": {"spec": {"tasks": [{"name": "a", "replicas": 2}]}}}
+EMPTY = replace(reservation(), status=replace(reservation().status, placements=[]))
+LEAVING = replace(node().metadata, deletion_timestamp="2027-01-01T00:00:00Z")
+NAMING = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="web", uid="deploy", controller=True)
 BY_LABEL = {"owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}]}
 
 
@@ -166,6 +178,115 @@ ROWS: list[Row] = [
         "node n2",
     ),
     ("lives for ever", facts(reservation=reservation(ttl="0s")), Evict, "Evicting", "node n2"),
+    (
+        "refused for now, and told until when",
+        before(job(ref=None), outcome=Answer(False, "quota", 60.0)),
+        Wait,
+        "FailedCreateReservation",
+        "quota",
+    ),
+    ("refused, and not told until when", before(job(ref=None), trial=Answer(False, "no")), Wait, "FailedEvict", "no"),
+    ("for a job without limit", before(job(ref=None), trial=YES, terms=Terms(ttl=0.0)), Reserve, None, ""),
+    ("a reference without a name", before(job(ref=""), trial=YES), Reserve, None, ""),
+    ("a reference without a name, and it was created", facts(job(ref="")), Refer, None, ""),
+    (
+        "a given one of the pod's namespace does not exist",
+        facts(job(ref=None, options={"reservationRef": {"name": USERS}}), reservation=None),
+        Fail,
+        "MissingReservation",
+        "reservation shop/spare-room does not exist",
+    ),
+    (
+        "made in this moment",
+        facts(job(), reservation=reservation(phase="", age=1.0)),
+        Wait,
+        None,
+        "",
+    ),
+    ("made in the future", facts(reservation=reservation(phase="", age=-9.0)), Wait, "Pending", "no seat has been"),
+    (
+        "no room for it, and moves before it failed",
+        facts(
+            job(doubt=True),
+            reservation=reservation(phase="Pending", message="0/3 nodes are available."),
+        ),
+        Fail,
+        "Unschedulable",
+        "earlier moves of its plan failed, and now: 0/3 nodes",
+    ),
+    (
+        "it failed without a word",
+        facts(reservation=reservation(phase="Failed")),
+        Fail,
+        "Unschedulable",
+        "reservation restow-job-uid failed",
+    ),
+    ("its end cannot be read", facts(reservation=reservation(ttl="soon")), Evict, "Evicting", "node n2"),
+    ("it says Available and holds nothing", facts(reservation=EMPTY), Wait, "Pending", "no seat has been found yet"),
+    (
+        "its target is being deleted",
+        facts(node=replace(node(), metadata=LEAVING)),
+        Fail,
+        "Unschedulable",
+        "node n2 is being deleted",
+    ),
+    (
+        "its target was cordoned, and it tolerates that",
+        facts(node=node(unschedulable=True), pod=pod(spec={"tolerations": [{"operator": "Exists"}]})),
+        Evict,
+        "Evicting",
+        "node n2",
+    ),
+    ("the job's own grace period is long", facts(terms=Terms(ttl=300.0, grace=600)), Extend, None, ""),
+    (
+        "a given one of the same template",
+        facts(**given(spec={"schedulerName": "restow", "tasks": [{"name": "pod"}]})),
+        Evict,
+        "Evicting",
+        "node n2",
+    ),
+    (
+        "a given one is large enough",
+        facts(**given(spec={"matchPolicy": "Fits", "tasks": [{"name": "other"}, SMALL]})),
+        Evict,
+        "Evicting",
+        "node n2",
+    ),
+    (
+        "a given one asks for nonsense",
+        facts(**given(spec={"matchPolicy": "Fits", "tasks": [NONSENSE]})),
+        Fail,
+        "ForbiddenMigratePod",
+        "much",
+    ),
+    (
+        "a given one for the pod's name, which its successor will have",
+        facts(**given(spec={"owners": [{"object": {"name": "web-1"}}]}), owners=(NAMING,)),
+        Evict,
+        "Evicting",
+        "node n2",
+    ),
+    (
+        "a given one for the pod's name, which its successor will not have",
+        facts(**given(spec={"owners": [{"object": {"name": "web-1"}}]})),
+        Fail,
+        "ForbiddenMigratePod",
+        "do not include",
+    ),
+    (
+        "a given one of another namespace",
+        facts(**given(metadata={"namespace": "other"})),
+        Fail,
+        "ForbiddenMigratePod",
+        "do not include",
+    ),
+    (
+        "the template was changed for the worse",
+        facts(job(options=TWO_SEATS)),
+        Fail,
+        "FailedCreateReservation",
+        "2 seats",
+    ),
 ]
 
 

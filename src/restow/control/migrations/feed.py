@@ -1,46 +1,37 @@
 """Feeding: what the API shows, event by event, into facts about jobs and the scene that arbitration judges.
 
-Goes in: one informer per kind that migrations read. Comes out: facts about any job as the caches have them, the cluster
-around all jobs, and the names of jobs that something happened to. Kinds that are not installed have no objects.
+Goes in: the informers of the process. Comes out: facts about any job as the caches have them, the cluster around all
+jobs, and the names of jobs that something happened to. Kinds that are not installed have no objects.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from random import Random
 from typing import Any
 
 from msgspec.structs import replace
 
-from restow.client.cache import Change, is_older
+from restow.client.cache import Change
 from restow.client.informer import Informer
+from restow.client.informers import Informers
 from restow.client.latest import Latest
-from restow.client.learning import Learner
-from restow.client.syncing import all_synced
-from restow.client.verbs import Client
-from restow.eviction.budgets import Budgets
-from restow.eviction.workloads import Workloads
+from restow.client.reader import Reader
+from restow.control.view import EvictionView, StopSwitch
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import condition, is_ended, is_evicting, is_running
 from restow.migration.facts import Facts
 from restow.migration.reservation import is_made_for, job_uid, reservation_name
 from restow.migration.scene import Scene
-from restow.migration.stop import STOP_NAME, stopped
 from restow.migration.terms import terms_of
 from restow.model import kinds
 from restow.model.cluster.owners import group_name
 from restow.model.cluster.seat import claimed_seat
-from restow.model.kinds import Kind
 from restow.model.objects import (
     ConfigMap,
     JobConditionType,
     JobReason,
     ObjectReference,
-    PersistentVolumeClaim,
     Pod,
-    PodGroup,
     PodMigrationJob,
     Reservation,
 )
@@ -53,74 +44,59 @@ Key = tuple[str, str]
 class Feed:
     """`on_job` is told the name of every job that something happened to, `on_news` of everything."""
 
-    def __init__(self, client: Client, clock: Clock, rng: Random, namespace: str) -> None:
+    def __init__(self, informers: Informers, clock: Clock, namespace: str) -> None:
         self.on_job: Callable[[str], None] = lambda name: None
         self.on_news: Callable[[], None] = lambda: None
-        self.workloads = Workloads()
-        self.budgets = Budgets()
         self._clock = clock
-        self._written: dict[str, PodMigrationJob] = {}
-        """Jobs as we wrote them last, until the watch has seen that."""
-        self._claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
-        handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
-            **dict.fromkeys(kinds.WORKLOADS, self._workload),
-            **{kind: partial(self._budget, kind) for kind in kinds.BUDGETS},
-            kinds.PERSISTENT_VOLUME_CLAIM: self._claim,
-            kinds.PRIORITY_CLASS: self._ignore,
-            kinds.NODE: self._ignore,
-            kinds.POD_GROUP: self._ignore,
-            kinds.CONFIG_MAP: self._switch,
-            kinds.POD: self._pod,
-            kinds.RESERVATION: self._reservation,
-            kinds.POD_MIGRATION_JOB: self._job,
-        }
-        options: dict[Kind[Any], dict[str, Any]] = {
-            kinds.CONFIG_MAP: {"namespace": namespace, "fields": {"metadata.name": STOP_NAME}},
-            kinds.POD: {"indexes": {"uid": _by_uid, "seat": _by_seat}},
-            kinds.POD_MIGRATION_JOB: {"indexes": {"uid": _by_uid, "pod": _by_pod, "reservation": _by_reservation}},
-        }
-        self._learner = Learner()
-        self._informers: dict[Kind[Any], Informer[Any]] = {}
-        for kind, handler in handlers.items():
-            informer = Informer(client, kind, rng=Random(rng.getrandbits(64)), **options.get(kind, {}))
-            informer.subscribe(partial(self._learn, handler))
-            self._informers[kind] = informer
-        self._jobs: Informer[PodMigrationJob] = self._informers[kinds.POD_MIGRATION_JOB]
-        self._pods: Informer[Pod] = self._informers[kinds.POD]
-        self._reservations: Informer[Reservation] = self._informers[kinds.RESERVATION]
-        self._groups: Informer[PodGroup] = self._informers[kinds.POD_GROUP]
-        self._made: Latest[Reservation] = Latest(self._reservations, clock)
+        self._reader = reader = Reader(informers)
+        reader.on_news = self._heard
+        self._evictions = EvictionView(reader)
+        self._workloads = self._evictions.workloads
+        self._switch = StopSwitch(reader, namespace, self._switched)
+        for kind in kinds.BUDGETS:
+            reader.read(kind, self._budget)
+        self._nodes = reader.read(kinds.NODE)
+        self._groups = reader.read(kinds.POD_GROUP)
+        self._pods = reader.read(kinds.POD, self._pod, indexes={"uid": _by_uid, "seat": _by_seat})
+        self._reservations = reader.read(kinds.RESERVATION, self._reservation)
+        self._made = Latest(self._reservations, clock)
+        self._seen = reader.read(
+            kinds.POD_MIGRATION_JOB,
+            self._job,
+            indexes={"uid": _by_uid, "pod": _by_pod, "reservation": _by_reservation},
+        )
+        self._jobs = Latest(self._seen, clock)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def start(self, tasks: asyncio.TaskGroup) -> None:
-        for kind, informer in self._informers.items():
-            tasks.create_task(informer.run(), name=f"migrations informer {kind.kind}")
+    async def run(self) -> None:
+        """Keep up with the API, until cancelled."""
+        await self._reader.run()
 
     async def synced(self) -> None:
         """Wait until everything that exists was seen once."""
-        await all_synced(self._informers.values(), kinds.OPTIONAL_KINDS)
+        await self._reader.synced()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def note(self, job: PodMigrationJob) -> None:
         """A job as we have just written it: the watch may show it later."""
-        self._written[job.metadata.name] = job
+        self._jobs.note(job)
 
     def note_made(self, reservation: Reservation) -> None:
         """A reservation as we have just made it, likewise."""
         self._made.note(reservation)
 
     def job(self, name: str) -> PodMigrationJob | None:
-        """A job as last seen or written."""
-        seen = self._jobs.get(name)
-        return self._newest(seen) if seen is not None else None
+        """A job as last seen or written; None if it is not there."""
+        seen = self._seen.get(name)
+        return self._jobs.newest(seen) if seen is not None else None
 
     def jobs(self) -> Iterator[PodMigrationJob]:
-        return (self._newest(job) for job in self._jobs)
+        return map(self._jobs.newest, self._seen)
 
     def job_by_uid(self, uid: str) -> PodMigrationJob | None:
-        return next(map(self._newest, self._jobs.find("uid", uid)), None)
+        return next(iter(self._jobs.find("uid", uid)), None)
 
     def pod_by_uid(self, uid: str) -> Pod | None:
         return next(iter(self._pods.find("uid", uid)), None)
@@ -130,19 +106,18 @@ class Feed:
 
     def stopped(self) -> str | None:
         """Why nothing is evicted, as last seen."""
-        return stopped(next(iter(self._informers[kinds.CONFIG_MAP]), None))
+        return self._switch.stopped()
 
     def scene(self) -> Scene:
         """The cluster around the jobs."""
-        nodes, classes = self._informers[kinds.NODE], self._informers[kinds.PRIORITY_CLASS]
         return Scene(
             now=self._clock.now(),
             pods=_Pods(self._pods),
-            workloads=self.workloads,
-            budgets=self.budgets,
-            claims=self._claims,
-            node_labels={node.metadata.name: node.metadata.labels or {} for node in nodes},
-            priority_classes={one.metadata.name: one.value for one in classes},
+            workloads=self._workloads,
+            budgets=self._evictions.budgets,
+            claims=self._evictions.claims,
+            node_labels={node.metadata.name: node.metadata.labels or {} for node in self._nodes},
+            priority_classes=self._evictions.priority_classes(),
         )
 
     def facts(self, job: PodMigrationJob, arguments: Arguments) -> Facts:
@@ -182,11 +157,11 @@ class Feed:
     def around(self, facts: Facts) -> Facts:
         """The facts with what is only known from caches: who owns the pod, and which other jobs speak of it."""
         pod, job = facts.pod, facts.job
-        workload = self.workloads.of(pod) if pod is not None else None
+        workload = self._workloads.of(pod) if pod is not None else None
         given = facts.reservation is not None and not is_made_for(facts.reservation, job)
         return replace(
             facts,
-            owners=tuple(self.workloads.chain(pod)) if pod is not None else (),
+            owners=tuple(self._workloads.chain(pod)) if pod is not None else (),
             workload=workload.uid if workload else None,
             queue=self._queue_of(pod) if pod is not None else None,
             rival=self._rival(job),
@@ -198,23 +173,12 @@ class Feed:
         gang = group_name(pod)
         return queue_name(self._groups.get(gang, pod.metadata.namespace) if gang else None, pod)
 
-    def _newest(self, seen: PodMigrationJob) -> PodMigrationJob:
-        written = self._written.get(seen.metadata.name)
-        if written is None:
-            return seen
-        if written.metadata.uid == seen.metadata.uid and is_older(
-            seen.metadata.resource_version, written.metadata.resource_version
-        ):
-            return written
-        del self._written[seen.metadata.name]
-        return seen
-
     def _rival(self, job: PodMigrationJob) -> str | None:
         """The job that moves the same pod and comes first: admitted ones do, then older ones."""
         reference = job.spec.pod_ref
         same = [
             other
-            for other in map(self._newest, self._jobs.find("pod", _pod_name(reference)))
+            for other in self._jobs.find("pod", _pod_name(reference))
             if other.metadata.uid != job.metadata.uid
             and _is_active(other)
             and other.spec.pod_ref.name == reference.name
@@ -230,75 +194,48 @@ class Feed:
 
     def _ahead(self, job: PodMigrationJob) -> Iterator[str]:
         """The jobs whose successors will take seats of the same reservation before this one's."""
-        for other in map(self._newest, self._jobs.find("reservation", "/".join(reservation_key(job)))):
+        for other in self._jobs.find("reservation", "/".join(reservation_key(job))):
             wants = is_running(other) and other.status.pod_ref is None
             if wants and other.metadata.uid != job.metadata.uid and _turn(other) < _turn(job):
                 yield other.metadata.name
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
-    def _learn(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
-        self._learner.learn(handler, change)
+    def _heard(self) -> None:
         self.on_news()
 
-    def _ignore(self, change: Change[Any]) -> None:
-        """It is looked up when it is needed."""
-
     def _job(self, change: Change[PodMigrationJob]) -> None:
+        self._jobs.heed(change)
         self.on_job(change.object.metadata.name)
-        if change.type == "DELETED":
-            self._written.pop(change.object.metadata.name, None)
         if change.type == "DELETED" or (is_ended(change.object) and change.old and not is_ended(change.old)):
-            for other in self._jobs.find("pod", _pod_name(change.object.spec.pod_ref)):
+            for other in self._seen.find("pod", _pod_name(change.object.spec.pod_ref)):
                 self.on_job(other.metadata.name)
 
     def _pod(self, change: Change[Pod]) -> None:
         pod = change.object
-        if change.type == "DELETED":
-            self.workloads.drop_pod(pod.metadata.uid)
-        else:
-            self.workloads.put_pod(pod)
-        for job in self._jobs.find("pod", f"{pod.metadata.namespace}/{pod.metadata.name}"):
+        taken = (job for seat in _by_seat(pod) for job in self._seen.find("reservation", seat))
+        for job in (*self._seen.find("pod", f"{pod.metadata.namespace}/{pod.metadata.name}"), *taken):
             if not is_ended(job):
                 self.on_job(job.metadata.name)
 
     def _reservation(self, change: Change[Reservation]) -> None:
         reservation = change.object
         uid = job_uid(reservation)
-        found = self._jobs.find("uid", uid) if uid is not None else []
+        found = self._seen.find("uid", uid) if uid is not None else []
         meta = reservation.metadata
         self._made.heed(change)
-        for job in (*found, *self._jobs.find("reservation", f"{meta.namespace}/{meta.name}")):
+        for job in (*found, *self._seen.find("reservation", f"{meta.namespace}/{meta.name}")):
             self.on_job(job.metadata.name)
 
-    def _switch(self, change: Change[ConfigMap]) -> None:
-        for job in self._jobs:
+    def _switched(self, change: Change[ConfigMap]) -> None:
+        for job in self._seen:
             if not is_ended(job):
                 self.on_job(job.metadata.name)
 
-    def _workload(self, change: Change[Any]) -> None:
-        if change.type == "DELETED":
-            self.workloads.drop_owner(change.object.metadata.uid)
-        else:
-            self.workloads.put_owner(change.object)
-
-    def _budget(self, kind: Kind[Any], change: Change[Any]) -> None:
-        meta = change.object.metadata
-        if change.type == "DELETED":
-            self.budgets.drop(kind.kind, meta.namespace or "", meta.name)
-        else:
-            self.budgets.put(change.object)
-        for job in self._jobs:
-            if job.spec.pod_ref.namespace == meta.namespace and _was_refused(job):
+    def _budget(self, change: Change[Any]) -> None:
+        for job in self._seen:
+            if job.spec.pod_ref.namespace == change.object.metadata.namespace and _was_refused(job):
                 self.on_job(job.metadata.name)
-
-    def _claim(self, change: Change[PersistentVolumeClaim]) -> None:
-        meta = change.object.metadata
-        inside = self._claims.setdefault(meta.namespace or "", {})
-        if change.type == "DELETED":
-            inside.pop(meta.name, None)
-        else:
-            inside[meta.name] = change.object
 
 
 class _Pods:

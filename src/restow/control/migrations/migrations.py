@@ -19,6 +19,7 @@ from random import Random
 from msgspec.structs import replace
 
 from restow.client.events import EventRecorder
+from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
 from restow.control.migrations.admission import Admission
@@ -66,13 +67,14 @@ class Migrations:
         arguments: Arguments | None = None,
         settings: Settings | None = None,
         metrics: Metrics | None = None,
+        informers: Informers | None = None,
     ) -> None:
         self._settings = settings or Settings()
         self._arguments = arguments or Arguments()
         self._clock = clock
         self._metrics = metrics
         client = Client(api, manager="restow-migrations")
-        self._feed = Feed(client, clock, rng, self._settings.namespace)
+        self._feed = Feed(informers or Informers(client, rng), clock, self._settings.namespace)
         self._recorder = EventRecorder(
             client, component="restow", instance="restow-migrations", clock=clock, rng=Random(rng.getrandbits(64))
         )
@@ -99,7 +101,7 @@ class Migrations:
     async def run(self) -> None:
         """Carry out jobs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            self._feed.start(tasks)
+            tasks.create_task(self._feed.run(), name="migrations feed")
             for number in range(self._settings.event_writers):
                 tasks.create_task(self._recorder.run(), name=f"migrations events {number}")
             await self._feed.synced()
@@ -267,7 +269,8 @@ class Migrations:
     def _tell_pod(self, facts: Facts, step: Evict) -> None:
         """The pod's own event, for whoever looks at it and wonders why it leaves."""
         meta, job = step.pod.metadata, facts.job
-        seat = f"to its seat on node {job.status.node_name}" if facts.seat is not None else "without a seat of its own"
+        node = job.status.node_name
+        seat = f"to its seat on node {node}" if node else "without a seat of its own"
         about = ObjectReference(
             api_version=POD.api_version, kind=POD.kind, namespace=meta.namespace, name=meta.name, uid=meta.uid
         )

@@ -88,6 +88,8 @@ class Reading:
 
     async def _node(self, reservation: Reservation | None, pod: Pod | None) -> Node | None:
         """The node of the seat that would be taken."""
+        if reservation is None or pod is None:
+            return None
         seats = seats_elsewhere(reservation, pod)
         return await self._get(NODE, seats[0].node_name if seats else "")
 

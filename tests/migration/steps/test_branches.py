@@ -1,0 +1,20 @@
+"""The rows cover the state machine: every condition in it is true in some row and false in another."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from restow.migration import facts, following, instructions, preparing, seats, steps
+from restow.migration.steps import next_step
+from tests.migration.steps import test_admission, test_ending, test_evicting, test_leaving, test_reserving
+from tests.migration.steps.branches import Branches
+
+TABLES = (test_admission, test_reserving, test_evicting, test_leaving, test_ending)
+
+
+def test_every_branch_is_taken_by_a_row() -> None:
+    branches = Branches(steps, preparing, following, instructions, facts, seats)
+    for table in TABLES:
+        for row in table.ROWS:
+            branches.watch(partial(next_step, row[1]))
+    assert branches.never() == []

@@ -188,8 +188,8 @@ class Holding:
             self._book.spend(seat.name)
 
     def _is_crowded(self, node: str) -> bool:
-        row, free = self._snapshot.rows.find(node), self._snapshot.room.free_at
-        return row is not None and any(line[row] < 0 for line in free)
+        row = self._snapshot.rows.find(node)
+        return row is not None and self._snapshot.room.is_overdrawn(row)
 
     # --- running ------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@
                                   └──── its section changed ─────┘
 
 A component that loses its Lease, or gets another configuration, is stopped and thrown away: the next one is made anew
-and starts from lists. Nothing is carried over, because nothing that matters lives in a component.
+and starts from lists. Nothing is carried over, because nothing that matters lives in a component. What the components
+of a process read, they read through the same informers, which run as long as one of them is at work.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
 from restow.client.election import FencedApi, LeaderElection, LeadershipLost
+from restow.client.informers import Informers
+from restow.client.verbs import Client
 from restow.configuration import Configuration
 from restow.ports import Api, Clock
 
@@ -34,6 +37,17 @@ class Component(Protocol):
         """Wait until it knows the cluster and has begun."""
 
 
+class Means(msgspec.Struct, frozen=True):
+    """What a component works with."""
+
+    api: Api
+    """For writes, which may be fenced."""
+    clock: Clock
+    rng: Random
+    informers: Informers
+    """Shared with the other components: they read, so whoever may act is none of their business."""
+
+
 class Part(Protocol):
     """A kind of component: how to make one, and what of the configuration it reads."""
 
@@ -42,20 +56,22 @@ class Part(Protocol):
     def read(self, configuration: Configuration) -> object:
         """What of the configuration it goes by, checked: equal if there is no difference. Raises WireError."""
 
-    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component: ...
+    def make(self, means: Means, configuration: Configuration) -> Component: ...
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
         """Let a component go by another configuration as it runs; False if it must be made anew."""
 
 
-class Station(msgspec.Struct, frozen=True):
-    """What every post of a process shares."""
+class Station:
+    """What every post of a process shares. `elect` makes a contender for a component's Lease; it is None where nobody
+    else contends."""
 
-    api: Api
-    clock: Clock
-    rng: Random
-    elect: Callable[[str], LeaderElection] | None
-    """Makes a contender for a component's Lease; None where nobody else contends."""
+    def __init__(self, api: Api, clock: Clock, rng: Random, elect: Callable[[str], LeaderElection] | None) -> None:
+        self.api = api
+        self.clock = clock
+        self.rng = rng
+        self.elect = elect
+        self.informers = Informers(Client(api), Random(rng.getrandbits(64)))
 
 
 class Post:
@@ -104,9 +120,10 @@ class Post:
                 log.warning("stopped acting", extra={"component": self.part.name})
 
     async def _work(self, api: Api) -> None:
-        rng = Random(self._around.rng.getrandbits(64))
+        around = self._around
+        means = Means(api, around.clock, Random(around.rng.getrandbits(64)), around.informers)
         while True:
-            component = self.part.make(api, self._around.clock, rng, self._configuration)
+            component = self.part.make(means, self._configuration)
             await self._attend(component)
             log.info("starting anew with another configuration", extra={"component": self.part.name})
 

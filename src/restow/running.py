@@ -38,7 +38,7 @@ from restow.model.wire import WireError
 from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import installed as descheduling_plugins
 from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown, Unauthorized
-from restow.posts import Component, Masters, Part, Post, Station, hold_all
+from restow.posts import Component, Masters, Means, Part, Post, Station, hold_all
 from restow.queues.arguments import read_arguments as read_queues
 from restow.scheduling.registry import installed, read_profile
 from restow.scheduling.reservations.arguments import read_arguments as read_terms
@@ -73,10 +73,18 @@ class SchedulerPart:
         terms = read_terms(configuration.reservations)
         return configuration.scheduler, terms.expiry_check, terms.namespace_share
 
-    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
+    def make(self, means: Means, configuration: Configuration) -> Component:
         profile, terms = read_profile(configuration.scheduler, installed()), read_terms(configuration.reservations)
         settings = scheduler.Settings(expiry_check=terms.expiry_check, namespace_share=terms.namespace_share)
-        return scheduler.Scheduler(api, clock, rng, profile=profile, settings=settings, metrics=self._metrics)
+        return scheduler.Scheduler(
+            means.api,
+            means.clock,
+            means.rng,
+            profile=profile,
+            settings=settings,
+            metrics=self._metrics,
+            informers=means.informers,
+        )
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
         return False
@@ -91,9 +99,11 @@ class ReservationsPart:
     def read(self, configuration: Configuration) -> object:
         return read_terms(configuration.reservations), configuration.scheduler_names
 
-    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
+    def make(self, means: Means, configuration: Configuration) -> Component:
         terms, names = read_terms(configuration.reservations), configuration.scheduler_names
-        return reservations.Collector(api, clock, rng, names=names, arguments=terms)
+        return reservations.Collector(
+            means.api, means.clock, means.rng, names=names, arguments=terms, informers=means.informers
+        )
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
         return False
@@ -109,10 +119,16 @@ class MigrationsPart:
     def read(self, configuration: Configuration) -> Arguments:
         return read_arguments(configuration.migration, configuration.scheduler_names)
 
-    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
+    def make(self, means: Means, configuration: Configuration) -> Component:
         arguments = self.read(configuration)
         return migrations.Migrations(
-            api, clock, rng, arguments=arguments, settings=self._settings, metrics=self._metrics
+            means.api,
+            means.clock,
+            means.rng,
+            arguments=arguments,
+            settings=self._settings,
+            metrics=self._metrics,
+            informers=means.informers,
         )
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
@@ -137,12 +153,12 @@ class DeschedulerPart:
         read_policy(configuration.descheduler, descheduling_plugins())
         return configuration.descheduler, configuration.scheduler, configuration.migration
 
-    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
+    def make(self, means: Means, configuration: Configuration) -> Component:
         policy = read_policy(configuration.descheduler, descheduling_plugins())
         return descheduler.Descheduler(
-            api,
-            clock,
-            rng,
+            means.api,
+            means.clock,
+            means.rng,
             policy=policy,
             scheduler=read_profile(configuration.scheduler, installed()),
             arguments=read_arguments(configuration.migration, configuration.scheduler_names),
@@ -150,6 +166,7 @@ class DeschedulerPart:
             metrics=self._metrics,
             prometheus=PrometheusServer(policy.prometheus) if policy.prometheus else None,
             aside=self._aside,
+            informers=means.informers,
         )
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
@@ -166,17 +183,18 @@ class QueuesPart:
     def read(self, configuration: Configuration) -> object:
         return read_queues(configuration.queues), configuration.migration, configuration.scheduler_names
 
-    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Component:
+    def make(self, means: Means, configuration: Configuration) -> Component:
         names = configuration.scheduler_names
         return queues.Queues(
-            api,
-            clock,
-            rng,
+            means.api,
+            means.clock,
+            means.rng,
             schedulers=names,
             arguments=read_queues(configuration.queues),
             migration=read_arguments(configuration.migration, names),
             metrics=self._metrics,
             aside=self._aside,
+            informers=means.informers,
         )
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from restow.adapters.memory import MemoryApi
+from restow.client.cache import Change
 from restow.client.informer import Informer
 from restow.client.latest import UNSEEN, Latest
 from restow.client.verbs import Client
@@ -62,6 +63,26 @@ def test_what_the_watch_never_shows_is_gone_after_a_while() -> None:
         assert told(latest) == ["new"]
         await asyncio.sleep(2)
         assert (told(latest), latest.get("a")) == ([], None)
+
+    play(story)
+
+
+def test_what_the_watch_shows_in_an_older_form_only_stays_as_we_wrote_it() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        client = Client(api)
+        await client.create(NODE, NEW)
+        informer = Informer(client, NODE, rng=Random(1), indexes={"name": lambda node: (node.metadata.name,)})
+        running = asyncio.create_task(informer.run())
+        await informer.synced()
+        running.cancel()
+        latest = Latest(informer, clock)
+        latest.note(await client.patch(NODE, "a", labelled("ours")))
+        await asyncio.sleep(UNSEEN + 1)
+        assert told(latest) == ["ours"]
+        assert latest.find("name", "a") == [latest.newest(one) for one in informer] == list(latest)
+        await client.delete(NODE, "a")
+        latest.heed(Change("DELETED", next(iter(informer))))
+        assert told(latest) == ["new"], "as the watch has shown it last"
 
     play(story)
 

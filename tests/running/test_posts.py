@@ -13,8 +13,8 @@ from restow.client.election import LeaderElection
 from restow.client.verbs import Client
 from restow.configuration import Configuration
 from restow.model.kinds import CONFIG_MAP
-from restow.ports import Api, ApiError, Clock
-from restow.posts import Post, PostLost, Station, cause, hold_all
+from restow.ports import Api, ApiError
+from restow.posts import Means, Post, PostLost, Station, cause, hold_all
 from restow.sim.loop import VirtualClock
 from tests.client.test_election import Cut
 from tests.sim.stage import virtual
@@ -59,8 +59,8 @@ class WorkerPart:
     def read(self, configuration: Configuration) -> object:
         return configuration.scheduler
 
-    def make(self, api: Api, clock: Clock, rng: Random, configuration: Configuration) -> Worker:
-        return Worker(api, configuration, self.diary)
+    def make(self, means: Means, configuration: Configuration) -> Worker:
+        return Worker(means.api, configuration, self.diary)
 
     def adopt(self, component: Any, configuration: Configuration) -> bool:
         if self.adopts:

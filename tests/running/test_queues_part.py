@@ -7,7 +7,10 @@ import random
 from prometheus_client import CollectorRegistry
 
 from restow.adapters.memory import MemoryApi
+from restow.client.informers import Informers
+from restow.client.verbs import Client
 from restow.configuration import Configuration
+from restow.posts import Means
 from restow.running import PARTS
 from restow.sim.loop import VirtualClock
 from tests.sim.stage import virtual
@@ -26,5 +29,6 @@ def test_only_what_queues_go_by_makes_a_difference() -> None:
 async def test_another_configuration_holds_without_a_restart() -> None:
     clock = VirtualClock()
     part = PARTS["queues"](CollectorRegistry(), "restow-system")
-    component = part.make(MemoryApi(clock, random.Random(1)), clock, random.Random(2), Configuration())
+    api, rng = MemoryApi(clock, random.Random(1)), random.Random(2)
+    component = part.make(Means(api, clock, rng, Informers(Client(api), rng)), Configuration())
     assert part.adopt(component, SMALLER)

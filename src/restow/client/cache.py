@@ -104,6 +104,15 @@ class Cache(Generic[T]):
         """The values an index has objects for."""
         return self._indexes[index].keys()
 
+    def index(self, name: str, function: IndexFunction[T]) -> None:
+        """File everything, also what is there already, under what `function` says of it."""
+        if self._functions.setdefault(name, function) is not function:
+            raise ValueError(f"index {name} is another one")
+        if name not in self._indexes:
+            entries = self._indexes[name] = {}
+            for key, item in self._objects.items():
+                _file(entries, key, function(item))
+
     # ---- news
 
     def replace(
@@ -197,9 +206,7 @@ class Cache(Generic[T]):
         if old is not None:
             self._unindex(key, old)
         for name, function in self._functions.items():
-            index = self._indexes[name]
-            for value in function(item):
-                index.setdefault(value, {})[key] = None
+            _file(self._indexes[name], key, function(item))
 
     def _unindex(self, key: Key, old: T) -> None:
         for name, function in self._functions.items():
@@ -211,3 +218,8 @@ class Cache(Generic[T]):
                 entries.pop(key, None)
                 if not entries:
                     del index[value]
+
+
+def _file(index: dict[str, dict[Key, None]], key: Key, values: Iterable[str]) -> None:
+    for value in values:
+        index.setdefault(value, {})[key] = None

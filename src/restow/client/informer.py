@@ -2,7 +2,7 @@
 
     start ──watch-list, or paged LIST──> following ──stream ends, breaks or idles──> following, from the last version
                   ^                          │
-                  └── 410 Gone: list again, announcing what vanished meanwhile as DELETED
+                  └── 410 Gone, or `refresh`: list again, announcing what vanished meanwhile as DELETED
 
 Lists are consistent: resourceVersion is left unset, never 0, so a process that takes over sees at least what its
 predecessor wrote. Every failure waits (exponential back-off with full jitter, or the server's Retry-After) and goes on.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager, suppress
 from random import Random
 from typing import Generic, TypeVar
 
@@ -91,6 +91,13 @@ class Informer(Generic[T]):
         self._cache: Cache[T] = Cache(indexes)
         self._handlers: list[Handler[T]] = []
         self._synced = asyncio.Event()
+        self._roused = asyncio.Event()
+        self._wanted: list[asyncio.Event] = []
+        """Who waits for a list that begins later than now."""
+        self._served: tuple[asyncio.Event, ...] = ()
+        """Those of them whom the list that is being read will do for."""
+        self._following: asyncio.Timeout | None = None
+        self._told: str | None = None
         self._listed = False
         self._listed_at = 0.0
         self._unmarked = 0
@@ -127,6 +134,10 @@ class Informer(Generic[T]):
     def values(self, index: str) -> Collection[str]:
         return self._cache.values(index)
 
+    def index(self, name: str, function: IndexFunction[T]) -> None:
+        """File everything under what `function` says of it, for `find`."""
+        self._cache.index(name, function)
+
     # ---- being told
 
     def subscribe(self, handler: Handler[T]) -> Callable[[], None]:
@@ -157,9 +168,23 @@ class Informer(Generic[T]):
     async def run(self) -> None:
         """Keep the cache true until cancelled."""
         while True:
+            self._roused.clear()
             delay = await self._once()
             if delay > 0:
-                await asyncio.sleep(delay)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(delay):
+                        await self._roused.wait()
+
+    def refresh(self, done: asyncio.Event) -> None:
+        """List anew, whatever goes on; `done` is set once a list is in that was begun after this was asked for.
+
+        Whoever comes to an informer that others read already needs it, to see at least what was written before."""
+        self._wanted.append(done)
+        self._listed, self.failure = False, None
+        self._roused.set()
+        if self._following is not None:
+            self._following.reschedule(asyncio.get_running_loop().time())
+            self._following = None
 
     async def _once(self) -> float:
         """List if need be and follow until something ends it; the seconds to wait before going on."""
@@ -175,8 +200,8 @@ class Informer(Generic[T]):
         return self._backoff.next() if quiet else 0.0
 
     def _failed(self, error: Exception) -> float:
-        level = logging.DEBUG if str(error) == str(self.failure) else logging.INFO  # repetitions only on request
-        self.failure = error
+        level = logging.DEBUG if str(error) == self._told else logging.INFO  # repetitions only on request
+        self.failure, self._told = error, str(error)
         delay = self._backoff.next()
         if isinstance(error, NotFound) and not self.is_synced:
             log.log(level, "kind not installed, so there are none", extra={"kind": self.kind.qualified_name})
@@ -195,6 +220,7 @@ class Informer(Generic[T]):
 
     async def _list(self) -> bool:
         self.unreadable.clear()
+        self._served = tuple(self._wanted)
         if self._unmarked < UNMARKED:
             try:
                 return await self._list_by_watch()
@@ -275,11 +301,14 @@ class Informer(Generic[T]):
         if stale and self._stale_lists < STALE_LISTS:
             raise _Stale(f"a list of version {version} came after version {self._cache.version} was seen")
         changes = self._cache.replace(items, version, keep=self.unreadable, reset=stale)
-        self._listed = True
+        self._wanted = self._wanted[len(self._served) :]
+        self._listed = not self._wanted
         self._listed_at = asyncio.get_running_loop().time()
         self._silences = 0
         self._announce(changes)
         self._synced.set()
+        for done in self._served:
+            done.set()
 
     # ---- following
 
@@ -291,10 +320,28 @@ class Informer(Generic[T]):
         """Apply events until the stream ends; whether it ended so soon without news that going on at once is unwise."""
         loop = asyncio.get_running_loop()
         started, version = loop.time(), self._cache.version
-        noted = started
         self._silences += 1
-        async with asyncio.timeout(self._pace.idle) as idle:
+        try:
+            if self._listed:
+                await self._apply(events)
+        except TimeoutError:
+            if self._listed:
+                raise
+        if not self._listed:
+            return False
+        if loop.time() - started >= self._pace.settled:
+            self._went_well()
+            return False
+        return self._silences > 0 or self._cache.version == version
+
+    async def _apply(self, events: AsyncIterator[Event[T]]) -> None:
+        """Apply events until the stream ends, idles, or a list is wanted."""
+        loop = asyncio.get_running_loop()
+        noted, version = loop.time(), self._cache.version
+        async with self._until_idle() as idle:
             async for event in events:
+                if not self._listed:
+                    return
                 now = loop.time()
                 if now - noted > self._pace.idle / 100:  # not for every single one of many
                     idle.reschedule(now + self._pace.idle)
@@ -304,10 +351,17 @@ class Informer(Generic[T]):
                 self._announce(self._cache.apply(event))
                 if self._cache.version != version:
                     self._went_well()
-        if loop.time() - started >= self._pace.settled:
-            self._went_well()
-            return False
-        return self._silences > 0 or self._cache.version == version
+
+    @asynccontextmanager
+    async def _until_idle(self) -> AsyncIterator[asyncio.Timeout]:
+        """Follow until nothing comes any more, which `refresh` can bring about."""
+        async with asyncio.timeout(self._pace.idle) as idle:
+            self._following = idle
+            try:
+                yield idle
+            finally:
+                if self._following is idle:
+                    self._following = None
 
     def _stream(self, version: str | None) -> AsyncGenerator[Event[T], None]:
         """A watch from `version`, or with the present state first."""
@@ -327,7 +381,7 @@ class Informer(Generic[T]):
 
     def _went_well(self) -> None:
         self._backoff.reset()
-        self.failure = None
+        self.failure = self._told = None
 
     def _note_unreadable(self, item: Unreadable) -> None:
         """One odd object must not stop the news of all others: its last readable form stays."""

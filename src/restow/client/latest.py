@@ -39,6 +39,14 @@ class Latest(Generic[T]):
     def get(self, name: str, namespace: str | None = None) -> T | None:
         return self._ahead((namespace or "", name)) or self._informer.get(name, namespace)
 
+    def newest(self, seen: T) -> T:
+        """An object that the watch has shown, or that object as we wrote it since."""
+        return self._ahead(key_of(seen)) or seen
+
+    def find(self, index: str, value: str) -> list[T]:
+        """The objects that an index files under a value as the watch has shown them, whatever we wrote since."""
+        return [self.newest(seen) for seen in self._informer.find(index, value)]
+
     def __iter__(self) -> Iterator[T]:
         ahead = {key: found for key in self._written if (found := self._ahead(key)) is not None}
         self._written = {key: self._written[key] for key in ahead}
@@ -47,9 +55,10 @@ class Latest(Generic[T]):
     def _ahead(self, key: Key) -> T | None:
         """What we wrote, as far as the watch is behind it."""
         written, at = self._written.get(key, (None, 0.0))
-        if written is None or at <= self._clock.now() - UNSEEN:
+        if written is None:
             return None
         namespace, name = key
         seen = self._informer.get(name, namespace)
-        behind = seen is None or is_older(seen.metadata.resource_version, written.metadata.resource_version)
-        return written if behind else None
+        if seen is None:
+            return written if at > self._clock.now() - UNSEEN else None
+        return written if is_older(seen.metadata.resource_version, written.metadata.resource_version) else None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from random import Random
 
+from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.descheduler.afresh import read_afresh
 from restow.control.descheduler.feed import Feed
@@ -39,7 +40,7 @@ def pods_on_n1(feed: Feed) -> set[str]:
 @virtual
 async def test_what_comes_while_a_list_is_on_its_way_stays() -> None:
     async with scheduled(nodes=1) as it:
-        feed = Feed(Client(it.api), it.clock, Random(1), "restow-system")
+        feed = Feed(Informers(Client(it.api), Random(1)), it.clock, "restow-system")
         feeding = asyncio.create_task(feed.run())
         await feed.synced()
         await it.create(kinds.POD, pod("old", "1", nodeName="n1"))
@@ -58,7 +59,7 @@ async def test_what_comes_while_a_list_is_on_its_way_stays() -> None:
 @virtual
 async def test_what_the_watches_have_not_shown_is_found() -> None:
     async with scheduled(nodes=1) as it:
-        feed = Feed(Client(it.api), it.clock, Random(1), "restow-system")
+        feed = Feed(Informers(Client(it.api), Random(1)), it.clock, "restow-system")
         feeding = asyncio.create_task(feed.run())
         await feed.synced()
         await it.create(kinds.POD, pod("old", "1", nodeName="n1"))
@@ -77,7 +78,7 @@ async def test_what_the_watches_have_not_shown_is_found() -> None:
 @virtual
 async def test_whoever_was_found_on_a_node_waits_no_more() -> None:
     async with scheduled(nodes=1) as it:
-        feed = Feed(Client(it.api), it.clock, Random(1), "restow-system")
+        feed = Feed(Informers(Client(it.api), Random(1)), it.clock, "restow-system")
         feeding = asyncio.create_task(feed.run())
         await feed.synced()
         await it.create(kinds.POD, pod("late", "1", nodeSelector={"disk": "fast"}))

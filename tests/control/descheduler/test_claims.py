@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.descheduler import Changed, Progress, Refused, Settings
 from restow.control.descheduler.claiming import Claiming
@@ -255,7 +256,7 @@ async def test_pods_of_different_sizes_find_their_own_seats() -> None:
 async def test_a_place_that_goes_elsewhere_takes_its_claim_along_and_one_that_is_dropped_leaves_none() -> None:
     async with crowded() as it:
         plan, client = await planned(it), Client(it.api)
-        feed = Feed(client, it.clock, Random(1), "restow-system")
+        feed = Feed(Informers(client, Random(1)), it.clock, "restow-system")
         feeding = asyncio.create_task(feed.run())
         await feed.synced()
         made = Claiming(client, it.clock, feed, Settings(), "plan")
@@ -314,7 +315,7 @@ async def test_room_that_others_make_meanwhile_is_not_given_up() -> None:
 async def test_what_is_held_elsewhere_after_a_repair_is_not_given_up_in_the_end() -> None:
     async with crowded() as it:
         plan, client = await planned(it), Client(it.api)
-        feed = Feed(client, it.clock, Random(1), "restow-system")
+        feed = Feed(Informers(client, Random(1)), it.clock, "restow-system")
         feeding = asyncio.create_task(feed.run())
         await feed.synced()
         made = Claiming(client, it.clock, feed, Settings(), "plan")

@@ -26,6 +26,7 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
+from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.descheduler.afresh import read_afresh
 from restow.control.descheduler.claiming import Claiming, hopes
@@ -111,7 +112,7 @@ class Applying:
         self._settings = settings or Settings()
         self._strict = strict
         self._tell = tell
-        self._feed = Feed(self._client, clock, rng, self._settings.namespace)
+        self._feed = Feed(Informers(self._client, rng), clock, self._settings.namespace)
         self._news = asyncio.Event()
         self._feed.on_job = lambda job: self._news.set()
 

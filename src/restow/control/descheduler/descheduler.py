@@ -21,6 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.client.events import EventRecorder
+from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.aside import Aside, at_once
 from restow.control.descheduler.claiming import Claiming, claims_in, deserted, hopes, let_go, plan_behind
@@ -86,6 +87,7 @@ class Descheduler:
         metrics: Metrics | None = None,
         prometheus: Prometheus | None = None,
         aside: Aside = at_once,
+        informers: Informers | None = None,
     ) -> None:
         self._policy = policy
         self._scheduler = scheduler
@@ -96,7 +98,7 @@ class Descheduler:
         self._clock = clock
         self._client = Client(api, manager="restow-descheduler")
         self._meter = Meter(self._client, clock, prometheus)
-        self._feed = Feed(self._client, clock, rng, self._settings.namespace)
+        self._feed = Feed(informers or Informers(self._client, rng), clock, self._settings.namespace)
         self._feed.on_ended = self._count_ended
         self._recorder = EventRecorder(
             self._client,

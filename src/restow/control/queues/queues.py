@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from restow.client.events import EventRecorder
+from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.aside import Aside, at_once
 from restow.control.queues.clearing import Clearing, Journal, clear, job_for, made_for, purposeless
@@ -91,6 +92,7 @@ class Queues:
         settings: Settings | None = None,
         metrics: Metrics | None = None,
         aside: Aside = at_once,
+        informers: Informers | None = None,
     ) -> None:
         """`schedulers` are those whose pods are ours, `migration` is what pods are moved by."""
         self._schedulers = schedulers
@@ -101,7 +103,7 @@ class Queues:
         self._aside = aside
         self._clock = clock
         self._client = Client(api, manager="restow-queues")
-        self._feed = Feed(self._client, clock, rng)
+        self._feed = Feed(informers or Informers(self._client, rng), clock)
         self._recorder = EventRecorder(
             self._client, component="restow", instance="restow-queues", clock=clock, rng=Random(rng.getrandbits(64))
         )
@@ -114,7 +116,7 @@ class Queues:
     async def run(self) -> None:
         """Keep the locks until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            self._feed.start(tasks)
+            tasks.create_task(self._feed.run(), name="queues feed")
             tasks.create_task(self._recorder.run(), name="queues events")
             await self._feed.synced()
             self._ready.set()

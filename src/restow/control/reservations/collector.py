@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from random import Random
 
-from restow.client.informer import Informer
+from restow.client.informers import Informers
+from restow.client.reader import Reader
 from restow.client.verbs import Client
 from restow.model.cluster.seat import is_ended
 from restow.model.kinds import RESERVATION
@@ -23,25 +23,33 @@ from restow.scheduling.reservations.validity import is_for
 
 log = logging.getLogger(__name__)
 
-_LOOK_AGAIN = 0.2
-
 
 class Collector:
     """`run()` it until it is cancelled; one at a time per cluster, which leader election sees to."""
 
-    def __init__(self, api: Api, clock: Clock, rng: Random, *, names: frozenset[str], arguments: Arguments) -> None:
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        rng: Random,
+        *,
+        names: frozenset[str],
+        arguments: Arguments,
+        informers: Informers | None = None,
+    ) -> None:
         self._client = client = Client(api, manager="restow-reservations")
         self._clock = clock
         self._names = names
         self._arguments = arguments
-        self._reservations = Informer(client, RESERVATION, rng=rng)
+        self._reader = Reader(informers or Informers(client, rng))
+        self._reservations = self._reader.read(RESERVATION)
         self._ready = asyncio.Event()
 
     async def run(self) -> None:
         """Collect until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._reservations.run(), name="reservations informer")
-            await self._synced()
+            tasks.create_task(self._reader.run(), name="reservations reader")
+            await self._reader.synced()
             self._ready.set()
             while True:
                 await self._collect()
@@ -50,13 +58,6 @@ class Collector:
     async def ready(self) -> None:
         """Wait until it knows the cluster and has begun."""
         await self._ready.wait()
-
-    async def _synced(self) -> None:
-        """Wait until everything that exists was seen once; where the kind is not installed, nothing does."""
-        while not self._reservations.is_synced and not isinstance(self._reservations.failure, NotFound):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_AGAIN):
-                    await self._reservations.synced()
 
     async def _collect(self) -> None:
         now = self._clock.now()

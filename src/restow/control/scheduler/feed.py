@@ -1,7 +1,7 @@
 """Feeding: what the API shows, event by event, into the snapshot, the roster and the queue.
 
-Goes in: one informer per kind that scheduling reads. Comes out: a snapshot that is as fresh as the watches, pods to
-schedule in the queue, and news for those that wait. Pods of other schedulers count where they are and are never queued.
+Goes in: the informers of the process. Comes out: a snapshot that is as fresh as the watches, pods to schedule in the
+queue, and news for those that wait. Pods of other schedulers count where they are and are never queued.
 Our own kinds may not be installed; then there are none of them.
 """
 
@@ -10,28 +10,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from random import Random
-from typing import Any
+from typing import Any, Final
 
 from restow.client.cache import Change
-from restow.client.informer import Informer
-from restow.client.learning import Learner
-from restow.client.syncing import all_synced
-from restow.client.verbs import Client
+from restow.client.informers import Informers
+from restow.client.reader import Reader
 from restow.control.scheduler.steady import steady_time
 from restow.control.scheduler.tickets import Tickets
+from restow.control.view import STORAGE, ClusterView
 from restow.model import kinds
-from restow.model.cluster import Occupant, Snapshot
+from restow.model.cluster import Occupant
 from restow.model.cluster.owners import group_name
 from restow.model.kinds import Kind
-from restow.model.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Queue, Reservation
-from restow.model.resources import amounts
-from restow.scheduling.jobs import Roster, least_resources
+from restow.model.objects import Node, Pod, PodGroup, Reservation
 from restow.scheduling.queue import SchedulingQueue
 from restow.scheduling.wakeups import Deed, News, Thing, is_same_offer
 
 _DEEDS = {"ADDED": Deed.ADDED, "MODIFIED": Deed.UPDATED, "DELETED": Deed.DELETED}
-_STORAGE: dict[Kind[Any], Thing] = {
+_THINGS: Final[dict[Kind[Any], Thing]] = {
+    kinds.NAMESPACE: Thing.NAMESPACE,
     kinds.PERSISTENT_VOLUME: Thing.VOLUME,
     kinds.PERSISTENT_VOLUME_CLAIM: Thing.CLAIM,
     kinds.STORAGE_CLASS: Thing.STORAGE_CLASS,
@@ -39,18 +36,30 @@ _STORAGE: dict[Kind[Any], Thing] = {
     kinds.CSI_DRIVER: Thing.CSI_DRIVER,
     kinds.CSI_STORAGE_CAPACITY: Thing.CSI_CAPACITY,
     kinds.VOLUME_ATTACHMENT: Thing.ATTACHMENT,
+    kinds.QUEUE: Thing.QUEUE,
 }
+"""Of which every change is told to those who wait."""
 _OWNERS = (kinds.REPLICA_SET, kinds.JOB)
 """What stands between pods and the objects that people name as their owners."""
 _OWNER_KINDS = frozenset(kind.kind for kind in _OWNERS)
+_KINDS: Final[tuple[Kind[Any], ...]] = (
+    kinds.NAMESPACE,
+    kinds.PRIORITY_CLASS,
+    *STORAGE,
+    *_OWNERS,
+    kinds.QUEUE,
+    kinds.POD_GROUP,
+)
+"""What is kept here as everywhere; of nodes, pods and reservations there is more to be made."""
 
 
 class Feed:
     """Fills `snapshot`, `roster` and `queue`. `changed` is set by every change and cleared by who waits for it."""
 
-    def __init__(self, client: Client, rng: Random, queue: SchedulingQueue, names: frozenset[str]) -> None:
-        self.snapshot = Snapshot()
-        self.roster = Roster()
+    def __init__(self, informers: Informers, queue: SchedulingQueue, names: frozenset[str]) -> None:
+        self._reader = reader = Reader(informers)
+        self._cluster = ClusterView(reader, _KINDS)
+        self.snapshot, self.roster = self._cluster.snapshot, self._cluster.roster
         self.queue = queue
         self.tickets = Tickets(self.snapshot, self.roster, queue, names)
         self.nominated: dict[str, Pod] = {}
@@ -66,32 +75,25 @@ class Feed:
         self._orphans: dict[str, set[str]] = {}
         """Pending pods whose owner has not been seen yet, by its UID."""
         self._waiting: list[asyncio.Future[None]] = []
-        self._learner = Learner()
-        handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {
-            kinds.NAMESPACE: self._namespace,
-            kinds.NODE: self._node,
-            kinds.PRIORITY_CLASS: self._priority_class,
-            **{kind: partial(self._storage, thing) for kind, thing in _STORAGE.items()},
-            **dict.fromkeys(_OWNERS, self._owner),
-            kinds.QUEUE: self._queue,
-            kinds.POD_GROUP: self._group,
-            kinds.RESERVATION: self._reservation,
-            kinds.POD: self._pod,
-        }
-        self._informers: dict[Kind[Any], Informer[Any]] = {}
-        for kind, handler in handlers.items():
-            informer = self._informers[kind] = Informer(client, kind, rng=Random(rng.getrandbits(64)))
-            informer.subscribe(partial(self._learn, handler))
+        reader.on_news = self._heard
+        for kind, thing in _THINGS.items():
+            reader.read(kind, partial(self._tell_change, thing))
+        for kind in _OWNERS:
+            reader.read(kind, self._owner)
+        reader.read(kinds.NODE, self._node)
+        reader.read(kinds.POD_GROUP, self._group)
+        reader.read(kinds.RESERVATION, self._reservation)
+        self._pods = reader.read(kinds.POD, self._pod)
 
     # --- running ------------------------------------------------------------------------------------------------------
 
-    def start(self, tasks: asyncio.TaskGroup) -> None:
-        for kind, informer in self._informers.items():
-            tasks.create_task(informer.run(), name=f"scheduler informer {kind.kind}")
+    async def run(self) -> None:
+        """Keep up with the API, until cancelled."""
+        await self._reader.run()
 
     async def synced(self) -> None:
         """Wait until everything that exists was seen once."""
-        await all_synced(self._informers.values(), kinds.OWN_KINDS)
+        await self._reader.synced()
 
     async def news(self, seconds: float) -> None:
         """Wait for any change, this long at most."""
@@ -111,14 +113,12 @@ class Feed:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Say how far pods were seen; only between events, because the items of a list come in no order."""
-        version = self._informers[kinds.POD].version
-        if version is not None:
-            self.snapshot.pods_seen_through(version)
+        """Say how far pods were seen, between two events."""
+        self._cluster.catch_up()
 
     def latest(self, pod: Pod) -> Pod | None:
         """This very pod as last seen; None if it is gone."""
-        found: Pod | None = self._informers[kinds.POD].get(pod.metadata.name, pod.metadata.namespace)
+        found = self._pods.get(pod.metadata.name, pod.metadata.namespace)
         return found if found is not None and found.metadata.uid == pod.metadata.uid else None
 
     def _is_ours(self, pod: Pod) -> bool:
@@ -232,50 +232,10 @@ class Feed:
             self.show_node(change.object)
         self._tell_change(Thing.NODE, change)
 
-    def _namespace(self, change: Change[Namespace]) -> None:
-        if change.type == "DELETED":
-            self.snapshot.remove_namespace(change.object)
-        else:
-            self.snapshot.apply_namespace(change.object)
-        self._tell_change(Thing.NAMESPACE, change)
-
-    def _storage(self, thing: Thing, change: Change[Any]) -> None:
-        if change.type == "DELETED":
-            self.snapshot.remove_storage(change.object)
-        else:
-            try:
-                self.snapshot.apply_storage(change.object)
-            except Exception:  # what cannot be read, such as its size, nobody can have
-                self.snapshot.remove_storage(change.object)
-                raise
-        self._tell_change(thing, change)
-
     def _group(self, change: Change[PodGroup]) -> None:
         group, old = change.object, change.old
-        if change.type == "DELETED":
-            self.snapshot.remove_group(group)
-            self.roster.remove_group(group)
-        else:
-            least_resources(group)  # raises before anything has changed
-            self.snapshot.apply_group(group)
-            self.roster.apply_group(group)
         if change.type != "MODIFIED" or old is None or not _says_the_same(old, group):
             self._tell_change(Thing.POD_GROUP, change)
-
-    def _queue(self, change: Change[Queue]) -> None:
-        if change.type == "DELETED":
-            self.snapshot.remove_queue(change.object)
-            self.roster.remove_queue(change.object)
-        else:
-            self.snapshot.apply_queue(change.object)
-            self.roster.apply_queue(_readable(change.object))
-        self._tell_change(Thing.QUEUE, change)
-
-    def _priority_class(self, change: Change[PriorityClass]) -> None:
-        if change.type == "DELETED":
-            self.roster.remove_priority_class(change.object)
-        else:
-            self.roster.apply_priority_class(change.object)
 
     def _reservation(self, change: Change[Reservation]) -> None:
         if change.type == "DELETED":
@@ -285,16 +245,12 @@ class Feed:
         self._tell_change(Thing.RESERVATION, change)
 
     def _owner(self, change: Change[Any]) -> None:
-        if change.type == "DELETED":
-            self.snapshot.remove_owner(change.object.metadata)
-        else:
-            self.snapshot.apply_owner(change.object.metadata)
+        if change.type != "DELETED":
             self.queue.activate(sorted(self._orphans.pop(change.object.metadata.uid, ())), steady_time())
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _learn(self, handler: Callable[[Change[Any]], None], change: Change[Any]) -> None:
-        self._learner.learn(handler, change)
+    def _heard(self) -> None:
         self.changed.set()
         self.rouse()
 
@@ -328,10 +284,3 @@ def _matters_to_others(before: Occupant, after: Occupant) -> bool:
     """Whether a change to a pod on a node may make room, or a place, for another."""
     labels = before.pod.metadata.labels, after.pod.metadata.labels
     return before.shape is not after.shape or before.leaving != after.leaving or labels[0] != labels[1]
-
-
-def _readable(queue: Queue) -> Queue:
-    """The same queue. Raises QuantityError if one of its limits cannot be read."""
-    for limits in (queue.spec.capability, queue.spec.deserved):
-        amounts(limits)
-    return queue

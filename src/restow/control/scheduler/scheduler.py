@@ -29,6 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.client.events import EventRecorder
+from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.scheduler.binding import Binding
 from restow.control.scheduler.feed import Feed
@@ -45,9 +46,10 @@ from restow.ports import Api, Clock
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import Code, PostBindPlugin
-from restow.scheduling.jobs import Key, is_half_placed
+from restow.scheduling.jobs import is_half_placed
 from restow.scheduling.queue import SchedulingQueue, Where, order_by
 from restow.scheduling.registry import Profile
+from restow.scheduling.roster import Key
 from restow.scheduling.session import Session
 from restow.scheduling.wakeups import Deed, News, Thing
 
@@ -82,6 +84,7 @@ class Scheduler:
         profile: Profile,
         settings: Settings | None = None,
         metrics: Metrics | None = None,
+        informers: Informers | None = None,
     ) -> None:
         self._settings = settings or Settings()
         self._profile = profile
@@ -89,7 +92,7 @@ class Scheduler:
         self._metrics = metrics
         client = Client(api, manager="restow-scheduler")
         self._queue = SchedulingQueue(wakeups=profile.wakeups, gates=profile.gates, order=order_by(profile.engine.sort))
-        self._feed = Feed(client, rng, self._queue, profile.scheduler_names)
+        self._feed = Feed(informers or Informers(client, rng), self._queue, profile.scheduler_names)
         self._snapshot, self._roster = self._feed.snapshot, self._feed.roster
         self._recorder = EventRecorder(
             client, component="restow", instance="restow-scheduler", clock=clock, rng=Random(rng.getrandbits(64))
@@ -117,7 +120,7 @@ class Scheduler:
     async def run(self) -> None:
         """Schedule until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            self._feed.start(tasks)
+            tasks.create_task(self._feed.run(), name="scheduler feed")
             for number in range(self._settings.event_writers):
                 tasks.create_task(self._recorder.run(), name=f"scheduler events {number}")
             for number in range(self._settings.status_writers):

@@ -1,0 +1,68 @@
+"""What the rules of eviction go by: who makes pods anew, which budgets cover them, and what volumes they have."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from restow.client.cache import Change
+from restow.client.learning import either
+from restow.client.reader import Reader
+from restow.eviction.budgets import Budgets
+from restow.eviction.protections import Protections
+from restow.eviction.workloads import Workloads
+from restow.model import kinds
+from restow.model.cluster import Snapshot
+from restow.model.kinds import Kind
+from restow.model.objects import PersistentVolumeClaim, Pod
+from restow.planning.movable import Movability
+
+
+class EvictionView:
+    def __init__(self, reader: Reader) -> None:
+        self.workloads = Workloads()
+        self.budgets = Budgets()
+        self.claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
+        """By namespace and name."""
+        self._classes = reader.read(kinds.PRIORITY_CLASS)
+        reader.read(kinds.PERSISTENT_VOLUME_CLAIM, self._claim)
+        for kind in kinds.WORKLOADS:
+            reader.read(kind, self._workload)
+        for kind in kinds.BUDGETS:
+            reader.read(kind, partial(self._budget, kind))
+        reader.read(kinds.POD, self._pod)
+
+    def priority_classes(self) -> dict[str, int]:
+        return {one.metadata.name: one.value for one in self._classes}
+
+    def rules(self, snapshot: Snapshot, now: float, protections: Protections) -> Movability:
+        """The rules of eviction as of now."""
+        return Movability(
+            snapshot=snapshot,
+            now=now,
+            protections=protections,
+            budgets=self.budgets,
+            workloads=self.workloads,
+            claims=self.claims,
+            priority_classes=self.priority_classes(),
+        )
+
+    # --- news ---------------------------------------------------------------------------------------------------------
+
+    def _pod(self, change: Change[Pod]) -> None:
+        either(change, self.workloads.put_pod, lambda pod: self.workloads.drop_pod(pod.metadata.uid))
+
+    def _workload(self, change: Change[Any]) -> None:
+        either(change, self.workloads.put_owner, lambda owner: self.workloads.drop_owner(owner.metadata.uid))
+
+    def _budget(self, kind: Kind[Any], change: Change[Any]) -> None:
+        meta = change.object.metadata
+        either(change, self.budgets.put, lambda one: self.budgets.drop(kind.kind, meta.namespace or "", meta.name))
+
+    def _claim(self, change: Change[PersistentVolumeClaim]) -> None:
+        meta = change.object.metadata
+        inside = self.claims.setdefault(meta.namespace or "", {})
+        if change.type == "DELETED":
+            inside.pop(meta.name, None)
+        else:
+            inside[meta.name] = change.object

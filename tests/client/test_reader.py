@@ -1,0 +1,208 @@
+"""Components that share informers: one list and one watch for all, and everybody knows what a lone one would know."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from restow.adapters.memory import MemoryApi
+from restow.client.cache import Change, by_namespace
+from restow.client.informer import Informer
+from restow.client.informers import Informers
+from restow.client.reader import Reader
+from restow.client.verbs import Client
+from restow.model.kinds import POD, POD_UNAVAILABLE_BUDGET
+from restow.model.objects import Pod
+from restow.ports import Api, Request, Response
+from restow.sim.loop import VirtualClock
+from tests.client.world import play, workload
+
+
+class Wire:
+    """An Api that counts what goes over it, and can hold back what watches show."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.flowing = asyncio.Event()
+        self.flowing.set()
+        self.lists = self.open = 0
+
+    async def call(self, request: Request) -> Response:
+        return await self.api.call(request)
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        is_list = "sendInitialEvents" in request.query
+        self.lists += is_list
+        self.open += 1
+        try:
+            async for event in self.api.watch(request):
+                if not is_list:
+                    await self.flowing.wait()
+                yield event
+        finally:
+            self.open -= 1
+
+
+class Component:
+    """Reads pods, and notes what it is told."""
+
+    def __init__(self, informers: Informers) -> None:
+        self.heard: list[str] = []
+        self.reader = Reader(informers)
+        self.pods = self.reader.read(POD, self.hear)
+
+    def hear(self, change: Change[Pod]) -> None:
+        self.heard.append(f"{change.type} {change.object.metadata.name}")
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        running = asyncio.create_task(self.reader.run())
+        try:
+            await self.reader.synced()
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+
+def shared(api: Api) -> Informers:
+    return Informers(Client(api), Random(1))
+
+
+def test_all_read_through_one_watch_and_hold_the_same_objects() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire, client = Wire(api), Client(api)
+        await client.create(POD, workload("a"))
+        informers = shared(wire)
+        one, two = Component(informers), Component(informers)
+        async with one.at_work(), two.at_work():
+            await client.create(POD, workload("b"))
+            await asyncio.sleep(1)
+            assert one.heard == two.heard == ["ADDED a", "ADDED b"]
+            assert (wire.open, one.pods.get("b", "shop") is two.pods.get("b", "shop")) == (1, True)
+
+    play(story)
+
+
+def test_those_who_start_together_are_served_by_one_list() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire = Wire(api)
+        informers = shared(wire)
+        components = [Component(informers) for _ in range(4)]
+        running = [asyncio.create_task(one.reader.run()) for one in components]
+        await asyncio.gather(*(one.reader.synced() for one in components))
+        assert wire.lists == 1
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
+
+    play(story)
+
+
+def test_a_newcomer_sees_what_was_written_before_it_came_although_the_watch_of_the_others_lags() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire, client = Wire(api), Client(api)
+        informers = shared(wire)
+        one, two = Component(informers), Component(informers)
+        async with one.at_work():
+            await asyncio.sleep(700)  # it follows by a watch of its own, which does not begin with a list
+            wire.flowing.clear()
+            await client.create(POD, workload("a"))
+            await asyncio.sleep(1)
+            assert one.heard == []
+            async with two.at_work():
+                assert (one.heard, two.heard) == (["ADDED a"], ["ADDED a"])
+
+    play(story)
+
+
+def test_who_has_left_is_told_nothing_and_when_all_have_nothing_is_read() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire, client = Wire(api), Client(api)
+        informers = shared(wire)
+        one, two = Component(informers), Component(informers)
+        async with one.at_work():
+            async with two.at_work():
+                pass
+            await client.create(POD, workload("a"))
+            await asyncio.sleep(1)
+            assert (one.heard, two.heard, wire.open) == (["ADDED a"], [], 1)
+        assert wire.open == 0
+        await client.create(POD, workload("b"))
+        three = Component(informers)
+        assert three.pods is not one.pods, "what was known is let go of"
+        async with three.at_work():
+            assert (one.heard, sorted(three.heard)) == (["ADDED a"], ["ADDED a", "ADDED b"])
+
+    play(story)
+
+
+def test_an_informer_that_breaks_breaks_everybody_who_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: Informer[Pod]) -> None:
+        await asyncio.sleep(1)
+        raise RuntimeError("out of ideas")
+
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        monkeypatch.setattr(Informer, "run", broken)
+        informers = shared(api)
+        readers = [Component(informers).reader for _ in range(2)]
+        ends = await asyncio.gather(*(reader.run() for reader in readers), return_exceptions=True)
+        assert all(isinstance(end, ExceptionGroup) for end in ends)
+
+    play(story)
+
+
+def test_a_kind_that_is_not_installed_is_told_once_for_all(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        informers = shared(api)
+        for _ in range(3):
+            reader = Reader(informers)
+            reader.read(POD_UNAVAILABLE_BUDGET)
+            tasks.append(asyncio.create_task(reader.run()))
+            await reader.synced()
+            await asyncio.sleep(100)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    tasks: list[asyncio.Task[None]] = []
+    with caplog.at_level(logging.INFO):
+        play(story)
+    assert [record.getMessage() for record in caplog.records] == ["kind not installed, so there are none"]
+
+
+def test_handlers_are_told_in_order_and_one_that_fails_is_the_last() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        one, heard = Component(shared(api)), list[str]()
+
+        def fail(change: Change[Pod]) -> None:
+            raise ValueError("unreadable")
+
+        one.reader.read(POD, fail, lambda change: heard.append("never"))
+        one.reader.on_news = lambda: heard.append("news")
+        await Client(api).create(POD, workload("a"))
+        async with one.at_work():
+            assert (one.heard, heard) == (["ADDED a"], ["news"])
+
+    play(story)
+
+
+def test_an_index_that_comes_later_knows_what_came_before() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        client, informers = Client(api), shared(api)
+        await client.create(POD, workload("a"))
+        one, two = Component(informers), Reader(informers)
+        async with one.at_work():
+            pods = two.read(POD, indexes={"namespace": by_namespace})
+            await client.create(POD, workload("b"))
+            await asyncio.sleep(1)
+            assert [pod.metadata.name for pod in pods.find("namespace", "shop")] == ["a", "b"]
+            with pytest.raises(ValueError, match="index namespace is another one"):
+                two.read(POD, indexes={"namespace": lambda pod: ()})
+
+    play(story)

@@ -1,0 +1,90 @@
+"""The components of a process read the cluster once, through the same informers; those that are off read nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from restow.adapters.memory import MemoryApi
+from restow.configuration import Configuration
+from restow.control.aside import at_once
+from restow.ports import Api, Request, Response
+from restow.posts import Part, Post, Station
+from restow.running import PARTS
+from restow.sim.loop import VirtualClock
+from tests.sim.stage import virtual
+
+
+class Wire:
+    """An Api that counts which watches are open."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.open: Counter[str] = Counter()
+
+    async def call(self, request: Request) -> Response:
+        return await self.api.call(request)
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        what = f"{request.resource.plural}.{request.resource.group}"
+        self.open[what] += 1
+        try:
+            async for event in self.api.watch(request):
+                yield event
+        finally:
+            self.open[what] -= 1
+
+
+def part(name: str) -> Part:
+    """One that thinks where it is: there are no threads in virtual time."""
+    aside = (at_once,) if name in ("descheduler", "queues") else ()
+    return PARTS[name](CollectorRegistry(), "restow-system", *aside)
+
+
+@pytest.mark.parametrize(
+    ("names", "pods"),
+    [(tuple(PARTS), 1), (("scheduler", "queues"), 1), (("reservations",), 0), ((), 0)],
+    ids=["all", "two", "one that needs no pods", "none"],
+)
+def test_every_kind_is_watched_once_at_most(names: tuple[str, ...], pods: int) -> None:
+    @virtual
+    async def story() -> None:
+        clock = VirtualClock()
+        wire = Wire(MemoryApi(clock, Random(1)))
+        station = Station(wire, clock, Random(1), None)
+        posts = [Post(part(name), station, Configuration()) for name in names]
+        holding = [asyncio.create_task(post.hold()) for post in posts]
+        await asyncio.sleep(10)
+        assert all(post.is_well for post in posts)
+        assert (wire.open["pods."], max(wire.open.values(), default=0)) == (pods, 1 if pods else 0)
+        for task in holding:
+            task.cancel()
+        await asyncio.gather(*holding, return_exceptions=True)
+        assert not +wire.open
+
+    story()
+
+
+@virtual
+async def test_one_that_begins_anew_leaves_the_others_alone() -> None:
+    clock = VirtualClock()
+    wire = Wire(MemoryApi(clock, Random(1)))
+    station = Station(wire, clock, Random(1), None)
+    posts = [Post(part(name), station, Configuration()) for name in PARTS]
+    holding = [asyncio.create_task(post.hold()) for post in posts]
+    await asyncio.sleep(10)
+    before = {post.part.name: post.component for post in posts}
+    for post in posts:
+        post.configure(Configuration(descheduler={"nodeSelector": "disk=fast"}))
+    await asyncio.sleep(10)
+    after = {post.part.name: post.component for post in posts}
+    assert [name for name in before if before[name] is not after[name]] == ["descheduler"]
+    assert (all(post.is_well for post in posts), wire.open["pods."]) == (True, 1)
+    for task in holding:
+        task.cancel()
+    await asyncio.gather(*holding, return_exceptions=True)

@@ -31,8 +31,8 @@ from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD,
 from restow.model.objects import Pod, Reservation
 from restow.ports import Api, Request, Response
 from restow.scheduling.decisions import Assign
-from restow.scheduling.jobs import Roster
 from restow.scheduling.registry import read_profile
+from restow.scheduling.roster import Roster
 from restow.scheduling.session import Session
 
 NODES, RUNNING_NODES = 5_000, 500

@@ -28,8 +28,9 @@ from restow.model.resources import PODS, amounts, pod_requests
 from restow.model.taints import untolerated
 from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.scheduling.decisions import Assign, Decision
-from restow.scheduling.jobs import Job, Roster
+from restow.scheduling.jobs import Job
 from restow.scheduling.registry import read_profile
+from restow.scheduling.roster import Roster
 from restow.scheduling.session import Session
 
 NODES, MORE_NODES = 5_000, 20_000

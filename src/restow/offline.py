@@ -60,9 +60,9 @@ from restow.planning.strategies import PLUGINS, make_plan
 from restow.scheduling.decisions import Assign, Refuse
 from restow.scheduling.engine import Survey
 from restow.scheduling.framework import Code, Cycle
-from restow.scheduling.jobs import Roster
 from restow.scheduling.registry import Profile
 from restow.scheduling.reservations.validity import is_for, problems
+from restow.scheduling.roster import Roster
 from restow.scheduling.session import Session
 
 OWNERS: Sequence[Kind[Any]] = (REPLICA_SET, DEPLOYMENT, STATEFUL_SET, DAEMON_SET, JOB)

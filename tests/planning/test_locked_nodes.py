@@ -9,7 +9,7 @@ import pytest
 
 from restow.planning.replay import replay
 from restow.planning.strategies import make_plan
-from restow.scheduling.jobs import Roster
+from restow.scheduling.roster import Roster
 from tests.model.cluster.builders import of_queue, pod, queue
 from tests.planning.clusters import app, cluster, request, ten
 

@@ -18,7 +18,8 @@ from restow.planning.measures import slots_by_row
 from restow.planning.plan import Place
 from restow.planning.request import Request
 from restow.scheduling.framework import Cycle
-from restow.scheduling.jobs import Roster, jobs_of
+from restow.scheduling.jobs import jobs_of
+from restow.scheduling.roster import Roster
 
 Name = tuple[str, str]
 

@@ -15,7 +15,7 @@ import msgspec
 from restow.model.objects import Pod, PodGroupPhase
 from restow.model.pods import is_finished
 from restow.model.tenancy import DEFAULT_QUEUE
-from restow.scheduling.jobs import Roster
+from restow.scheduling.roster import Roster
 
 
 class Tally(msgspec.Struct, frozen=True):

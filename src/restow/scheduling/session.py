@@ -24,7 +24,8 @@ from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominat
 from restow.scheduling.endings import Ending, endings, latest_end, leaving
 from restow.scheduling.engine import Engine, Placed, Unplaced
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, Reach
-from restow.scheduling.jobs import Job, Roster, is_half_placed, jobs_of, requests_of, reservation_jobs
+from restow.scheduling.jobs import Job, is_half_placed, jobs_of, reservation_jobs
+from restow.scheduling.roster import Roster, requests_of
 from restow.scheduling.shares import Shares
 from restow.scheduling.statement import Statement
 

@@ -24,7 +24,7 @@ from restow.model.wire import WireError
 from restow.planning.optimal.strategy import optimal
 from restow.planning.plan import Plan
 from restow.planning.replay import replay
-from restow.scheduling.jobs import Roster
+from restow.scheduling.roster import Roster
 from tests.planning.clusters import annotated, app, budget, cluster, moves, reasons, request, ten
 
 APART = Affinity(

@@ -18,7 +18,7 @@ from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import enqueue
 from restow.scheduling.decisions import Assign, Nominate, Refuse, SetGroup
 from restow.scheduling.engine import Engine
-from restow.scheduling.jobs import Roster
+from restow.scheduling.roster import Roster
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import pod
 from tests.scheduling.core.doubles import Eligible, Fit, cluster

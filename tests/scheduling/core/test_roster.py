@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.objects import ObjectMeta, PriorityClass
-from restow.scheduling.jobs import Roster
+from restow.scheduling.roster import Roster
 from tests.scheduling.core.stories import task
 
 

@@ -24,8 +24,8 @@ from restow.model.objects import (
 )
 from restow.scheduling.decisions import Assign, Refuse
 from restow.scheduling.engine import Engine
-from restow.scheduling.jobs import Roster
 from restow.scheduling.registry import read_profile
+from restow.scheduling.roster import Roster
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import cluster

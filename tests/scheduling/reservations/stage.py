@@ -28,8 +28,8 @@ from restow.model.objects import (
     TaskSpec,
 )
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Refuse, Tell
-from restow.scheduling.jobs import Roster
 from restow.scheduling.registry import Profile, read_profile
+from restow.scheduling.roster import Roster
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, placements_of, pod, spec
 

@@ -24,7 +24,7 @@ from restow.model.kinds import POD_MIGRATION_JOB
 from restow.model.objects import Document, JobMode, JobPhase, JobReason, Pod, PodMigrationJob
 from restow.model.pods import stays_with_node
 from restow.queues.fleet import queue_of
-from restow.scheduling.jobs import Roster
+from restow.scheduling.roster import Roster
 
 QUEUE_LABEL: Final = "restow.sh/queue"
 """On a job: the queue that it makes room for; shortened where it is too long for a label."""

@@ -47,10 +47,10 @@ from restow.model.wire import WireError
 from restow.ports import JSON_PATCH, ApiError, Clock, Forbidden, Invalid, NotFound
 from restow.scheduling.decisions import Assign, Decline, Hold
 from restow.scheduling.engine import Engine
-from restow.scheduling.jobs import Key
 from restow.scheduling.reservations.lifecycle import Facts, Found, next_status
 from restow.scheduling.reservations.standing import Troubled, blocked, seats_on, troubles
 from restow.scheduling.reservations.validity import problems
+from restow.scheduling.roster import Key
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,8 @@ from restow.model.objects import Pod, PodGroup
 from restow.scheduling.decisions import Assign
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import unschedulable
-from restow.scheduling.jobs import Key, Roster, least_members, placed_members, suffices
+from restow.scheduling.jobs import least_members, placed_members, suffices
+from restow.scheduling.roster import Key, Roster
 from restow.scheduling.wakeups import GANG
 
 Look = Callable[[Assign], Outcome | None]

@@ -44,7 +44,8 @@ from restow.scheduling.conditions import group_status
 from restow.scheduling.decisions import Assign
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import Verdict
-from restow.scheduling.jobs import Key, jobs_of, least_members
+from restow.scheduling.jobs import jobs_of, least_members
+from restow.scheduling.roster import Key
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from restow.model.cluster import SeatName, Snapshot
 from restow.model.cluster.seat import is_ended
 from restow.model.objects import ObjectMeta, Pod, PodSpec, Reservation
 from restow.model.tenancy import DEFAULT_QUEUE, QUEUE_ANNOTATION
-from restow.scheduling.jobs import Key, Roster
 from restow.scheduling.queue import SchedulingQueue
 from restow.scheduling.reservations.validity import is_for, wanted
+from restow.scheduling.roster import Key, Roster
 from restow.scheduling.wakeups import Deed, News, Thing
 
 

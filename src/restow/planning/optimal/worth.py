@@ -21,8 +21,9 @@ from restow.planning.movable import about_all, refused
 from restow.planning.optimal.problem import Ints
 from restow.planning.plan import Refusal
 from restow.planning.request import Request
-from restow.scheduling.jobs import Job, Roster, jobs_of, requests_of
+from restow.scheduling.jobs import Job, jobs_of
 from restow.scheduling.plugins.node_resources_fit import is_extended
+from restow.scheduling.roster import Roster, requests_of
 from restow.scheduling.shares import Shares
 
 _LARGEST = 10**6

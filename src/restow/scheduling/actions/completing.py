@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from restow.model.objects import Container, Pod, ResourceRequirements
 from restow.scheduling.framework import Cycle
-from restow.scheduling.jobs import Job, requests_of
+from restow.scheduling.jobs import Job
+from restow.scheduling.roster import requests_of
 from restow.scheduling.session import Session
 
 _HELD = 64

@@ -30,8 +30,9 @@ from restow.scheduling.actions.seating import (
 from restow.scheduling.actions.starting import incomplete, place_together
 from restow.scheduling.decisions import Assign
 from restow.scheduling.framework import Code
-from restow.scheduling.jobs import Job, requests_of
+from restow.scheduling.jobs import Job
 from restow.scheduling.reservations.matching import candidates, named_by, too_many, why_not_its, why_not_usable
+from restow.scheduling.roster import requests_of
 from restow.scheduling.session import Session
 from restow.scheduling.statement import Statement
 from restow.scheduling.wakeups import RESERVATION

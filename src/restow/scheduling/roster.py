@@ -1,0 +1,194 @@
+"""The roster: which pods belong to which gang, which queues there are, and what the pods of each take.
+
+Goes in: pods, PodGroups, queues and priority classes as the API shows them, as the snapshot is fed, and what the
+scheduler decides ahead of it. Comes out: the members of every gang, priorities, and what each queue uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from restow.model.cluster.owners import group_name
+from restow.model.guarantees import Asked, Cluster, is_rejected, request_of
+from restow.model.objects import ObjectMeta, Pod, PodGroup, PodSpec, PriorityClass, Queue, Reservation
+from restow.model.resources import PODS, Vector, add, pod_requests, subtract
+from restow.model.tenancy import DEFAULT_QUEUE, queue_name
+
+Key = tuple[str, str]
+"""Namespace and name of a gang; for a pod of its own, "" and its UID."""
+
+
+class Roster:
+    """The members of gangs, the queues, and what the pods of each queue take."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, Queue] = {DEFAULT_QUEUE: Queue(metadata=ObjectMeta(name=DEFAULT_QUEUE))}
+        self._groups: dict[Key, PodGroup] = {}
+        self._members: dict[Key, dict[str, Pod]] = {}
+        self._gang_of: dict[str, Key] = {}
+        self._priorities: dict[str, int] = {}
+        self.default_class = ""
+        """The priority class of pods that name none, if there is one."""
+        self._placed: dict[str, Pod] = {}
+        self._usage: dict[str, dict[str, int]] | None = None
+        self._guarantees: tuple[Cluster, dict[str, Vector]] | None = None
+        self._asked: tuple[Pod, Vector] | None = None
+
+    # --- what the API shows -------------------------------------------------------------------------------------------
+
+    def apply_pod(self, pod: Pod) -> None:
+        uid, key = pod.metadata.uid, self.gang_of(pod)
+        if self._gang_of.get(uid) != key:
+            self._leave_gang(uid)
+        if key is not None:
+            self._gang_of[uid] = key
+            self._members.setdefault(key, {})[uid] = pod
+        if pod.status.phase in ("Succeeded", "Failed"):
+            self._displace(uid)
+        elif pod.spec.node_name:
+            self.assume(pod)
+
+    def remove_pod(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        self._displace(uid)
+        self._leave_gang(uid)
+
+    def apply_group(self, group: PodGroup) -> None:
+        key = (group.metadata.namespace or "", group.metadata.name)
+        old = self._groups.get(key)
+        self._groups[key] = group
+        if old is None or old.spec.queue != group.spec.queue:
+            self._usage = None
+
+    def remove_group(self, group: PodGroup) -> None:
+        if self._groups.pop((group.metadata.namespace or "", group.metadata.name), None):
+            self._usage = None
+
+    def apply_queue(self, queue: Queue) -> None:
+        self._guarantees = None
+        self.queues[queue.metadata.name] = queue
+
+    def remove_queue(self, queue: Queue) -> None:
+        """The default queue always exists."""
+        self._guarantees = None
+        self.queues.pop(queue.metadata.name, None)
+        self.queues.setdefault(DEFAULT_QUEUE, Queue(metadata=ObjectMeta(name=DEFAULT_QUEUE)))
+
+    def apply_priority_class(self, priority: PriorityClass) -> None:
+        self._priorities[priority.metadata.name] = priority.value or 0
+        if priority.global_default:
+            self.default_class = priority.metadata.name
+        elif self.default_class == priority.metadata.name:
+            self.default_class = ""
+
+    def remove_priority_class(self, priority: PriorityClass) -> None:
+        self._priorities.pop(priority.metadata.name, None)
+        if self.default_class == priority.metadata.name:
+            self.default_class = ""
+
+    # --- what the scheduler decides, ahead of the API -----------------------------------------------------------------
+
+    def assume(self, pod: Pod) -> None:
+        """A pod counts for its queue from now on; one that did already as it is now, in size and queue."""
+        uid = pod.metadata.uid
+        if self._usage is not None:
+            self._displace(uid)
+            self._charge(self._usage, pod)
+        self._placed[uid] = pod
+
+    def forget(self, pod: Pod) -> None:
+        """The inverse; harmless for a pod that does not count."""
+        self._displace(pod.metadata.uid)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> bool:
+        """Whether it matters what a queue uses: there are several, or the only one is limited."""
+        limited = (one.spec.capability or one.spec.parent or one.status.state for one in self.queues.values())
+        return len(self.queues) > 1 or any(limited)
+
+    def usage(self) -> Mapping[str, Vector]:
+        """What the pods of each queue take on nodes."""
+        if self._usage is None:
+            self._usage = {}
+            for pod in self._placed.values():
+                self._charge(self._usage, pod)
+        return self._usage
+
+    def guarantees(self, cluster: Cluster) -> Mapping[str, Vector]:
+        """What is guaranteed to each queue; nothing that was rejected, or is to be."""
+        if self._guarantees is None or self._guarantees[0] != cluster:
+            asked = {name: request_of(queue, cluster) for name, queue in self.queues.items() if not is_rejected(queue)}
+            granted = {name: one.amounts for name, one in asked.items() if isinstance(one, Asked)}
+            self._guarantees = (cluster, granted)
+        return self._guarantees[1]
+
+    def group(self, key: Key) -> PodGroup | None:
+        return self._groups.get(key)
+
+    def groups(self) -> list[PodGroup]:
+        """Every PodGroup, by namespace and name."""
+        return [self._groups[key] for key in sorted(self._groups)]
+
+    def members(self, key: Key) -> list[Pod]:
+        """The pods of a gang, whatever their state, by name."""
+        members = self._members.get(key, {})
+        return sorted(members.values(), key=lambda pod: (pod.metadata.name, pod.metadata.uid))
+
+    def gang_of(self, pod: Pod) -> Key | None:
+        name = group_name(pod)
+        return None if name is None else (pod.metadata.namespace or "", name)
+
+    def requests_of(self, pod: Pod) -> Vector:
+        """What a pod counts for in its queue: worked out once for a pod that is looked at several times in a row."""
+        if self._asked is None or self._asked[0] is not pod:
+            self._asked = (pod, requests_of(pod))
+        return self._asked[1]
+
+    def queue_of(self, pod: Pod) -> str:
+        key = self.gang_of(pod)
+        return queue_name(self._groups.get(key) if key else None, pod)
+
+    def priority(self, group: PodGroup | None, pods: Iterable[Pod]) -> int:
+        """The gang's own priority class, else the most important of its pods."""
+        named = self._priorities.get(group.spec.priority_class_name or "") if group else None
+        return named if named is not None else max((pod.spec.priority or 0 for pod in pods), default=0)
+
+    def missing_class(self, reservation: Reservation) -> str | None:
+        """A priority class that a reservation names and nobody knows: no pod could come to take its seat."""
+        specs = [task.template.spec for task in reservation.spec.tasks or () if task.template.spec.priority is None]
+        named = [spec.priority_class_name for spec in specs if spec.priority_class_name]
+        return next((name for name in named if name not in self._priorities), None)
+
+    def priority_of(self, reservation: Reservation) -> int:
+        """That of the most important pod it is for, as the API server will set it."""
+        specs = [task.template.spec for task in reservation.spec.tasks or ()]
+        return max((self._future_priority(spec) for spec in specs), default=0)
+
+    def _future_priority(self, spec: PodSpec) -> int:
+        if spec.priority is not None:
+            return spec.priority
+        return self._priorities.get(spec.priority_class_name or self.default_class, 0)
+
+    def _leave_gang(self, uid: str) -> None:
+        key = self._gang_of.pop(uid, None)
+        if key is not None:
+            del self._members[key][uid]
+            if not self._members[key]:
+                del self._members[key]
+
+    def _displace(self, uid: str) -> None:
+        pod = self._placed.pop(uid, None)
+        if pod is not None and self._usage is not None:
+            queue = self.queue_of(pod)
+            self._usage[queue] = subtract(self._usage.get(queue, {}), requests_of(pod))
+
+    def _charge(self, usage: dict[str, dict[str, int]], pod: Pod) -> None:
+        queue = self.queue_of(pod)
+        usage[queue] = add(usage.get(queue, {}), self.requests_of(pod))
+
+
+def requests_of(pod: Pod) -> dict[str, int]:
+    """What a pod counts for in its queue, itself included."""
+    return {**pod_requests(pod), PODS: 1}

@@ -18,7 +18,7 @@ from restow.ports import APPLY_PATCH, JSON, Api, NotFound, OutcomeUnknown, Reque
 Document = dict[str, Any]
 Names = list[str]  # the class below has a verb of that name
 
-CORE = ("pods", "configmaps", "services", "events", "secrets", "persistentvolumeclaims")
+CORE = ("pods", "configmaps", "services", "serviceaccounts", "events", "secrets", "persistentvolumeclaims")
 CLUSTER = ("namespaces", "nodes", "persistentvolumes")
 GROUPS = {
     "apps/v1": ("deployments", "replicasets", "statefulsets", "daemonsets"),
@@ -29,8 +29,9 @@ GROUPS = {
     "scheduling.k8s.io/v1": ("priorityclasses",),
     "storage.k8s.io/v1": ("storageclasses",),
     "apiextensions.k8s.io/v1": ("customresourcedefinitions",),
+    "authentication.k8s.io/v1": ("tokenreviews",),
 }
-CLUSTER_SCOPED = {*CLUSTER, "priorityclasses", "storageclasses", "customresourcedefinitions"}
+CLUSTER_SCOPED = {*CLUSTER, "priorityclasses", "storageclasses", "customresourcedefinitions", "tokenreviews"}
 WAIT_SECONDS = 20.0
 
 

@@ -200,6 +200,16 @@ async def test_one_can_ask_who_one_is(cluster: Cluster) -> None:
     assert "system:masters" in answer["status"]["userInfo"]["groups"]
 
 
+async def test_a_token_expires(cluster: Cluster) -> None:
+    accounts = Resource("", "v1", "serviceaccounts")
+    await cluster.create(accounts, {"metadata": {"name": "robot"}})
+    made = await cluster.call("create", accounts, "robot", {"spec": {"expirationSeconds": 600}}, sub="token")
+    asked = {"spec": {"token": made["status"]["token"]}}
+    for seconds, authenticated in ((599, True), (1, False)):
+        cluster.clock.seconds += seconds
+        assert (await cluster.create("tokenreviews", asked))["status"]["authenticated"] is authenticated
+
+
 METRICS = Resource("metrics.k8s.io", "v1beta1", "pods")
 
 

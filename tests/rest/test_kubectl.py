@@ -247,6 +247,12 @@ async def test_access_reviews(kubectl: Kubectl) -> None:
     assert "[*]" in await kubectl("auth", "can-i", "--list")
 
 
+async def test_tokens(kubectl: Kubectl) -> None:
+    await kubectl("create", "serviceaccount", "robot")
+    assert (await kubectl("create", "token", "robot", "--duration", "20m")).count(".") == 2
+    assert 'serviceaccounts "nobody" not found' in await kubectl.refused("create", "token", "nobody")
+
+
 async def test_top(kubectl: Kubectl, cluster: Cluster) -> None:
     await cluster.node("n1")
     await cluster.pod("p")

@@ -321,7 +321,14 @@ BUILTINS: tuple[ResourceType, ...] = (
         create_on_update=True,
         returns_deleted=True,
     ),
-    _builtin("v1", "ServiceAccount", "serviceaccounts", "sa", returns_deleted=True),
+    _builtin(
+        "v1",
+        "ServiceAccount",
+        "serviceaccounts",
+        "sa",
+        subresources=(Subresource("token", "TokenRequest", "authentication.k8s.io", "v1", verbs=("create",)),),
+        returns_deleted=True,
+    ),
     _builtin("v1", "Endpoints", "endpoints", "ep", create_on_update=True),
     _builtin(
         "v1",

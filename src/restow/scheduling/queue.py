@@ -24,6 +24,7 @@ from itertools import islice
 from typing import Any
 
 from restow.model.objects import Pod
+from restow.scheduling.flights import Flights
 from restow.scheduling.framework import Code, PreEnqueuePlugin, QueueSortPlugin, Verdict, error
 from restow.scheduling.wakeups import News, Wakeups
 
@@ -69,7 +70,6 @@ class _Entry:
         "errors",
         "failed_with_error",
         "gate",
-        "news_seen",
         "plugins",
         "pod",
         "queued",
@@ -90,7 +90,6 @@ class _Entry:
         self.failed_with_error = False
         self.plugins: frozenset[str] = frozenset()
         self.gate: Verdict | None = None
-        self.news_seen = 0
         self.updated = False
         self.ticket = 0
         self.waits_for: frozenset[str] | None = None
@@ -128,9 +127,7 @@ class SchedulingQueue:
         self._backoff: list[tuple[float, Any, int, str]] = []
         self._unschedulable: dict[str, None] = {}
         self._waiting: dict[frozenset[str], dict[str, None]] = {}  # unschedulable and gated, by who refused them
-        self._in_flight: dict[str, None] = {}
-        self._news: list[News] = []
-        self._news_dropped = 0
+        self._flights = Flights()
         self._tickets = 0
 
     def __len__(self) -> int:
@@ -213,8 +210,7 @@ class SchedulingQueue:
     def decided(self, uid: str) -> None:
         """An attempt found a node. What may still fail is the binding, and that waits for time, not for news: none is
         kept for it, however long it takes."""
-        if self._in_flight.pop(uid, _ABSENT) is not _ABSENT:
-            self._trim()
+        self._flights.end(uid)
 
     def done(self, uid: str) -> None:
         """An attempt succeeded, the pod is bound."""
@@ -224,12 +220,11 @@ class SchedulingQueue:
         """Nobody came to try it: it stands where it stood."""
         entry = self._land(uid)
         if entry is not None:
-            self._trim()
             self._put_active(entry)
 
     def refused(self, uid: str, plugins: Iterable[str], now: float) -> None:
         """An attempt ended without a node. The pod waits for news that these plugins care about."""
-        heard = uid in self._in_flight  # after `decided`, what happened meanwhile was not kept
+        missed = self._flights.missed(uid)
         entry = self._land(uid)
         if entry is None:
             return
@@ -238,12 +233,12 @@ class SchedulingQueue:
         entry.errors = 0
         entry.failed_with_error = False
         entry.queued = now
-        missed = self._news[entry.news_seen - self._news_dropped :] if heard else ()
-        woken = entry.updated or any(self._wakeups.wakes(entry.pod, entry.plugins, news) for news in missed)
-        woken = woken or not heard
-        self._trim()
-        entry.woken = woken
-        if woken or not entry.plugins:
+        entry.woken = (
+            entry.updated
+            or missed is None  # after `decided`, what happened meanwhile was not kept
+            or any(self._wakeups.wakes(entry.pod, entry.plugins, news) for news in missed)
+        )
+        if entry.woken or not entry.plugins:
             self._admit(entry, now)
         else:
             entry.where = Where.UNSCHEDULABLE
@@ -259,15 +254,13 @@ class SchedulingQueue:
         entry.errors += 1
         entry.failed_with_error = True
         entry.queued = now
-        self._trim()
         self._admit(entry, now)
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
     def tell(self, news: News, now: float) -> list[str]:
         """Something happened: returns the UIDs of pods that are tried again because of it."""
-        if self._in_flight:
-            self._news.append(news)
+        self._flights.tell(news)
         concerned = [uids for plugins, uids in self._waiting.items() if self._wakeups.concerns(plugins, news)]
         found = [self._entries[uid] for uids in concerned for uid in uids if self._is_woken(uid, news)]
         woken = [entry.pod.metadata.uid for entry in found if entry.where is Where.UNSCHEDULABLE]
@@ -368,8 +361,7 @@ class SchedulingQueue:
         self._leave(entry)
         entry.where = Where.IN_FLIGHT
         entry.updated = entry.woken = False
-        entry.news_seen = self._news_dropped + len(self._news)
-        self._in_flight[entry.pod.metadata.uid] = None
+        self._flights.begin(entry.pod.metadata.uid)
         return entry.pod
 
     def _land(self, uid: str) -> _Entry | None:
@@ -377,7 +369,7 @@ class SchedulingQueue:
         entry = self._entries.get(uid)
         if entry is None or entry.where is not Where.IN_FLIGHT:
             return None
-        self._in_flight.pop(uid, None)
+        self._flights.end(uid)
         return entry
 
     def _leave(self, entry: _Entry) -> None:
@@ -390,25 +382,11 @@ class SchedulingQueue:
             if not alike:
                 del self._waiting[entry.waits_for]
             entry.waits_for = None
-        if self._in_flight.pop(uid, _ABSENT) is not _ABSENT:
-            self._trim()
+        self._flights.end(uid)
 
     def _wait(self, entry: _Entry) -> None:
         entry.waits_for = entry.plugins
         self._waiting.setdefault(entry.plugins, {})[entry.pod.metadata.uid] = None
-
-    def _trim(self) -> None:
-        """Drop the news that every pod in flight has seen: pods fly in order, so the first has seen the least."""
-        first = next(iter(self._in_flight), None)
-        needed = self._entries_seen(first)
-        if needed > self._news_dropped:
-            del self._news[: needed - self._news_dropped]
-            self._news_dropped = needed
-
-    def _entries_seen(self, uid: str | None) -> int:
-        if uid is None:
-            return self._news_dropped + len(self._news)
-        return self._entries[uid].news_seen
 
     def _is_woken(self, uid: str, news: News) -> bool:
         entry = self._entries[uid]
@@ -421,9 +399,6 @@ class SchedulingQueue:
     def _ticket(self) -> int:
         self._tickets += 1
         return self._tickets
-
-
-_ABSENT = object()
 
 
 def _means_more(old: Pod, new: Pod) -> bool:

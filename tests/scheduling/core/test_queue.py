@@ -175,7 +175,7 @@ def test_no_news_are_kept_for_a_pod_that_is_only_being_bound():
     assert queue.pop(0.0)
     queue.decided("uid-p")
     queue.tell(POD_LEFT, 0.0)
-    assert not queue._news
+    assert not queue._flights._news
     queue.failed("uid-p", 0.0)
     assert queue.where("uid-p") is Where.BACKOFF
 

@@ -236,11 +236,26 @@ def _unplaced(facts: Facts) -> Step | None:
     if state.phase == ReservationPhase.WAITING:
         told = "its seat is on room that terminating pods are still leaving"
         return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.WAITING, told))
-    if state.message and is_in_doubt(facts.job.status):
-        return fail(facts, JobReason.UNSCHEDULABLE, f"earlier moves of its plan failed, and now: {state.message}")
-    reason = JobReason.UNSCHEDULABLE if state.message else ReservationPhase.PENDING
-    told = state.message or "no seat has been found yet"
-    return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, reason, told))
+    if not state.message:
+        told = f"no seat has been found yet{_away(facts)}"
+        return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.PENDING, told))
+    told = f"no seat{_away(facts)}: {state.message}"
+    if is_in_doubt(facts.job.status):
+        return fail(facts, JobReason.UNSCHEDULABLE, f"earlier moves of its plan failed, and now: {told}")
+    return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, JobReason.UNSCHEDULABLE, told))
+
+
+def _away(facts: Facts) -> str:
+    """Where a seat is looked for, if it was for us to say."""
+    if not facts.is_ours:
+        return ""
+    assert facts.mover is not None, "it has not left"
+    target = target_node(facts.job)
+    return (
+        f" on node {target}, where it is to go"
+        if target
+        else f" outside node {facts.mover.spec.node_name}, which it leaves"
+    )
 
 
 def _lifetime(facts: Facts) -> float:

@@ -86,6 +86,13 @@ class NodeConstraint(msgspec.Struct, frozen=True, gc=False):
             names |= pinned
         return frozenset(names)
 
+    def excluded(self) -> frozenset[str]:
+        """The node names that no term allows, whatever labels the node has."""
+        named = [
+            {one.value for one in term.fields if one.path == NAME_FIELD and one.negated} for term in self.terms or ()
+        ]
+        return frozenset.intersection(*map(frozenset, named)) if named else frozenset()
+
     @property
     def problems(self) -> tuple[str, ...]:
         return tuple(term.problem for term in self.terms or () if term.problem)

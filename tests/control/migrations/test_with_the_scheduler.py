@@ -34,6 +34,21 @@ async def test_a_pod_moves_into_its_seat(kind: Any) -> None:
         await check_room(it)
 
 
+WHY = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) excluded by name."
+
+
+@virtual
+async def test_a_pod_that_does_not_fit_where_it_is_to_go_says_where_that_is() -> None:
+    async with scheduled() as it, controller(it.api, it.clock):
+        [old] = await it.start(1)
+        target = next(name for name in ("n1", "n2") if name != old.spec.node_name)
+        await it.create(kinds.POD, pod("filler", "3800m", nodeName=target))
+        await it.move(old, annotations={"restow.sh/target-node": target})
+        await pass_time(10)
+        why = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) other than the one asked for by name."
+        assert await it.told() == ("Running", "Unschedulable", f"no seat on node {target}, where it is to go: {why}")
+
+
 @virtual
 async def test_a_pod_that_fits_nowhere_else_stays_until_it_does() -> None:
     async with scheduled(nodes=2) as it, controller(it.api, it.clock):
@@ -44,7 +59,7 @@ async def test_a_pod_that_fits_nowhere_else_stays_until_it_does() -> None:
         await pass_time(60)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Running", "Unschedulable")
-        assert "1 Insufficient cpu" in (message or ""), message
+        assert message == f"no seat outside node {old.spec.node_name}, which it leaves: {WHY}"
         await it.delete(kinds.POD, "filler")
         await pass_time(60)
         assert (await it.told())[0] == "Succeed"

@@ -66,13 +66,36 @@ ROWS: list[Row] = [
         "does not exist",
     ),
     ("a given one does not exist", facts(job(ref=USERS), reservation=None), Fail, "MissingReservation", "spare-room"),
-    ("not looked at yet", facts(reservation=reservation(phase="")), Wait, "Pending", "no seat has been found yet"),
+    (
+        "not looked at yet",
+        facts(reservation=reservation(phase="")),
+        Wait,
+        "Pending",
+        "no seat has been found yet outside node n1, which it leaves",
+    ),
+    (
+        "a given one is not placed yet",
+        facts(**given(phase="Pending")),
+        Wait,
+        "Pending",
+        "no seat has been found yet",
+    ),
+    (
+        "no room where it is to go",
+        facts(
+            job(annotations={"restow.sh/target-node": "n2"}),
+            reservation=reservation(phase="Pending", message="0/3 nodes are available."),
+        ),
+        Wait,
+        "Unschedulable",
+        "no seat on node n2, where it is to go: 0/3 nodes",
+    ),
     (
         "no room for it",
         facts(reservation=reservation(phase="Pending", message="0/3 nodes are available.")),
         Wait,
         "Unschedulable",
-        "0/3 nodes",
+        "no seat outside node n1, which it leaves: 0/3 nodes",
     ),
     ("on room being left", facts(reservation=reservation(phase="Waiting")), Wait, "Waiting", "still leaving"),
     (
@@ -212,7 +235,7 @@ ROWS: list[Row] = [
         ),
         Fail,
         "Unschedulable",
-        "earlier moves of its plan failed, and now: 0/3 nodes",
+        "earlier moves of its plan failed, and now: no seat outside node n1, which it leaves: 0/3 nodes",
     ),
     (
         "it failed without a word",
@@ -222,7 +245,7 @@ ROWS: list[Row] = [
         "reservation restow-job-uid failed",
     ),
     ("its end cannot be read", facts(reservation=reservation(ttl="soon")), Evict, "Evicting", "node n2"),
-    ("it says Available and holds nothing", facts(reservation=EMPTY), Wait, "Pending", "no seat has been found yet"),
+    ("it says Available and holds nothing", facts(reservation=EMPTY), Wait, "Pending", "no seat has been found"),
     (
         "its target is being deleted",
         facts(node=replace(node(), metadata=LEAVING)),

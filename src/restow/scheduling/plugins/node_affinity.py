@@ -5,7 +5,7 @@ The argument `addedAffinity`, a node affinity, is demanded and preferred for eve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -15,6 +15,7 @@ import numpy as np
 from restow.model import objects
 from restow.model.affinity import NodeConstraint, NodePreference, node_constraint, node_preference
 from restow.model.cluster import Mask, Shape, Which, filters
+from restow.model.cluster.seat import is_stand_in
 from restow.model.objects import Affinity, PodSpec
 from restow.model.selectors import SelectorError
 from restow.scheduling.framework import (
@@ -40,6 +41,8 @@ REFUSED = "node(s) didn't match Pod's node affinity/selector"
 ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 CONFLICT = "pod affinity terms conflict"
+EXCLUDED = "node(s) excluded by name"
+OTHERS = "node(s) other than the one asked for by name"
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -80,10 +83,15 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         demanded = cycle.pod_class.shape.constraint
         named = _named(cycle, demanded, rows)
         enforced = _accepted(cycle, self._added, rows)
+        unwanted = named & enforced & ~_accepted(cycle, demanded, rows)
+        if not is_stand_in(cycle.pod):  # of pods the words are kube-scheduler's
+            return [*refused(NOT_NAMED, ~named), *refused(ENFORCED, named & ~enforced), *refused(REFUSED, unwanted)]
+        excluded = unwanted & _among(cycle, demanded.excluded(), rows)
         return [
-            *refused(NOT_NAMED, ~named),
+            *refused(OTHERS, ~named),
+            *refused(EXCLUDED, excluded),
             *refused(ENFORCED, named & ~enforced),
-            *refused(REFUSED, named & enforced & ~_accepted(cycle, demanded, rows)),
+            *refused(REFUSED, unwanted & ~excluded),
         ]
 
     def pre_score(self, cycle: Cycle) -> Verdict:
@@ -131,11 +139,16 @@ def _accepted(cycle: Cycle, constraint: NodeConstraint, rows: Which) -> Mask:
 
 def _named(cycle: Cycle, constraint: NodeConstraint, rows: Which) -> Mask:
     """The rows whose name the pod may be asking for: all, unless every alternative pins one."""
-    numbers, names = cycle.snapshot.rows.numbers(rows), constraint.pinned()
+    names = constraint.pinned()
     if not names:
-        return np.ones(len(numbers), np.bool_)
-    pinned = {cycle.snapshot.rows.find(name) for name in names}
-    return np.array([row in pinned for row in numbers], np.bool_)
+        return np.ones(len(cycle.snapshot.rows.numbers(rows)), np.bool_)
+    return _among(cycle, names, rows)
+
+
+def _among(cycle: Cycle, names: Iterable[str], rows: Which) -> Mask:
+    """The rows of the nodes with these names."""
+    meant = {cycle.snapshot.rows.find(name) for name in names}
+    return np.array([row in meant for row in cycle.snapshot.rows.numbers(rows)], np.bool_)
 
 
 def _identity(cycle: Cycle, row: int) -> tuple[str, dict[str, str] | None]:

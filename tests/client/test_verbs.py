@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from restow.client.replies import Unreadable
-from restow.client.verbs import Client, selector_text
+from restow.client.requests import selector_text
+from restow.client.verbs import Client
 from restow.model.kinds import NODE, POD, POD_MIGRATION_JOB
 from restow.model.wire import WireError
-from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Gone, NotFound, Resource
+from restow.ports import JSON_PATCH, MERGE_PATCH, Gone, NotFound, Resource
 from tests.client.script import ScriptedApi, bookmark, error, event, page, pod
 
 PODS = Resource("", "v1", "pods")
@@ -121,14 +122,6 @@ async def test_patch_guarded_by_version(type_, patch, sent):
     api = ScriptedApi(pod("a", 8))
     await Client(api).patch(POD, "a", patch, "shop", type=type_, subresource="status", resource_version="7")
     assert (api.body, api.requests[0].content_type, api.requests[0].subresource) == (sent, type_, "status")
-
-
-async def test_apply_is_a_patch_of_the_whole_document():
-    api = ScriptedApi(pod("a", 8))
-    await Client(api).apply(POD, {"metadata": {"name": "a", "namespace": "shop"}}, force=True)
-    request = api.requests[0]
-    assert (request.verb, request.name, request.content_type) == ("patch", "a", APPLY_PATCH)
-    assert request.query == {"fieldManager": "restow", "force": "true"}
 
 
 async def test_replace_puts_the_document_back():

@@ -23,7 +23,8 @@ import msgspec
 from restow.client.cache import Cache, Change, IndexFunction, Key, Object, is_older, key_of
 from restow.client.rate import Backoff
 from restow.client.replies import Unreadable
-from restow.client.verbs import Client, Event, Selector
+from restow.client.requests import Selector
+from restow.client.verbs import Client, Event
 from restow.model.interning import Interner
 from restow.model.kinds import Kind
 from restow.model.wire import WireError

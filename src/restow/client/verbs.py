@@ -15,28 +15,27 @@ from typing import Any, Generic, Literal, TypeVar, cast
 import msgspec
 
 from restow.client.replies import Unreadable, read_page, read_status, unreadable_of
+from restow.client.requests import (
+    Propagation,
+    Selector,
+    complete,
+    delete_options,
+    dry,
+    guarded,
+    namespace_of,
+    query_of,
+    resource_of,
+    selector_text,
+)
 from restow.model.kinds import POD, Kind
 from restow.model.objects import Document, MetadataOnly, ObjectList
 from restow.model.wire import WireError, decode
-from restow.ports import (
-    APPLY_PATCH,
-    JSON,
-    JSON_PATCH,
-    MERGE_PATCH,
-    Api,
-    ApiError,
-    Gone,
-    Request,
-    Resource,
-    Verb,
-)
+from restow.ports import JSON, MERGE_PATCH, Api, ApiError, Gone, Request, Verb
 
 T = TypeVar("T")
 D = TypeVar("D")
 
-Selector = str | Mapping[str, str] | None
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-Propagation = Literal["Foreground", "Background", "Orphan"]
 
 
 class Event(msgspec.Struct, Generic[T], frozen=True):
@@ -56,31 +55,6 @@ class Listing(msgspec.Struct, Generic[T], frozen=True):
 class _RawEvent(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
-
-
-def resource_of(kind: Kind[Any]) -> Resource:
-    return Resource(kind.group, kind.version, kind.plural)
-
-
-def selector_text(selector: Selector) -> str | None:
-    """A selector in the server's notation; a mapping means equality of every entry."""
-    if selector is None or isinstance(selector, str):
-        return selector or None
-    return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or None
-
-
-def _query(**parameters: str | int | bool | None) -> dict[str, str]:
-    """Query parameters as strings; None and False are left out."""
-    texts: dict[str, str] = {}
-    for key, value in parameters.items():
-        if value is None or value is False:
-            continue
-        texts[key] = "true" if value is True else str(value)
-    return texts
-
-
-def _dry(dry_run: bool) -> str | None:
-    return "All" if dry_run else None
 
 
 class Client:
@@ -158,7 +132,6 @@ class Client:
         fields: Selector = None,
         resource_version: str | None = None,
         initial_events: bool = False,
-        bookmarks: bool = True,
         timeout_seconds: int | None = None,
         unreadable: Callable[[Unreadable], None] | None = None,
     ) -> AsyncGenerator[Event[T], None]:
@@ -169,13 +142,13 @@ class Client:
             verb="watch",
             resource=resource_of(kind),
             namespace=namespace,
-            query=_query(
+            query=query_of(
                 labelSelector=selector_text(labels),
                 fieldSelector=selector_text(fields),
                 resourceVersion=resource_version,
                 resourceVersionMatch="NotOlderThan" if initial_events else None,
                 sendInitialEvents=initial_events,
-                allowWatchBookmarks=bookmarks or initial_events,
+                allowWatchBookmarks=True,
                 timeoutSeconds=timeout_seconds,
             ),
         )
@@ -200,34 +173,26 @@ class Client:
     async def create(
         self, kind: Kind[T], document: Mapping[str, Any], namespace: str | None = None, *, dry_run: bool = False
     ) -> T:
-        document = _complete(kind, document)
+        document = complete(kind, document)
         body = await self._write(
             "create",
             kind,
-            namespace or _namespace(document),
+            namespace or namespace_of(document),
             body=document,
-            query=_query(fieldManager=self.manager, dryRun=_dry(dry_run)),
+            query=query_of(fieldManager=self.manager, dryRun=dry(dry_run)),
         )
         return decode(kind.type, body, kind.kind)
 
-    async def replace(
-        self,
-        kind: Kind[T],
-        document: Mapping[str, Any],
-        *,
-        subresource: str | None = None,
-        dry_run: bool = False,
-    ) -> T:
+    async def replace(self, kind: Kind[T], document: Mapping[str, Any]) -> T:
         """Put a whole document, as `get_document` gave it; its resourceVersion guards against lost updates."""
-        document = _complete(kind, document)
+        document = complete(kind, document)
         body = await self._write(
             "replace",
             kind,
-            _namespace(document),
+            namespace_of(document),
             document["metadata"]["name"],
-            subresource,
             body=document,
-            query=_query(fieldManager=self.manager, dryRun=_dry(dry_run)),
+            query=query_of(fieldManager=self.manager),
         )
         return decode(kind.type, body, kind.kind)
 
@@ -250,35 +215,11 @@ class Client:
             namespace,
             name,
             subresource,
-            body=_guarded(patch, type, resource_version),
+            body=guarded(patch, type, resource_version),
             content_type=type,
-            query=_query(fieldManager=self.manager, dryRun=_dry(dry_run)),
+            query=query_of(fieldManager=self.manager, dryRun=dry(dry_run)),
         )
         return decode(kind.type, body, f"{kind.kind} {name}")
-
-    async def apply(
-        self,
-        kind: Kind[T],
-        document: Mapping[str, Any],
-        *,
-        force: bool = False,
-        subresource: str | None = None,
-        dry_run: bool = False,
-    ) -> T:
-        """Server-side apply: this manager owns exactly the fields it names; a value that another one owns is a Conflict
-        unless forced."""
-        document = _complete(kind, document)
-        body = await self._write(
-            "patch",
-            kind,
-            _namespace(document),
-            document["metadata"]["name"],
-            subresource,
-            body=document,
-            content_type=APPLY_PATCH,
-            query=_query(fieldManager=self.manager, dryRun=_dry(dry_run), force=force),
-        )
-        return decode(kind.type, body, kind.kind)
 
     async def delete(
         self,
@@ -292,12 +233,12 @@ class Client:
         propagation: Propagation | None = None,
         dry_run: bool = False,
     ) -> None:
-        options: Document = {"apiVersion": "v1", "kind": "DeleteOptions"} | _delete_options(
+        options: Document = {"apiVersion": "v1", "kind": "DeleteOptions"} | delete_options(
             uid, resource_version, grace_seconds, propagation
         )
         if dry_run:  # in the body: a server that finds one there does not look at the query, and would really delete
             options["dryRun"] = ["All"]
-        await self._write("delete", kind, namespace, name, body=options, query=_query(dryRun=_dry(dry_run)))
+        await self._write("delete", kind, namespace, name, body=options, query=query_of(dryRun=dry(dry_run)))
 
     async def bind(
         self,
@@ -318,7 +259,7 @@ class Client:
             "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        query = _query(fieldManager=self.manager)
+        query = query_of(fieldManager=self.manager)
         await self._write("create", POD, namespace, name, "binding", body=binding, query=query)
 
     async def evict(
@@ -335,9 +276,9 @@ class Client:
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": _delete_options(uid, None, grace_seconds, None),
+            "deleteOptions": delete_options(uid, None, grace_seconds, None),
         }
-        query = _query(fieldManager=self.manager, dryRun=_dry(dry_run))
+        query = query_of(fieldManager=self.manager, dryRun=dry(dry_run))
         await self._write("create", POD, namespace, name, "eviction", body=eviction, query=query)
 
     # ---- the port
@@ -356,7 +297,7 @@ class Client:
             namespace=namespace,
             name=name,
             subresource=subresource,
-            query=_query(resourceVersion=resource_version),
+            query=query_of(resourceVersion=resource_version),
         )
         return (await self.api.call(request)).body
 
@@ -385,7 +326,7 @@ class Client:
         return (await self.api.call(request)).body
 
     def _list_query(self, labels: Selector, fields: Selector, resource_version: str | None) -> dict[str, str]:
-        return _query(
+        return query_of(
             labelSelector=selector_text(labels),
             fieldSelector=selector_text(fields),
             resourceVersion=resource_version,
@@ -400,7 +341,7 @@ class Client:
         limit: int,
         unreadable: Callable[[Unreadable], None] | None = None,
     ) -> AsyncGenerator[ObjectList[D], None]:
-        first = dict(query) | _query(limit=limit or None)
+        first = dict(query) | query_of(limit=limit or None)
         token: str | None = None
         while True:
             # A continue token holds the version of its list; a second one beside it is refused.
@@ -449,43 +390,3 @@ async def _closing(stream: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[
         close = getattr(stream, "aclose", None)
         if close is not None:
             await close()
-
-
-def _complete(kind: Kind[Any], document: Mapping[str, Any]) -> Document:
-    """The document with apiVersion and kind, which callers need not repeat."""
-    return {"apiVersion": kind.api_version, "kind": kind.kind, **document}
-
-
-def _namespace(document: Document) -> str | None:
-    namespace: str | None = document["metadata"].get("namespace")
-    return namespace
-
-
-def _delete_options(
-    uid: str | None, resource_version: str | None, grace_seconds: int | None, propagation: Propagation | None
-) -> Document:
-    options: Document = {}
-    preconditions = {
-        key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value is not None
-    }
-    if preconditions:
-        options["preconditions"] = preconditions
-    if grace_seconds is not None:
-        options["gracePeriodSeconds"] = grace_seconds
-    if propagation is not None:
-        options["propagationPolicy"] = propagation
-    return options
-
-
-def _guarded(
-    patch: Mapping[str, Any] | Sequence[Mapping[str, Any]], type: str, resource_version: str | None
-) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
-    """The patch with the resourceVersion it may be applied to; servers answer Conflict when it is another."""
-    if resource_version is None:
-        return patch
-    if type == JSON_PATCH:
-        operations = cast("Sequence[Mapping[str, Any]]", patch)
-        guard = {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}
-        return [guard, *operations]
-    changes = cast("Mapping[str, Any]", patch)
-    return {**changes, "metadata": {**changes.get("metadata", {}), "resourceVersion": resource_version}}

@@ -34,8 +34,8 @@ from restow.configuration import Configuration, read_configuration
 from restow.control.descheduler import Applying, Descheduler, Progress, Run
 from restow.control.descheduler import Settings as DeschedulerSettings
 from restow.defaults import HOME
+from restow.defaults import NAME as INSTALLED
 from restow.installing import CONFIGURATION_KEY, Found, look
-from restow.installing import NAME as INSTALLED
 from restow.migration.arguments import read_arguments
 from restow.migration.stop import STOP_NAME, stopped
 from restow.model.crds import custom_resource_definitions
@@ -220,12 +220,22 @@ async def run_against(kubeconfig: Path | None, options: Options) -> None:
         await process.run(api, clock, rng, config.server)
 
 
-async def look_before_install(kubeconfig: Path | None) -> Found | str:
+class Before(msgspec.Struct, frozen=True):
+    """What a cluster has before something is installed there."""
+
+    found: Found
+    configuration: str | None
+    """That of the last installation, as it is written there."""
+
+
+async def look_before_install(kubeconfig: Path | None, namespace: str) -> Before | str:
     """What a cluster has already that installing must mind; a sentence if nobody could look."""
     try:
         config = find_config(kubeconfig)
         async with KubernetesApi(config, clock=SystemClock()) as api:
-            return await look(Client(api))
+            client = Client(api)
+            kept = await _installed(client, namespace)
+            return Before(await look(client), (kept.data or {}).get(CONFIGURATION_KEY) if kept else None)
     except (ConfigError, ApiError) as problem:
         return str(problem)
 

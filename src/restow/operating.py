@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from restow.capture import Heed
     from restow.client.verbs import Client
     from restow.configuration import Configuration
+    from restow.installing import Found
     from restow.model.inventory import Inventory
     from restow.model.kinds import Kind
     from restow.model.objects import Document
@@ -185,7 +186,11 @@ def living_inventory(kubeconfig: Path | None, heed: Heed | None) -> Inventory:
 @KUBECONFIG
 @click.option("--namespace", default=HOME, show_default=True)
 @click.option("--image", default=f"restow:{__version__}", show_default=True, help="What the Deployment runs.")
-@click.option("--config", type=click.Path(path_type=Path), help="The configuration to install; defaults without it.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="The configuration to install; by default the one that is installed there, else the defaults.",
+)
 def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | None) -> None:
     """Print what a cluster needs to run Restow, for kubectl apply. The cluster is looked at, not changed."""
     from restow import app
@@ -199,19 +204,32 @@ def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | 
         raise click.BadParameter("name the image that you built", param_hint="'--image'")
     with user_mistakes():
         Process(Options(config=config))  # which every part of it has to understand
-        configuration = config.read_text() if config else CONFIGURATION
-    found = asyncio.run(app.look_before_install(kubeconfig))
-    if isinstance(found, str):
-        click.echo(f"restow: no cluster was looked at; mind other makers of our kinds there: {found}", err=True)
-        without: tuple[str, ...] = ()
+        written = config.read_text() if config else None
+    before = asyncio.run(app.look_before_install(kubeconfig, namespace))
+    without: tuple[str, ...] = ()
+    if isinstance(before, str):
+        warn(f"no cluster was looked at; mind other makers of our kinds there: {before}")
     else:
-        without = found.definitions
-        for name in found.definitions:
-            click.echo(f"restow: {name} is there and was not made by Restow; it is left as it is", err=True)
-        for master in found.masters:
-            click.echo(f"restow: {master}: two masters for one object do not go well together", err=True)
-    made = documents(namespace=namespace, image=image, without=without, configuration=configuration)
+        without = before.found.definitions
+        _tell_found(before.found)
+        if written is None and before.configuration is not None:
+            written = before.configuration
+            warn(f"the configuration that is installed in {namespace} stays as it is; --config replaces it")
+    with user_mistakes():
+        made = documents(
+            namespace=namespace,
+            image=image,
+            without=without,
+            configuration=CONFIGURATION if written is None else written,
+        )
     sys.stdout.write(manifest(made))
+
+
+def _tell_found(found: Found) -> None:
+    for name in found.definitions:
+        warn(f"{name} is there and was not made by Restow; it is left as it is")
+    for master in found.masters:
+        warn(f"{master}: two masters for one object do not go well together")
 
 
 @click.command()

@@ -16,7 +16,7 @@ import yaml
 
 from restow.client.verbs import Client
 from restow.configuration import read_configuration
-from restow.defaults import PORT
+from restow.defaults import NAME, PORT
 from restow.migration.stop import STOP_NAME
 from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
@@ -25,7 +25,6 @@ from restow.ports import ApiError
 from restow.queues.admission import policy_documents
 from restow.queues.arguments import read_arguments
 
-NAME: Final = "restow"
 CONFIGURATION_KEY: Final = "restow.yaml"
 _PART_OF: Final = "app.kubernetes.io/part-of"
 LABELS: Final = {"app.kubernetes.io/name": NAME, _PART_OF: NAME}

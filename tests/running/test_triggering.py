@@ -17,12 +17,14 @@ from restow.adapters.health import Asked, Told, serve_health
 from restow.client.verbs import Client
 from restow.configuration import Configuration
 from restow.control.aside import at_once
-from restow.ports import Api, Request, Response
+from restow.ports import Api, OutcomeUnknown, Request, Response
 from restow.posts import Post, Station
 from restow.running import DeschedulerPart
 from restow.triggering import Trigger
 from tests.control.descheduler.stage import scattered
 from tests.sim.stage import pass_time, virtual
+
+SCHEDULER = {"schedulerNames": ["restow", "default-scheduler"]}
 
 
 class Reviewing:
@@ -31,11 +33,15 @@ class Reviewing:
     def __init__(self, api: Api, *, allowed: bool = True) -> None:
         self.watch = api.watch
         self.asked: list[Any] = []
+        self.down = ""
+        """What it does not answer."""
         self._api = api
         self._allowed = allowed
 
     async def call(self, request: Request) -> Response:
         answer: dict[str, Any] | None = None
+        if request.resource.plural == self.down:
+            raise OutcomeUnknown.because(503, "ServiceUnavailable", "it is down")
         if request.resource.plural == "tokenreviews":
             known = msgspec.json.decode(request.body)["spec"]["token"] == "secret"
             answer = {"authenticated": known, "user": {"username": "ann", "groups": ["ops"]}}
@@ -64,16 +70,17 @@ class Dying:
 
 
 @asynccontextmanager
-async def trigger(it: Any, *, allowed: bool = True, api: Api | None = None) -> AsyncIterator[tuple[Trigger, Reviewing]]:
+async def trigger(
+    it: Any, *, allowed: bool = True, api: Api | None = None
+) -> AsyncIterator[tuple[Trigger, Reviewing, Post]]:
     """A process whose descheduler works."""
     part = DeschedulerPart(CollectorRegistry(), "restow-system", at_once)
-    configuration = Configuration(scheduler={"schedulerNames": ["restow", "default-scheduler"]})
-    post = Post(part, Station(api or it.api, it.clock, random.Random(1), None), configuration)
+    post = Post(part, Station(api or it.api, it.clock, random.Random(1), None), Configuration(scheduler=SCHEDULER))
     reviewing = Reviewing(it.api, allowed=allowed)
     holding = asyncio.create_task(post.hold())
     try:
         await pass_time(2)
-        yield Trigger(Client(reviewing), post), reviewing
+        yield Trigger(Client(reviewing), post), reviewing, post
     finally:
         holding.cancel()
         await asyncio.gather(holding, return_exceptions=True)
@@ -81,7 +88,7 @@ async def trigger(it: Any, *, allowed: bool = True, api: Api | None = None) -> A
 
 @virtual
 async def test_whoever_may_create_jobs_may_run_a_profile() -> None:
-    async with scattered() as it, trigger(it) as (made, reviewing):
+    async with scattered() as it, trigger(it) as (made, reviewing, _):
         told = await made.answer(Asked("secret", {"dryRun": "true"}))
         assert (told.status, len(told.document["plan"]["moves"]), told.document["jobs"]) == (200, 4, [])
         assert [one["user"] for one in reviewing.asked] == ["ann"]
@@ -108,7 +115,7 @@ async def test_whoever_may_create_jobs_may_run_a_profile() -> None:
 async def test_nobody_else_is_let_in(
     token: str, query: dict[str, str], allowed: bool, status: int, message: str
 ) -> None:
-    async with scattered() as it, trigger(it, allowed=allowed) as (made, _):
+    async with scattered() as it, trigger(it, allowed=allowed) as (made, *_):
         told = await made.answer(Asked(token, query))
         assert told.status == status and message in told.document["message"], told
         assert await it.jobs() == []
@@ -118,17 +125,42 @@ async def test_nobody_else_is_let_in(
 @virtual
 async def test_whoever_is_killed_in_the_middle_of_a_run_keeps_nobody_from_the_next(jobs: int) -> None:
     async with scattered() as it:
-        async with trigger(it, api=Dying(it.api, jobs)) as (made, _):
+        async with trigger(it, api=Dying(it.api, jobs)) as (made, *_):
             asked = asyncio.create_task(made.answer(Asked("secret", {})))
             await pass_time(1)
             told = await made.answer(Asked("secret", {}))
             assert (told.status, told.document["message"]) == (409, "a cycle is under way")
             asked.cancel()
-        async with trigger(it) as (made, _):
+        async with trigger(it) as (made, *_):
             await pass_time(60)
             assert {one.status.phase for one in await it.jobs()} == ({"Succeed"} if jobs else set())
             told = await made.answer(Asked("secret", {}))
             assert (told.status, len(told.document["jobs"])) == (200, 4 - jobs)
+
+
+@virtual
+async def test_a_run_that_was_asked_for_ends_with_its_descheduler_and_the_next_waits_for_its_jobs() -> None:
+    """Another configuration comes in the middle of a run: nobody goes on with the old one beside the new one."""
+    async with scattered(migrating=False) as it, trigger(it, api=Dying(it.api, 2)) as (made, _, post):
+        asked = asyncio.create_task(made.answer(Asked("secret", {})))
+        await pass_time(1)
+        post.configure(Configuration(scheduler=SCHEDULER, descheduler={"maxNoOfPodsToEvictTotal": 10}))
+        await pass_time(2)
+        told = await asked
+        assert told.status == 409
+        assert told.document["message"] == "the descheduler stopped meanwhile; what it has created is carried out"
+        told = await made.answer(Asked("secret", {}))
+        assert told.status == 409 and "is under way: 2 of its 2 jobs have not ended" in told.document["message"]
+
+
+@pytest.mark.parametrize("down", ["tokenreviews", "subjectaccessreviews"])
+@virtual
+async def test_nobody_is_let_in_while_nobody_says_who_they_are(down: str) -> None:
+    async with scattered() as it, trigger(it) as (made, reviewing, _):
+        reviewing.down = down
+        told = await made.answer(Asked("secret", {}))
+        assert (told.status, told.document["message"]) == (502, "the API server says: it is down")
+        assert await it.jobs() == []
 
 
 @virtual

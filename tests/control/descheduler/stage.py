@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from restow.control.descheduler import Descheduler, Metrics
 from restow.model import kinds
-from restow.model.objects import PodMigrationJob
+from restow.model.objects import Pod, PodMigrationJob
+from restow.model.times import format_time
 from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import installed
-from restow.ports import Api
+from restow.ports import Api, OutcomeUnknown, Request, Response
 from tests.control.migrations.stage import Move, arguments, controller, scheduled
 from tests.sim.stage import Document, pass_time, pod, profile, running, template, workload
 
@@ -45,6 +47,46 @@ class Scattered(Move):
     async def used(self) -> set[str | None]:
         """The nodes that have a pod on them."""
         return set((await self.places()).values())
+
+
+class Measuring:
+    """An Api in whose cluster somebody measures: pods use as many cores as their app does, nodes what their pods
+    use."""
+
+    def __init__(self, it: Scattered, cores: float = 2.0, **by_app: float) -> None:
+        self.watch = it.api.watch
+        self.age = 0.0
+        """Of what is measured, in seconds."""
+        self.silent = False
+        """Nobody answers."""
+        self.by_app = by_app
+        self._it = it
+        self._cores = cores
+
+    async def call(self, request: Request) -> Response:
+        if request.resource.group != "metrics.k8s.io":
+            return await self._it.api.call(request)
+        if self.silent:
+            raise OutcomeUnknown.because(503, "ServiceUnavailable", "the server is currently unable to answer")
+        pods = [one for one in await self._it.pods() if one.spec.node_name]
+        if request.resource.plural == "pods":
+            usage = {one.metadata.name: {"containers": [{"name": "main", "usage": self._cpu([one])}]} for one in pods}
+        else:
+            nodes = [one.metadata.name for one in (await self._it.client.list(kinds.NODE)).items]
+            usage = {
+                name: {"usage": self._cpu(one for one in pods if one.spec.node_name == name), "window": "30s"}
+                for name in nodes
+            }
+        at = format_time(self._it.clock.now() - self.age)
+        items = [
+            {"metadata": {"name": name, "namespace": "default"}, "timestamp": at, **used}
+            for name, used in usage.items()
+        ]
+        return Response(body=msgspec.json.encode({"metadata": {}, "items": items}))
+
+    def _cpu(self, pods: Iterable[Pod]) -> dict[str, str]:
+        apps = ((one.metadata.labels or {}).get("app", "") for one in pods)
+        return {"cpu": f"{sum(self.by_app.get(app, self._cores) for app in apps):g}"}
 
 
 def descheduler(it: Move, section: Document, *, api: Api | None = None, seed: int = 1, **more: Any) -> Descheduler:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 import pytest
 
 from restow.control.descheduler import Refused
@@ -10,6 +14,8 @@ from restow.ports import Request, Response
 from tests.control.descheduler.stage import Scattered, descheduler, packing, scattered, stage
 from tests.control.stage import check_room, events
 from tests.sim.stage import pass_time, ready, running, virtual
+
+T = TypeVar("T")
 
 
 @virtual
@@ -92,6 +98,62 @@ async def test_the_stop_switch_holds_up_runs_until_it_is_off() -> None:
             await it.go()
             await pass_time(30)
             assert len(await it.jobs()) == 4
+
+
+async def _slowly(work: Callable[[], T]) -> T:
+    """Planning takes ten seconds."""
+    await asyncio.sleep(10)
+    return work()
+
+
+async def _stop(it: Scattered) -> None:
+    await it.stop()
+
+
+async def _begin(it: Scattered) -> None:
+    """Somebody begins a plan by hand."""
+    first = next(one for one in await it.pods() if one.metadata.name.startswith("web"))
+    await it.move(first, annotations={"restow.sh/plan": "by-hand", "restow.sh/wave": "1"})
+
+
+@pytest.mark.parametrize(
+    ("happens", "told"),
+    [
+        pytest.param(_stop, "evictions are stopped: maintenance", id="the stop switch is turned"),
+        pytest.param(_begin, "plan by-hand is under way: 1 of its 1 jobs have not ended", id="another plan begins"),
+    ],
+)
+@virtual
+async def test_what_comes_in_the_way_while_a_run_is_planned_ends_it(
+    happens: Callable[[Scattered], Awaitable[None]], told: str
+) -> None:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing(), aside=_slowly)) as made:
+        asked = asyncio.create_task(made.trigger())
+        await pass_time(5)
+        await happens(it)
+        there = len(await it.jobs())
+        with pytest.raises(Refused, match=told):
+            await asked
+        assert len(await it.jobs()) == there
+
+
+@virtual
+async def test_of_many_who_ask_at_once_one_gets_a_run() -> None:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing(), aside=_slowly)) as made:
+        asked = [asyncio.create_task(made.trigger(dry_run=dry)) for dry in (True, False, False, True, False)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert [isinstance(one, Refused) for one in found] == [False, False, True, False, True], found
+        assert len(await it.jobs()) == 4
+
+
+@virtual
+async def test_whoever_asks_for_a_run_may_leave_and_it_goes_on() -> None:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing(), aside=_slowly)) as made:
+        asked = asyncio.create_task(made.trigger())
+        await pass_time(1)
+        asked.cancel()
+        await pass_time(20)
+        assert asked.cancelled() and len(await it.jobs()) == 4
 
 
 @virtual

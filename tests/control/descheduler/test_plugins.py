@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from restow.model import kinds
-from restow.model.times import format_time
-from restow.ports import Request, Response
-from tests.control.descheduler.stage import Scattered, descheduler, scattered
+from tests.control.descheduler.stage import Measuring, Scattered, descheduler, scattered
 from tests.control.stage import check_room
 from tests.sim.stage import Document, job, pass_time, ready, running, template, virtual, workload
 
@@ -92,31 +89,6 @@ async def test_failed_pods_are_taken_away(kind: str) -> None:
         assert ("Failed" in left) is (kind == "Job"), [
             (one.status.phase, one.status.message) for one in await it.jobs()
         ]
-
-
-class Measuring:
-    """An Api in whose cluster somebody measures: every pod uses as many cores, and each node what its pods use."""
-
-    def __init__(self, it: Scattered, cores: float = 2.0) -> None:
-        self.watch = it.api.watch
-        self._it = it
-        self._cores = cores
-
-    async def call(self, request: Request) -> Response:
-        if request.resource.group != "metrics.k8s.io":
-            return await self._it.api.call(request)
-        at, pods = format_time(self._it.clock.now()), await self._it.pods()
-        if request.resource.plural == "pods":
-            usage = {"containers": [{"name": "main", "usage": {"cpu": f"{self._cores:g}"}}]}
-            found = [{"metadata": {"name": one.metadata.name, "namespace": "default"}, **usage} for one in pods]
-        else:
-            on = [one.spec.node_name for one in pods]
-            nodes = (f"n{number}" for number in range(1, 6))
-            found = [
-                {"metadata": {"name": name}, "usage": {"cpu": f"{self._cores * on.count(name):g}"}} for name in nodes
-            ]
-        items = [{**one, "timestamp": at} for one in found]
-        return Response(body=msgspec.json.encode({"metadata": {}, "items": items}))
 
 
 @virtual

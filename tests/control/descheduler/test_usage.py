@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from restow.adapters.prometheus import PrometheusServer
 from restow.client.verbs import Client
+from restow.control.descheduler import Metrics
 from restow.control.descheduler.usage import Meter
 from restow.planning.arguments import read_load_aware
 from restow.planning.descheduling.policy import read_policy
@@ -19,10 +21,13 @@ from restow.planning.measured import Measured
 from restow.planning.plan import Plan
 from restow.planning.strategies import make_plan
 from restow.ports import Request, Response
+from tests.control.descheduler.stage import Measuring, descheduler, scattered
+from tests.control.stage import events
 from tests.kubernetes.server import StillClock, serving
 from tests.planning.clusters import NOW, app, cluster, moves, request, ten
 from tests.prometheus.server import Line, Scripted
 from tests.prometheus.server import cluster as measured_cluster
+from tests.sim.stage import pass_time, running, virtual
 
 
 class Nobody:
@@ -37,6 +42,16 @@ class Nobody:
 
 LIMITS = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 70}}
 ARGUMENTS = {**LIMITS, "metricsUtilization": {"source": "Prometheus"}}
+COOL = {
+    "profiles": [
+        {
+            "name": "cool",
+            "interval": "60s",
+            "plugins": {"balance": {"enabled": ["LoadAware"]}},
+            "pluginConfig": [{"name": "LoadAware", "args": LIMITS}],
+        }
+    ]
+}
 NODES = {"a": ("9", "1e9"), "b": ("1", "1e9"), "c": ("2", "1e9")}
 PODS = {"big": ("3", "1e6"), "small": ("1", "1e6")}
 
@@ -90,6 +105,39 @@ async def test_stale_samples_are_ignored_with_a_warning(caplog: pytest.LogCaptur
     assert not planned(use).moves
     [told] = [vars(record)["told"] for record in caplog.records if record.levelno == logging.WARNING]
     assert told == "3 nodes and 2 pods were measured more than 300s ago, which is ignored"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "result", "told"),
+    [
+        pytest.param({"age": 400.0}, "stale", "5 nodes and 5 pods were measured more than 300s ago", id="stale"),
+        pytest.param({"silent": True}, "none", "the server is currently unable to answer", id="nobody answers"),
+    ],
+)
+@virtual
+async def test_people_see_that_use_is_not_measured_and_that_it_is_again(
+    trouble: dict[str, Any], result: str, told: str
+) -> None:
+    registry = CollectorRegistry()
+    async with scattered() as it:
+        api = Measuring(it)
+        for name, value in trouble.items():
+            setattr(api, name, value)
+        made = descheduler(it, COOL, api=api, metrics=Metrics(registry))
+        async with running(made):
+            await pass_time(100)
+            [(about, message)] = await events(it, "UseNotMeasured", "ConfigMap")
+            assert about == "restow" and message.startswith("KubernetesMetrics: ") and told in message, message
+            api.age, api.silent = 0.0, False
+            await pass_time(70)
+            assert len(await events(it, "UseMeasured")) == 1
+        counts = {
+            one: registry.get_sample_value(
+                "restow_descheduler_use_readings_total", {"source": "KubernetesMetrics", "result": one}
+            )
+            for one in (result, "fresh")
+        }
+        assert counts == {result: 2.0, "fresh": 1.0}
 
 
 async def test_a_server_that_is_not_there_is_told_once_and_nothing_moves(caplog: pytest.LogCaptureFixture) -> None:

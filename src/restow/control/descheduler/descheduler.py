@@ -6,8 +6,9 @@ Goes in: an API server, a clock, a Random, a policy, the arguments of migrations
 out are jobs, which others carry out, and an Event on each pod that is to move. Nothing that matters lives only here:
 whether a plan is under way, which pods are on the move and which nodes rest is read off the jobs.
 
-A run is refused while a plan is under way, whoever made it, and while the stop switch is on; runs on an interval or a
-schedule wait until nothing is in their way.
+A run is refused while a plan is under way, whoever made it, and while the stop switch is on, also where that comes
+about while it plans; runs on an interval or a schedule wait until nothing is in their way. A run that somebody asks for
+ends with the descheduler that it was asked of: the next one knows nothing of it but its jobs.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from restow.control.descheduler.jobs import (
 )
 from restow.control.descheduler.metrics import Metrics
 from restow.control.descheduler.settings import Settings
-from restow.control.descheduler.usage import Meter
+from restow.control.descheduler.usage import Meter, Reading
+from restow.defaults import NAME
 from restow.migration.arguments import Arguments
 from restow.migration.history import evicted_at
 from restow.model.cluster import MOVED_FROM_ANNOTATION
@@ -97,7 +99,8 @@ class Descheduler:
         self._aside = aside
         self._clock = clock
         self._client = Client(api, manager="restow-descheduler")
-        self._meter = Meter(self._client, clock, prometheus)
+        self._meter = Meter(self._client, clock, prometheus, self._heed_reading)
+        self._is_measured = True
         self._feed = Feed(informers or Informers(self._client, rng), clock, self._settings.namespace)
         self._feed.on_ended = self._count_ended
         self._recorder = EventRecorder(
@@ -107,11 +110,24 @@ class Descheduler:
             clock=clock,
             rng=Random(rng.getrandbits(64)),
         )
-        self._running = asyncio.Lock()
+        self._planning = asyncio.Lock()
+        """Nobody plans while somebody else does."""
+        self._is_acting = False
+        """Whether a cycle is under way that may do something."""
+        self._asked_for: set[asyncio.Future[Run]] = set()
         self._ready = asyncio.Event()
 
     async def run(self) -> None:
         """Run profiles when they are due, until cancelled."""
+        try:
+            await self._run()
+        finally:
+            runs = list(self._asked_for)
+            for one in runs:
+                one.cancel()
+            await asyncio.gather(*runs, return_exceptions=True)
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._feed.run(), name="descheduler feed")
             tasks.create_task(self._recorder.run(), name="descheduler events")
@@ -156,8 +172,11 @@ class Descheduler:
             await asyncio.sleep(self._settings.look_again)
 
     def _in_the_way(self) -> str:
-        if self._running.locked():
+        if self._is_acting:
             return "a cycle is under way"
+        return self._busy_elsewhere()
+
+    def _busy_elsewhere(self) -> str:
         return self._feed.stopped() or under_way(self._feed.jobs()) or self._claimed()
 
     def _claimed(self) -> str:
@@ -168,8 +187,18 @@ class Descheduler:
         )
 
     async def trigger(self, name: str | None = None, *, dry_run: bool = False) -> Run:
-        """Run a profile now. Raises Refused, ApiError, and LookupError for a profile that is not there."""
-        return await self.deschedule(self._policy.profile(name), dry_run=dry_run)
+        """Run a profile now; whoever asks may leave, the run goes on. Raises Refused, ApiError, and LookupError for a
+        profile that is not there."""
+        run = asyncio.ensure_future(self.deschedule(self._policy.profile(name), dry_run=dry_run))
+        self._asked_for.add(run)
+        run.add_done_callback(self._asked_for.discard)
+        try:
+            return await asyncio.shield(run)
+        except asyncio.CancelledError:
+            asking = asyncio.current_task()
+            if run.cancelled() and not (asking and asking.cancelling()):
+                raise Refused("the descheduler stopped meanwhile; what it has created is carried out") from None
+            raise
 
     async def once(self, name: str | None = None, *, dry_run: bool = False) -> Run:
         """Get to know the cluster, run one profile, and be done. Raises as `trigger` does."""
@@ -177,7 +206,7 @@ class Descheduler:
         feeding = asyncio.create_task(self._feed.run(), name="descheduler feed")
         try:
             await self._feed.synced()
-            done = await self.trigger(name, dry_run=dry_run)
+            done = await self.deschedule(self._policy.profile(name), dry_run=dry_run)
             self._recorder.close()
             await telling
             return done
@@ -189,22 +218,36 @@ class Descheduler:
     # --- a cycle ------------------------------------------------------------------------------------------------------
 
     async def deschedule(self, profile: Profile, *, dry_run: bool = False) -> Run:
-        """One cycle of a profile."""
-        dry_run = dry_run or self._policy.dry_run
-        why = "" if dry_run else self._in_the_way()
+        """One cycle of a profile; cycles that do nothing keep nobody from one that does."""
+        if dry_run or self._policy.dry_run:
+            async with self._planning:
+                return await self._cycle(profile, dry_run=True)
+        self._refuse(profile, self._in_the_way())
+        self._is_acting = True
+        try:
+            async with self._planning:
+                return await self._cycle(profile, dry_run=False)
+        finally:
+            self._is_acting = False
+
+    async def _cycle(self, profile: Profile, *, dry_run: bool) -> Run:
+        began = asyncio.get_running_loop().time()
+        if not dry_run:
+            self._refuse(profile, self._busy_elsewhere())
+            await self._forget_claims()
+        outcome = await self._decide(profile)
+        done = Run(profile=profile.name, plan="", outcome=outcome)
+        if not dry_run and (outcome.plan.moves or outcome.removals):
+            self._refuse(profile, self._busy_elsewhere())
+            done = await self._write(profile, outcome)
+        self._tell(profile, done, asyncio.get_running_loop().time() - began, dry_run=dry_run)
+        return done
+
+    def _refuse(self, profile: Profile, why: str) -> None:
+        """Raises Refused if there is something in the way."""
         if why:
             self._count_cycle(profile, "refused")
             raise Refused(why)
-        async with self._running:
-            began = asyncio.get_running_loop().time()
-            if not dry_run:
-                await self._forget_claims()
-            outcome = await self._decide(profile)
-            done = Run(profile=profile.name, plan="", outcome=outcome)
-            if not dry_run and (outcome.plan.moves or outcome.removals):
-                done = await self._write(profile, outcome)
-            self._tell(profile, done, asyncio.get_running_loop().time() - began, dry_run=dry_run)
-        return done
 
     async def _forget_claims(self) -> None:
         """No plan of ours is under way, so what they still claim will never be free; and what they claimed for pods
@@ -298,6 +341,18 @@ class Descheduler:
             self._metrics.loop(seconds)
             for name, spent in outcome.seconds.items():
                 self._metrics.strategy(name, profile.name, spent)
+
+    def _heed_reading(self, reading: Reading) -> None:
+        """People see where Restow is installed that use is not measured, and that it is again."""
+        about = ObjectReference(api_version="v1", kind="ConfigMap", namespace=self._settings.namespace, name=NAME)
+        if reading.told:
+            told = f"{reading.source}: {reading.told}"
+            self._recorder.record(about, "UseNotMeasured", told, type="Warning")
+        elif not self._is_measured:
+            self._recorder.record(about, "UseMeasured", f"{reading.source} answers, and with what is of now")
+        self._is_measured = not reading.told
+        if self._metrics is not None:
+            self._metrics.reading(reading.source, reading.result)
 
     def _count_cycle(self, profile: Profile, result: str) -> None:
         if self._metrics is not None:

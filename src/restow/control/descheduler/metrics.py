@@ -41,6 +41,13 @@ class Metrics:
             registry=registry,
         )
 
+        self._readings = Counter(
+            "restow_descheduler_use_readings",
+            "Number of looks at what nodes and pods really use: fresh, stale in part, or none.",
+            ("source", "result"),
+            registry=registry,
+        )
+
     def ended(self, result: str, strategy: str, profile: str, namespace: str, node: str) -> None:
         self._evicted.labels(result, strategy, profile, namespace, node).inc()
 
@@ -55,3 +62,6 @@ class Metrics:
 
     def cycle(self, profile: str, result: str) -> None:
         self._cycles.labels(profile, result).inc()
+
+    def reading(self, source: str, result: str) -> None:
+        self._readings.labels(source, result).inc()

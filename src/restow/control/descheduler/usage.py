@@ -1,27 +1,49 @@
 """Usage: what nodes and pods really use, as metrics.k8s.io or Prometheus tells it.
 
 Goes in: how it is measured, and whom to ask. Comes out: what is measured now; nothing, and why, where nobody answers.
-What is wrong is told once, and again when it is something else.
+Whoever wants to know hears of every reading; the log, of what is wrong, once, and again when it is something else.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
 
 from restow.client.verbs import Client
 from restow.model.kinds import NODE_METRICS, POD_METRICS
 from restow.model.wire import WireError
+from restow.planning.arguments import KUBERNETES_METRICS, PROMETHEUS
 from restow.planning.measured import Measured, Metering, Queries, answered, measured
 from restow.ports import ApiError, Clock, Prometheus, Unanswered
 
 log = logging.getLogger(__name__)
 
 
+class Reading(msgspec.Struct, frozen=True):
+    """How one look at what is used went."""
+
+    source: str
+    result: Literal["fresh", "stale", "none"]
+    """Everything that is measured is of now; some of it is too old to be believed; there is nothing."""
+    told: str = ""
+    """What is wrong."""
+
+
 class Meter:
-    def __init__(self, client: Client, clock: Clock, prometheus: Prometheus | None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        prometheus: Prometheus | None,
+        tell: Callable[[Reading], None] = lambda reading: None,
+    ) -> None:
         self._client = client
         self._clock = clock
         self._prometheus = prometheus
+        self._tell = tell
         self._told = ""
 
     async def measure(self, metering: Metering) -> Measured:
@@ -34,7 +56,11 @@ class Meter:
                 found = await self._ask(metering.queries)
         except (ApiError, WireError, Unanswered) as error:
             found = Measured(trouble=str(error))
-        self._tell(found, metering)
+        reading = self._reading(found, metering)
+        if reading.told and reading.told != self._told:
+            log.warning("use is not measured", extra={"source": reading.source, "told": reading.told})
+        self._told = reading.told
+        self._tell(reading)
         return found
 
     async def _ask(self, queries: Queries) -> Measured:
@@ -43,12 +69,13 @@ class Meter:
         answers = {one: await self._prometheus.query(one) for one in dict.fromkeys(queries.expressions())}
         return answered(queries, answers)
 
-    def _tell(self, found: Measured, metering: Metering) -> None:
-        """Warn about what is missing or too old to be believed."""
-        nodes, pods = found.stale(self._clock.now() - metering.max_age)
-        stale = f"{nodes} nodes and {pods} pods were measured more than {metering.max_age:g}s ago, which is ignored"
-        told = found.trouble or (stale if nodes or pods else "")
-        if told and told != self._told:
-            source = "metrics.k8s.io" if metering.queries is None else "Prometheus"
-            log.warning("use is not measured", extra={"source": source, "told": told})
-        self._told = told
+    def _reading(self, found: Measured, metering: Metering) -> Reading:
+        source = KUBERNETES_METRICS if metering.queries is None else PROMETHEUS
+        if found.trouble:
+            return Reading(source, "none", found.trouble)
+        stale = found.stale(self._clock.now() - metering.max_age)
+        if not any(stale):
+            return Reading(source, "fresh")
+        nodes, pods = stale
+        told = f"{nodes} nodes and {pods} pods were measured more than {metering.max_age:g}s ago, which is ignored"
+        return Reading(source, "stale", told)

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from restow.sim.scenarios.fleet import BATCH_TAINT, GPU_TAINT, Fleet, Ints, zone_name
+from restow.model.objects import Document
+from restow.sim.scenarios.fleet import Fleet, Ints
+from restow.sim.scenarios.specs import STORAGE_CLASS, claim_template, pod_spec, running_status, workload_spec
 from restow.sim.scenarios.workloads import PRIORITIES, Workload
 from restow.sim.world.daemon_set import pin_to_node
 from restow.sim.world.template import (
@@ -22,9 +24,6 @@ from restow.sim.world.template import (
     template_hash,
 )
 
-Document = dict[str, Any]
-
-STORAGE_CLASS = "zonal"
 PROVISIONER = "sim.restow.sh/volumes"
 _DAY = 86400.0
 _API_VERSIONS = {"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "Job": "batch/v1"}
@@ -65,7 +64,7 @@ class Writer:
 
     def daemon_set(self, name: str, request: Ints, seats: Sequence[int]) -> None:
         labels = {"app": name}
-        spec = self._pod_spec(request, "system-node-critical", [{"operator": "Exists"}])
+        spec = pod_spec(request, "system-node-critical", [{"operator": "Exists"}], self._scheduler)
         template = {"metadata": {"labels": labels}, "spec": spec}
         created = self._time(90 * _DAY)
         count = len(seats)
@@ -114,7 +113,7 @@ class Writer:
         template_labels = dict(labels)
         if workload.quality:
             template_labels["koordinator.sh/qosClass"] = workload.quality
-        spec = self._constrained_spec(workload)
+        spec = workload_spec(workload, self._scheduler)
         template: Document = {"metadata": {"labels": template_labels}, "spec": spec}
         created = self._time(60 * _DAY)
         status = _status(replicas, replicas if ready is None else ready)
@@ -131,7 +130,7 @@ class Writer:
             body |= {"serviceName": workload.name, "podManagementPolicy": "OrderedReady"}
             body |= {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}}
             if workload.volumes:
-                body["volumeClaimTemplates"] = [_claim_template()]
+                body["volumeClaimTemplates"] = [claim_template()]
         owner = self._add(
             _API_VERSIONS[kind],
             kind,
@@ -259,7 +258,7 @@ class Writer:
                 "pv.kubernetes.io/bound-by-controller": "yes",
                 "volume.kubernetes.io/selected-node": self._fleet.names[node],
             },
-            spec=_claim_template()["spec"] | {"volumeName": volume},
+            spec=claim_template()["spec"] | {"volumeName": volume},
             status={"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"}},
         )
         return {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
@@ -290,60 +289,6 @@ class Writer:
         )
 
     # ---- pods
-
-    def _constrained_spec(self, workload: Workload) -> Document:
-        tolerations: list[Document] = []
-        spec: Document = {}
-        affinity: Document = {}
-        selected: Document = {}
-        if workload.pool:
-            taint = GPU_TAINT if workload.pool == "gpu" else BATCH_TAINT
-            tolerations.append({"key": taint["key"], "operator": "Exists", "effect": "NoSchedule"})
-            selected["pool"] = workload.pool
-        if workload.ssd:
-            selected["disktype"] = "ssd"
-        if workload.zones:
-            zones = [zone_name(zone) for zone in workload.zones]
-            term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": zones}]}
-            affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-        mine = {"matchLabels": {"app": workload.name}}
-        if workload.apart:
-            apart = {"labelSelector": mine, "topologyKey": "kubernetes.io/hostname"}
-            affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
-        if workload.spread:
-            spec["topologySpreadConstraints"] = [
-                {
-                    "maxSkew": 1,
-                    "topologyKey": "topology.kubernetes.io/zone",
-                    "whenUnsatisfiable": "DoNotSchedule",
-                    "labelSelector": mine,
-                }
-            ]
-        if selected:
-            spec["nodeSelector"] = selected
-        if affinity:
-            spec["affinity"] = affinity
-        policy = {"restartPolicy": "Never"} if workload.kind == "Job" else {}
-        return self._pod_spec(workload.request, workload.priority, tolerations) | policy | spec
-
-    def _pod_spec(self, request: Ints, priority_class: str | None, tolerations: list[Document]) -> Document:
-        resources = {"cpu": f"{int(request[0])}m", "memory": f"{int(request[1]) // 1024**2}Mi"}
-        limits: Document = {}
-        if request[3]:
-            limits = {"limits": {"nvidia.com/gpu": str(int(request[3]))}}
-            resources |= limits["limits"]
-        spec: Document = {
-            "schedulerName": self._scheduler,
-            "terminationGracePeriodSeconds": 30,
-            "containers": [
-                {"name": "main", "image": "registry.invalid/app:1", "resources": {"requests": resources} | limits}
-            ],
-        }
-        if priority_class:
-            spec["priorityClassName"] = priority_class
-        if tolerations:
-            spec["tolerations"] = tolerations
-        return spec
 
     def _pod(
         self,
@@ -424,40 +369,5 @@ class Writer:
         return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def running_status(since: str) -> Document:
-    conditions = [
-        {"type": kind, "status": "True", "lastTransitionTime": since}
-        for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-    ]
-    container = {
-        "name": "main",
-        "image": "registry.invalid/app:1",
-        "imageID": "",
-        "ready": True,
-        "started": True,
-        "restartCount": 0,
-        "state": {"running": {"startedAt": since}},
-    }
-    return {
-        "phase": "Running",
-        "qosClass": "Burstable",
-        "startTime": since,
-        "conditions": conditions,
-        "containerStatuses": [container],
-    }
-
-
 def _status(replicas: int, ready: int) -> Document:
     return {"observedGeneration": 1, "replicas": replicas, "readyReplicas": ready, "availableReplicas": ready}
-
-
-def _claim_template() -> Document:
-    return {
-        "metadata": {"name": "data"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": STORAGE_CLASS,
-            "volumeMode": "Filesystem",
-            "resources": {"requests": {"storage": "10Gi"}},
-        },
-    }

@@ -7,13 +7,13 @@ back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-Document = dict[str, Any]
+from restow.model.objects import Document
+
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from restow.model.objects import Document
 from restow.sim.loop import EPOCH
-from restow.sim.scenarios.documents import Document, Writer
+from restow.sim.scenarios.documents import Writer
 from restow.sim.scenarios.fleet import Fleet
 from restow.sim.scenarios.placement import place, targets
 from restow.sim.scenarios.workloads import Mix, Workload, draw, gpu_request, requests

@@ -15,10 +15,9 @@ from typing import Any
 
 from restow.client.verbs import Client
 from restow.model.kinds import ALL_KINDS, Kind
+from restow.model.objects import Document
 from restow.ports import AlreadyExists
 from restow.sim.world.template import REVISION_HASH, revision_name
-
-Document = dict[str, Any]
 
 _KINDS: dict[tuple[str, str], Kind[Any]] = {(kind.api_version, kind.kind): kind for kind in ALL_KINDS}
 _LAYERS = (

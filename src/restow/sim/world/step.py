@@ -10,10 +10,8 @@ from typing import Any, Literal
 import msgspec
 
 from restow.model.kinds import Kind
-from restow.model.objects import ObjectReference
+from restow.model.objects import Document, ObjectReference
 from restow.ports import MERGE_PATCH
-
-Document = dict[str, Any]
 
 
 class Create(msgspec.Struct, frozen=True):

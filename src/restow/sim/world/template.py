@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-Document = dict[str, Any]
+from restow.model.objects import Document
 
 TEMPLATE_HASH = "pod-template-hash"
 REVISION_HASH = "controller-revision-hash"

@@ -7,9 +7,8 @@ from typing import Any
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.metadatarules import check_labels
 from restow.model.names import dns_label_problems, label_value_problems, qualified_name_problems, subdomain_problems
+from restow.model.objects import Document
 from restow.model.selectors import OPERATORS
-
-Document = dict[str, Any]
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

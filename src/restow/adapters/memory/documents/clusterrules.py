@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from restow.adapters.memory.documents.affinityrules import check_node_selector, check_taints
 from restow.adapters.memory.documents.containerrules import ACCESS_MODES, check_claim_spec
@@ -11,8 +10,7 @@ from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.metadatarules import check_labels
 from restow.adapters.memory.documents.resourcerules import check_amounts, parsed
 from restow.model.names import qualified_name_problems, subdomain_problems
-
-Document = dict[str, Any]
+from restow.model.objects import Document
 
 _BASIC_AUTH = "kubernetes.io/basic-auth"
 _SECRET_KEYS = {

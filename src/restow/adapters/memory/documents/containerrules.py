@@ -10,8 +10,7 @@ from typing import Any
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.resourcerules import check_amount, check_resources
 from restow.model.names import dns_label_problems, subdomain_problems
-
-Document = dict[str, Any]
+from restow.model.objects import Document
 
 _PULL = ("Always", "IfNotPresent", "Never")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")

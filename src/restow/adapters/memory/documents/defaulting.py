@@ -13,8 +13,7 @@ from typing import Any
 
 from restow.adapters.memory.documents.poddefaults import default_pod, default_template
 from restow.model.names import label_value_problems
-
-Document = dict[str, Any]
+from restow.model.objects import Document
 
 RBAC = "rbac.authorization.k8s.io"
 _MAX_INT32 = 2**31 - 1

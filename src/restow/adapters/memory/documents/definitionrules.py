@@ -15,9 +15,8 @@ from restow.adapters.memory.documents.metadatarules import resource_name_problem
 from restow.adapters.memory.documents.schemanodes import MISSING, SchemaNode
 from restow.adapters.memory.documents.schemarules import KNOWN_RULES, check_value
 from restow.model.names import subdomain_problems
+from restow.model.objects import Document
 from restow.ports import StatusCause
-
-Document = dict[str, Any]
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")

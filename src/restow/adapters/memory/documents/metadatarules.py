@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 from restow.adapters.memory.documents.findings import Findings
 from restow.model.names import dns_label_problems, label_value_problems, qualified_name_problems, subdomain_problems
+from restow.model.objects import Document
 
-Document = dict[str, Any]
 NameRule = Callable[[str], tuple[str, ...]]
 
 MAX_ANNOTATIONS = 256 * 1024

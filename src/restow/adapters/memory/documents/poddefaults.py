@@ -6,9 +6,8 @@ In: a PodSpec as a dict, changed in place. Values that are there are never overw
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
-Document = dict[str, Any]
+from restow.model.objects import Document
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _MODE = 0o644

@@ -7,7 +7,6 @@ node selection; a negative grace period may become 1. The subresources each chan
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from restow.adapters.memory.documents.affinityrules import (
     REQUIRED,
@@ -20,8 +19,7 @@ from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.metadatarules import check_annotations, check_labels
 from restow.adapters.memory.documents.resourcerules import check_amounts, check_resources
 from restow.model.names import dns_label_problems, qualified_name_problems, subdomain_problems
-
-Document = dict[str, Any]
+from restow.model.objects import Document
 
 _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")

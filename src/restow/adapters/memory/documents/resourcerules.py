@@ -7,9 +7,8 @@ from typing import Any
 
 from restow.adapters.memory.documents.findings import Findings
 from restow.model.names import qualified_name_problems
+from restow.model.objects import Document
 from restow.model.quantity import Quantity, QuantityError
-
-Document = dict[str, Any]
 
 _CONTAINER = frozenset({"cpu", "memory", "ephemeral-storage"})
 _POD_LEVEL = frozenset({"cpu", "memory"})

@@ -18,11 +18,11 @@ from restow.adapters.memory.documents.metadatarules import check_metadata, check
 from restow.adapters.memory.documents.schemaglance import glance_at_resource
 from restow.adapters.memory.documents.schemanodes import ANYTHING, MISSING, SchemaNode
 from restow.adapters.memory.documents.schemarules import check_value
+from restow.model.objects import Document
 from restow.ports import StatusCause
 
 __all__ = ["CustomSchema", "validate_definition"]
 
-Document = dict[str, Any]
 _IMPLICIT = ("apiVersion", "kind", "metadata")
 
 

@@ -16,9 +16,8 @@ from typing import Any
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.schemanodes import MISSING, SchemaNode
 from restow.model.names import subdomain_problems
+from restow.model.objects import Document
 from restow.model.times import TimeError, parse_duration, parse_time
-
-Document = dict[str, Any]
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),

@@ -8,16 +8,15 @@ business.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from restow.adapters.memory.documents import clusterrules, workloadrules
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.metadatarules import check_metadata, check_metadata_update
 from restow.adapters.memory.documents.podrules import check_new_pod, check_pod, check_pod_update
 from restow.adapters.memory.documents.remembering import Remembered
+from restow.model.objects import Document
 from restow.ports import StatusCause
 
-Document = dict[str, Any]
 Rule = Callable[[Document, Document | None, Findings], None]
 
 

@@ -8,9 +8,8 @@ from restow.adapters.memory.documents.affinityrules import check_selector
 from restow.adapters.memory.documents.containerrules import check_claim_spec
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.podrules import check_template
+from restow.model.objects import Document
 from restow.model.selectors import SelectorError, label_selector
-
-Document = dict[str, Any]
 
 _COUNTS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
 _SET_COUNTS = ("replicas", "minReadySeconds")

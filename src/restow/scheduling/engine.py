@@ -179,6 +179,19 @@ class Engine:
         rows = np.flatnonzero(ranking.every() != REFUSED)
         return rows[accepts(cycle, say.cluster_filters, rows)] if say.cluster_filters else rows
 
+    def hopeful(self, cycle: Cycle) -> tuple[RowIndex, Mask]:
+        """The rows that no filter refuses for good, whoever leaves; and which of them none refuses now."""
+        filtering, stopped = self._begin(cycle).pre_filter(cycle)
+        rows = _every_node(cycle) if stopped is None else np.zeros(0, np.intp)
+        accepted: Mask = np.ones(len(rows), np.bool_)
+        hopeless: Mask = ~accepted
+        for plugin in self._asked(filtering) if len(rows) else ():
+            mask = plugin.filter(cycle, rows)
+            accepted &= mask
+            for one in plugin.refusals(cycle, rows) if not mask.all() else ():
+                hopeless |= one.rows & ~mask & (not one.resolvable)
+        return rows[~hopeless], accepted[~hopeless]
+
     def survey(self, cycle: Cycle, rows: RowIndex | None = None) -> Survey:
         """The answer of every node, or of those on some rows, for people who want to know more than the best one."""
         filtering, stopped = self._begin(cycle).pre_filter(cycle)

@@ -19,6 +19,7 @@ from restow.model.objects import Pod, Reservation
 from restow.model.resources import Vector
 from restow.model.tenancy import DEFAULT_QUEUE
 from restow.model.times import format_time
+from restow.scheduling.certainty import certain
 from restow.scheduling.conditions import group_status
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
 from restow.scheduling.endings import Ending, endings, latest_end, leaving
@@ -116,6 +117,8 @@ class Session:
         if known is not None and known[0] == self._state():
             return known[1]
         found = self.engine.place(cycle)
+        if isinstance(found, Placed) and self._kept and cycle.pod_class.shape.readings:
+            found = certain(self.engine, cycle, found, [kept.pod for kept in self._kept])
         if isinstance(found, Unplaced) and self._refuses_alike(found):
             self._refused[cycle.pod_class] = (self._state(), found)
         return found

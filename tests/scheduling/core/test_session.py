@@ -213,6 +213,23 @@ def test_what_fits_nowhere_of_a_broken_gang_keeps_the_room_where_least_is_lackin
     }
 
 
+def test_what_only_others_keep_out_of_a_broken_gang_keeps_the_room_where_they_may_leave():
+    there = [node(f"n{number}", {"cpu": "4", "pods": "9"}) for number in range(2)]
+    running = [task("t0", "g", labels={"app": "x"}, on="n0"), pod("a", labels={"app": "x"}, on="n1")]
+    story = Story(*there, groups=[gang("g", 2)], running=running, plugins=[Apart()])
+    story.run(task("t1", "g", {"cpu": "3"}, labels={"app": "x"}), task("y", requests={"cpu": "3"}))
+    assert story.nominated == {"t1": "n0"}
+    assert story.placed == {"y": "n1"}
+
+
+def test_a_broken_gang_keeps_no_room_where_it_will_never_be_let_in():
+    there = [node("n0", {"cpu": "2", "pods": "9"}), node("n1", {"cpu": "9", "pods": "9"}, unschedulable=True)]
+    running = [task("t0", "g", {"cpu": "2"}, on="n0")]
+    story = Story(*there, groups=[gang("g", 2)], running=running, plugins=[Apart()])
+    assert story.run(task("t1", "g", {"cpu": "2"})).nominated == {"t1": "n0"}
+    assert Story(*there, groups=[gang("g", 2)], running=running).run(task("t1", "g", {"cpu": "3"})).nominated == {}
+
+
 def test_room_nominated_to_the_rest_of_a_broken_gang_is_kept_from_the_most_important():
     waiting = task("t1", "g", {"cpu": "2"})
     waiting = replace(waiting, status=PodStatus(nominated_node_name="n0"))

@@ -1,9 +1,10 @@
 """Completing: what is kept for a gang of which some pods are on nodes and the rest fits nowhere.
 
 Goes in: a session and such a job. Comes out: for each pod that is missing the node on which room is kept for it, the
-one where the least of it is lacking. Nobody else gets what becomes free there, so the lack only shrinks, and the pod
-goes there, or wherever it fits sooner. What the missing pods ask for counts for their queue, so that nobody behind them
-uses up what it may still take.
+one where the least of it is lacking; where something else is in the way everywhere, such as a host port or a pod that
+it must not be near, one of those that may be free of it some day. Nobody else gets what becomes free there, so the lack
+only shrinks, and the pod goes there, or wherever it fits sooner. What the missing pods ask for counts for their queue,
+so that nobody behind them uses up what it may still take.
 """
 
 from __future__ import annotations
@@ -40,22 +41,20 @@ def keep_for_rest(session: Session, job: Job, *, rooms: bool) -> dict[str, str]:
 
 
 def _nearest(session: Session, cycle: Cycle) -> str | None:
-    """Of the nodes that refuse a pod for nothing but its size, the one that lacks least for it."""
+    """Of the nodes that refuse a pod for nothing but its size, the one that lacks least for it; if there is none, of
+    those that refuse it for nothing that lasts."""
     snapshot = session.snapshot
-    weightless = Cycle(_weightless(cycle.pod), snapshot, session.now)
-    names = session.engine.survey(weightless).feasible
+    rows, ready = session.engine.hopeful(Cycle(_weightless(cycle.pod), snapshot, session.now))
     asked = [(column, amount) for column, amount in cycle.pod_class.shape.amounts if amount > 0]
     if any(column >= len(snapshot.room.free) for column, _ in asked):  # no node has ever had any of it
         return None
-    rows = np.array([snapshot.rows.find(name) for name in names], dtype=np.intp)
     free, whole = snapshot.room.free[:, rows], snapshot.room.allocatable.cells[:, rows]
     lacking, fits = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
     for column, amount in asked:
         fits &= whole[column] >= amount
         lacking = np.maximum(lacking, (amount - free[column]) / np.maximum(whole[column], 1))
-    if not fits.any():
-        return None
-    return names[int(np.argmin(np.where(fits, lacking, np.inf)))]
+    found = [(not ready[one], lacking[one], snapshot.rows.name(rows[one]) or "") for one in np.flatnonzero(fits)]
+    return min(found)[2] if found else None
 
 
 def _weightless(pod: Pod) -> Pod:

@@ -1,0 +1,80 @@
+"""Pods that are only promised a place: they are in the way of others already, and company to nobody yet."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from restow.model.objects import (
+    Affinity,
+    PodAffinity,
+    PodAffinityTerm,
+    PodStatus,
+    SelectorSpec,
+    TopologySpreadConstraint,
+)
+from restow.scheduling.actions.allocate import allocate
+from restow.scheduling.decisions import Assign, Refuse
+from restow.scheduling.registry import read_profile
+from restow.scheduling.roster import Roster
+from restow.scheduling.session import Session
+from tests.model.cluster.builders import node, pod
+from tests.scheduling.core.doubles import cluster
+
+HOST = "kubernetes.io/hostname"
+X = SelectorSpec(match_labels={"app": "x"})
+
+
+def outcome(asking, *, promised, running=()):
+    """Where a pod goes, or what it is told, while room on nodes is kept for more important ones."""
+    there = [node(name, labels={HOST: name}) for name in ("n1", "n2", "n3")]
+    snapshot = cluster(*there, pods=running)
+    waiting = [
+        replace(pod(f"w{number}", labels={"app": "x"}, priority=9), status=PodStatus(nominated_node_name=where))
+        for number, where in enumerate(promised)
+    ]
+    session = Session(snapshot, read_profile({}).engine, Roster(), now=0.0, pods=[asking], nominated=waiting)
+    (decision,) = [one for one in session.run([allocate]) if isinstance(one, (Assign, Refuse))]
+    return decision.node if isinstance(decision, Assign) else decision.message
+
+
+def near(**fields):
+    term = PodAffinityTerm(topology_key=HOST, label_selector=X)
+    return pod("p", {"cpu": "1"}, affinity=Affinity(pod_affinity=PodAffinity(required=[term])), **fields)
+
+
+def spread(skew):
+    constraint = TopologySpreadConstraint(
+        max_skew=skew, topology_key=HOST, when_unsatisfiable="DoNotSchedule", label_selector=X
+    )
+    return pod("p", {"cpu": "1"}, labels={"app": "x"}, topology_spread_constraints=[constraint])
+
+
+def away():
+    term = PodAffinityTerm(topology_key=HOST, label_selector=X)
+    return pod("p", {"cpu": "1"}, affinity=Affinity(pod_anti_affinity=PodAffinity(required=[term])))
+
+
+def running(*where):
+    return [pod(f"r{number}", labels={"app": "x"}, on=on) for number, on in enumerate(where)]
+
+
+NO_AFFINITY = "3 node(s) didn't match pod affinity rules"
+NO_SPREAD = "3 node(s) didn't match pod topology spread constraints"
+
+
+@pytest.mark.parametrize(
+    ("asking", "promised", "there", "result"),
+    [
+        pytest.param(near(), ["n1"], [], NO_AFFINITY, id="nobody is near yet"),
+        pytest.param(near(), ["n1"], ["n2"], "n2", id="the one who is there counts"),
+        pytest.param(near(labels={"app": "x"}), ["n1"], [], "n1", id="who may be the first may also be the second"),
+        pytest.param(spread(1), ["n1"], ["n2", "n3"], "n1", id="the only place that is good without the other"),
+        pytest.param(spread(1), ["n1", "n1"], ["n2", "n3"], NO_SPREAD, id="no place is good either way"),
+        pytest.param(spread(1), ["n1"], ["n2"], "n3", id="a place that nobody else is promised"),
+        pytest.param(away(), ["n1"], ["n2"], "n3", id="who is promised a place is in the way"),
+    ],
+)
+def test_a_place_is_good_with_and_without_those_who_are_still_to_come(asking, promised, there, result):
+    said = outcome(asking, promised=promised, running=running(*there))
+    assert said == result or said == f"0/3 nodes are available: {result}."

@@ -34,6 +34,7 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         snapshot.pods,
         snapshot.reservations,
     )
+    placements, promises = reservations._placements, reservations.promises
     size = rows.size
     return {
         "rows": (dict(rows._rows), list(rows._names), list(rows._free)),
@@ -47,9 +48,15 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
         "pods": (dict(pods._known), pods.seen),
         "versions": [
             (dict(one._live), dict(one._gone))
-            for one in (pods._versions, snapshot._node_versions, reservations._versions, snapshot.locks._versions)
+            for one in (pods._versions, snapshot._node_versions, placements._versions, snapshot.locks._versions)
         ],
-        "reservations": {name: dict(value) for name, value in vars(reservations).items() if isinstance(value, dict)},
+        "reservations": {
+            name: dict(value)
+            for part in (reservations, placements)
+            for name, value in vars(part).items()
+            if isinstance(value, dict)
+        },
+        "promises": [dict(one) for one in (promises._lives, promises._coming, promises._count)],
         "aside": dict(snapshot.occupancy._aside),
         "vacancies": copy.deepcopy((reservations.vacancies._seats, reservations.vacancies._listed)),
         "holdings": copy.deepcopy(reservations.holdings._sums),

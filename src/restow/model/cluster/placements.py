@@ -1,21 +1,204 @@
-"""Placements that were decided and that a reservation's status does not show yet."""
+"""Placements: which seats there are.
+
+Goes in: reservations as the API shows them, and placements that were decided before their status shows them, as pods
+are assumed. Comes out: every seat with the room that it asks for, and which pods are said to have consumed which; and
+of every change the seats that it concerns, for whoever knows what follows from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
+from restow.model.cluster.classes import Classes
+from restow.model.cluster.seat import Seat, SeatName, is_ended, seats_of
+from restow.model.cluster.shapes import Shape
+from restow.model.cluster.undo import UndoLog
+from restow.model.cluster.vacancies import turn_of
+from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Placement, Reservation
+from restow.model.quantity import QuantityError
+
+Key = tuple[str, str]
 
 
-class AssumedPlacements(msgspec.Struct, frozen=True):
+class _Assumed(msgspec.Struct, frozen=True):
+    """What was decided and is not shown yet."""
+
     placements: tuple[Placement, ...]
     at: float
 
 
-def not_shown(reservation: Reservation, assumed: Iterable[Placement]) -> tuple[Placement, ...]:
+class Placements:
+    def __init__(self, log: UndoLog, classes: Classes) -> None:
+        self._log = log
+        self._classes = classes
+        self._versions = Versions(log)
+        self._known: dict[Key, Reservation] = {}
+        self._assumed: dict[Key, _Assumed] = {}
+        self._seats: dict[SeatName, Seat] = {}
+        self.known: Mapping[Key, Reservation] = self._known
+        self.seats: Mapping[SeatName, Seat] = self._seats
+        self.of: dict[Key, tuple[SeatName, ...]] = {}
+        """The seats of each reservation."""
+        self.shapes: dict[SeatName, Shape] = {}
+        self.consumed: dict[str, frozenset[SeatName]] = {}
+        """The seats that a pod has consumed, according to the reservations: by its UID, or lacking that its name."""
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def is_assumed(self, name: SeatName) -> bool:
+        """Whether nobody but us knows of a seat."""
+        assumed = self._assumed.get((name.namespace, name.reservation))
+        return assumed is not None and any(
+            (one.task, one.index) == (name.task, name.index) for one in assumed.placements
+        )
+
+    def assumed(self, now: float) -> Iterator[tuple[Reservation, float]]:
+        """Reservations whose assumed placements the API has not shown yet, and for how long, oldest first."""
+        for key, assumed in sorted(self._assumed.items(), key=lambda item: (item[1].at, item[0])):
+            yield self._known[key], now - assumed.at
+
+    # --- changing; each returns the seats that are concerned ----------------------------------------------------------
+
+    def show(self, reservation: Reservation) -> Iterable[SeatName]:
+        """An event shows a reservation."""
+        if not self._is_news(reservation, gone=False):
+            return ()
+        key = _key(reservation)
+        old = self._known.get(key)
+        self._log.put(self._known, key, reservation)
+        assumed = self._assumed.get(key)
+        if assumed is not None:
+            left = () if is_ended(reservation) else _not_shown(reservation, assumed.placements)
+            self._set_assumed(key, _Assumed(left, assumed.at))
+        same = old is not None and assumed is None and _asks_the_same(old, reservation)
+        return self._reseat(key, like=old if same else None)
+
+    def hide(self, reservation: Reservation) -> Iterable[SeatName]:
+        """An event says a reservation was deleted."""
+        if not self._is_news(reservation, gone=True):
+            return ()
+        self._log.drop(self._known, _key(reservation))
+        self._log.drop(self._assumed, _key(reservation))
+        return self._reseat(_key(reservation))
+
+    def assume(self, key: Key, placements: Iterable[Placement], at: float) -> Iterable[SeatName]:
+        """Hold more placements before the status shows them. Raises LookupError if there is no such reservation."""
+        if key not in self._known:
+            raise LookupError(f"reservation {'/'.join(key)} is not known")
+        old, more = self._assumed.get(key, _Assumed((), at)), tuple(placements)
+        if any(SeatName(*key, one.task, one.index) in self._seats for one in more):
+            placed = _not_shown(self._known[key], (*old.placements, *more))
+            self._set_assumed(key, _Assumed(placed, old.at))
+            return self._reseat(key)
+        self._set_assumed(key, _Assumed(old.placements + more, old.at))
+        return self._seat(key, more)
+
+    def forget(self, key: Key) -> Iterable[SeatName] | None:
+        """Take assumed placements back; None if there are none (any more)."""
+        if key not in self._assumed:
+            return None
+        self._log.drop(self._assumed, key)
+        return self._reseat(key)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _reseat(self, key: Key, like: Reservation | None = None) -> Iterable[SeatName]:
+        """Replace the seats of a reservation by what its status shows and what we assumed beyond it. `like` is an
+        earlier view of it that asked for the same: what was read then is kept, and seats that stay are passed over."""
+        old = {name: self._seats[name] for name in self.of.get(key, ())}
+        seats = {seat.name: self._carried_over(seat) for seat in self._placed(key, old if like is not None else {})}
+        changed = [name for name in {**old, **seats} if seats.get(name) is not old.get(name)]
+        for name in changed:
+            self._set_seat(name, seats.get(name))
+        if seats.keys() != old.keys():
+            self._log.put(self.of, key, tuple(seats))
+        if not seats:
+            self._log.drop(self.of, key)
+        alike = like is not None and like.status.state.phase == self._known[key].status.state.phase
+        return changed if alike else {**old, **seats}
+
+    def _seat(self, key: Key, placements: Iterable[Placement]) -> Iterable[SeatName]:
+        """`_reseat` where there are only new seats: those that stay cost nothing, however many they are."""
+        seats = [seat for seat in seats_of(self._known[key], placements) if self._read(seat)]
+        names = [seat.name for seat in seats]
+        if seats:
+            self._log.put(self.of, key, (*self.of.get(key, ()), *names))
+        for seat in seats:
+            self._set_seat(seat.name, seat)
+        return names
+
+    def _set_assumed(self, key: Key, assumed: _Assumed) -> None:
+        if assumed.placements:
+            self._log.put(self._assumed, key, assumed)
+        else:
+            self._log.drop(self._assumed, key)
+
+    def _placed(self, key: Key, known: Mapping[SeatName, Seat]) -> Iterator[Seat]:
+        reservation, assumed = self._known.get(key), self._assumed.get(key)
+        if reservation is not None:
+            placements = (*(reservation.status.placements or ()), *(assumed.placements if assumed else ()))
+            for seat in seats_of(reservation, placements, known):
+                if seat.name in known or self._read(seat):
+                    yield seat
+
+    def _read(self, seat: Seat) -> bool:
+        """Work out the shape of a seat; False if it has none. The API server does not check quantities inside a
+        template: what nobody can read, or is less than nothing, holds nothing."""
+        try:
+            shape = self._classes.shapes.of(seat.stand_in)
+        except QuantityError:
+            return False
+        if any(amount <= 0 for _, amount in shape.amounts):
+            return False
+        self._log.put(self.shapes, seat.name, shape)
+        self._classes.note(shape, seat.name.namespace)
+        return True
+
+    def _carried_over(self, seat: Seat) -> Seat:
+        """Later versions of the reservation say nothing new about when a consumer was named. A seat of which nothing
+        else is new, either, stays the very same."""
+        old = self._seats.get(seat.name)
+        if old is None or old.consumer != seat.consumer:
+            return seat
+        same = old.stand_in is seat.stand_in and old.node == seat.node and old.open == seat.open
+        return old if same else replace(seat, version=old.version)
+
+    def _set_seat(self, name: SeatName, seat: Seat | None) -> None:
+        old = self._seats.get(name)
+        if old and old.consumer is not None:
+            left = self.consumed[old.consumer] - {name}
+            if left:
+                self._log.put(self.consumed, old.consumer, left)
+            else:
+                self._log.drop(self.consumed, old.consumer)
+        if seat is None:
+            self._log.drop(self._seats, name)
+            self._log.drop(self.shapes, name)
+            return
+        self._log.put(self._seats, name, seat)
+        if seat.consumer is not None:
+            self._log.put(self.consumed, seat.consumer, self.consumed.get(seat.consumer, frozenset()) | {name})
+
+    def _is_news(self, reservation: Reservation, *, gone: bool) -> bool:
+        key = "/".join(_key(reservation))
+        return self._versions.is_news(key, version_number(reservation.metadata.resource_version), gone=gone)
+
+
+def _key(reservation: Reservation) -> Key:
+    return reservation.metadata.namespace or "", reservation.metadata.name
+
+
+def _not_shown(reservation: Reservation, assumed: Iterable[Placement]) -> tuple[Placement, ...]:
     """The placements that the status does not show, each seat once, the latest."""
     shown = {(one.task, one.index) for one in reservation.status.placements or ()}
     seats = {(one.task, one.index): one for one in assumed}
     return tuple(one for seat, one in seats.items() if seat not in shown)
+
+
+def _asks_the_same(old: Reservation, new: Reservation) -> bool:
+    """Whether nothing but the status changed, of all that is read here."""
+    return old.metadata.uid == new.metadata.uid and old.spec == new.spec and turn_of(old) == turn_of(new)

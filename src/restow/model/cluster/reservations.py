@@ -10,35 +10,25 @@ names the seat, and we gave it the seat or the reservation's owners match it. So
 twice, and nobody frees a seat by writing an annotation. Binding comes before marking, so a consumer that is not here
 although pods were seen up to the version in which the reservation first named it is over.
 
-Placements may be assumed before the reservation's status shows them, as pods are.
+Which seats there are is a matter of `placements`, who was given one of `promises`, who may come for one of `vacancies`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
-
-from msgspec.structs import replace
+from collections.abc import Iterable, Iterator
 
 from restow.model.cluster.classes import Classes
 from restow.model.cluster.holdings import Holder, Holdings
 from restow.model.cluster.listing import Amounts
 from restow.model.cluster.occupancy import Occupancy, Occupant, claims_the_same
 from restow.model.cluster.owners import Kinship
-from restow.model.cluster.placements import AssumedPlacements, not_shown
+from restow.model.cluster.placements import Key, Placements
 from restow.model.cluster.pods import Pods
 from restow.model.cluster.promises import Promises
-from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_ended, is_in_life, seats_of
-from restow.model.cluster.shapes import Shape
+from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_in_life
 from restow.model.cluster.undo import UndoLog
-from restow.model.cluster.vacancies import Vacancies, turn_of
-from restow.model.cluster.versions import Versions, version_number
+from restow.model.cluster.vacancies import Vacancies
 from restow.model.objects import Placement, Pod, Reservation, ReservationPhase
-from restow.model.quantity import QuantityError
-
-Key = tuple[str, str]
-K = TypeVar("K")
-M = TypeVar("M")
 
 
 class Reservations:
@@ -47,18 +37,14 @@ class Reservations:
     def __init__(self, log: UndoLog, occupancy: Occupancy, classes: Classes, pods: Pods, kinship: Kinship) -> None:
         self._log = log
         self._occupancy = occupancy
-        self._classes = classes
         self._pods = pods
         self._kinship = kinship
-        self._versions = Versions(log)
-        self._known: dict[Key, Reservation] = {}
-        self._assumed: dict[Key, AssumedPlacements] = {}
-        self._seats: dict[SeatName, Seat] = {}
-        self._seats_of: dict[Key, tuple[SeatName, ...]] = {}
-        self._shape_of: dict[SeatName, Shape] = {}
+        self._placements = Placements(log, classes)
+        self._known = self._placements.known
+        self._seats = self._placements.seats
+        self._shape_of = self._placements.shapes
         self._held: dict[SeatName, Occupant] = {}
         self._claims: dict[SeatName, frozenset[str]] = {}
-        self._consumed: dict[str, frozenset[SeatName]] = {}
         self._unseen: dict[SeatName, None] = {}
         self._vacated: dict[SeatName, None] = {}
         self._spent: dict[SeatName, None] = {}
@@ -82,7 +68,7 @@ class Reservations:
 
     def seats(self, namespace: str, name: str) -> list[Seat]:
         """The seats of a reservation, by task and index."""
-        return [self._seats[seat] for seat in sorted(self._seats_of.get((namespace, name), ()))]
+        return [self._seats[seat] for seat in sorted(self._placements.of.get((namespace, name), ()))]
 
     def holds(self, name: SeatName) -> bool:
         """Whether a seat takes room on its node now."""
@@ -125,53 +111,27 @@ class Reservations:
 
     def assumed(self, now: float) -> Iterator[tuple[Reservation, float]]:
         """Reservations whose assumed placements the API has not shown yet, and for how long, oldest first."""
-        for key, assumed in sorted(self._assumed.items(), key=lambda item: (item[1].at, item[0])):
-            yield self._known[key], now - assumed.at
+        return self._placements.assumed(now)
 
     # --- what happens to reservations ---------------------------------------------------------------------------------
 
     def apply(self, reservation: Reservation) -> None:
         """An event shows a reservation."""
-        if not self._is_news(reservation, gone=False):
-            return
-        key = _key(reservation)
-        old = self._known.get(key)
-        self._log.put(self._known, key, reservation)
-        assumed = self._assumed.get(key)
-        if assumed is not None:
-            left = () if is_ended(reservation) else not_shown(reservation, assumed.placements)
-            self._set_assumed(key, AssumedPlacements(left, assumed.at))
-        same = old is not None and assumed is None and _asks_the_same(old, reservation)
-        self._reseat(key, like=old if same else None)
+        self._review(self._placements.show(reservation))
 
     def remove(self, reservation: Reservation) -> None:
         """An event says a reservation was deleted."""
-        if self._is_news(reservation, gone=True):
-            self._log.drop(self._known, _key(reservation))
-            self._log.drop(self._assumed, _key(reservation))
-            self._reseat(_key(reservation))
+        self._review(self._placements.hide(reservation))
 
     def assume(self, namespace: str, name: str, placements: Iterable[Placement], at: float) -> None:
         """Hold more placements before the status shows them. Raises LookupError if there is no such reservation."""
-        key = (namespace, name)
-        if key not in self._known:
-            raise LookupError(f"reservation {namespace}/{name} is not known")
-        old, more = self._assumed.get(key, AssumedPlacements((), at)), tuple(placements)
-        if any(SeatName(namespace, name, one.task, one.index) in self._seats for one in more):
-            placed = not_shown(self._known[key], (*old.placements, *more))
-            self._set_assumed(key, AssumedPlacements(placed, old.at))
-            self._reseat(key)
-        else:
-            self._set_assumed(key, AssumedPlacements(old.placements + more, old.at))
-            self._seat(key, more)
+        self._review(self._placements.assume((namespace, name), placements, at))
 
     def forget(self, namespace: str, name: str) -> bool:
         """Take assumed placements back; False if there are none (any more)."""
-        if (namespace, name) not in self._assumed:
-            return False
-        self._log.drop(self._assumed, (namespace, name))
-        self._reseat((namespace, name))
-        return True
+        changed = self._placements.forget((namespace, name))
+        self._review(changed or ())
+        return changed is not None
 
     def vacate(self, name: SeatName) -> None:
         """Let go what a seat holds, for the pod that is to take it; the inverse is `hold_again`."""
@@ -197,16 +157,16 @@ class Reservations:
         """A pod came, changed or went: the seat it takes, or took, may have to be held or let go."""
         after = self._pods.known.get(uid)
         left, taken = before.seat if before else None, after.seat if after else None
-        if left is None and taken is None and uid not in self._consumed:
+        if left is None and taken is None and uid not in self._placements.consumed:
             return
         self._promise(uid, before, after)
         if left == taken and before is not None and after is not None and claims_the_same(before, after):
             return
         if left and left != taken:
-            self._set_members(self._claims, left, self._claims[left] - {uid})
+            self._drop_claim(left, uid)
         if taken and left != taken:
-            self._set_members(self._claims, taken, self._claims.get(taken, frozenset()) | {uid})
-        consumed = self._consumed.get(uid)
+            self._log.put(self._claims, taken, self._claims.get(taken, frozenset()) | {uid})
+        consumed = self._placements.consumed.get(uid)
         if consumed is None and taken is not None and left in (None, taken):
             if taken in self._vacated and after is not None and after.assumed_at is not None:
                 self._hand_over(taken, after)
@@ -214,6 +174,13 @@ class Reservations:
                 self._settle_one(taken)
         else:
             self._settle({seat for seat in (left, taken) if seat} | (consumed or frozenset()))
+
+    def _drop_claim(self, name: SeatName, uid: str) -> None:
+        others = self._claims[name] - {uid}
+        if others:
+            self._log.put(self._claims, name, others)
+        else:
+            self._log.drop(self._claims, name)
 
     def _promise(self, uid: str, before: Occupant | None, after: Occupant | None) -> None:
         """Remember whose seat a pod is on its way to: another reservation may get the name meanwhile."""
@@ -237,83 +204,16 @@ class Reservations:
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
-    def _reseat(self, key: Key, like: Reservation | None = None) -> None:
-        """Replace the seats of a reservation by what its status shows and what we assumed beyond it. `like` is an
-        earlier view of it that asked for the same: what was read then is kept, and seats that stay are passed over."""
-        old = {name: self._seats[name] for name in self._seats_of.get(key, ())}
-        seats = {seat.name: self._carried_over(seat) for seat in self._placed(key, old if like is not None else {})}
-        if like is None:
-            for name in old:
-                self.vacancies.close(name)
-        for name in {**old, **seats}:
-            if seats.get(name) is not old.get(name):
-                self._set_seat(name, seats.get(name))
-        if seats.keys() != old.keys():
-            self._log.put(self._seats_of, key, tuple(seats))
-        if not seats:
-            self._log.drop(self._seats_of, key)
-        alike = like is not None and like.status.state.phase == self._known[key].status.state.phase
-        self._settle(name for name in {**old, **seats} if not alike or seats.get(name) is not old.get(name))
-
-    def _seat(self, key: Key, placements: Iterable[Placement]) -> None:
-        """`_reseat` where there are only new seats: those that stay cost nothing, however many they are."""
-        seats = [seat for seat in seats_of(self._known[key], placements) if self._read(seat)]
-        if seats:
-            self._log.put(self._seats_of, key, (*self._seats_of.get(key, ()), *(seat.name for seat in seats)))
-        for seat in seats:
-            self._set_seat(seat.name, seat)
-            self._settle_one(seat.name)
-
-    def _set_assumed(self, key: Key, assumed: AssumedPlacements) -> None:
-        if assumed.placements:
-            self._log.put(self._assumed, key, assumed)
-        else:
-            self._log.drop(self._assumed, key)
-
-    def _placed(self, key: Key, known: Mapping[SeatName, Seat]) -> Iterator[Seat]:
-        reservation, assumed = self._known.get(key), self._assumed.get(key)
-        if reservation is not None:
-            placements = (*(reservation.status.placements or ()), *(assumed.placements if assumed else ()))
-            for seat in seats_of(reservation, placements, known):
-                if seat.name in known or self._read(seat):
-                    yield seat
-
-    def _read(self, seat: Seat) -> bool:
-        """Work out the shape of a seat; False if it has none. The API server does not check quantities inside a
-        template: what nobody can read, or is less than nothing, holds nothing."""
-        try:
-            shape = self._classes.shapes.of(seat.stand_in)
-        except QuantityError:
-            return False
-        if any(amount <= 0 for _, amount in shape.amounts):
-            return False
-        self._log.put(self._shape_of, seat.name, shape)
-        self._classes.note(shape, seat.name.namespace)
-        return True
-
-    def _carried_over(self, seat: Seat) -> Seat:
-        """Later versions of the reservation say nothing new about when a consumer was named. A seat of which nothing
-        else is new, either, stays the very same."""
-        old = self._seats.get(seat.name)
-        if old is None or old.consumer != seat.consumer:
-            return seat
-        same = old.stand_in is seat.stand_in and old.node == seat.node and old.open == seat.open
-        return old if same else replace(seat, version=old.version)
-
-    def _set_seat(self, name: SeatName, seat: Seat | None) -> None:
-        old = self._seats.get(name)
-        if old and old.consumer is not None:
-            self._set_members(self._consumed, old.consumer, self._consumed[old.consumer] - {name})
-        if seat is None or seat.consumer is not None:
-            self._log.drop(self._spent, name)
-        if seat is None:
-            self._log.drop(self._seats, name)
-            self._log.drop(self._shape_of, name)
-            return
-        self._log.put(self._seats, name, seat)
-        if seat.consumer is not None:
-            self.promises.end(seat.consumer)
-            self._set_members(self._consumed, seat.consumer, self._consumed.get(seat.consumer, frozenset()) | {name})
+    def _review(self, names: Iterable[SeatName]) -> None:
+        """Seats have come, changed or gone; what is vacant is listed anew, since its turn may be another."""
+        for name in names:
+            self.vacancies.close(name)
+            seat = self._seats.get(name)
+            if seat is None or seat.consumer is not None:
+                self._log.drop(self._spent, name)
+            if seat is not None and seat.consumer is not None:
+                self.promises.end(seat.consumer)
+        self._settle(names)
 
     def _settle(self, names: Iterable[SeatName]) -> None:
         """Make each of these seats hold room, or not, as the table above says."""
@@ -413,39 +313,14 @@ class Reservations:
         that is only assumed nobody else knows: whoever came next could give it away once more."""
         reservation = self._known.get((name.namespace, name.reservation))
         available = reservation is not None and reservation.status.state.phase == ReservationPhase.AVAILABLE
-        is_spoken_for = name in self._spent or self._is_assumed(name)
+        is_spoken_for = name in self._spent or self._placements.is_assumed(name)
         if reservation is not None and held is not None and held.open and available and not is_spoken_for:
             self.vacancies.open(name, reservation, held.owners)
         else:
             self.vacancies.close(name)
-
-    def _is_assumed(self, name: SeatName) -> bool:
-        assumed = self._assumed.get((name.namespace, name.reservation))
-        return assumed is not None and any(
-            (one.task, one.index) == (name.task, name.index) for one in assumed.placements
-        )
 
     def _stand_in(self, seat: Seat, held: Occupant | None) -> Occupant:
         if held is not None and held.pod is seat.stand_in and held.node == seat.node:
             return held
         shape, name = self._shape_of[seat.name], str(seat.name)
         return Occupant(key=name, pod=seat.stand_in, node=seat.node, shape=shape, book="reserved")
-
-    def _set_members(self, table: dict[K, frozenset[M]], key: K, members: frozenset[M]) -> None:
-        if members:
-            self._log.put(table, key, members)
-        else:
-            self._log.drop(table, key)
-
-    def _is_news(self, reservation: Reservation, *, gone: bool) -> bool:
-        key = "/".join(_key(reservation))
-        return self._versions.is_news(key, version_number(reservation.metadata.resource_version), gone=gone)
-
-
-def _key(reservation: Reservation) -> Key:
-    return reservation.metadata.namespace or "", reservation.metadata.name
-
-
-def _asks_the_same(old: Reservation, new: Reservation) -> bool:
-    """Whether nothing but the status changed, of all that is read here."""
-    return old.metadata.uid == new.metadata.uid and old.spec == new.spec and turn_of(old) == turn_of(new)

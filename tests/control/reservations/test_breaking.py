@@ -1,4 +1,4 @@
-"""Whatever is done to a reservation or its node, at whatever moment: the outcome is defined, told, and leaks nothing."""
+"""Whatever is done to a reservation or its node, at whatever moment: the outcome is defined and told, nothing leaks."""
 
 from __future__ import annotations
 

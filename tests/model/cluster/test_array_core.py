@@ -142,3 +142,27 @@ def test_a_fresh_vector_computes_only_changed_rows() -> None:
 def test_what_counts_as_news(events: list[tuple[str, bool]], news: list[bool]) -> None:
     versions = Versions(UndoLog())
     assert [versions.is_news("x", version_number(version), gone=gone) for version, gone in events] == news
+
+
+def test_the_least_and_the_most_that_any_row_offers_follow_every_change() -> None:
+    log = UndoLog()
+    rows = Rows(log)
+    room = Room(log, rows)
+
+    def offer(name: str, cpu: int) -> tuple[int, int]:
+        room.set_allocatable(rows.claim(name), room.resources.columns({"cpu": cpu, "pods": 9}))
+        column = room.column("cpu")
+        return room.offers()[0][column], room.offers()[1][column]
+
+    assert room.offers() == ([0] * 4, [0] * 4)
+    assert offer("a", 5) == (5, 5)
+    assert offer("b", 7) == (5, 7)
+    rows.claim("nobody's")
+    assert offer("a", 5) == (0, 7)
+    mark = log.mark()
+    assert offer("nobody's", 3) == (3, 7)
+    assert offer("b", 4) == (3, 5)
+    log.undo_to(mark)
+    assert offer("a", 5) == (0, 7)
+    thing = room.column("thing")
+    assert [bounds[thing] for bounds in room.offers()] == [0, 0]

@@ -191,8 +191,9 @@ async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
         it.seats.refusing = "0/3 nodes are available: 3 Insufficient cpu."
         await it.move(old)
         await pass_time(60)
-        assert await it.told() == ("Running", "Unschedulable", it.seats.refusing)
-        assert await events(it, "Unschedulable") == [("move", it.seats.refusing)]
+        told = f"no seat outside node {old.spec.node_name}, which it leaves: {it.seats.refusing}"
+        assert await it.told() == ("Running", "Unschedulable", told)
+        assert await events(it, "Unschedulable") == [("move", told)]
         it.seats.refusing = None
         await pass_time(60)
         assert (await it.told())[0] == "Succeed"

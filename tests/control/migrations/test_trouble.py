@@ -18,6 +18,8 @@ from restow.sim.writes import is_write
 from tests.control.migrations.stage import Move, arguments, cluster, controller, stage, stays
 from tests.sim.stage import pass_time, ready, running, virtual
 
+NO_SEAT = "no seat outside node {}, which it leaves: no room"
+
 
 async def budget(it: Move, least: int) -> None:
     selector = {"matchLabels": {"app": "web"}}
@@ -252,7 +254,7 @@ async def test_time_is_up_before_the_eviction() -> None:
         it.seats.refusing = "no room"
         await it.move(old, ttl="60s")
         await pass_time(62)
-        assert await it.told() == ("Failed", "Timeout", "not done within 1m0s: no room")
+        assert await it.told() == ("Failed", "Timeout", f"not done within 1m0s: {NO_SEAT.format(old.spec.node_name)}")
         assert await it.reservations() == [] and await stays(it, old)
 
 
@@ -343,7 +345,8 @@ async def test_a_job_that_was_admitted_moves_as_it_was_to_move_then() -> None:
             assert (await it.told())[0] == "Running"
         async with controller(it.api, it.clock, defaultJobMode="EvictDirectly"):
             await pass_time(30)
-            assert await it.told() == ("Running", "Unschedulable", "no room") and await stays(it, old)
+            assert await it.told() == ("Running", "Unschedulable", NO_SEAT.format(old.spec.node_name))
+            assert await stays(it, old)
             assert (await it.job()).spec.mode == "ReservationFirst"
 
 

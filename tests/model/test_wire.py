@@ -29,7 +29,6 @@ from restow.model.wire import (
     convert_readable,
     decode,
     document,
-    document_kind,
     locate_documents,
     read_documents,
 )
@@ -135,24 +134,20 @@ def test_an_object_becomes_a_document_without_its_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "complaint"),
+    ("api_version", "kind", "complaint"),
     [
-        ({"kind": "Pods", "apiVersion": "v1"}, "object: kind: unknown kind 'Pods' in apiVersion 'v1'"),
-        (
-            {"kind": "deployment", "apiVersion": "v1"},
-            "object: kind: unknown kind 'deployment' in apiVersion 'v1'; known is apps/v1 Deployment",
-        ),
-        ({"kind": 3}, "object: apiVersion: missing; kind: expected a string, got the number 3"),
+        ("v1", "Pods", "unknown kind 'Pods' in apiVersion 'v1'"),
+        ("v1", "deployment", "unknown kind 'deployment' in apiVersion 'v1'; known is apps/v1 Deployment"),
     ],
 )
-def test_unknown_kinds_are_explained(value: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(WireError) as refusal:
-        document_kind(value)
+def test_unknown_kinds_are_explained(api_version: str, kind: str, complaint: str) -> None:
+    with pytest.raises(UnknownKind) as refusal:
+        kind_of(api_version, kind)
     assert str(refusal.value) == complaint
 
 
 def test_known_kinds_are_found() -> None:
-    assert document_kind({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Reservation"}) is RESERVATION
+    assert kind_of("batch.volcano.sh/v1alpha1", "Reservation") is RESERVATION
     with pytest.raises(UnknownKind):
         kind_of("v1", "Pod", [RESERVATION])
 

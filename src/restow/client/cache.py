@@ -15,6 +15,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from restow.client.verbs import Event
+from restow.model.cluster.versions import version_number
 from restow.model.objects import ObjectMeta, Pod
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -56,11 +57,6 @@ def by_node(pod: Pod) -> Iterable[str]:
     return (pod.spec.node_name or "",)
 
 
-def version_number(version: str | None) -> int | None:
-    """The version as a number; None if it is none, or longer than any that a server counts."""
-    return int(version) if version and len(version) < 40 and version.isascii() and version.isdigit() else None
-
-
 def is_older(version: str | None, than: str | None, *, or_same: bool = False) -> bool:
     """Whether one resourceVersion certainly precedes another."""
     if version is None or than is None:
@@ -99,10 +95,6 @@ class Cache(Generic[T]):
     def find(self, index: str, value: str) -> list[T]:
         """The objects that an index files under a value, in the order in which they came to be there."""
         return [self._objects[key] for key in self._indexes[index].get(value, ())]
-
-    def values(self, index: str) -> Collection[str]:
-        """The values an index has objects for."""
-        return self._indexes[index].keys()
 
     def index(self, name: str, function: IndexFunction[T]) -> None:
         """File everything, also what is there already, under what `function` says of it."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from random import Random
 from typing import Generic, TypeVar
@@ -132,9 +132,6 @@ class Informer(Generic[T]):
     def find(self, index: str, value: str) -> list[T]:
         return self._cache.find(index, value)
 
-    def values(self, index: str) -> Collection[str]:
-        return self._cache.values(index)
-
     def index(self, name: str, function: IndexFunction[T]) -> None:
         """File everything under what `function` says of it, for `find`."""
         self._cache.index(name, function)
@@ -150,19 +147,6 @@ class Informer(Generic[T]):
             handler(Change("ADDED", item))
         self._handlers.append(handler)
         return lambda: self._handlers.remove(handler)
-
-    async def changes(self) -> AsyncGenerator[Change[T], None]:
-        """The same as a feed that keeps what its reader has not got to yet: all of it, so that no change is missed.
-
-        Nothing bounds it: who may fall behind for long uses `subscribe` and a WorkQueue of keys, which coalesces.
-        """
-        feed: asyncio.Queue[Change[T]] = asyncio.Queue()
-        unsubscribe = self.subscribe(feed.put_nowait)
-        try:
-            while True:
-                yield await feed.get()
-        finally:
-            unsubscribe()
 
     # ---- running
 

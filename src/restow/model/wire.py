@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from restow.model.kinds import Kind, UnknownKind, kind_of
+from restow.model.kinds import Kind
 from restow.model.marks import are_readable
 from restow.model.problems import Problem, describe, find_problems, join
 from restow.model.yaml_text import YamlError, load_documents
@@ -29,7 +29,6 @@ __all__ = [
     "convert_readable",
     "decode",
     "document",
-    "document_kind",
     "read_documents",
 ]
 
@@ -112,23 +111,6 @@ def _without_paths(value: Any, paths: Set[str], path: str) -> Any:
 def document(kind: Kind[Any], value: msgspec.Struct) -> dict[str, Any]:
     """An object as the JSON document to create it with: its members, apiVersion and kind."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, **msgspec.to_builtins(value)}
-
-
-def document_kind(document: Mapping[str, Any], what: str = "object") -> Kind[Any]:
-    """The kind a document says it is. Raises WireError when it does not say, or when the kind is not known."""
-    api_version, kind = document.get("apiVersion"), document.get("kind")
-    if not isinstance(api_version, str) or not isinstance(kind, str):
-        wrong = {"apiVersion": api_version, "kind": kind}
-        problems = [
-            Problem(name, "missing" if value is None else f"expected a string, got {describe(value)}")
-            for name, value in wrong.items()
-            if not isinstance(value, str)
-        ]
-        raise WireError(what, problems)
-    try:
-        return kind_of(api_version, kind)
-    except UnknownKind as error:
-        raise WireError(what, [Problem("kind", str(error))]) from None
 
 
 def read_documents(data: bytes, name: str) -> list[dict[str, Any]]:

@@ -166,3 +166,12 @@ def test_the_least_and_the_most_that_any_row_offers_follow_every_change() -> Non
     assert offer("a", 5) == (0, 7)
     thing = room.column("thing")
     assert [bounds[thing] for bounds in room.offers()] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("7", 7), ("", None), ("x7", None), ("٧", None), ("9" * 5000, None)],
+    ids=["a number", "none", "no number", "digits that servers do not use", "more digits than are ever read"],
+)
+def test_a_version_as_a_number(text: str, number: int | None) -> None:
+    assert version_number(text) == number

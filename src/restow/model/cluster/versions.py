@@ -10,6 +10,8 @@ from __future__ import annotations
 from restow.model.cluster.undo import UndoLog
 
 _REMEMBERED = 8192
+_LONGEST = 40
+"""Digits: what is longer, Python may refuse to read as a number."""
 
 
 class Versions:
@@ -44,5 +46,5 @@ class Versions:
 
 
 def version_number(text: str) -> int | None:
-    """A resourceVersion as a number; None if there is none to compare."""
-    return int(text) if text.isascii() and text.isdigit() else None
+    """A resourceVersion as a number; None if it is none, or longer than any that a server counts."""
+    return int(text) if len(text) < _LONGEST and text.isascii() and text.isdigit() else None

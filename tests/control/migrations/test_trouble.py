@@ -16,8 +16,20 @@ from restow.ports import Request, Response
 from restow.sim.faults import FaultyApi
 from restow.sim.writes import is_write
 from tests.control.migrations.stage import Move, arguments, cluster, controller, stage, stays
-from tests.sim.stage import pass_time, ready, running, virtual
+from tests.sim.stage import Document, pass_time, ready, running, virtual
 
+ANYTHING = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+KRUISE = {
+    "metadata": {"name": kinds.POD_UNAVAILABLE_BUDGET.qualified_name},
+    "spec": {
+        "group": kinds.POD_UNAVAILABLE_BUDGET.group,
+        "names": {"kind": "PodUnavailableBudget", "plural": kinds.POD_UNAVAILABLE_BUDGET.plural},
+        "scope": "Namespaced",
+        "versions": [
+            {"name": "v1alpha1", "served": True, "storage": True, "schema": ANYTHING, "subresources": {"status": {}}}
+        ],
+    },
+}
 NO_SEAT = "no seat outside node {}, which it leaves: no room"
 
 
@@ -45,6 +57,32 @@ async def test_a_budget_is_waited_for() -> None:
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 3}})
         await pass_time(60)
         assert (await it.told())[0] == "Succeed"
+
+
+async def tell(it: Move, status: Document) -> None:
+    """Of Kruise's budget."""
+    await it.client.patch(kinds.POD_UNAVAILABLE_BUDGET, "web", {"status": status}, "default", subresource="status")
+
+
+@virtual
+async def test_a_budget_of_open_kruise_is_waited_for_where_there_are_such() -> None:
+    async with cluster() as it:
+        await it.create(kinds.CUSTOM_RESOURCE_DEFINITION, KRUISE)
+        async with controller(it.api, it.clock):
+            old = (await it.start(2))[0]
+            spec = {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1}
+            metadata = {"name": "web", "namespace": "default"}
+            await it.create(kinds.POD_UNAVAILABLE_BUDGET, {"metadata": metadata, "spec": spec})
+            status = {"unavailableAllowed": 0, "currentAvailable": 2, "desiredAvailable": 2, "observedGeneration": 1}
+            await tell(it, status)
+            await it.move(old)
+            await pass_time(30)
+            told = "waits for its budget: PodUnavailableBudget default/web: 2 of 2 desired pods are healthy, 0 may be"
+            phase, reason, message = await it.told()
+            assert (phase, reason) == ("Pending", "Budget") and (message or "").startswith(told), message
+            await tell(it, {"unavailableAllowed": 1})
+            await pass_time(30)
+            assert (await it.told())[0] == "Succeed"
 
 
 @virtual

@@ -13,6 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from restow.client.replies import Unreadable, read_page, read_status, unreadable_of
 from restow.client.requests import (
@@ -33,7 +34,6 @@ from restow.model.wire import WireError, decode
 from restow.ports import JSON, MERGE_PATCH, Api, ApiError, Gone, Request, Verb
 
 T = TypeVar("T")
-D = TypeVar("D")
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
@@ -88,20 +88,11 @@ class Client:
     ) -> Listing[T]:
         """Every matching object, read in pages. Without `resource_version` the list is as fresh as a write."""
         query = self._list_query(labels, fields, resource_version)
-        return await self._gather(kind, kind.type, namespace, query, limit)
+        return await self._gather(kind, namespace, query, limit)
 
-    async def list_documents(
-        self,
-        kind: Kind[Any],
-        namespace: str | None = None,
-        *,
-        labels: Selector = None,
-        fields: Selector = None,
-        resource_version: str | None = None,
-        limit: int = 500,
-    ) -> Listing[Document]:
-        query = self._list_query(labels, fields, resource_version)
-        return await self._gather(kind, Document, namespace, query, limit)
+    async def list_documents(self, kind: Kind[Any], namespace: str | None = None) -> Listing[Document]:
+        """The same, with all that the server says of them."""
+        return await self.list(replace(kind, type=Document), namespace)
 
     async def pages(
         self,
@@ -119,7 +110,7 @@ class Client:
         `unreadable` is told of objects that cannot be decoded, which are then left out; without it they are an error.
         """
         query = self._list_query(labels, fields, resource_version)
-        async with aclosing(self._pages(kind, kind.type, namespace, query, limit, unreadable)) as pages:
+        async with aclosing(self._pages(kind, namespace, query, limit, unreadable)) as pages:
             async for page in pages:
                 yield page
 
@@ -334,13 +325,12 @@ class Client:
 
     async def _pages(
         self,
-        kind: Kind[Any],
-        type_: type[D],
+        kind: Kind[T],
         namespace: str | None,
         query: dict[str, str],
         limit: int,
         unreadable: Callable[[Unreadable], None] | None = None,
-    ) -> AsyncGenerator[ObjectList[D], None]:
+    ) -> AsyncGenerator[ObjectList[T], None]:
         first = dict(query) | query_of(limit=limit or None)
         token: str | None = None
         while True:
@@ -352,29 +342,25 @@ class Client:
                 namespace=namespace,
                 query=rest | {"continue": token} if token else first,
             )
-            page = read_page(type_, (await self.api.call(request)).body, f"list of {kind.kind}", unreadable)
+            page = read_page(kind.type, (await self.api.call(request)).body, f"list of {kind.kind}", unreadable)
             yield page
             token = page.metadata.continue_
             if not token:
                 return
 
-    async def _gather(
-        self, kind: Kind[Any], type_: type[D], namespace: str | None, query: dict[str, str], limit: int
-    ) -> Listing[D]:
+    async def _gather(self, kind: Kind[T], namespace: str | None, query: dict[str, str], limit: int) -> Listing[T]:
         """All pages as one. If the list expires half-way it is read again, whole: a single page cannot expire."""
         try:
-            return await self._read_pages(kind, type_, namespace, query, limit)
+            return await self._read_pages(kind, namespace, query, limit)
         except Gone:
             if not limit:
                 raise
-            return await self._read_pages(kind, type_, namespace, query, 0)
+            return await self._read_pages(kind, namespace, query, 0)
 
-    async def _read_pages(
-        self, kind: Kind[Any], type_: type[D], namespace: str | None, query: dict[str, str], limit: int
-    ) -> Listing[D]:
-        items: list[D] = []
+    async def _read_pages(self, kind: Kind[T], namespace: str | None, query: dict[str, str], limit: int) -> Listing[T]:
+        items: list[T] = []
         version = ""
-        async with aclosing(self._pages(kind, type_, namespace, query, limit)) as pages:
+        async with aclosing(self._pages(kind, namespace, query, limit)) as pages:
             async for page in pages:
                 items.extend(page.items or ())
                 version = page.metadata.resource_version or version

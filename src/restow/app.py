@@ -31,7 +31,7 @@ from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.adapters.rest.server import serve
 from restow.client.verbs import Client
 from restow.configuration import Configuration, read_configuration
-from restow.control.descheduler import Applying, Descheduler, Progress, Run
+from restow.control.descheduler import Applying, Descheduler, Progress, Run, usage
 from restow.control.descheduler import Settings as DeschedulerSettings
 from restow.defaults import HOME
 from restow.defaults import NAME as INSTALLED
@@ -43,7 +43,9 @@ from restow.model.inventory import Inventory
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
 from restow.model.objects import ConfigMap, Node
 from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.providers import Provider
 from restow.planning.descheduling.registry import installed as descheduling_plugins
+from restow.planning.measured import Measured, Queries
 from restow.planning.plan import Plan
 from restow.ports import Api, ApiError, Clock, Forbidden, NotFound
 from restow.posts import Post, Station, cause
@@ -332,6 +334,11 @@ async def deschedule(at: Bearing, namespace: str, profile: str | None, *, dry_ru
         prometheus=PrometheusServer(policy.prometheus) if policy.prometheus else None,
     )
     return await made.once(profile, dry_run=dry_run)
+
+
+async def ask_prometheus(provider: Provider, queries: Queries) -> Measured:
+    """What it measures; nothing, and why, if it does not answer."""
+    return await usage.ask(PrometheusServer(provider), queries)
 
 
 async def carry_out(

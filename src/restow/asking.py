@@ -213,6 +213,8 @@ def plan(
         _tell_idle_objective(strategy)
         cluster, sections = where.looked_at(waiting)
         profile = _profile(sections)
+        living = where.snapshot is None
+        cluster.measured = operating.measured_use(cluster, sections, wanted.strategy, living=living)
         with waiting.search(wanted.time_limit):
             result = offline.plan(cluster, profile, sections, wanted, waiting.time, waiting.tell)
     if waiting.is_over:

@@ -48,9 +48,11 @@ from restow.model.kinds import (
 )
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.resources import Vector
+from restow.planning.arguments import LOAD_AWARE, read_load_aware
 from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.providers import Provider
 from restow.planning.descheduling.registry import installed
-from restow.planning.measured import measured
+from restow.planning.measured import Queries, measured
 from restow.planning.movable import Movability
 from restow.planning.plan import Plan, fingerprint
 from restow.planning.replay import Replay
@@ -152,6 +154,8 @@ class Cluster:
         snapshot.pods_seen_through(str(UNKNOWN_VERSION))  # a pod that is not in the file does not exist any more
         for reservation in inventory.of(RESERVATION):
             snapshot.apply_reservation(reservation)
+        self.measured = measured(inventory.of(NODE_METRICS), inventory.of(POD_METRICS))
+        """What nodes and pods really use, as far as the inventory says."""
 
     def pending(self) -> list[Pod]:
         """Pods without a node that have not ended and are not being deleted."""
@@ -217,7 +221,7 @@ def plan_request(
         now=now,
         pending=tuple(pod for pod in _ours(cluster.pending(), profile) if not _gate(pod, profile)),
         roster=cluster.roster,
-        measured=measured(cluster.inventory.of(NODE_METRICS), cluster.inventory.of(POD_METRICS)),
+        measured=cluster.measured,
         arguments=_strategy_arguments(sections.descheduler, asked.strategy),
         max_moves=asked.max_moves,
         objective=asked.objective,
@@ -227,6 +231,16 @@ def plan_request(
         work_limit=asked.work_limit,
         clock=clock,
     )
+
+
+def prometheus_of(sections: Sections, strategy: str) -> tuple[Provider, Queries] | None:
+    """Whom a strategy's arguments have asked what is really used, and what; None where it is not Prometheus. Raises
+    WireError for a wrong configuration."""
+    if PLUGINS.get(strategy) != LOAD_AWARE:
+        return None
+    provider = read_policy(sections.descheduler, installed()).prometheus
+    queries = read_load_aware(_strategy_arguments(sections.descheduler, strategy)).metering.queries
+    return (provider, queries) if provider is not None and queries is not None else None
 
 
 def _strategy_arguments(section: Mapping[str, Any], strategy: str) -> Mapping[str, Any]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from restow.model.inventory import Inventory
     from restow.model.kinds import Kind
     from restow.model.objects import Document
+    from restow.offline import Cluster
+    from restow.planning.measured import Measured
 
 log = logging.getLogger(__name__)
 
@@ -180,6 +182,23 @@ def living_inventory(kubeconfig: Path | None, heed: Heed | None) -> Inventory:
     from restow.capture import inventory
 
     return asyncio.run(app.ask(kubeconfig, lambda client: inventory(client, heed or Progress(), warn)))
+
+
+def measured_use(cluster: Cluster, sections: Configuration, strategy: str, *, living: bool) -> Measured:
+    """What nodes and pods really use: as Prometheus tells where a strategy's arguments ask it, which knows nothing of a
+    cluster that was written down. Raises WireError."""
+    from restow import app, offline
+
+    asked = offline.prometheus_of(sections, strategy)
+    if asked is None:
+        return cluster.measured
+    if living:
+        return asyncio.run(app.ask_prometheus(*asked))
+    if cluster.measured.nodes:
+        warn("what is used is what metrics.k8s.io measured when the snapshot was made; Prometheus is not asked")
+        return cluster.measured
+    told = "the snapshot has no NodeMetrics, and Prometheus is asked about living clusters only"
+    return msgspec.structs.replace(cluster.measured, trouble=told)
 
 
 @click.command()

@@ -32,6 +32,17 @@ class Reading(msgspec.Struct, frozen=True):
     """What is wrong."""
 
 
+async def ask(prometheus: Prometheus | None, queries: Queries) -> Measured:
+    """What Prometheus measures now."""
+    if prometheus is None:
+        return Measured(trouble="no Prometheus is configured")
+    try:
+        answers = {one: await prometheus.query(one) for one in dict.fromkeys(queries.expressions())}
+    except Unanswered as error:
+        return Measured(trouble=str(error))
+    return answered(queries, answers)
+
+
 class Meter:
     def __init__(
         self,
@@ -53,8 +64,8 @@ class Meter:
                 nodes, pods = await self._client.list(NODE_METRICS), await self._client.list(POD_METRICS)
                 found = measured(nodes.items, pods.items)
             else:
-                found = await self._ask(metering.queries)
-        except (ApiError, WireError, Unanswered) as error:
+                found = await ask(self._prometheus, metering.queries)
+        except (ApiError, WireError) as error:
             found = Measured(trouble=str(error))
         reading = self._reading(found, metering)
         if reading.told and reading.told != self._told:
@@ -62,12 +73,6 @@ class Meter:
         self._told = reading.told
         self._tell(reading)
         return found
-
-    async def _ask(self, queries: Queries) -> Measured:
-        if self._prometheus is None:
-            return Measured(trouble="no Prometheus is configured")
-        answers = {one: await self._prometheus.query(one) for one in dict.fromkeys(queries.expressions())}
-        return answered(queries, answers)
 
     def _reading(self, found: Measured, metering: Metering) -> Reading:
         source = KUBERNETES_METRICS if metering.queries is None else PROMETHEUS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Any
@@ -17,6 +17,7 @@ from restow.client.verbs import Client
 from restow.control.descheduler import Changed, Progress, Refused, Settings
 from restow.control.descheduler.claiming import Claiming
 from restow.control.descheduler.feed import Feed
+from restow.migration.conditions import is_ended
 from restow.model import kinds
 from restow.model.affinity import names_of
 from restow.model.objects import Reservation
@@ -466,3 +467,42 @@ async def test_a_profile_that_makes_room_claims_it_too() -> None:
         where = await places(it)
         assert {where["gang-0"], where["gang-1"]} == {"n2", "n3"}
         assert [one.status.state.phase for one in await claims(it)] == ["Succeeded"]
+
+
+async def _grow(it: Scattered) -> None:
+    """The gang wants a third member, which nobody creates."""
+    await it.patch(kinds.POD_GROUP, "gang", {"spec": {"minMember": 3}})
+
+
+async def _cordon(it: Scattered) -> None:
+    await it.patch(kinds.NODE, "n3", {"spec": {"unschedulable": True}})
+
+
+async def _fill(it: Scattered) -> None:
+    await it.create(kinds.POD, pod("stranger", "1", nodeName="n3", schedulerName="other"))
+
+
+@pytest.mark.parametrize(
+    ("happens", "left"),
+    [
+        pytest.param(_grow, ["Available"], id="room that is there stays theirs who do not come"),
+        pytest.param(_fill, [], id="what others have taken is let go"),
+        pytest.param(_cordon, [], id="what cannot be had is let go"),
+    ],
+)
+@virtual
+async def test_whoever_applies_a_plan_waits_a_minute_for_pods_to_take_their_places(
+    happens: Callable[[Scattered], Awaitable[None]], left: list[str]
+) -> None:
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        while sum(is_ended(job) for job in await it.jobs()) < 2:
+            if len(await it.jobs()) == 2:
+                with suppress(ApiError):
+                    await happens(it)
+            await pass_time(0.2)
+        since = it.clock.now()
+        done = await begun
+        assert (done.succeeded, done.taken) == (2, 0)
+        assert [one.status.state.phase for one in await claims(it)] == left
+        assert 55 < it.clock.now() - since < 70

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -19,6 +20,8 @@ from restow.planning.plan import Move, Plan
 
 _STYLES = {JobPhase.SUCCEED: "green", JobPhase.FAILED: "red", JobPhase.ABORTED: "red", JobPhase.RUNNING: "yellow"}
 _MOST_ROWS = 25
+_UNTOUCHED_SECONDS = 10.0
+_WHO_WOULD = "does the component migrations run? See restow run and restow install"
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -28,38 +31,62 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def shown(plan: Plan) -> Iterator[Shown]:
+def shown(plan: Plan, clock: Callable[[], float] = time.monotonic) -> Iterator[Shown]:
     """Show a plan on stderr: stdout is for the result."""
-    console = Console(stderr=True, highlight=False)
+    console, untouched = Console(stderr=True, highlight=False), _Untouched(clock)
     if not console.is_terminal:
-        yield Shown(_lines(plan, console))
+        yield Shown(_Lines(plan, console, untouched).update)
         return
     with Live(console=console, auto_refresh=False) as live:
-        yield Shown(lambda progress: live.update(view(plan, progress), refresh=True))
+        yield Shown(lambda progress: live.update(view(plan, progress, untouched.told(progress)), refresh=True))
 
 
-def _lines(plan: Plan, console: Console) -> Callable[[Progress], None]:
-    told: dict[int, str] = {}
-    repaired: dict[str, None] = {}
+class _Untouched:
+    """Jobs that nobody takes up: what is missing then is whoever carries them out."""
 
-    def update(progress: Progress) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: dict[int, float] = {}
+
+    def told(self, progress: Progress) -> str | None:
+        now, orders = self._clock(), [order for order, job in progress.jobs.items() if not job.status.phase]
+        self._since = {order: self._since.get(order, now) for order in orders}
+        count = sum(now - since >= _UNTOUCHED_SECONDS for since in self._since.values())
+        jobs = "1 job" if count == 1 else f"{count} jobs"
+        return f"nobody takes up {jobs}; {_WHO_WOULD}" if count else None
+
+
+class _Lines:
+    """A line for each change."""
+
+    def __init__(self, plan: Plan, console: Console, untouched: _Untouched) -> None:
+        self._plan = plan
+        self._console = console
+        self._untouched = untouched
+        self._said: dict[object, str | None] = {}
+
+    def update(self, progress: Progress) -> None:
         for one in progress.repairs:
-            if one not in repaired:
-                repaired[one] = None
-                console.print(f"repaired: {one}", soft_wrap=True)
-        for move in plan.moves:
-            job = progress.jobs.get(move.order)
-            phase = job.status.phase or JobPhase.PENDING if job else ""
-            if job is not None and told.get(move.order) != phase:
-                told[move.order] = phase
+            self._say(("repaired", one), f"repaired: {one}")
+        for move in self._plan.moves:
+            if job := progress.jobs.get(move.order):
+                phase = job.status.phase or JobPhase.PENDING
                 why = f": {job.status.message}" if phase in (JobPhase.FAILED, JobPhase.ABORTED) else ""
-                console.print(f"move {move.order} {_title(move, job)} {phase}{why}", soft_wrap=True)
+                self._say(move.order, f"move {move.order} {_title(move, job)} {phase}{why}")
+        self._say("stopped", progress.stopped, otherwise="evictions go on")
+        self._say("untouched", self._untouched.told(progress), otherwise="all jobs are taken up")
+        if progress.taken:
+            self._say("taken", f"{progress.taken} of {len(self._plan.places)} places taken")
 
-    return update
+    def _say(self, what: object, line: str | None, otherwise: str = "") -> None:
+        """Once for as long as it is true; `otherwise` is what is said when it is no more."""
+        before, self._said[what] = self._said.get(what), line
+        if line != before:
+            self._console.print(line or otherwise, soft_wrap=True)
 
 
-def view(plan: Plan, progress: Progress) -> RenderableType:
-    """The plan as it stands: how far, and what every move does."""
+def view(plan: Plan, progress: Progress, trouble: str | None = None) -> RenderableType:
+    """The plan as it stands: how far, what every move does, and what else keeps them."""
     table = Table(box=None, pad_edge=False)
     for column in ("move", "wave", "pod", "from", "to", "phase", ""):
         table.add_column(column, no_wrap=column != "")
@@ -78,8 +105,7 @@ def view(plan: Plan, progress: Progress) -> RenderableType:
         Text(title, style="bold"),
         ProgressBar(total=len(plan.moves), completed=done, width=60),
     ]
-    if progress.stopped:
-        parts.append(Text(progress.stopped, style="bold red"))
+    parts += [Text(one, style="bold red") for one in (progress.stopped, trouble) if one]
     parts += [Text(f"repaired: {one}", style="yellow") for one in progress.repairs[:_MOST_ROWS]]
     return Group(*parts, table)
 

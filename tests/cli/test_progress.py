@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from restow import progress
@@ -62,8 +63,26 @@ def test_without_a_terminal_there_is_a_line_for_each_change(capsys: pytest.Captu
     with progress.shown(PLAN) as shown:
         shown.update(NOW)
         shown.update(NOW)
+        shown.update(replace(NOW, stopped=None, taken=1))
     assert capsys.readouterr().err.splitlines() == [
         f"repaired: {REPAIR}",
         "move 1 default/p1 from a to b Succeed",
         "move 2 default/p2 from a to c Failed: no room",
+        "evictions are stopped: lunch",
+        "evictions go on",
+        "1 of 1 places taken",
+    ]
+
+
+def test_jobs_that_nobody_takes_up_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter((0.0, 9.0, 10.0, 11.0, 11.0))
+    begun = replace(NOW, jobs={1: job(1, ""), 2: job(2, "Running")}, stopped=None, repairs=())
+    with progress.shown(PLAN, clock=lambda: next(times)) as shown:
+        for _ in range(4):
+            shown.update(begun)
+        shown.update(replace(begun, jobs={1: job(1, "Running"), 2: job(2, "Running")}))
+    told = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("move")]
+    assert told == [
+        "nobody takes up 1 job; does the component migrations run? See restow run and restow install",
+        "all jobs are taken up",
     ]

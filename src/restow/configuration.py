@@ -12,13 +12,16 @@ from typing import Any, Final
 
 import msgspec
 
+from restow.migration.arguments import Arguments as MigrationArguments
 from restow.migration.arguments import read_arguments as read_migration
 from restow.model.problems import Problem
 from restow.model.wire import WireError, convert, locate_documents
-from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.policy import Policy, read_policy
 from restow.planning.descheduling.registry import installed as descheduling_plugins
+from restow.queues.arguments import Arguments as QueueArguments
 from restow.queues.arguments import read_arguments as read_queues
-from restow.scheduling.registry import SchedulerSection, installed, read_profile
+from restow.scheduling.registry import Profile, SchedulerSection, installed, read_profile
+from restow.scheduling.reservations.arguments import Arguments as ReservationArguments
 from restow.scheduling.reservations.arguments import read_arguments as read_reservations
 
 
@@ -39,13 +42,30 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except WireError:
             return frozenset()
 
+    # What the sections say; each raises WireError.
+
+    def read_scheduler(self) -> Profile:
+        return read_profile(self.scheduler, installed())
+
+    def read_descheduler(self) -> Policy:
+        return read_policy(self.descheduler, descheduling_plugins())
+
+    def read_migration(self) -> MigrationArguments:
+        return read_migration(self.migration, self.scheduler_names)
+
+    def read_reservations(self) -> ReservationArguments:
+        return read_reservations(self.reservations)
+
+    def read_queues(self) -> QueueArguments:
+        return read_queues(self.queues)
+
 
 _READERS: Final[tuple[Callable[[Configuration], object], ...]] = (
-    lambda written: read_profile(written.scheduler, installed()),
-    lambda written: read_policy(written.descheduler, descheduling_plugins()),
-    lambda written: read_migration(written.migration, written.scheduler_names),
-    lambda written: read_reservations(written.reservations),
-    lambda written: read_queues(written.queues),
+    Configuration.read_scheduler,
+    Configuration.read_descheduler,
+    Configuration.read_migration,
+    Configuration.read_reservations,
+    Configuration.read_queues,
 )
 
 

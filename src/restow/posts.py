@@ -54,7 +54,7 @@ class Part(Protocol):
     name: str
 
     def read(self, configuration: Configuration) -> object:
-        """What of the configuration it goes by, checked: equal if there is no difference. Raises WireError."""
+        """What of a configuration that can be read it goes by: equal if there is no difference."""
 
     def make(self, means: Means, configuration: Configuration) -> Component: ...
 

@@ -30,18 +30,13 @@ from restow.configuration import Configuration, read_configuration
 from restow.control import descheduler, migrations, queues, reservations, scheduler
 from restow.control.aside import Aside
 from restow.defaults import HOME
-from restow.migration.arguments import Arguments, read_arguments
+from restow.migration.arguments import Arguments
 from restow.model.kinds import NAMESPACE, OWN_KINDS, Kind
 from restow.model.problems import Problem
 from restow.model.times import TimeError, parse_duration
 from restow.model.wire import WireError
-from restow.planning.descheduling.policy import read_policy
-from restow.planning.descheduling.registry import installed as descheduling_plugins
 from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown, Unauthorized
 from restow.posts import Component, Masters, Means, Part, Post, Station, hold_all
-from restow.queues.arguments import read_arguments as read_queues
-from restow.scheduling.registry import installed, read_profile
-from restow.scheduling.reservations.arguments import read_arguments as read_terms
 from restow.triggering import TRIGGER_PATH, Trigger
 
 log = logging.getLogger(__name__)
@@ -69,12 +64,11 @@ class SchedulerPart:
         self._metrics = scheduler.Metrics(registry)
 
     def read(self, configuration: Configuration) -> object:
-        read_profile(configuration.scheduler, installed())
-        terms = read_terms(configuration.reservations)
+        terms = configuration.read_reservations()
         return configuration.scheduler, terms.expiry_check, terms.namespace_share
 
     def make(self, means: Means, configuration: Configuration) -> Component:
-        profile, terms = read_profile(configuration.scheduler, installed()), read_terms(configuration.reservations)
+        profile, terms = configuration.read_scheduler(), configuration.read_reservations()
         settings = scheduler.Settings(expiry_check=terms.expiry_check, namespace_share=terms.namespace_share)
         return scheduler.Scheduler(
             means.api,
@@ -97,10 +91,10 @@ class ReservationsPart:
         """Nothing is measured and nothing of its own is kept."""
 
     def read(self, configuration: Configuration) -> object:
-        return read_terms(configuration.reservations), configuration.scheduler_names
+        return configuration.read_reservations(), configuration.scheduler_names
 
     def make(self, means: Means, configuration: Configuration) -> Component:
-        terms, names = read_terms(configuration.reservations), configuration.scheduler_names
+        terms, names = configuration.read_reservations(), configuration.scheduler_names
         return reservations.Collector(
             means.api, means.clock, means.rng, names=names, arguments=terms, informers=means.informers
         )
@@ -117,7 +111,7 @@ class MigrationsPart:
         self._settings = migrations.Settings(namespace=namespace)
 
     def read(self, configuration: Configuration) -> Arguments:
-        return read_arguments(configuration.migration, configuration.scheduler_names)
+        return configuration.read_migration()
 
     def make(self, means: Means, configuration: Configuration) -> Component:
         arguments = self.read(configuration)
@@ -150,18 +144,17 @@ class DeschedulerPart:
         self._settings = descheduler.Settings(namespace=namespace)
 
     def read(self, configuration: Configuration) -> object:
-        read_policy(configuration.descheduler, descheduling_plugins())
         return configuration.descheduler, configuration.scheduler, configuration.migration
 
     def make(self, means: Means, configuration: Configuration) -> Component:
-        policy = read_policy(configuration.descheduler, descheduling_plugins())
+        policy = configuration.read_descheduler()
         return descheduler.Descheduler(
             means.api,
             means.clock,
             means.rng,
             policy=policy,
-            scheduler=read_profile(configuration.scheduler, installed()),
-            arguments=read_arguments(configuration.migration, configuration.scheduler_names),
+            scheduler=configuration.read_scheduler(),
+            arguments=configuration.read_migration(),
             settings=self._settings,
             metrics=self._metrics,
             prometheus=PrometheusServer(policy.prometheus) if policy.prometheus else None,
@@ -181,26 +174,24 @@ class QueuesPart:
         self._metrics = queues.Metrics(registry)
 
     def read(self, configuration: Configuration) -> object:
-        return read_queues(configuration.queues), configuration.migration, configuration.scheduler_names
+        return configuration.read_queues(), configuration.migration, configuration.scheduler_names
 
     def make(self, means: Means, configuration: Configuration) -> Component:
-        names = configuration.scheduler_names
         return queues.Queues(
             means.api,
             means.clock,
             means.rng,
-            schedulers=names,
-            arguments=read_queues(configuration.queues),
-            migration=read_arguments(configuration.migration, names),
+            schedulers=configuration.scheduler_names,
+            arguments=configuration.read_queues(),
+            migration=configuration.read_migration(),
             metrics=self._metrics,
             aside=self._aside,
             informers=means.informers,
         )
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
-        names = configuration.scheduler_names
-        migration = read_arguments(configuration.migration, names)
-        cast("queues.Queues", component).configure(names, read_queues(configuration.queues), migration)
+        arguments, migration = configuration.read_queues(), configuration.read_migration()
+        cast("queues.Queues", component).configure(configuration.scheduler_names, arguments, migration)
         return True
 
 

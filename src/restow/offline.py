@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import msgspec
 
 from restow.eviction.budgets import Budgets
-from restow.eviction.protections import DEFAULT_SCHEDULER
 from restow.eviction.workloads import Workloads
 from restow.migration.arguments import read_arguments
 from restow.migration.limits import at_once
@@ -47,6 +46,7 @@ from restow.model.kinds import (
     Kind,
 )
 from restow.model.objects import PersistentVolumeClaim, Pod
+from restow.model.pods import scheduler_of
 from restow.model.resources import Vector
 from restow.planning.arguments import LOAD_AWARE, read_load_aware
 from restow.planning.descheduling.policy import read_policy
@@ -343,7 +343,7 @@ def _waiting(cluster: Cluster, profile: Profile, pod: Pod, survey: Survey, now: 
     """Why a pod waits, in the sentence that its condition and its Events have."""
     nodes = "1 node" if len(survey.feasible) == 1 else f"{len(survey.feasible)} nodes"
     could = f"{nodes} could take it" if survey.feasible else survey.message
-    name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
+    name = scheduler_of(pod)
     if name not in profile.scheduler_names:
         return f"is pending; {could}; it belongs to the scheduler {name!r}"
     decided, key = _imagined(cluster, profile, now), _name(pod)
@@ -374,7 +374,7 @@ def _foreign(count: int, profile: Profile) -> list[Refused]:
 
 
 def _ours(pods: Sequence[Pod], profile: Profile) -> list[Pod]:
-    return [pod for pod in pods if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in profile.scheduler_names]
+    return [pod for pod in pods if scheduler_of(pod) in profile.scheduler_names]
 
 
 def _name(pod: Pod) -> tuple[str, str]:

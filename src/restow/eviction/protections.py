@@ -15,7 +15,7 @@ import msgspec
 from restow.eviction.budgets import DISRUPTION, Budget, too_many
 from restow.eviction.costs import EVICTION_COST, NEVER, eviction_cost
 from restow.model.objects import PersistentVolumeClaim, Pod
-from restow.model.pods import MIRROR, controller_of, is_of_daemon_set, is_terminating
+from restow.model.pods import MIRROR, controller_of, is_of_daemon_set, is_terminating, scheduler_of
 from restow.model.selectors import EVERYTHING, LabelSelector
 from restow.model.times import TimeError, parse_time
 from restow.model.volumes import READ_WRITE_ONCE_POD, claims_used, class_name
@@ -24,7 +24,6 @@ SYSTEM_CRITICAL: Final = 2_000_000_000
 SOURCE: Final = "kubernetes.io/config.source"
 EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
 class Protections(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +101,7 @@ def _kind(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]
 
 
 def _scheduler(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
-    name = pod.spec.scheduler_name or DEFAULT_SCHEDULER
+    name = scheduler_of(pod)
     if options.scheduler_names is not None and name not in options.scheduler_names:
         ours = ", ".join(sorted(options.scheduler_names))
         yield f"its scheduler is {name}, schedulerNames has {ours}"

@@ -8,9 +8,11 @@ from typing import Protocol
 from restow.model.objects import Condition, ObjectMeta, OwnerReference, Pod
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""On a pod: workload controllers that shrink delete the pods of lower cost first."""
 MIRROR = "kubernetes.io/config.mirror"
 """On the pod that shows what a kubelet runs by itself."""
-"""On a pod: workload controllers that shrink delete the pods of lower cost first."""
+DEFAULT_SCHEDULER = "default-scheduler"
+"""Whose pods those are that name no scheduler."""
 
 
 class Owned(Protocol):
@@ -24,6 +26,11 @@ def controller_of(item: Owned) -> OwnerReference | None:
         if owner.controller:
             return owner
     return None
+
+
+def scheduler_of(pod: Pod) -> str:
+    """The name of the scheduler that a pod belongs to."""
+    return pod.spec.scheduler_name or DEFAULT_SCHEDULER
 
 
 def is_of_daemon_set(pod: Pod) -> bool:
@@ -55,6 +62,11 @@ def is_finished(pod: Pod) -> bool:
 
 def is_terminating(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
+
+
+def is_pending(pod: Pod) -> bool:
+    """Whether it waits for a node."""
+    return not pod.spec.node_name and not is_finished(pod) and not is_terminating(pod)
 
 
 def is_serving(pod: Pod) -> bool:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from restow.eviction.budgets import Budget, Budgets, shortage
-from restow.eviction.protections import DEFAULT_SCHEDULER, Protections, Surroundings, refusals
+from restow.eviction.protections import Protections, Surroundings, refusals
 from restow.eviction.workloads import Workloads
 from restow.model.cluster import Occupant, Snapshot
 from restow.model.objects import PersistentVolumeClaim, Pod
-from restow.model.pods import stays_with_node
+from restow.model.pods import scheduler_of, stays_with_node
 from restow.planning.plan import Refusal
 from restow.planning.request import Allowance, Mobility
 
@@ -40,7 +40,7 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_ours(self, pod: Pod) -> bool:
         names = self.protections.scheduler_names
-        return names is None or (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in names
+        return names is None or scheduler_of(pod) in names
 
     def why_not(self, pod: Pod) -> str:
         return next(self.obstacles(pod), "")
@@ -128,6 +128,6 @@ def foreign_refusal(snapshot: Snapshot, mobility: Mobility) -> Iterator[Refusal]
     known = [one.pod for one in snapshot.pods.known.values()]
     foreign = [pod for pod in known if not mobility.is_ours(pod) and not stays_with_node(pod)]
     if foreign:
-        names = ", ".join(sorted({pod.spec.scheduler_name or DEFAULT_SCHEDULER for pod in foreign}))
+        names = ", ".join(sorted({scheduler_of(pod) for pod in foreign}))
         advice = "list the name under scheduler.schedulerNames in --config to include them"
         yield about_all(f"{len(foreign)} pods belong to other schedulers ({names}): {advice}")

@@ -17,14 +17,13 @@ from restow.client.informers import Informers
 from restow.client.latest import Latest
 from restow.client.reader import Reader
 from restow.control.view import STORAGE, ClusterView, EvictionView, StopSwitch
-from restow.eviction.protections import DEFAULT_SCHEDULER
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended
 from restow.migration.limits import at_once
 from restow.model import kinds
 from restow.model.kinds import Kind
 from restow.model.objects import Pod, PodMigrationJob
-from restow.model.pods import is_finished, is_terminating
+from restow.model.pods import is_finished, is_pending, is_terminating, scheduler_of
 from restow.planning.movable import Movability
 from restow.ports import Clock
 from restow.scheduling.framework import Code
@@ -100,7 +99,7 @@ class Feed:
         """Pods of ours that wait for a node and may be tried. Whoever was read afresh on a node waits no more, even if
         the watch does not show that yet."""
         placed = self.snapshot.pods.known
-        waiting = (pod for pod in self._pods if _is_pending(pod) and _is_ours(pod, profile))
+        waiting = (pod for pod in self._pods if is_pending(pod) and _is_ours(pod, profile))
         return tuple(pod for pod in waiting if pod.metadata.uid not in placed)
 
     def rules(self, arguments: Arguments) -> Movability:
@@ -118,10 +117,6 @@ class Feed:
             self.on_ended(job)
 
 
-def _is_pending(pod: Pod) -> bool:
-    return not pod.spec.node_name and not is_finished(pod) and not is_terminating(pod)
-
-
 def _is_ours(pod: Pod, profile: Profile) -> bool:
-    ours = (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in profile.scheduler_names
+    ours = scheduler_of(pod) in profile.scheduler_names
     return ours and all(gate.pre_enqueue(pod).code is Code.SUCCESS for gate in profile.gates)

@@ -17,11 +17,11 @@ from restow.client.latest import Latest
 from restow.client.learning import either
 from restow.client.reader import Reader
 from restow.control.view import ClusterView, EvictionView
-from restow.eviction.protections import DEFAULT_SCHEDULER
 from restow.migration.arguments import Arguments
 from restow.model import kinds
 from restow.model.kinds import Kind
 from restow.model.objects import Pod, PodMigrationJob, Queue
+from restow.model.pods import scheduler_of
 from restow.planning.movable import Movability
 from restow.ports import Clock
 
@@ -79,7 +79,7 @@ class Feed:
 
     def pods(self, schedulers: frozenset[str]) -> list[Pod]:
         """The pods of these schedulers, in any state."""
-        return [pod for pod in self._pods if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in schedulers]
+        return [pod for pod in self._pods if scheduler_of(pod) in schedulers]
 
     def rules(self, arguments: Arguments) -> Movability:
         """The rules of eviction as of now."""

@@ -23,6 +23,7 @@ from restow.model.cluster import Occupant
 from restow.model.cluster.owners import group_name
 from restow.model.kinds import Kind
 from restow.model.objects import Node, Pod, PodGroup, Reservation
+from restow.model.pods import is_pending, scheduler_of
 from restow.scheduling.queue import SchedulingQueue
 from restow.scheduling.wakeups import Deed, News, Thing, is_same_offer
 
@@ -122,7 +123,7 @@ class Feed:
         return found if found is not None and found.metadata.uid == pod.metadata.uid else None
 
     def _is_ours(self, pod: Pod) -> bool:
-        return (pod.spec.scheduler_name or "default-scheduler") in self._names
+        return scheduler_of(pod) in self._names
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ class Feed:
         after = known.get(uid)
         if before is not None and after is None:
             self._tell(Thing.POD, Deed.DELETED, pod)
-        if self._is_ours(pod) and _is_pending(pod):
+        if self._is_ours(pod) and is_pending(pod):
             self._queue_up(pod, old)
         else:
             self._dequeue(pod)
@@ -260,14 +261,6 @@ class Feed:
     def _tell(self, thing: Thing, deed: Deed, item: Any, old: Any = None) -> None:
         news = News(thing, deed, old=item, new=None) if deed is Deed.DELETED else News(thing, deed, old=old, new=item)
         self.queue.tell(news, steady_time())
-
-
-def _is_over(pod: Pod) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")
-
-
-def _is_pending(pod: Pod) -> bool:
-    return not pod.spec.node_name and not _is_over(pod) and pod.metadata.deletion_timestamp is None
 
 
 def _says_the_same(old: PodGroup, new: PodGroup) -> bool:

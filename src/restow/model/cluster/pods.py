@@ -16,8 +16,7 @@ from restow.model.cluster.shapes import Shape, Shapes, surely_alike
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Pod
-
-_OVER = ("Succeeded", "Failed")
+from restow.model.pods import is_finished
 
 
 class Assumption(msgspec.Struct, frozen=True):
@@ -64,7 +63,7 @@ class Pods:
         """An event shows a pod; returns whether it was news. Raises QuantityError, and nothing changes."""
         uid = pod.metadata.uid
         after = self._shown(pod)
-        over = pod.status.phase in _OVER
+        over = is_finished(pod)
         if not self._versions.is_news(uid, version_number(pod.metadata.resource_version), gone=over):
             return False
         self._set(uid, after)
@@ -114,7 +113,7 @@ class Pods:
     def _shown(self, pod: Pod) -> Occupant | None:
         """What a pod is here, once an event has shown it so."""
         known = self._known.get(pod.metadata.uid)
-        if pod.status.phase in _OVER:
+        if is_finished(pod):
             return None
         if pod.spec.node_name:
             return self._bound(pod, pod.spec.node_name, known)

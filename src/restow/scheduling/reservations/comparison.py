@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from restow.model.cluster.seat import fold_label_keys
 from restow.model.objects import Affinity, Container, Pod, PodSpec, Quantities, Toleration
+from restow.model.pods import DEFAULT_SCHEDULER
 from restow.model.quantity import Quantity, QuantityError
 
 FIELDS: Final = (
@@ -28,7 +29,6 @@ FIELDS: Final = (
     "containers",
     "initContainers",
 )
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 _decode_spec: Final = msgspec.msgpack.Decoder(PodSpec).decode

@@ -112,7 +112,9 @@ def test_printer_columns_point_at_fields(kind: Kind[Any]) -> None:
         (RESERVATION, "status.conditions", {"x-kubernetes-list-map-keys": ["status"]}),
         (RESERVATION, "status.placements", {"x-kubernetes-list-map-keys": ["task", "index"]}),
         (RESERVATION, "status.placements[]", {"required": ["index", "nodeName", "task"]}),
-        (QUEUE, "spec", {"x-kubernetes-preserve-unknown-fields": True}),
+        (QUEUE, "spec.affinity", {"x-kubernetes-preserve-unknown-fields": True}),
+        (POD_GROUP, "spec.networkTopology", {"x-kubernetes-preserve-unknown-fields": True}),
+        (RESERVATION, "spec.tasks[].policies", {"x-kubernetes-preserve-unknown-fields": True}),
         (QUEUE, "spec.guarantee.policy", {"enum": ["Best-Effort", "Guaranteed"]}),
         (QUEUE, "spec.guarantee.percentage.value", {"type": "number", "minimum": 0, "maximum": 1}),
         (POD_GROUP, "status", {"x-kubernetes-preserve-unknown-fields": True}),
@@ -125,7 +127,11 @@ def test_fields(kind: Kind[Any], path: str, expected: Schema) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "path"),
-    [(RESERVATION, "spec"), (QUEUE, "spec.guarantee"), (QUEUE, "spec.guarantee.percentage")],
+    [
+        *((RESERVATION, "spec"), (RESERVATION, "spec.tasks[]"), (RESERVATION, "spec.owners[]")),
+        *((QUEUE, "spec"), (QUEUE, "spec.guarantee"), (QUEUE, "spec.guarantee.percentage"), (POD_GROUP, "spec")),
+        *((POD_MIGRATION_JOB, "spec"), (POD_MIGRATION_JOB, "spec.podRef"), (POD_MIGRATION_JOB, "spec.deleteOptions")),
+    ],
     ids=str,
 )
 def test_a_misspelt_field_is_not_kept(kind: Kind[Any], path: str) -> None:

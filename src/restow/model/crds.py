@@ -4,9 +4,9 @@ Goes in: nothing but the types. Comes out: documents that kube-apiserver accepts
 enumerations, formats and list-map keys, a status subresource, printer columns and short names. There are no defaults:
 where a value is left out, a configuration decides later, and the object must not claim otherwise.
 
-Unknown fields are kept, not pruned, wherever somebody else's fields may appear: in everything of Queue, PodGroup and
-PodMigrationJob, which exist upstream with more fields than are used here, and in the task templates of a Reservation.
-A queue's guarantee has all of upstream's fields, so that one which is not known there is a mistake.
+What people write has the fields that are read here and those that upstream has besides: any other is a mistake, of
+which an API server tells whoever made it. Unknown fields are kept, not pruned, where somebody else's programs write
+them: in the status of Queue, PodGroup and PodMigrationJob, and in pod templates.
 """
 
 from __future__ import annotations
@@ -18,15 +18,31 @@ from msgspec import inspect
 
 from restow.model.cluster.seat import MOVED_FROM_ANNOTATION
 from restow.model.kinds import OWN_KINDS, POD_GROUP, POD_MIGRATION_JOB, QUEUE, RESERVATION, Kind
-from restow.model.objects import Guarantee, ObjectMeta, PodTemplate, ReservationTemplate, TaskSpec
+from restow.model.objects import (
+    DeleteOptions,
+    ObjectMeta,
+    PodGroupSpec,
+    PodMigrationJobSpec,
+    PodTemplate,
+    QueueSpec,
+    ReservationTemplate,
+    TaskSpec,
+)
 
 Schema = dict[str, Any]
 
 QUANTITY_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 _KEEP_UNKNOWN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
-_FOREIGN_STRUCTS = (PodTemplate, TaskSpec, ReservationTemplate)
-_WHOLE_STRUCTS = (Guarantee,)
+_FOREIGN_STRUCTS = (PodTemplate, ReservationTemplate)
 _FOREIGN_KINDS = (QUEUE, POD_GROUP, POD_MIGRATION_JOB)
+_OTHERS: dict[type[Any], tuple[str, ...]] = {
+    QueueSpec: ("affinity", "dequeueStrategy", "extendClusters", "type"),
+    PodGroupSpec: ("networkTopology", "subGroupPolicy"),
+    PodMigrationJobSpec: (),
+    DeleteOptions: ("apiVersion", "kind", "ignoreStoreReadErrorWithClusterBreakingPotential", "orphanDependents"),
+    TaskSpec: ("dependsOn", "maxRetry", "minAvailable", "partitionPolicy", "policies", "topologyPolicy"),
+}
+"""Structs that people write, with the fields that upstream has besides ours: whatever is in those is kept."""
 
 
 def _annotation(name: str) -> str:
@@ -247,13 +263,12 @@ def _plain(info: inspect.Type, *, keep: bool, template: bool) -> Schema:
 def _struct(info: inspect.StructType, *, keep: bool, template: bool) -> Schema:
     if info.cls is ObjectMeta:
         return {"type": "object", **_KEEP_UNKNOWN}
-    keep = (keep or info.cls in _FOREIGN_STRUCTS) and info.cls not in _WHOLE_STRUCTS
+    keep = (keep or info.cls in _FOREIGN_STRUCTS) and info.cls not in _OTHERS
     template = template or info.cls is PodTemplate
     schema: Schema = {"type": "object"}
     if info.fields:
-        schema["properties"] = {
-            member.encode_name: _schema(member.type, keep=keep, template=template) for member in info.fields
-        }
+        ours = {member.encode_name: _schema(member.type, keep=keep, template=template) for member in info.fields}
+        schema["properties"] = {name: dict(_KEEP_UNKNOWN) for name in _OTHERS.get(info.cls, ())} | ours
     schema |= _required([member.encode_name for member in info.fields if member.required])
     return _described(info.cls, schema | _KEEP_UNKNOWN if keep else schema)
 

@@ -22,7 +22,7 @@ from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.queues.counting import count_jobs
 from restow.queues.fleet import Fleet, Use, read_fleet
 from restow.queues.locking import Lock, relock
-from restow.scheduling.jobs import Roster
+from restow.scheduling.roster import Roster
 
 NODES, QUEUES, PODS = 5_000, 200, 50_000
 SECONDS, MEAN_GAP = 1.0, 0.05

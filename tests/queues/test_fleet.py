@@ -10,7 +10,7 @@ from restow.model.cluster import Snapshot
 from restow.model.objects import Node, Pod
 from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.queues.fleet import Fleet, read_fleet
-from restow.scheduling.jobs import Roster
+from restow.scheduling.roster import Roster
 
 
 def a_node(name: str, *, ready: str = "True", cordoned: bool = False) -> Node:

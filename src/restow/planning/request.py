@@ -21,7 +21,7 @@ from restow.planning.limits import Tally
 from restow.planning.measured import Measured
 from restow.planning.plan import Plan
 from restow.scheduling.engine import Engine
-from restow.scheduling.jobs import Roster
+from restow.scheduling.roster import Roster
 
 
 class Allowance(msgspec.Struct, frozen=True, gc=False):

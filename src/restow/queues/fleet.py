@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.pods import condition, stays_with_node
 from restow.model.tenancy import DEFAULT_QUEUE
-from restow.scheduling.jobs import Roster
+from restow.scheduling.roster import Roster
 
 Cells = NDArray[np.int64]
 """A line per resource, a column per node, in base units."""

@@ -25,7 +25,7 @@ from restow.model.objects import Queue, QueueState
 from restow.model.quantity import quantity_of
 from restow.model.resources import Vector, add, amounts, subtract
 from restow.model.tenancy import DEFAULT_QUEUE
-from restow.scheduling.jobs import Roster
+from restow.scheduling.roster import Roster
 
 ROOT_QUEUE = "root"
 """The parent that Volcano gives to queues without one."""

@@ -18,7 +18,8 @@ from restow.model.objects import Placement, Pod, Reservation
 from restow.model.resources import Vector, add, subtract
 from restow.scheduling.engine import Placed, Unplaced
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
-from restow.scheduling.jobs import Job, requests_of, seat_of
+from restow.scheduling.jobs import Job, seat_of
+from restow.scheduling.roster import requests_of
 from restow.scheduling.session import Session
 from restow.scheduling.shares import over_share
 from restow.scheduling.statement import Statement, assign

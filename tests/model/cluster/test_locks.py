@@ -102,6 +102,27 @@ def test_pods_are_told_apart_by_their_queues_only_while_there_are_locks() -> Non
     assert snapshot.class_of(ours) is snapshot.class_of(theirs)
 
 
+def test_queues_that_came_and_went_take_no_memory() -> None:
+    snapshot = snapshot_of(queue("q", "n1", version=1))
+    for number in range(1, 1000):
+        snapshot.apply_queue(queue(f"q{number}", "n1", "n2", version=2 * number))
+        snapshot.remove_queue(queue(f"q{number}", version=2 * number + 1))
+    snapshot.apply_queue(queue("r", "n1", "n3"))
+    assert len(snapshot.locks.holders) < 600
+    assert locked(snapshot) == {"n1": ("q", "r"), "n3": ("r",)}
+    assert snapshot.locks.rows_of("r").tolist() == [snapshot.rows.find("n3")]
+
+
+def test_what_is_only_tried_is_taken_back_however_many_queues_there_were() -> None:
+    snapshot = snapshot_of(queue("q", "n1", version=1))
+    mark = snapshot.mark()
+    for number in range(1, 600):
+        snapshot.apply_queue(queue(f"q{number}", "n1", "n2", version=2 * number))
+        snapshot.remove_queue(queue(f"q{number}", version=2 * number + 1))
+    snapshot.undo_to(mark)
+    assert locked(snapshot) == {"n1": ("q",)}
+
+
 def test_a_lock_touches_the_rows_of_its_nodes_alone() -> None:
     snapshot = snapshot_of(queue("q", "n1", version=1))
     seen = snapshot.nodes.changes.generation

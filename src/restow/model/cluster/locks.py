@@ -31,6 +31,8 @@ from restow.model.tenancy import DEFAULT_QUEUE, locked_nodes, queue_name
 Holders = tuple[str, ...]
 """The queues that a node is locked for, sorted; none for most nodes, rarely more than one."""
 UNLOCKED = 0
+_FEW = 256
+"""As many sets of queues are not worth tidying up."""
 
 
 class Locks:
@@ -38,6 +40,7 @@ class Locks:
         "_holders_of",
         "_kinship",
         "_log",
+        "_most",
         "_nodes",
         "_nodes_of",
         "_numbers",
@@ -58,7 +61,8 @@ class Locks:
         self._numbers: dict[Holders, int] = {(): UNLOCKED}
         self._rows_of: dict[str, RowIndex] = {}
         self.holders: list[Holders] = [()]
-        """By number; only ever added to."""
+        """By number. Sets that no node is locked for any more are forgotten when there are many of them."""
+        self._most = _FEW
         self.of_row: Ids = np.zeros(nodes.rows.capacity, np.int32)
         """The number of a row's holders, as far as it has a Node."""
         self.version = 0
@@ -121,6 +125,16 @@ class Locks:
             self._log.drop(self._nodes_of, queue)
         for name in sorted(old ^ nodes):
             self._hold(name, tuple(sorted({*self.holders_of(name)} ^ {queue})))
+        if len(self.holders) > self._most and not self._log.recording:
+            self._renumber()
+
+    def _renumber(self) -> None:
+        """Forget the sets that are no node's: queues come and go. No row is another's by that, so none is touched."""
+        before, self.holders = self.holders, [(), *sorted({*self._holders_of.values()})]
+        self._numbers = {holders: number for number, holders in enumerate(self.holders)}
+        numbers = np.array([self._numbers.get(holders, UNLOCKED) for holders in before], np.int32)
+        self.of_row = numbers[self.of_row]
+        self._most = max(_FEW, 2 * len(self.holders))
 
     def _hold(self, node: str, holders: Holders) -> None:
         if holders:

@@ -46,6 +46,7 @@ def fleet() -> Fleet:
         idle=idle,
         staying=np.zeros_like(offered),
         schedulable=np.ones(NODES, np.bool_),
+        untainted=np.ones(NODES, np.bool_),
         used=used,
     )
 

@@ -11,14 +11,15 @@ import pytest
 
 from e2e.audit import audit
 from e2e.cluster import deployment, eventually, fake_node, following, reaches, running, together
-from e2e.running import refusals, restow
+from e2e.running import LEASES, refusals, restow
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.migration.conditions import is_ended
-from restow.model.kinds import DEPLOYMENT, NODE, POD_MIGRATION_JOB, QUEUE
+from restow.model.kinds import CONFIG_MAP, DEPLOYMENT, NODE, POD_MIGRATION_JOB, QUEUE
 from restow.model.objects import Document, JobPhase, Pod, Queue
 from restow.model.pods import condition
 from restow.ports import Forbidden, Invalid
+from restow.queues.admission import CEILINGS
 
 SCHEDULER = "restow-queues"
 CONFIGURATION = f"""
@@ -157,6 +158,43 @@ async def test_a_queue_that_asks_for_too_much_is_refused(
     client: Client, account: Path, namespace: str, spec: Document, told: str
 ) -> None:
     assert told in await refusal(client, queue(f"q-{namespace}", **spec))
+
+
+async def test_what_is_refused_at_the_door_follows_the_configuration_and_the_cluster(
+    client: Client, account: Path, namespace: str, tmp_path: Path
+) -> None:
+    slots, mine = f"example.org/{namespace}", f"q-{namespace}"
+    room = {**ROOM, slots: "8"}
+    node = {**fake_node(namespace, pool=namespace), "status": {"capacity": room, "allocatable": room}}
+    half = queue(mine, guarantee={"resource": {slots: "4"}})
+    await client.create(NODE, node)
+    with restow(account, tmp_path, "door", CONFIGURATION.replace("1s", f"1s, maxGuaranteed: {{{slots}: 25}}")):
+        told = await refusal(client, half)
+        assert f"the guarantee is above the ceiling for queue {mine}: {slots} (asked 4, limit 2)" in told
+        (tmp_path / "restow.yaml").write_text(CONFIGURATION)
+        await eventually_let_in(client, half)
+        assert f"{slots} (asked 5, limit 4)" in await refusal(client, queue(mine, guarantee={"resource": {slots: "5"}}))
+    assert refusals(tmp_path) == []
+    await client.delete(NODE, namespace)
+
+
+async def test_a_share_that_is_the_ceiling_is_not_above_it(client: Client, account: Path, namespace: str) -> None:
+    mine = f"q-{namespace}"
+    await client.patch(CONFIG_MAP, CEILINGS, {"data": {f"share_{mine}": "7"}}, LEASES)
+    told = await refusal(client, queue(mine, guarantee={"percentage": {"value": 0.0701}}))
+    assert "0.0701 is above the ceiling of 7%" in told
+    await client.create(QUEUE, queue(mine, guarantee={"percentage": {"value": 0.07}}), dry_run=True)
+
+
+async def eventually_let_in(client: Client, document: Document) -> None:
+    for _ in range(300):
+        try:
+            await client.create(QUEUE, document, dry_run=True)
+        except (Invalid, Forbidden):
+            await asyncio.sleep(0.1)
+        else:
+            return
+    raise AssertionError("it is still refused")
 
 
 async def test_a_queue_that_asks_for_what_it_may_is_let_in(client: Client, account: Path, namespace: str) -> None:

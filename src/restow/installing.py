@@ -1,7 +1,7 @@
 """`restow install`: everything a cluster needs to run Restow, as documents; and what is in the way there.
 
 Goes in: a namespace, an image and a configuration. Comes out: namespace, definitions, service account, roles with the
-least that the components need, the policy that guards queues, configuration and Deployment. A cluster may be looked at
+least that the components need, the policies that guard queues, configuration and Deployment. A cluster may be looked at
 first: definitions of the same names that somebody else installed are left out, and controllers that would be a second
 master for the same objects are named.
 """
@@ -22,7 +22,7 @@ from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import Kind
 from restow.ports import ApiError
-from restow.queues.admission import policy_documents
+from restow.queues.admission import CEILINGS, policy_documents, shown_ceilings
 from restow.queues.arguments import read_arguments
 
 CONFIGURATION_KEY: Final = "restow.yaml"
@@ -117,6 +117,7 @@ EVERYWHERE: Final = (
 AT_HOME: Final = (
     Permission((kinds.LEASE,), ("get", "create", "update")),
     Permission((kinds.CONFIG_MAP,), READ, names=(STOP_NAME,)),
+    Permission((kinds.CONFIG_MAP,), ("get", "patch"), names=(CEILINGS,)),
 )
 """What they need in their own namespace."""
 
@@ -145,13 +146,15 @@ def documents(
 ) -> list[Document]:
     """Everything to be applied, in order; `without` are names of definitions to leave out. Raises WireError."""
     written = read_configuration(configuration.encode(), CONFIGURATION_KEY)
+    ceilings = read_arguments(written.queues).ceilings
     definitions = [one for one in custom_resource_definitions() if one["metadata"]["name"] not in without]
     return [
         _document("v1", "Namespace", namespace),
         *map(_ours, definitions),
         _document("v1", "ServiceAccount", NAME, namespace),
         *_roles(namespace),
-        *(_ours(one) for one in policy_documents(read_arguments(written.queues).ceilings)),
+        _document("v1", "ConfigMap", CEILINGS, namespace, data=shown_ceilings(ceilings, {})),
+        *(_ours(one) for one in policy_documents(namespace)),
         _document("v1", "ConfigMap", NAME, namespace, data={CONFIGURATION_KEY: configuration}),
         _deployment(namespace, image),
     ]

@@ -172,6 +172,7 @@ class QueuesPart:
     def __init__(self, registry: CollectorRegistry, namespace: str, aside: Aside = in_a_thread) -> None:
         self._aside = aside
         self._metrics = queues.Metrics(registry)
+        self._settings = queues.Settings(namespace=namespace)
 
     def read(self, configuration: Configuration) -> object:
         return configuration.read_queues(), configuration.migration, configuration.scheduler_names
@@ -184,6 +185,7 @@ class QueuesPart:
             schedulers=configuration.scheduler_names,
             arguments=configuration.read_queues(),
             migration=configuration.read_migration(),
+            settings=self._settings,
             metrics=self._metrics,
             aside=self._aside,
             informers=means.informers,

@@ -99,10 +99,10 @@ async def test_what_others_made_is_left_alone_and_second_masters_are_named(tmp_p
 def test_a_configuration_is_installed_as_it_is_and_the_policy_goes_by_it(tmp_path: Path) -> None:
     (tmp_path / "restow.yaml").write_text("queues: {maxGuaranteed: 30, maxGuaranteedOf: {ml: 20}} # mine\n")
     arguments = ["install", "--kubeconfig", "/nowhere", "--config", str(tmp_path / "restow.yaml")]
-    printed = {(one["kind"]): one for one in yaml.safe_load_all(CliRunner().invoke(restow, arguments).stdout)}
-    assert printed["ConfigMap"]["data"]["restow.yaml"].endswith("# mine\n")
-    variables = {one["name"]: one["expression"] for one in printed["ValidatingAdmissionPolicy"]["spec"]["variables"]}
-    assert variables["ceiling"] == "object.metadata.name in {'ml': 20} ? {'ml': 20}[object.metadata.name] : 30"
+    printed = list(yaml.safe_load_all(CliRunner().invoke(restow, arguments).stdout))
+    data = {one["metadata"]["name"]: one["data"] for one in printed if one["kind"] == "ConfigMap"}
+    assert data["restow"]["restow.yaml"].endswith("# mine\n")
+    assert data["restow-queue-ceilings"] == {"share_": "30", "share_ml": "20"}
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def fleet(nodes: Mapping[str, Any]) -> Fleet:
         idle=np.maximum(offered - _cells([(cores, 4 * cores) for cores in gone]), 0),
         staying=np.zeros_like(offered),
         schedulable=np.array([not nodes[name].get("cordoned") for name in names], np.bool_),
+        untainted=np.array([not nodes[name].get("tainted") for name in names], np.bool_),
         used={queue: _use(queue, [nodes[name]["own"].get(queue, 0) for name in names]) for queue in queues},
         held={"other": np.array([place for place, name in enumerate(names) if nodes[name].get("held")], np.intp)},
     )

@@ -38,6 +38,14 @@ def test_ceilings_for_all_for_each_and_for_single_queues() -> None:
             id="all mistakes at once",
         ),
         pytest.param({"ceiling": 1}, "ceiling", id="a field that does not exist"),
+        pytest.param(
+            {"maxGuaranteedOf": {"My Team": 5, "a" * 200: 5}},
+            "'My Team' is not the name of a queue: must be lower case letters",
+            id="what is no name of a queue",
+        ),
+        pytest.param(
+            {"maxGuaranteedOf": {"a" * 200: 5}}, "must be no longer than 180 characters", id="a name that is too long"
+        ),
     ],
 )
 def test_mistakes_are_told_with_their_paths(section: dict[str, Any], told: str) -> None:

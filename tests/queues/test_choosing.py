@@ -95,7 +95,36 @@ SENTENCES = [
     ),
     pytest.param({"a": node(), "b": node()}, amounts(cpu="40"), "b", "b not enough", id="never enough: what there is"),
     pytest.param({"a": node(), "b": node(cordoned=True)}, amounts(cpu="12"), "", " not enough", id="not cordoned ones"),
+    pytest.param(
+        {"a": node(6, 24, tainted=True), "b": node()},
+        amounts(cpu="6"),
+        "",
+        "b",
+        id="rather nodes without taints, even if others fit better",
+    ),
+    pytest.param(
+        {"a": node(tainted=True), "b": node(taken=5)},
+        amounts(cpu="6"),
+        "a",
+        "b not enough",
+        id="also if others have to leave first",
+    ),
+    pytest.param(
+        {"a": node(tainted=True), "b": node(4, 16)}, amounts(cpu="6"), "", "a", id="tainted ones if no others would do"
+    ),
+    pytest.param(
+        {"a": node(tainted=True, own={"q1": 1}), "b": node(taken=1)},
+        amounts(cpu="7"),
+        "",
+        "a",
+        id="a tainted node that the queue's pods are on is as good as any",
+    ),
+    pytest.param(
+        {"a": node(tainted=True), "b": node(taken=7), "c": node(taken=7)}, number(2), "", "b c", id="a number likewise"
+    ),
+    pytest.param({"a": node(tainted=True), "b": node()}, number(2), "", "a b", id="a number, tainted ones last"),
     pytest.param({"a": node(), "b": node()}, amounts(), "a b", "", id="nothing is asked for"),
+    pytest.param({"a": node(8, 0), "b": node()}, amounts(memory="8Gi"), "", "b", id="a node that has none of it"),
     pytest.param({"b": node(), "a": node(), "c": node()}, number(2), "", "a b", id="a number of nodes, by name"),
     pytest.param(
         {"a": node(), "b": node(own={"q1": 2}), "c": node(taken=7)}, number(2), "", "a b", id="a number, by score"

@@ -13,10 +13,10 @@ from restow.queues.fleet import Fleet, read_fleet
 from restow.scheduling.roster import Roster
 
 
-def a_node(name: str, *, ready: str = "True", cordoned: bool = False) -> Node:
+def a_node(name: str, *, ready: str = "True", cordoned: bool = False, taint: str = "") -> Node:
     says: dict[str, Any] = {
         "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
-        "spec": {"unschedulable": cordoned},
+        "spec": {"unschedulable": cordoned, "taints": [{"key": "k", "effect": taint}] if taint else []},
         "status": {
             "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
             "conditions": [{"type": "Ready", "status": ready}],
@@ -63,6 +63,12 @@ def test_what_nodes_offer_and_what_is_idle_by_name() -> None:
 def test_cordoned_nodes_and_those_that_are_not_ready_take_no_pods() -> None:
     fleet = read([a_node("a"), a_node("b", cordoned=True), a_node("c", ready="Unknown")], [])
     assert fleet.schedulable.tolist() == [True, False, False]
+
+
+def test_taints_that_keep_pods_off_are_known() -> None:
+    effects = ("", "PreferNoSchedule", "NoSchedule", "NoExecute")
+    fleet = read([a_node(f"n{number}", taint=effect) for number, effect in enumerate(effects)], [])
+    assert fleet.untainted.tolist() == [True, True, False, False]
 
 
 def test_what_a_queue_uses_is_known_by_node() -> None:

@@ -112,6 +112,30 @@ FOUR = {"a": node(), "b": node(), "c": node(), "d": node()}
             {"q1": "", "q2": "b"},
             id="and one is given up when the others are cordoned",
         ),
+        pytest.param(
+            {"a": node(), "b": node(), "m": node(tainted=True)},
+            [queue("q1", guarantee={"resource": {"cpu": "16"}})],
+            {"q1": "a m"},
+            id="one that only few pods tolerate is not what is left to others",
+        ),
+        pytest.param(
+            {"a": node(), "b": node(cordoned=True), "m": node(tainted=True)},
+            [queue("q1", guarantee=CPU8, nodes=("a",))],
+            {"q1": "m"},
+            id="and a lock is given up for that",
+        ),
+        pytest.param(
+            {"m": node(tainted=True), "n": node(tainted=True)},
+            [queue("q1", guarantee=CPU8)],
+            {"q1": "m"},
+            id="where all are tainted, one of them is left",
+        ),
+        pytest.param(
+            FOUR,
+            [queue("q1", guarantee={"percentage": {"value": 1}}), queue("q2", guarantee={"percentage": {"value": 1}})],
+            {"q1": "a b c", "q2": ""},
+            id="two that want everything",
+        ),
     ],
 )
 def test_who_gets_which_nodes(nodes: dict[str, Any], queues: list[Queue], expected: dict[str, str]) -> None:
@@ -221,6 +245,7 @@ def some_nodes(random: Random) -> dict[str, Any]:
             own={f"q{random.randint(0, 3)}": random.randint(0, 3)},
             cordoned=random.random() < 0.1,
             held=random.random() < 0.1,
+            tainted=random.random() < 0.2,
         )
         for number in range(random.randint(0, 14))
     }
@@ -241,6 +266,8 @@ def assert_sound(cluster: Fleet, locks: dict[str, Lock]) -> None:
     assert len(nodes) == len(set(nodes))
     assert set(nodes) <= open_ones
     assert len(nodes) < max(len(open_ones), 1)
+    untainted = {name for name, is_one in zip(cluster.names, cluster.untainted, strict=True) if is_one} & open_ones
+    assert untainted - set(nodes) or not untainted
 
 
 def test_relocking_changes_nothing_when_nothing_changed() -> None:

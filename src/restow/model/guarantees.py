@@ -18,7 +18,7 @@ from fractions import Fraction
 
 import msgspec
 
-from restow.model.objects import ConditionStatus, Guarantee, GuaranteePolicy, Quantities, Queue
+from restow.model.objects import ConditionStatus, Guarantee, GuaranteePolicy, Quantities, Queue, QueueState
 from restow.model.pods import condition
 from restow.model.problems import Problem, join
 from restow.model.quantity import QuantityError, not_negative, quantity_of
@@ -79,6 +79,12 @@ def request_of(queue: Queue, cluster: Cluster) -> Asked | Rejection | None:
         or above(Reason.ABOVE_CAPABILITY, "is more than the queue's capability", capped, limits, "capability")
         or asked
     )
+
+
+def is_open(queue: Queue) -> bool:
+    """Whether a queue lets jobs in. One that does not needs nothing kept for it."""
+    closed = queue.status.state in (QueueState.CLOSED, QueueState.CLOSING)
+    return not closed and not queue.metadata.deletion_timestamp
 
 
 def is_rejected(queue: Queue) -> bool:

@@ -1,27 +1,37 @@
-"""Admission: the rules of guarantees that an API server can check by itself, as a ValidatingAdmissionPolicy.
+"""Admission: the rules of guarantees that an API server can check by itself, as ValidatingAdmissionPolicies.
 
-Goes in: the ceilings. Comes out: a policy and its binding, to be applied by whoever administers the cluster. It refuses
-what would be Rejected whatever the cluster is like: a policy that does not exist, a percentage outside of [0, 1] or
-above the ceilings, amounts that are no quantities, negative, or above the queue's capability. How much the cluster has,
-and what others were promised, no such policy can know: that is for the queue's condition to say.
+Goes in: the namespace of Restow, the ceilings, what the cluster has. Comes out: policies with their bindings, and what
+they read; all of it is to be applied by whoever administers the cluster.
 
-A queue that exists is asked only about what changes, so that nobody is kept from correcting something else.
+    restow-queue-guarantees   refuses what is wrong in itself: a policy that does not exist, a percentage outside of
+                              [0, 1], amounts that are no quantities, negative, or above the queue's capability
+    restow-queue-ceilings     refuses what is above the ceilings, as a ConfigMap of the same name shows them. The queue
+                              controller keeps that equal to its configuration, and to what the cluster has
+
+What others were promised no such policy can know: that is for the queue's condition to say. A queue that exists is
+asked only about what changes, so that nobody is kept from correcting something else.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from restow.model.kinds import QUEUE
+from restow.model.kinds import CONFIG_MAP, QUEUE
 from restow.model.objects import GuaranteePolicy
-from restow.queues.ceilings import Ceilings, lowest
+from restow.model.quantity import quantity_of
+from restow.model.resources import Vector
+from restow.queues.ceilings import Ceiling, Ceilings, lowest, percent
 
 NAME: Final = "restow-queue-guarantees"
+CEILINGS: Final = "restow-queue-ceilings"
+"""The name of a policy, and of the ConfigMap that it reads."""
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
 
+_LONGEST_KEY: Final = 253
 _ASKED: Final = "variables.resource[name]"
 _LIMIT: Final = "variables.capability[name]"
 _OVER: Final = f"quantity(string({_ASKED})).isGreaterThan(quantity(string({_LIMIT})))"
+_KEY: Final = "'amount_' + variables.whose + '_' + name.replace('/', '_')"
 _UNCHANGED: Final = (
     "oldObject != null && has(oldObject.spec)"
     " && oldObject.spec.?guarantee == object.spec.?guarantee"
@@ -29,45 +39,99 @@ _UNCHANGED: Final = (
 )
 
 
-def policy_documents(ceilings: Ceilings) -> list[dict[str, Any]]:
-    """The policy and its binding; metadata has the name alone."""
+# --- what the policies read -------------------------------------------------------------------------------------------
+
+
+def shown_ceilings(ceilings: Ceilings, totals: Vector) -> dict[str, str]:
+    """The data of the ConfigMap, where a queue without a name is any that has no ceiling of its own:
+
+    share_<queue>               in percent of the nodes
+    amount_<queue>_<resource>   of what the cluster has; a resource that no node has is left to the condition.
+                                Keys have no slashes
+    """
+    shown = {}
+    for queue in ("", *sorted(ceilings.queues)):
+        own = ceilings.of(queue)
+        shown[f"share_{queue}"] = str(min(lowest(own), lowest(ceilings.cluster)))
+        for name, total in sorted(totals.items()):
+            key = f"amount_{queue}_{name.replace('/', '_')}"
+            if total and len(key) <= _LONGEST_KEY:
+                shown[key] = str(quantity_of(name, _part(total, name, own, ceilings.cluster)))
+    return shown
+
+
+def _part(total: int, name: str, *ceilings: Ceiling) -> int:
+    return total * min(percent(one, name) for one in ceilings) // 100
+
+
+# --- the policies -----------------------------------------------------------------------------------------------------
+
+
+def policy_documents(namespace: str) -> list[dict[str, Any]]:
+    """The policies and their bindings; metadata has the name alone. The ConfigMap is in this namespace."""
+    variables = [
+        {"name": "resource", "expression": _or_empty("object", "spec", "guarantee", "resource")},
+        {"name": "share", "expression": _share()},
+    ]
+    limits = {
+        "name": CEILINGS,
+        "namespace": namespace,
+        "parameterNotFoundAction": "Allow",  # what is let in then, the queue controller rejects
+    }
     return [
-        {
-            "apiVersion": API_VERSION,
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": NAME},
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {
-                    "resourceRules": [
-                        {
-                            "apiGroups": [QUEUE.group],
-                            "apiVersions": ["*"],
-                            "operations": ["CREATE", "UPDATE"],
-                            "resources": [QUEUE.plural],
-                        }
-                    ]
-                },
-                "matchConditions": [
-                    {"name": "asks-for-something", "expression": _given("object", "spec", "guarantee")},
-                    {"name": "asks-for-something-else", "expression": f"!({_UNCHANGED})"},
-                ],
-                "variables": [
-                    {"name": "guarantee", "expression": "object.spec.guarantee"},
-                    {"name": "resource", "expression": _or_empty("object", "spec", "guarantee", "resource")},
-                    {"name": "capability", "expression": _or_empty("object", "spec", "capability")},
-                    {"name": "share", "expression": _share()},
-                    {"name": "ceiling", "expression": _ceiling(ceilings)},
-                ],
-                "validations": [*_validations()],
-            },
+        _policy(NAME, [*variables, *_in_itself()], _validations()),
+        _binding(NAME),
+        _policy(
+            CEILINGS,
+            [*variables, *_whose_ceiling()],
+            _ceiling_validations(),
+            paramKind={"apiVersion": CONFIG_MAP.api_version, "kind": CONFIG_MAP.kind},
+        ),
+        _binding(CEILINGS, paramRef=limits),
+    ]
+
+
+def _policy(name: str, variables: list[dict[str, str]], validations: list[dict[str, str]], **more: Any) -> Any:
+    rule = {
+        "apiGroups": [QUEUE.group],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": [QUEUE.plural],
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            **more,
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": [
+                {"name": "asks-for-something", "expression": _given("object", "spec", "guarantee")},
+                {"name": "asks-for-something-else", "expression": f"!({_UNCHANGED})"},
+            ],
+            "variables": variables,
+            "validations": validations,
         },
-        {
-            "apiVersion": API_VERSION,
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": NAME},
-            "spec": {"policyName": NAME, "validationActions": ["Deny"]},
-        },
+    }
+
+
+def _binding(name: str, **more: Any) -> Any:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, **more, "validationActions": ["Deny"]},
+    }
+
+
+# --- what is wrong in itself ------------------------------------------------------------------------------------------
+
+
+def _in_itself() -> list[dict[str, str]]:
+    return [
+        {"name": "guarantee", "expression": "object.spec.guarantee"},
+        {"name": "capability", "expression": _or_empty("object", "spec", "capability")},
     ]
 
 
@@ -87,12 +151,6 @@ def _validations() -> list[dict[str, str]]:
             " + (variables.share < -1.5 ? 'nothing' : string(variables.share))",
         },
         {
-            "expression": "variables.share > 1.0 || variables.share * 100.0 <= double(variables.ceiling)",
-            "messageExpression": "'spec.guarantee.percentage.value: ' + string(variables.share)"
-            " + ' is above the ceiling of ' + string(variables.ceiling)"
-            " + '% of the cluster for queue ' + object.metadata.name",
-        },
-        {
             "expression": f"!variables.resource.exists(name, {wrong})",
             "messageExpression": "'spec.guarantee.resource: expected quantities that are not negative, got '"
             f" + variables.resource.filter(name, {wrong}).map(name, name + ' ' + string({_ASKED})).join(', ')",
@@ -104,6 +162,44 @@ def _validations() -> list[dict[str, str]]:
             f".map(name, name + ' (asked ' + string({_ASKED}) + ', capability ' + string({_LIMIT}) + ')').join(', ')",
         },
     ]
+
+
+# --- what is above a ceiling ------------------------------------------------------------------------------------------
+
+
+def _whose_ceiling() -> list[dict[str, str]]:
+    name, share = "object.metadata.name", "'share_' + variables.whose"
+    return [
+        {"name": "limits", "expression": "has(params.data) ? params.data : {}"},
+        {"name": "whose", "expression": f"('share_' + {name}) in variables.limits ? {name} : ''"},
+        {"name": "ceiling", "expression": f"({share}) in variables.limits ? int(variables.limits[{share}]) : 100"},
+    ]
+
+
+def _ceiling_validations() -> list[dict[str, str]]:
+    limit = f"variables.limits[{_KEY}]"
+    over = (
+        f"({_KEY}) in variables.limits && isQuantity(string({_ASKED}))"
+        f" && quantity(string({_ASKED})).isGreaterThan(quantity({limit}))"
+    )
+    return [
+        {
+            # Divided, because that gives the very number that was written: 0.07 times 100 is above 7.
+            "expression": "variables.share > 1.0 || variables.share <= double(variables.ceiling) / 100.0",
+            "messageExpression": "'spec.guarantee.percentage.value: ' + string(variables.share)"
+            " + ' is above the ceiling of ' + string(variables.ceiling)"
+            " + '% of the cluster for queue ' + object.metadata.name",
+        },
+        {
+            "expression": f"!variables.resource.exists(name, {over})",
+            "messageExpression": "'the guarantee is above the ceiling for queue ' + object.metadata.name + ': '"
+            f" + variables.resource.filter(name, {over})"
+            f".map(name, name + ' (asked ' + string({_ASKED}) + ', limit ' + {limit} + ')').join(', ')",
+        },
+    ]
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
 
 
 def _given(*path: str) -> str:
@@ -121,14 +217,3 @@ def _share() -> str:
     there = _given("object", "spec", "guarantee", "percentage")
     value = "object.spec.guarantee.percentage.value"
     return f"!({there}) ? 0.0 : (has({value}) && {value} != null ? double({value}) : -2.0)"
-
-
-def _ceiling(ceilings: Ceilings) -> str:
-    """In percent, by the name of the queue."""
-    everybody = lowest(ceilings.cluster)
-    single = {name: min(lowest(ceiling), everybody) for name, ceiling in sorted(ceilings.queues.items())}
-    otherwise = min(lowest(ceilings.queue), everybody)
-    if not single:
-        return str(otherwise)
-    known = ", ".join(f"'{name}': {percent}" for name, percent in single.items())
-    return f"object.metadata.name in {{{known}}} ? {{{known}}}[object.metadata.name] : {otherwise}"

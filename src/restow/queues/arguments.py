@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from restow.model.names import subdomain_problems
 from restow.model.objects import Duration
 from restow.model.problems import Problem
 from restow.model.times import parse_duration
@@ -27,6 +28,8 @@ from restow.queues.locking import Rules
 
 SECTION: Final = "queues"
 SHORTEST_PERIOD: Final = 0.1
+LONGEST_NAME: Final = 180
+"""Of a queue with a ceiling of its own: where that is shown there must be room for a resource beside it."""
 
 
 class QueuesSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -66,7 +69,14 @@ def _problems(written: QueuesSection) -> Iterator[Problem]:
     yield from _no_percentages("maxGuaranteed", written.max_guaranteed)
     yield from _no_percentages("maxGuaranteedPerQueue", written.max_guaranteed_per_queue)
     for name, ceiling in sorted(written.max_guaranteed_of.items()):
+        for problem in _no_queue(name):
+            yield Problem("maxGuaranteedOf", f"{name!r} is not the name of a queue: {problem}")
         yield from _no_percentages(f"maxGuaranteedOf.{name}", ceiling)
+
+
+def _no_queue(name: str) -> tuple[str, ...]:
+    problems = subdomain_problems(name)
+    return problems or ((f"must be no longer than {LONGEST_NAME} characters",) if len(name) > LONGEST_NAME else ())
 
 
 def _no_percentages(path: str, ceiling: Ceiling) -> Iterator[Problem]:

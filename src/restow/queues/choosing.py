@@ -24,6 +24,9 @@ better by more than that. Equal nodes are taken in the order of their names.
 
 Where nothing is enough now, nodes are locked that will be once others' pods have left, the cheapest by the same costs.
 A number of nodes is chosen by the same costs, ties by name.
+
+Nodes with taints that keep pods off, such as those of a control plane, are taken only where all others could never be
+enough, or where the queue has pods already: nobody knows whether its pods tolerate them.
 """
 
 from __future__ import annotations
@@ -103,15 +106,15 @@ def choose(appraisal: Appraisal, wish: Wish, *, margin: float = MARGIN, effort: 
     if not dimensions:
         return Choice((), True)
     lines = fleet.lines(dimensions)
-    places = np.flatnonzero(wish.candidates)
-    costs = _kept_cheaper(appraisal.costs(wish.queue, lines), wish.present, margin)[places]
+    costs = _kept_cheaper(appraisal.costs(wish.queue, lines), wish.present, margin)
     needs = np.array([wish.asked.amounts[name] for name in dimensions], np.int64)
-    known = np.searchsorted(places, wish.present)
-    for enough, gives in ((True, _there_now), (False, _there_later)):
-        there = gives(fleet, wish.queue, lines)[:, places]
-        found = cover(costs, there, needs, most=wish.most, effort=effort, known=known)
-        if found is not None:
-            return Choice(tuple(places[list(found.items)].tolist()), enough, found.gap)
+    for places in _pools(fleet, wish):
+        known = np.flatnonzero(np.isin(places, wish.present))
+        for enough, gives in ((True, _there_now), (False, _there_later)):
+            there = gives(fleet, wish.queue, lines)[:, places]
+            found = cover(costs[places], there, needs, most=wish.most, effort=effort, known=known)
+            if found is not None:
+                return Choice(tuple(places[list(found.items)].tolist()), enough, found.gap)
     return Choice(tuple(wish.present[: wish.most].tolist()), False)
 
 
@@ -129,6 +132,21 @@ def score(fleet: Fleet, queue: str, asked: Asked, nodes: RowIndex) -> float:
     few = len(nodes) / _number(fleet.schedulable)
     used, idle = part(fleet.own(queue, lines)).mean(), part(fleet.idle[lines]).mean()
     return float(OVERSHOOT * (1 - too_much) + USED * used + NUMBER * (1 - few) + IDLE * idle)
+
+
+def _pools(fleet: Fleet, wish: Wish) -> list[RowIndex]:
+    """The candidates to choose from: without those that taints keep pods off, then all."""
+    inviting = wish.candidates & _inviting(fleet, wish.queue)
+    every = [inviting] if (inviting == wish.candidates).all() else [inviting, wish.candidates]
+    return [np.flatnonzero(mask) for mask in every]
+
+
+def _inviting(fleet: Fleet, queue: str) -> Mask:
+    """Nodes that no taint keeps the pods of a queue off, as far as anybody knows."""
+    inviting, use = fleet.untainted.copy(), fleet.used.get(queue)
+    if use is not None:
+        inviting[use.nodes] = True
+    return inviting
 
 
 def _there_now(fleet: Fleet, queue: str, lines: list[int]) -> Cells:
@@ -155,7 +173,8 @@ def _by_number(appraisal: Appraisal, wish: Wish, number: int, margin: float) -> 
     lines = fleet.lines(compared) or list(range(len(fleet.resources)))
     costs = _kept_cheaper(appraisal.costs(wish.queue, lines), wish.present, margin)
     places = np.flatnonzero(wish.candidates)
-    cheapest = places[np.argsort(costs[places], kind="stable")][: min(number, wish.most)]
+    order = np.lexsort((costs[places], ~_inviting(fleet, wish.queue)[places]))
+    cheapest = places[order][: min(number, wish.most)]
     return Choice(tuple(np.sort(cheapest).tolist()), len(cheapest) == number)
 
 

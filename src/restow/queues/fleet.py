@@ -1,8 +1,8 @@
 """The fleet: what locking nodes for queues has to know of them, as arrays over nodes in the order of their names.
 
 Goes in: a snapshot, and the roster that knows whose pods are whose. Comes out: what each node offers, what is idle on
-it, what stays on it whoever it is locked for, whether pods may be sent there, what each queue uses where, and which
-nodes are held for jobs of which queue by reservations.
+it, what stays on it whoever it is locked for, whether pods may be sent there, and pods of everybody, what each queue
+uses where, and which nodes are held for jobs of which queue by reservations.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.pods import condition, stays_with_node
+from restow.model.taints import untolerated
 from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.roster import Roster
 
@@ -43,6 +44,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """What pods take that no lock and no eviction moves, such as DaemonSets'."""
     schedulable: Mask
     """Ready and not cordoned."""
+    untainted: Mask
+    """Without taints that keep pods off."""
     used: Mapping[str, Use] = msgspec.field(default_factory=dict)
     held: Mapping[str, RowIndex] = msgspec.field(default_factory=dict)
     """By queue: nodes on which reservations hold seats for its jobs."""
@@ -78,7 +81,8 @@ def read_fleet(snapshot: Snapshot, roster: Roster) -> Fleet:
     table, room = snapshot.rows, snapshot.room
     names = tuple(name for name in table.names() if snapshot.node(name) is not None)
     rows = np.array([table.find(name) for name in names], np.intp)
-    order = sorted(range(len(room.resources)), key=lambda column: room.resources.names[column])
+    order = sorted(range(len(room.free)), key=lambda column: room.resources.names[column])
+    line_of = {column: line for line, column in enumerate(order)}  # nobody can be guaranteed what no node offers
     staying = np.zeros((len(order), len(names)), np.int64)
     used: dict[str, _Sums] = defaultdict(dict)
     held: dict[str, set[int]] = defaultdict(set)
@@ -89,7 +93,8 @@ def read_fleet(snapshot: Snapshot, roster: Roster) -> Fleet:
                 held[queue].add(number)
             if stays_with_node(occupant.pod):
                 for column, amount in occupant.shape.amounts:
-                    staying[order.index(column), number] += amount
+                    if column in line_of:
+                        staying[line_of[column], number] += amount
             else:
                 _count(used[queue], number, occupant)
     return Fleet(
@@ -99,6 +104,7 @@ def read_fleet(snapshot: Snapshot, roster: Roster) -> Fleet:
         idle=np.maximum(room.free[order][:, rows], 0),
         staying=staying,
         schedulable=np.array([_takes_pods(snapshot, name) for name in names], np.bool_),
+        untainted=np.array([_is_untainted(snapshot, name) for name in names], np.bool_),
         used={queue: _use(nodes, order) for queue, nodes in sorted(used.items())},
         held={queue: np.array(sorted(nodes), np.intp) for queue, nodes in sorted(held.items())},
     )
@@ -130,3 +136,8 @@ def _takes_pods(snapshot: Snapshot, name: str) -> bool:
         return False
     ready = condition(node.status.conditions, "Ready")
     return ready is None or ready.status == "True"
+
+
+def _is_untainted(snapshot: Snapshot, name: str) -> bool:
+    node = snapshot.node(name)
+    return node is not None and not untolerated(node.spec.taints, ())

@@ -7,7 +7,8 @@ Queues are served by priority, then weight, the larger first, then name. A node 
 nobody takes it from a queue that keeps it: nodes locked by another queue, or held by a reservation for another queue's
 job, are no candidates. What a queue gives up, the next ones may have at once. Whoever lost the right to its locks
 (deleted, closed, no guarantee any more, rejected) loses them before anybody chooses; so does a node that is gone,
-cordoned or not ready. Of the schedulable nodes one is always left unlocked.
+cordoned or not ready. Of the schedulable nodes one is always left unlocked, one without taints that keep pods off where
+there is any.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from enum import StrEnum
 import msgspec
 import numpy as np
 
-from restow.model.cluster import RowIndex
-from restow.model.guarantees import Asked, Cluster, Rejection, request_of
-from restow.model.objects import GuaranteePolicy, Queue, QueueState
+from restow.model.cluster import Mask, RowIndex
+from restow.model.guarantees import Asked, Cluster, Rejection, is_open, request_of
+from restow.model.objects import GuaranteePolicy, Queue
 from restow.model.quantity import quantity_of
 from restow.model.resources import CPU, MEMORY, Vector, add
 from restow.queues.ceilings import Ceilings, over_ceiling
@@ -107,7 +108,7 @@ class _Pass:
         requests: list[Asked | Rejection | None] = []
         taken: Vector = {}
         for queue in self._queues:
-            request = request_of(queue, self._cluster) if _is_open(queue) else None
+            request = request_of(queue, self._cluster) if is_open(queue) else None
             if isinstance(request, Asked):
                 rejection = over_ceiling(queue.metadata.name, request, self._cluster, self._rules.ceilings, taken)
                 request = rejection or request
@@ -131,13 +132,20 @@ class _Pass:
         held = self._holders.copy()
         held[self._fleet.held.get(name, [])] -= 1
         free = self._fleet.schedulable & (self._owner == _UNLOCKED)
-        most = int(np.count_nonzero(free)) + int(np.count_nonzero(mine)) - 1
-        wish = Wish(name, asked, mine | (free & (held == 0)), np.flatnonzero(mine), max(most, 0))
-        choice = choose(self._appraisal, wish, margin=self._rules.margin, effort=effort)
+        candidates = mine | (free & (held == 0))
+        most = max(int(np.count_nonzero(free | mine)) - 1, 0)
+        choice = self._choose(Wish(name, asked, candidates, np.flatnonzero(mine), most), effort)
+        everybodys = (free | mine) & self._fleet.untainted
+        if not np.delete(everybodys, choice.nodes).any() and everybodys.any():
+            candidates[_last(everybodys & ~mine, everybodys)] = False
+            choice = self._choose(Wish(name, asked, candidates, np.flatnonzero(mine & candidates), most), effort)
         nodes = np.array(choice.nodes, np.intp)
         self._owner[mine] = _UNLOCKED
         self._owner[nodes] = number
         return self._told(name, asked, choice, nodes)
+
+    def _choose(self, wish: Wish, effort: int) -> Choice:
+        return choose(self._appraisal, wish, margin=self._rules.margin, effort=effort)
 
     def _told(self, name: str, asked: Asked, choice: Choice, nodes: RowIndex) -> Lock:
         idle = self._fleet.idle_on(nodes)
@@ -170,15 +178,16 @@ class _Pass:
         return f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} locked" + "".join(f"; {part}" for part in parts)
 
 
+def _last(*masks: Mask) -> int:
+    """The last node of the first of these that has any."""
+    return next(int(np.flatnonzero(mask)[-1]) for mask in masks if mask.any())
+
+
 def _order(queue: Queue) -> tuple[int, int, str]:
     return -(queue.spec.priority or 0), -(queue.spec.weight or 1), queue.metadata.name
 
 
-def _is_open(queue: Queue) -> bool:
-    return queue.status.state not in (QueueState.CLOSED, QueueState.CLOSING)
-
-
 def _why_released(queue: Queue) -> tuple[str, str]:
-    if _is_open(queue):
+    if is_open(queue):
         return "NoGuarantee", "the queue asks for no guarantee"
     return "QueueNotOpen", f"the queue is {queue.status.state}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from restow.model.cluster.owners import group_name
-from restow.model.guarantees import Asked, Cluster, is_rejected, request_of
+from restow.model.guarantees import Asked, Cluster, is_open, is_rejected, request_of
 from restow.model.objects import ObjectMeta, Pod, PodGroup, PodSpec, PriorityClass, Queue, Reservation
 from restow.model.resources import PODS, Vector, add, pod_requests, subtract
 from restow.model.tenancy import DEFAULT_QUEUE, queue_name
@@ -117,9 +117,10 @@ class Roster:
         return self._usage
 
     def guarantees(self, cluster: Cluster) -> Mapping[str, Vector]:
-        """What is guaranteed to each queue; nothing that was rejected, or is to be."""
+        """What is guaranteed to each queue that is open; nothing that was rejected, or is to be."""
         if self._guarantees is None or self._guarantees[0] != cluster:
-            asked = {name: request_of(queue, cluster) for name, queue in self.queues.items() if not is_rejected(queue)}
+            queues = [queue for queue in self.queues.values() if is_open(queue) and not is_rejected(queue)]
+            asked = {queue.metadata.name: request_of(queue, cluster) for queue in queues}
             granted = {name: one.amounts for name, one in asked.items() if isinstance(one, Asked)}
             self._guarantees = (cluster, granted)
         return self._guarantees[1]

@@ -9,26 +9,22 @@ With PYTHONHASHSEED=0 a run goes the same way every time.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-import sys
-import tempfile
-from collections.abc import Awaitable, Callable
+from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from restow.migration.conditions import is_ended
 from restow.model import kinds
 from restow.ports import Api, ApiError
 from restow.queues.locking import locks_shown
-from restow.sim.loop import run_virtual
+from tests.control.accidents import Accidents, main
 from tests.control.migrations.stage import SYSTEM, controller
 from tests.control.queues.auditor import CEILING, Auditor, Scheduling
 from tests.control.queues.stage import Locked, of, queue, queues
 from tests.control.reservations.chaos import Leaders
 from tests.control.stage import check_room, trouble, world
-from tests.sim.stage import node, pass_time, pod, ready, running, scheduler, template, workload
+from tests.sim.stage import pass_time, pod, ready, running, scheduler, template, workload
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 NAMES = ("q1", "q2", "q3")
@@ -42,23 +38,15 @@ class QueueLeaders(Leaders):
             await asyncio.sleep(10_000)
 
 
-class Accidents:
-    """What may happen; each picks by chance, and may be refused."""
-
+class QueueAccidents(Accidents):
     def __init__(self, it: Locked, auditor: Auditor, rng: random.Random) -> None:
+        super().__init__(it, rng, NODES)
         self._it = it
         self._auditor = auditor
-        self._rng = rng
-        self._made = 0
         about_queues = [self.ask, self.ask, self.ask, self.change, self.take_back, self.delete, self.close]
         about_nodes = [self.cordon, self.uncordon, self.lose_node, self.resize]
-        about_pods = [self.own, self.own, self.scale, self.leave, self.pause, self.resume]
-        self._all: list[Callable[[], Awaitable[object]]] = [*about_queues, *about_nodes, *about_pods]
-
-    async def strike(self) -> None:
-        self._made += 1
-        with suppress(ApiError, IndexError):
-            await self._rng.choice(self._all)()
+        about_pods = [self.own, self.own, self.grow, self.leave, it.stop, it.go]
+        self.all = [*about_queues, *about_nodes, *about_pods]
 
     def _guarantee(self) -> dict[str, Any]:
         found: dict[str, Any] = {"policy": self._rng.choice(("Best-Effort", "Guaranteed", "Guaranteed"))}
@@ -94,18 +82,14 @@ class Accidents:
 
     async def cordon(self) -> None:
         self._auditor.nodes_changed = self._it.clock.now()
-        await self._it.patch(kinds.NODE, self._rng.choice(NODES), {"spec": {"unschedulable": True}})
+        await super().cordon()
 
     async def uncordon(self) -> None:
         self._auditor.nodes_changed = self._it.clock.now()
-        for name in NODES:
-            await self._it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
+        await super().uncordon()
 
     async def lose_node(self) -> None:
-        name = self._rng.choice(NODES)
-        await self._it.delete(kinds.NODE, name)
-        await pass_time(self._rng.uniform(0, 3))
-        await self._it.create(kinds.NODE, node(name))
+        await super().lose_node()
         self._auditor.nodes_changed = self._it.clock.now()
 
     async def resize(self) -> None:
@@ -119,22 +103,11 @@ class Accidents:
         cpu = self._rng.choice(("500m", "1"))
         await self._it.create(kinds.POD, pod(f"own{self._made}", cpu, annotations=of(self._rng.choice(NAMES))))
 
-    async def scale(self) -> None:
-        replicas = self._rng.randint(2, 6)
-        await self._it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": replicas}})
-
-    async def leave(self) -> None:
-        one = self._rng.choice(await self._it.pods())
-        await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=self._rng.choice((0, 10)))
-
-    async def pause(self) -> None:
-        await self._it.stop()
-
-    async def resume(self) -> None:
-        await self._it.go()
+    async def grow(self) -> None:
+        await self.scale(2, 6)
 
 
-async def run(seed: int) -> Auditor:
+async def run(seed: int) -> Counter[str]:
     """Carry a run out; AssertionError where a promise is broken."""
     rng = random.Random(seed)
     plan = trouble(rng)
@@ -148,7 +121,7 @@ async def run(seed: int) -> Auditor:
         ):
             await _furnish(it)
             leading = asyncio.create_task(QueueLeaders(it, auditor, rng, plan).run())
-            accidents = Accidents(it, auditor, random.Random(seed + 1))
+            accidents = QueueAccidents(it, auditor, random.Random(seed + 1))
             for _ in range(STEPS):
                 await accidents.strike()
                 await pass_time(rng.choice((0.0, 0.05, 0.5, 3.0, 8.0, 20.0, 60.0)))
@@ -159,7 +132,7 @@ async def run(seed: int) -> Auditor:
             auditor.life += 1
             await _comes_to_rest(it, auditor)
         assert not auditor.faults, auditor.faults
-    return auditor
+    return Counter(audits=auditor.audits, jobs=auditor.jobs)
 
 
 async def _furnish(it: Locked) -> None:
@@ -216,22 +189,5 @@ async def _shown(it: Locked) -> dict[str, tuple[str, ...]]:
     return locks_shown((await it.client.list(kinds.QUEUE)).items)
 
 
-def main(wanted: int, file: Path) -> None:
-    logging.disable(logging.ERROR)
-    first = int(file.read_text()) if file.exists() else 0
-    jobs = 0
-    for seed in range(first, wanted):
-        try:
-            auditor = run_virtual(run(seed))
-        except BaseException:
-            sys.stderr.write(f"seed {seed}\n")
-            raise
-        jobs += auditor.jobs
-        file.write_text(str(seed + 1))
-        if seed % 10 == 9:
-            sys.stdout.write(f"{seed + 1} runs passed, {auditor.audits} audits in the last, {jobs} jobs in all\n")
-            sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else f"{tempfile.gettempdir()}/restow-queue-runs"))
+    main(run, "queue")

@@ -13,7 +13,7 @@ from restow.control.queues import Metrics, Settings
 from restow.migration.conditions import is_ended
 from restow.model import kinds
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.queues.stage import Deaf, Forgetful, Locked, of, populated, queues, stage
+from tests.control.queues.stage import Deaf, Forgetful, Locked, of, populated, queue, queues, stage
 from tests.sim.stage import pass_time, pod, ready, running, template, virtual, workload
 
 ONE_NODE = {"resource": {"cpu": "4"}}
@@ -89,14 +89,16 @@ async def test_best_effort_evicts_nobody() -> None:
 
 
 @virtual
-async def test_pods_of_the_queue_itself_and_of_daemon_sets_stay() -> None:
+async def test_pods_of_the_queue_itself_of_daemon_sets_and_static_ones_stay() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.DAEMON_SET, workload("agent", None, pods=template("500m", app="agent")))
         await it.create(kinds.POD, pod("own", "1", annotations=of("q1"), nodeName="n1"))
+        static = pod("static", "250m", annotations={"kubernetes.io/config.mirror": "x"}, nodeName="n1")
+        await it.create(kinds.POD, static)
         await pass_time(5)
-        await it.ask(policy="Guaranteed", resource={"cpu": "3500m"})
+        await it.ask(policy="Guaranteed", resource={"cpu": "3250m"})
         await pass_time(30)
-        told = "1 node locked; cpu (asked 3500m, idle 2500m, used by the queue 1)"
+        told = "1 node locked; cpu (asked 3250m, idle 2250m, used by the queue 1)"
         assert (await it.nodes(), await it.jobs(), await it.says()) == ("n1", [], ("True", "Satisfied", told))
 
 
@@ -113,9 +115,50 @@ async def test_what_it_waits_for_is_said_in_numbers() -> None:
         assert await it.nodes() == "n1"
         assert message.startswith("1 node locked; cpu (asked 4, idle ")
         expected = (
-            "waits for 2 pods of other queues to leave: 1 moved by jobs, 1 stays (1: no controller would make it again)"
+            "waits for 2 pods of other queues to leave: 1 moved by jobs (1: evictions are stopped: maintenance; "
+            "restow resume lets them go on), 1 stays (1: no controller would make it again)"
         )
         assert message.partition("; waits")[2] == expected.removeprefix("waits")
+
+
+async def _lose(it: Locked) -> None:
+    await it.delete(kinds.QUEUE, "theirs")
+
+
+async def _shut(it: Locked) -> None:
+    await it.client.patch(kinds.QUEUE, "theirs", {"status": {"state": "Closed"}}, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("happens", "told"),
+    [
+        pytest.param(_lose, "its queue theirs does not exist", id="deleted, or renamed"),
+        pytest.param(_shut, "its queue theirs is Closing", id="closed"),
+    ],
+)
+@virtual
+async def test_pods_stay_whose_successors_would_not_be_let_in(happens: Any, told: str) -> None:
+    async with stage(nodes=2) as it:
+        await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
+        await it.create(kinds.QUEUE, queue("theirs"))
+        await it.create(kinds.DEPLOYMENT, workload("web", 1, pods=template("1", annotations=of("theirs"))))
+        await pass_time(5)
+        await happens(it)
+        await it.ask(**GUARANTEED)
+        await pass_time(30)
+        assert (await it.nodes(), await it.jobs()) == ("n1", [])
+        assert f"waits for 1 pod of other queues to leave: 1 stays (1: {told})" in ((await it.says())[2] or "")
+
+
+@virtual
+async def test_what_a_job_waits_for_is_said() -> None:
+    async with stage(nodes=2) as it:
+        await it.create(kinds.POD, pod("big", "3500m", nodeName="n2"))
+        await it.fill(1, "1")
+        await it.ask(**GUARANTEED)
+        await pass_time(12)
+        _, held_up, told = ((await it.says())[2] or "").partition("1 moved by jobs (1: ")
+        assert held_up and "0/2 nodes are available: 1 Insufficient cpu" in told
 
 
 @virtual
@@ -204,7 +247,8 @@ async def test_no_more_jobs_at_once_than_allowed() -> None:
         await it.ask(policy="Guaranteed", resource={"cpu": "3500m"})
         await pass_time(30)
         assert len(await it.jobs()) == 2
-        assert "2 moved by jobs, 6 to be moved" in ((await it.says())[2] or "")
+        assert "2 moved by jobs (2: evictions are stopped" in ((await it.says())[2] or "")
+        assert ", 6 to be moved" in ((await it.says())[2] or "")
 
 
 @pytest.mark.parametrize("writes", range(1, 6))
@@ -236,6 +280,7 @@ async def test_what_is_counted() -> None:
         told = generate_latest(registry).decode()
         assert 'restow_queue_locked_nodes{queue="q1"} 1.0' in told
         assert 'restow_queue_guarantee_satisfied{queue="q1"} 0.0' in told
+        assert 'restow_queue_lock_gap_ratio{queue="q1"} 0.0' in told
         assert 'restow_queue_foreign_pods{queue="q1",state="moving"} 1.0' in told
         await it.delete(kinds.QUEUE, "q1")
         await pass_time(1)

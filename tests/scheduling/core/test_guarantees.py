@@ -49,6 +49,7 @@ EIGHT = nodes(2)
         pytest.param(guaranteed("g", cpu="9"), 8, id="more than there is"),
         pytest.param(guaranteed("g", cpu="3", capability={"cpu": "2"}), 8, id="more than its own capability"),
         pytest.param(guaranteed("g", cpu="three"), 8, id="not a quantity"),
+        pytest.param(guaranteed("g", cpu="3", state="Closing"), 8, id="of a queue that is closed"),
         pytest.param(queue("g"), 8, id="none"),
     ],
 )

@@ -32,6 +32,20 @@ ATTEMPT_ANNOTATION: Final = "restow.sh/attempt"
 _ODD = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _LONGEST_LABEL, _LONGEST_NAME, _DIGITS = 63, 40, 10
+_REASONS = 5
+"""How many different reasons are told."""
+_HELD_UP = frozenset(
+    {
+        JobReason.FAILED_CREATE_RESERVATION,
+        JobReason.FAILED_EVICT,
+        JobReason.FORBIDDEN_MIGRATE_POD,
+        JobReason.IN_DOUBT,
+        JobReason.PAUSED,
+        JobReason.STOPPED,
+        JobReason.UNSCHEDULABLE,
+    }
+)
+"""Reasons of a job that waits for somebody else."""
 
 WhyNot = Callable[[Pod], str | None]
 """Why a pod may not be moved at all."""
@@ -51,6 +65,8 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
     wanted: tuple[Wanted, ...] = ()
     """No job moves them yet."""
     moving: int = 0
+    held_up: tuple[str, ...] = ()
+    """What those of the moving ones wait for that wait for something."""
     leaving: int = 0
     held: int = 0
     """Seats of reservations."""
@@ -75,17 +91,23 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
         if not total:
             return seats
         counts = (
-            (self.moving, "moved by jobs"),
+            (self.moving, "moved by jobs" + (f" ({_counted(self.held_up)})" if self.held_up else "")),
             (len(self.wanted), "to be moved"),
             (self.leaving, "leaving"),
         )
         parts = [f"{number} {what}" for number, what in counts if number]
         if self.staying:
-            reasons = sorted(Counter(self.staying).items(), key=lambda each: (-each[1], each[0]))
-            told = ", ".join(f"{number}: {reason}" for reason, number in reasons)
-            parts.append(f"{len(self.staying)} stay{'s' if len(self.staying) == 1 else ''} ({told})")
+            parts.append(f"{len(self.staying)} stay{'s' if len(self.staying) == 1 else ''} ({_counted(self.staying)})")
         said = f"waits for {total} pod{'' if total == 1 else 's'} of other queues to leave: {', '.join(parts)}"
         return "; ".join(filter(None, (said, seats)))
+
+
+def _counted(reasons: Sequence[str]) -> str:
+    """Each with how often, the most frequent first."""
+    counts = sorted(Counter(reasons).items(), key=lambda each: (-each[1], each[0]))
+    told = [f"{number}: {reason}" for reason, number in counts[:_REASONS]]
+    others = sum(number for _, number in counts[_REASONS:])
+    return ", ".join([*told, f"{others}: other reasons"] if others else told)
 
 
 def queue_label(queue: str) -> str:
@@ -106,6 +128,11 @@ class Journal:
 
     def is_moving(self, pod: Pod) -> bool:
         return any(not is_ended(job) for job in self._of.get(pod.metadata.uid, ()))
+
+    def holdup(self, pod: Pod) -> str | None:
+        """What the job waits for that moves a pod."""
+        waiting = [job.status for job in self._of.get(pod.metadata.uid, ()) if not is_ended(job)]
+        return next((one.message or one.reason for one in waiting if one.reason in _HELD_UP), None)
 
     def attempt(self, pod: Pod, queue: str) -> int:
         """The number of the next try to move a pod for a queue."""
@@ -128,6 +155,7 @@ def clear(
     """What becomes of the pods of other queues on these nodes."""
     wanted: list[Wanted] = []
     staying: list[str] = []
+    held_up: list[str] = []
     moving = leaving = held = 0
     for pod, kind in _others(queue, nodes, snapshot, roster):
         if kind == "seat":
@@ -136,12 +164,19 @@ def clear(
             leaving += 1
         elif journal.is_moving(pod):
             moving += 1
+            held_up += filter(None, [journal.holdup(pod)])
         elif reason := journal.failure(pod) or why_not(pod):
             staying.append(reason)
         else:
             wanted.append(Wanted(pod, journal.attempt(pod, queue)))
     return Clearing(
-        queue=queue, wanted=tuple(wanted), moving=moving, leaving=leaving, held=held, staying=tuple(staying)
+        queue=queue,
+        wanted=tuple(wanted),
+        moving=moving,
+        held_up=tuple(held_up),
+        leaving=leaving,
+        held=held,
+        staying=tuple(staying),
     )
 
 

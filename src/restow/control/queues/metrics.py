@@ -23,6 +23,12 @@ class Metrics:
             ("queue",),
             registry=registry,
         )
+        self._gap = Gauge(
+            "restow_queue_lock_gap_ratio",
+            "How much of the cost of what is locked for a queue may be more than the best choice would cost, at most.",
+            ("queue",),
+            registry=registry,
+        )
         self._foreign = Gauge(
             "restow_queue_foreign_pods",
             "Number of pods of other queues on nodes that are locked for a Guaranteed queue, by what becomes of them.",
@@ -44,11 +50,12 @@ class Metrics:
 
     def locked(self, locks: Mapping[str, Lock], clearings: Mapping[str, Clearing], seconds: float) -> None:
         """What a pass decided; queues that are gone are no longer shown."""
-        for gauge in (self._nodes, self._satisfied, self._foreign):
+        for gauge in (self._nodes, self._satisfied, self._gap, self._foreign):
             gauge.clear()
         for queue, lock in locks.items():
             self._nodes.labels(queue).set(len(lock.nodes))
             self._satisfied.labels(queue).set(lock.standing is Standing.SATISFIED)
+            self._gap.labels(queue).set(lock.gap)
         for queue, clearing in clearings.items():
             for state, number in clearing.numbers.items():
                 self._foreign.labels(queue, state).set(number)

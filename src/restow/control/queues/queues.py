@@ -4,7 +4,7 @@
         news is held ──> the locks as they should be (`queues.locking`) ──> the status of every queue
                      └─> the pods of others on locked nodes, where a guarantee is Guaranteed (`clearing`)
         then   1  status, those who give nodes up first        2  jobs that lost their purpose are aborted
-               3  jobs for pods that are to leave
+               3  jobs for pods that are to leave              4  ceilings, for the API server to refuse by (`door`)
 
 Goes in: an API server, a clock, a Random and `Arguments`. What comes out happens in the API server. Nothing that
 matters lives only here: what is locked is read off the queues' status, who is on the move off the jobs.
@@ -29,9 +29,11 @@ from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.aside import Aside, at_once
 from restow.control.queues.clearing import Clearing, Journal, clear, job_for, made_for, purposeless
+from restow.control.queues.door import Door
 from restow.control.queues.feed import Feed
 from restow.control.queues.metrics import Metrics
 from restow.control.queues.settings import Settings
+from restow.control.queues.unkept import Unkept
 from restow.eviction.protections import refusal
 from restow.migration.arguments import Arguments as MigrationArguments
 from restow.migration.conditions import is_ended
@@ -54,11 +56,14 @@ from restow.model.pods import condition
 from restow.model.wire import WireError, convert
 from restow.planning.movable import Movability
 from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown
+from restow.queues.admission import shown_ceilings
 from restow.queues.arguments import Arguments
 from restow.queues.counting import Tally, count_jobs
 from restow.queues.fleet import read_fleet
 from restow.queues.locking import Lock, Standing, locks_shown, relock
 from restow.queues.status import SATISFIED, Facts, next_status
+from restow.scheduling.roster import Roster
+from restow.scheduling.shares import Shares, offered
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +80,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     clearings: dict[str, Clearing]
     in_vain: tuple[PodMigrationJob, ...]
     """Jobs that have lost their purpose."""
+    ceilings: dict[str, str]
+    """As they are to be shown."""
 
 
 class Queues:
@@ -107,6 +114,10 @@ class Queues:
         self._recorder = EventRecorder(
             self._client, component="restow", instance="restow-queues", clock=clock, rng=Random(rng.getrandbits(64))
         )
+        self._door = Door(self._client, clock, self._settings.namespace, self._settings.look_again)
+        self._unkept = Unkept()
+        self._told: dict[str, str | None] = {}
+        """How guarantees stood when last told, by queue: where conditions are not kept, nothing else says so."""
         self._in_doubt: set[str] = set()
         """Queues whose status may be another than it seems: nobody knows whether it was written."""
         self._seen: tuple[int, float] | None = None
@@ -183,8 +194,10 @@ class Queues:
             if lock.policy is GuaranteePolicy.GUARANTEED
         }
         journal = Journal(jobs, rules.now, self._settings.after_failure)
-        why_not = partial(_why_not, self._migration, rules)
-        clearings = {name: clear(name, nodes, snapshot, roster, journal, why_not) for name, nodes in cleared.items()}
+        clearings = {}
+        if cleared:
+            why_not = partial(_why_not, self._migration, rules, roster, Shares(roster, snapshot))
+            clearings = {one: clear(one, nodes, snapshot, roster, journal, why_not) for one, nodes in cleared.items()}
         tallies, usage = count_jobs(pods, roster), roster.usage()
         statuses = {}
         for queue in queues:
@@ -197,7 +210,13 @@ class Queues:
                 now=rules.now,
             )
             statuses[name] = queue, next_status(queue, facts)
-        return Decision(locks=locks, statuses=statuses, clearings=clearings, in_vain=tuple(purposeless(jobs, cleared)))
+        return Decision(
+            locks=locks,
+            statuses=statuses,
+            clearings=clearings,
+            in_vain=tuple(purposeless(jobs, cleared)),
+            ceilings=shown_ceilings(self._arguments.ceilings, offered(snapshot)),
+        )
 
     async def _write(self, decision: Decision) -> bool:
         """Carry a decision out; whether all of it could be."""
@@ -205,6 +224,9 @@ class Queues:
         done += [await self._abort(job) for job in decision.in_vain]
         for clearing in decision.clearings.values():
             done += [await self._move(clearing.queue, document) for document in self._documents(clearing)]
+        await self._door.keep(decision.ceilings)
+        self._unkept.forget_all_but(decision.statuses)
+        self._told = {name: told for name, told in self._told.items() if name in decision.statuses}
         return all(done)
 
     # --- status -------------------------------------------------------------------------------------------------------
@@ -212,7 +234,7 @@ class Queues:
     async def _record(self, queue: Queue, status: QueueStatus) -> bool:
         """Write a status, which holds only for the very version that was looked at."""
         name = queue.metadata.name
-        if status == queue.status:
+        if self._unkept.agrees(name, status, queue.status, self._clock.now()):
             return True
         others = self._shown_to_others(name)
         mine = status.reservation.nodes if status.reservation is not None else None
@@ -234,7 +256,7 @@ class Queues:
                 self._in_doubt.add(name)
             return False
         self._feed.queues.note(written)
-        self._tell(queue, written)
+        self._tell(queue, written, status)
         return True
 
     def _shown_to_others(self, name: str) -> set[str]:
@@ -299,8 +321,9 @@ class Queues:
 
     # --- telling ------------------------------------------------------------------------------------------------------
 
-    def _tell(self, before: Queue, after: Queue) -> None:
-        """Events for what changed: which nodes are locked, and how the guarantee stands."""
+    def _tell(self, before: Queue, after: Queue, status: QueueStatus) -> None:
+        """Events for what changed: which nodes are locked, and how the guarantee stands; and for what of the status
+        is not kept."""
         old, new = (locks_shown([queue]).get(queue.metadata.name, ()) for queue in (before, after))
         come, gone = sorted({*new} - {*old}), sorted({*old} - {*new})
         about = _about(after)
@@ -309,11 +332,19 @@ class Queues:
             told = f"{'; '.join(parts)}; {len(new)} {'node is' if len(new) == 1 else 'nodes are'} locked"
             self._recorder.record(about, "NodesLocked" if come else "NodesReleased", told)
             log.info("locks", extra={"queue": after.metadata.name, "locked": come, "released": gone})
-        was, now = _standing(before), _standing(after)
-        if now is not None and (was is None or was.reason != now.reason):
+        name = after.metadata.name
+        was, now = _standing(before), _standing(msgspec.structs.replace(after, status=status))
+        before_that = was.reason if was is not None else self._told.get(name)
+        self._told[name] = now.reason if now is not None else None
+        if now is not None and before_that != now.reason:
             good = now.status == "True" and now.type == SATISFIED
             reason = now.reason if now.type == REJECTED else f"Guarantee{now.reason}"
             self._recorder.record(about, reason or "", now.message or "", type="Normal" if good else "Warning")
+        lost = self._unkept.learn(name, status, after.status, self._clock.now())
+        if lost:
+            told = f"the definition of Queue in this cluster does not keep {', '.join(f'status.{one}' for one in lost)}"
+            self._recorder.record(about, "StatusNotKept", told, type="Warning")
+            log.warning("status not kept", extra={"queue": name, "fields": lost})
 
 
 def _standing(queue: Queue) -> Condition | None:
@@ -321,14 +352,16 @@ def _standing(queue: Queue) -> Condition | None:
     return condition(queue.status.conditions, REJECTED if is_rejected(queue) else SATISFIED)
 
 
-def _why_not(migration: MigrationArguments, rules: Movability, pod: Pod) -> str | None:
-    """Why a pod may never be moved, as arbitration will see it."""
+def _why_not(migration: MigrationArguments, rules: Movability, roster: Roster, shares: Shares, pod: Pod) -> str | None:
+    """Why a pod may never be moved, as arbitration will see it, or the scheduler that is asked for its seat."""
     if not migration.enabled:
         return "may not be moved: migrations are disabled"
     around = rules.around(pod)
     reason = refusal(pod, migration.protections, around)
     if reason is None and around.replicas is not None:
         reason = smallness(around.replicas, migration.limits)
+    if reason is None and (refused := shares.refusal(roster.queue_of(pod), {})) is not None:
+        reason = f"its {refused}"
     return reason
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from restow.defaults import HOME
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    namespace: str = HOME
+    """Where the ceilings are shown that the API server is to refuse by."""
     most_jobs: int = 50
     """That move pods for guarantees at once, waiting ones included."""
     after_failure: float = 600.0

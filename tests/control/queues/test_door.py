@@ -1,0 +1,89 @@
+"""What the API server refuses by is kept equal to what the controller goes by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.model import kinds
+from restow.queues.admission import CEILINGS
+from restow.queues.arguments import read_arguments
+from tests.control.migrations.stage import SCHEDULERS, arguments
+from tests.control.queues.stage import Locked, bare, queues
+from tests.control.stage import world
+from tests.sim.stage import node, pass_time, running, virtual
+
+HOME = "restow-system"
+HALF = {"maxGuaranteed": 50, "maxGuaranteedPerQueue": 50}
+
+
+async def install(it: Locked) -> None:
+    await it.create(kinds.NAMESPACE, {"metadata": {"name": HOME}})
+    await it.create(kinds.CONFIG_MAP, {"metadata": {"name": CEILINGS, "namespace": HOME}, "data": {"share_": "1"}})
+
+
+async def shown(it: Locked) -> dict[str, str]:
+    data = (await it.client.get(kinds.CONFIG_MAP, CEILINGS, HOME)).data or {}
+    return {key: text for key, text in data.items() if key in ("share_", "amount__cpu") or "_ml" in key}
+
+
+async def _nothing(it: Locked, made: Any) -> None: ...
+
+
+async def _grow(it: Locked, made: Any) -> None:
+    await it.create(kinds.NODE, node("n9"))
+
+
+async def _configure(it: Locked, made: Any) -> None:
+    made.configure(SCHEDULERS, read_arguments({"maxGuaranteed": 25}), arguments())
+
+
+async def _meddle(it: Locked, made: Any) -> None:
+    data = {"share_": "100", "share_ml": "100", "amount__cpu": None}
+    await it.client.patch(kinds.CONFIG_MAP, CEILINGS, {"data": data}, HOME)
+
+
+@pytest.mark.parametrize(
+    ("happens", "expected"),
+    [
+        pytest.param(_nothing, {"share_": "50", "amount__cpu": "8"}, id="as configured, of what there is"),
+        pytest.param(_grow, {"share_": "50", "amount__cpu": "10"}, id="a node comes"),
+        pytest.param(_configure, {"share_": "25", "amount__cpu": "4"}, id="the configuration changes"),
+        pytest.param(_meddle, {"share_": "50", "amount__cpu": "8"}, id="somebody else wrote something else"),
+    ],
+)
+@virtual
+async def test_ceilings_are_shown_as_they_are(happens: Any, expected: dict[str, str]) -> None:
+    async with world(nodes=4) as base:
+        it = Locked(base.api, base.world, base.clock)
+        await install(it)
+        async with running(queues(it.api, it.clock, **HALF)) as made:
+            await pass_time(1)
+            await happens(it, made)
+            await pass_time(70)
+            assert await shown(it) == expected
+
+
+@virtual
+async def test_what_is_as_it_should_be_is_not_written() -> None:
+    async with world(nodes=4) as base:
+        it = Locked(base.api, base.world, base.clock)
+        await install(it)
+        async with running(queues(it.api, it.clock)):
+            await pass_time(5)
+            before = (await it.client.get(kinds.CONFIG_MAP, CEILINGS, HOME)).metadata.resource_version
+            await it.ask(resource={"cpu": "4"})
+            await pass_time(200)
+            assert (await it.client.get(kinds.CONFIG_MAP, CEILINGS, HOME)).metadata.resource_version == before
+
+
+@virtual
+async def test_where_nothing_is_installed_locks_are_kept_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with bare() as it:
+        await it.ask(resource={"cpu": "4"})
+        await pass_time(200)
+        assert await it.nodes() == "n1"
+        told = [record for record in caplog.records if record.message == "ceilings not shown to the API server"]
+        assert len(told) == 1

@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from restow import figures
 from restow.offline import Explanation, Schedule
 from restow.planning.plan import Plan, Refusal, by_reason, printed
 from restow.planning.replay import Replay
@@ -48,12 +49,12 @@ def plan_table(result: Plan) -> RenderableType:
     places = _table("namespace", "pending pod", "node")
     for place in result.places:
         places.add_row(place.namespace, place.pod, place.node)
-    effect = _table("measure", "before", "after")
-    for name, value in result.before.items():
-        effect.add_row(name, f"{value:g}", f"{result.after.get(name, value):g}")
-    if result.bound is not None:
-        effect.add_row("the most that any plan could reach", "", f"{result.bound:g}")
+    effect = _table("what it brings", "before", "after")
+    for row in figures.rows(result):
+        effect.add_row(*row)
     parts += [table for table in (moves, places, effect, _refusal_table(result.refusals)) if table.row_count]
+    if told := figures.verdict(result):
+        parts.append(Text(told, style="bold"))
     return Group(*parts)
 
 

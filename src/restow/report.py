@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from restow import figures
 from restow.model.objects import Node, Pod
 from restow.model.resources import pod_requests
-from restow.picture import NodeUse, node_uses, slots
+from restow.picture import NodeUse, node_uses, slots, workload_of
 from restow.planning.plan import Plan, Refusal, by_reason
 
 COLOURS = 8
@@ -29,14 +31,16 @@ def page(plan: Plan, nodes: Sequence[Node], pods: Sequence[Pod], *, resource: st
     """The document; the bars show `resource`, `made` says when the plan was made."""
     before = node_uses(nodes, pods, resource)
     after = node_uses(nodes, moved(plan, pods), resource)
-    colours = _colours([*before, *after])
+    going, coming = _travellers(plan, pods, resource)
+    bars = _Bars(_colours([*before, *after]), resource, going, coming)
     body = [
         _headline(plan, resource, made),
         _figures(plan),
-        _scatter(before, after, pods, resource),
-        _nodes(before, after, colours, resource),
+        _profile(before, after, resource),
+        _scatter(plan, before, after, pods, resource),
+        _nodes(before, after, bars),
         _moves(plan, pods, resource),
-        _places(plan),
+        _places(plan, pods, resource),
         _refusals(plan.refusals),
     ]
     title = f"Restow: {plan.strategy} plan, {_count(len(plan.moves), 'move')}"
@@ -73,18 +77,46 @@ def _headline(plan: Plan, resource: str, made: str) -> str:
         said += f", {_count(len(plan.places), 'pending pod')} placed"
     objective = f", objective {plan.objective}" if plan.objective else ""
     line = f"strategy {plan.strategy}{objective}; made {made} in {plan.seconds:g} s; bars show {resource}"
-    return f"<header><h1>{escape(said)}</h1><p>{escape(line)}</p></header>"
+    told = figures.verdict(plan)
+    verdict = f"<p class=verdict>{escape(told)}</p>" if told else ""
+    return f"<header><h1>{escape(said)}</h1><p>{escape(line)}</p>{verdict}</header>"
 
 
 def _figures(plan: Plan) -> str:
-    names = [*plan.before, *(name for name in plan.after if name not in plan.before)]
-    rows = [[name, _figure(plan.before.get(name)), _figure(plan.after.get(name))] for name in names]
-    if plan.bound is not None:
-        rows.append(["the most that any plan could reach", "", _figure(plan.bound)])
+    rows = figures.rows(plan)
     return _section("What it brings", _table(["", "before", "after"], rows, numbers=(1, 2))) if rows else ""
 
 
-def _scatter(before: Sequence[NodeUse], after: Sequence[NodeUse], pods: Iterable[Pod], resource: str) -> str:
+def _profile(before: Sequence[NodeUse], after: Sequence[NodeUse], resource: str) -> str:
+    """All nodes at one glance, fullest first: the steeper the edge, the less is scattered."""
+    old, new = (sorted((_share(use) for use in uses if use.allocatable), reverse=True) for uses in (before, after))
+    if not old or old == new:
+        return ""
+    drawing = (
+        f'<svg class=profile viewBox="0 0 {len(old)} 100" preserveAspectRatio="none" role="img" '
+        f'aria-label="How full every node is, before and after">'
+        f'<path class=before d="{_steps(old)} L{len(old)},100 L0,100 Z"/><path class=after d="{_steps(new)}"/></svg>'
+    )
+    key = "<span><i class=before></i>before</span><span><i class=after></i>after</span>"
+    said = (
+        f"{_count(len(old), 'node')} from the fullest to the emptiest, how much of their {escape(resource)} is taken."
+    )
+    return _section("All nodes", f"<p class=key>{said} {key}</p>{drawing}")
+
+
+def _share(use: NodeUse) -> float:
+    return min(100 * use.used / use.allocatable, 100)
+
+
+def _steps(shares: Sequence[float]) -> str:
+    """A line with one step for each node; y grows downwards."""
+    points = [f"{x},{100 - share:.1f}" for at, share in enumerate(shares) for x in (at, at + 1)]
+    return "M" + " L".join(points)
+
+
+def _scatter(
+    plan: Plan, before: Sequence[NodeUse], after: Sequence[NodeUse], pods: Iterable[Pod], resource: str
+) -> str:
     """How many pods of each common size fit, as the pods lie before and after."""
     sizes = Counter(pod_requests(pod).get(resource, 0) for pod in pods)
     common = sorted(size for size, _ in sizes.most_common(6) if size > 0)
@@ -94,30 +126,69 @@ def _scatter(before: Sequence[NodeUse], after: Sequence[NodeUse], pods: Iterable
     if not rows:
         return ""
     head = [f"{resource} of one pod", "fit before", "fit after"]
-    return _section("Room as pods find it", _table(head, rows, numbers=(0, 1, 2)))
+    note = "<p>After the pending pods have taken their places.</p>" if plan.places else ""
+    return _section("Room that is left, as pods find it", note + _table(head, rows, numbers=(1, 2)))
 
 
-def _nodes(before: Sequence[NodeUse], after: Sequence[NodeUse], colours: dict[str, int], resource: str) -> str:
+# --- bars -------------------------------------------------------------------------------------------------------------
+
+
+Shares = dict[str, Counter[str]]
+"""By node, how much the pods of each workload ask for."""
+
+
+class _Bars(NamedTuple):
+    """How the bars of a page are drawn: what leaves a node is striped before, what comes to it afterwards."""
+
+    colours: dict[str, int]
+    resource: str
+    going: Shares
+    coming: Shares
+
+
+def _travellers(plan: Plan, pods: Sequence[Pod], resource: str) -> tuple[Shares, Shares]:
+    """What leaves each node in the end, and what comes to it."""
+    sources = {(move.namespace, move.pod): move.source for move in sorted(plan.moves, key=lambda one: -one.order)}
+    going: Shares = {}
+    coming: Shares = {}
+    for pod, later in zip(pods, moved(plan, pods), strict=True):
+        target = later.spec.node_name
+        if later is pod or not target:
+            continue
+        amount = {workload_of(pod): pod_requests(pod).get(resource, 0)}
+        coming.setdefault(target, Counter()).update(amount)
+        if source := sources.get(_name(pod)):
+            going.setdefault(source, Counter()).update(amount)
+    return going, coming
+
+
+def _nodes(before: Sequence[NodeUse], after: Sequence[NodeUse], bars: _Bars) -> str:
     pairs = list(zip(before, after, strict=True))
-    changed = [pair for pair in pairs if pair[0] != pair[1]]
+    changed = sorted((pair for pair in pairs if pair[0] != pair[1]), key=_by_change)
     same = [pair for pair in pairs if pair[0] == pair[1]]
-    parts = [_legend(colours), _bars(changed, colours, resource)] if changed else ["<p>No node changes.</p>"]
+    parts = [_legend(bars.colours), _table_of_bars(changed, bars)] if changed else ["<p>No node changes.</p>"]
     if same:
         shown = same[:MOST_UNCHANGED]
         more = f" (the first {len(shown)} of them)" if len(shown) < len(same) else ""
         summary = f"{_count(len(same), 'node')} as before{more}"
-        parts.append(f"<details><summary>{summary}</summary>{_bars(shown, colours, resource)}</details>")
-    return _section("Nodes", "".join(parts))
+        parts.append(f"<details><summary>{summary}</summary>{_table_of_bars(shown, bars)}</details>")
+    return _section("Nodes that change" if changed else "Nodes", "".join(parts))
 
 
-def _bars(pairs: Sequence[tuple[NodeUse, NodeUse]], colours: dict[str, int], resource: str) -> str:
+def _by_change(pair: tuple[NodeUse, NodeUse]) -> tuple[int, int, str]:
+    """Where most becomes free comes first, where most is filled next; where only other resources change, last."""
+    gained = pair[1].idle - pair[0].idle
+    return (0 if gained > 0 else 1 if gained < 0 else 2), -abs(gained), pair[0].node
+
+
+def _table_of_bars(pairs: Sequence[tuple[NodeUse, NodeUse]], bars: _Bars) -> str:
     largest = max((old.allocatable for old, _ in pairs), default=0) or 1
     rows = [
         f"<tr><th scope=row>{escape(old.node)}{'' if old.schedulable else ' <em>cordoned</em>'}</th>"
-        f"<td class=bar>{_bar(old, colours, largest, resource)}</td>"
-        f"<td class=bar>{_bar(new, colours, largest, resource)}</td>"
-        f"<td class=number>{_amount(resource, old.idle)}</td><td class=number>{_amount(resource, new.idle)}</td>"
-        f"<td class=number>{old.pods}</td><td class=number>{new.pods}</td></tr>"
+        f"<td class=bar>{_bar(old, bars, bars.going, largest)}</td>"
+        f"<td class=bar>{_bar(new, bars, bars.coming, largest)}</td>"
+        f"{_number(_amount(bars.resource, old.idle))}{_number(_amount(bars.resource, new.idle))}"
+        f"{_number(old.pods)}{_number(new.pods)}</tr>"
         for old, new in pairs
     ]
     head = "".join(
@@ -127,14 +198,24 @@ def _bars(pairs: Sequence[tuple[NodeUse, NodeUse]], colours: dict[str, int], res
     return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
 
 
-def _bar(use: NodeUse, colours: dict[str, int], largest: int, resource: str) -> str:
-    shares: Counter[str] = Counter()
+def _number(content: object) -> str:
+    return f"<td class=number>{content}</td>"
+
+
+def _bar(use: NodeUse, bars: _Bars, travelling: Shares, largest: int) -> str:
+    moving = travelling.get(use.node, Counter())
+    shares: Counter[tuple[str, bool]] = Counter()
     for who, requested in use.requested.items():
-        shares[who if who in colours else OTHERS] += requested
+        shown = who if who in bars.colours else OTHERS
+        part = min(moving[who], requested)
+        shares[shown, False] += requested - part
+        shares[shown, True] += part
     parts = [
-        f'<i class="c{colours.get(who, COLOURS)}" style="flex-grow:{amount}" '
-        f'title="{escape(who)} {_amount(resource, amount)}"></i>'
-        for who, amount in sorted(shares.items(), key=lambda item: colours.get(item[0], COLOURS))
+        f'<i class="c{bars.colours.get(who, COLOURS)}{" moves" if moves else ""}" style="flex-grow:{amount}" '
+        f'title="{escape(who)} {_amount(bars.resource, amount)}"></i>'
+        for (who, moves), amount in sorted(
+            shares.items(), key=lambda one: (one[0][1], bars.colours.get(one[0][0], COLOURS))
+        )
         if amount
     ]
     idle = max(use.allocatable - use.used, 0)
@@ -144,9 +225,11 @@ def _bar(use: NodeUse, colours: dict[str, int], largest: int, resource: str) -> 
 
 def _legend(colours: dict[str, int]) -> str:
     entries = [f'<span><i class="c{number}"></i>{escape(who)}</span>' for who, number in colours.items()]
-    return (
-        f'<p class=legend>{"".join(entries)}<span><i class="c{COLOURS}"></i>others</span><span><i></i>idle</span></p>'
-    )
+    rest = f'<span><i class="c{COLOURS}"></i>others</span><span><i></i>idle</span>'
+    return f'<p class=legend>{"".join(entries)}{rest}<span><i class="c{COLOURS} moves"></i>leaves, or comes</span></p>'
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
 
 
 def _moves(plan: Plan, pods: Iterable[Pod], resource: str) -> str:
@@ -164,9 +247,14 @@ def _moves(plan: Plan, pods: Iterable[Pod], resource: str) -> str:
     return _section("Moves", f"<p>{said}</p>{table}")
 
 
-def _places(plan: Plan) -> str:
-    rows = [[f"{place.namespace}/{place.pod}", place.node] for place in plan.places]
-    return _section("Pending pods that then fit", _table(["pod", "node"], rows)) if rows else ""
+def _places(plan: Plan, pods: Iterable[Pod], resource: str) -> str:
+    known = {_name(pod): pod_requests(pod).get(resource, 0) for pod in pods}
+    rows = [
+        [f"{one.namespace}/{one.pod}", _amount(resource, known.get((one.namespace, one.pod), 0)), one.node]
+        for one in plan.places
+    ]
+    table = _table(["pod", resource, "node"], rows, numbers=(1,))
+    return _section("Pending pods that then fit", table) if rows else ""
 
 
 def _refusals(refusals: Iterable[Refusal]) -> str:
@@ -210,10 +298,6 @@ def _amount(resource: str, base_units: int) -> str:
     return str(base_units)
 
 
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:g}"
-
-
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
@@ -233,7 +317,12 @@ _PAGE = """<!doctype html>
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --empty: #8882; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1100px; padding: 0 1rem; }
-header p, .legend, section > p { opacity: .75; }
+header p, section > p { opacity: .75; }
+header .verdict { opacity: 1; font-weight: 600; }
+.profile { display: block; width: 100%; height: 140px; background: var(--empty); border-radius: 3px; }
+.profile path { vector-effect: non-scaling-stroke; }
+.profile .before { fill: #9998; } .profile .after { fill: none; stroke: #4477aa; stroke-width: 2; }
+.key i.before { background: #9998; } .key i.after { background: #4477aa; height: .2rem; vertical-align: 3px; }
 h1 { margin: 0; font-size: 1.6rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -243,13 +332,14 @@ thead th { font-weight: 600; white-space: nowrap; } tbody th { font-weight: 400;
 .bar { width: 32%; min-width: 180px; vertical-align: middle; }
 .bar div { display: flex; height: .9rem; background: var(--empty); border-radius: 3px; overflow: hidden; }
 .bar i { flex-basis: 0; min-width: 0; }
-.legend span { margin-right: 1rem; white-space: nowrap; }
-.legend i { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; margin-right: .35rem;
+.legend span, .key span { margin-right: 1rem; white-space: nowrap; }
+.legend i, .key i { display: inline-block; width: .8rem; height: .8rem; border-radius: 2px; margin-right: .35rem;
   vertical-align: -1px; background: var(--empty); }
 .bar .c0, .legend .c0 { background: #4477aa; } .bar .c1, .legend .c1 { background: #ee6677; }
 .bar .c2, .legend .c2 { background: #228833; } .bar .c3, .legend .c3 { background: #ccbb44; }
 .bar .c4, .legend .c4 { background: #66ccee; } .bar .c5, .legend .c5 { background: #aa3377; }
 .bar .c6, .legend .c6 { background: #ee8866; } .bar .c7, .legend .c7 { background: #44bb99; }
 .bar .c8, .legend .c8 { background: #999999; }
+.bar i.moves, .legend i.moves { background-image: repeating-linear-gradient(135deg, #fff9 0 3px, #fff0 3px 6px); }
 details { margin-top: 1rem; } summary { cursor: pointer; }
 """

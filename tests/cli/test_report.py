@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -29,8 +30,8 @@ PLAN = Plan(
     objective="pending",
     moves=(Move(order=1, wave=1, namespace="default", pod="web", source="n1", target="n2"),),
     places=(Place(namespace="default", pod="waiting", node="n1"),),
-    before={"freeNodes": 0},
-    after={"freeNodes": 1},
+    before={"freeNodes": 0, "placedPods": 0, "pendingPods": 1},
+    after={"freeNodes": 1, "placedPods": 1, "pendingPods": 1, "gap": 50.0},
     bound=2,
     refusals=(Refusal(namespace="default", pod="db", reason="it is <b>bare</b>"),),
 )
@@ -62,7 +63,8 @@ def read(plan: Plan = PLAN, pods: list[Pod] = PODS, resource: str = "cpu") -> Re
     "said",
     [
         "1 move in 1 wave, 1 pending pod placed",
-        "the most that any plan could reach",
+        "1 waiting pods with a place: at most 50 % short of the best, no plan of so many moves reaches more than 2",
+        "0 of 1",
         "default/web",
         "Pending pods that then fit",
         "it is <b>bare</b>",
@@ -105,6 +107,32 @@ def test_an_empty_plan_has_a_page_too() -> None:
 def test_which_resource_is_drawn(plan: Plan, shape: tuple[str, ...], resource: str) -> None:
     nodes = [node("n1", **{"nvidia.com/gpu": "8"})]
     assert main_resource(plan, nodes, [pod("waiting", **{"nvidia.com/gpu": "8"})], shape) == resource
+
+
+def test_what_travels_is_striped_where_it_leaves_and_where_it_comes() -> None:
+    made = page(PLAN, NODES, PODS, resource="cpu", made="2026-11-16T08:00:00Z")
+    rows = [row for row in made.split("<tr>") if "class=bar" in row]
+    striped = {row.split("</th>")[0].rpartition(">")[2]: row.count(' moves"') for row in rows}
+    assert striped == {"n1": 2, "n2": 1, "n3": 0}
+
+
+def test_nodes_come_in_the_order_of_what_they_gain_and_lose() -> None:
+    moves = [("a", "n1", "n2"), ("b", "n1", "n2"), ("c", "n3", "n2")]
+    plan = Plan(
+        strategy="optimal",
+        moves=tuple(
+            Move(order=number, wave=1, namespace="default", pod=name, source=source, target=target)
+            for number, (name, source, target) in enumerate(moves, start=1)
+        ),
+    )
+    made = page(plan, NODES, [pod(name, source) for name, source, _ in moves], resource="cpu", made="")
+    assert re.findall(r"<th scope=row>(n\d)", made) == ["n1", "n3", "n2"]
+
+
+def test_all_nodes_are_one_line_before_and_after() -> None:
+    made = page(PLAN, NODES, PODS, resource="cpu", made="2026-11-16T08:00:00Z")
+    assert 'd="M0,75.0 L1,75.0 L1,75.0 L2,75.0 L2,75.0 L3,75.0 L3,100 L0,100 Z"' in made
+    assert 'd="M0,50.0 L1,50.0 L1,75.0 L2,75.0 L2,75.0 L3,75.0"' in made
 
 
 def test_a_bar_says_how_much_in_the_units_of_the_page() -> None:

@@ -53,8 +53,9 @@ class Measuring:
     """An Api in whose cluster somebody measures: pods use as many cores as their app does, nodes what their pods
     use."""
 
-    def __init__(self, it: Scattered, cores: float = 2.0, **by_app: float) -> None:
-        self.watch = it.api.watch
+    def __init__(self, it: Scattered, cores: float = 2.0, *, api: Api | None = None, **by_app: float) -> None:
+        self._api = api or it.api
+        self.watch = self._api.watch
         self.age = 0.0
         """Of what is measured, in seconds."""
         self.silent = False
@@ -65,7 +66,7 @@ class Measuring:
 
     async def call(self, request: Request) -> Response:
         if request.resource.group != "metrics.k8s.io":
-            return await self._it.api.call(request)
+            return await self._api.call(request)
         if self.silent:
             raise OutcomeUnknown.because(503, "ServiceUnavailable", "the server is currently unable to answer")
         pods = [one for one in await self._it.pods() if one.spec.node_name]

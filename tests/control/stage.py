@@ -139,18 +139,11 @@ class Audited:
         return response
 
 
-def trouble(rng: random.Random) -> FaultPlan:
-    """Every fault, each as often as chance has it."""
-    often = [rng.uniform(0, 0.15) for _ in range(8)]
+def trouble(rng: random.Random, *, most: float = 0.15, timely: bool = False) -> FaultPlan:
+    """Every fault, each as often as chance has it. `timely`: nothing is shown late, or wrongly, for a scheduler could
+    not know then what others do behind its back."""
+    often = [rng.uniform(0, most) for _ in range(8)]
+    late = {} if timely else {"dropped": often[0] / 2, "repeated": often[1], "late": often[2], "stale": often[3]}
     return FaultPlan(
-        dropped=often[0] / 2,
-        repeated=often[1],
-        late=often[2],
-        stale=often[3],
-        conflict=often[4],
-        busy=often[5] / 2,
-        refused=often[6],
-        unknown=often[7],
-        slow=0.1,
-        delay=2.0,
+        conflict=often[4], busy=often[5] / 2, refused=often[6], unknown=often[7], slow=0.1, delay=2.0, **late
     )

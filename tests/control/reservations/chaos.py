@@ -9,13 +9,9 @@ With PYTHONHASHSEED=0 a run goes the same way every time.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-import sys
-import tempfile
-from collections.abc import Awaitable, Callable
+from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -23,11 +19,11 @@ from restow.client.election import Fenced
 from restow.model import kinds
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from restow.sim.loop import run_virtual
 from restow.sim.writes import is_write
+from tests.control.accidents import Accidents, main
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.stage import reservation
-from tests.control.stage import places, world
+from tests.control.stage import places, trouble, world
 from tests.sim.stage import Stage, node, pass_time, pod, scheduler, template
 
 NODES = ("n1", "n2", "n3")
@@ -87,15 +83,12 @@ class Leaders:
             await asyncio.sleep(10_000)
 
 
-class Accidents:
-    """What may happen; each picks by chance, and may be refused."""
-
+class SeatAccidents(Accidents):
     def __init__(self, it: Stage, auditor: Auditor, rng: random.Random, *, thieves: bool) -> None:
+        super().__init__(it, rng, NODES)
         self._it = it
         self._auditor = auditor
-        self._rng = rng
-        self._made = 0
-        self._all: list[Callable[[], Awaitable[object]]] = [
+        self.all = [
             *[self.reserve] * 3,
             *[self.claim] * 2,
             *[self.use] * 6,
@@ -104,17 +97,12 @@ class Accidents:
             self.leave,
             self.change,
             self.delete,
-            self.unfit,
-            self.fit,
+            self.cordon,
+            self.uncordon,
             self.lose_node,
         ]
         if thieves:
-            self._all += [self.steal, self.steal, self.give_back]
-
-    async def strike(self) -> None:
-        self._made += 1
-        with suppress(ApiError, IndexError):
-            await self._rng.choice(self._all)()
+            self.all += [self.steal, self.steal, self.give_back]
 
     def _cpu(self) -> str:
         return self._rng.choice(("500m", "1", "1500m"))
@@ -142,10 +130,6 @@ class Accidents:
     async def other(self) -> None:
         await self._it.create(kinds.POD, pod(f"other{self._made}", self._cpu(), app="other"))
 
-    async def leave(self) -> None:
-        one = self._rng.choice(await self._it.pods())
-        await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=self._rng.choice((0, 10)))
-
     async def change(self) -> None:
         one = await self._any()
         task = {"name": "web", "replicas": self._rng.randint(1, 3), "template": template(self._cpu())}
@@ -154,44 +138,26 @@ class Accidents:
     async def delete(self) -> None:
         await self._it.delete(kinds.RESERVATION, await self._any())
 
-    async def unfit(self) -> None:
-        await self._it.patch(kinds.NODE, self._rng.choice(NODES), {"spec": {"unschedulable": True}})
-
-    async def fit(self) -> None:
-        for name in NODES:
-            await self._it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
-
-    async def lose_node(self) -> None:
-        name = self._rng.choice(NODES)
-        await self._it.delete(kinds.NODE, name)
-        await pass_time(self._rng.uniform(0, 3))
-        await self._it.create(kinds.NODE, node(name))
-
     async def steal(self) -> None:
-        where = self._rng.choice(NODES)
-        thief = pod(f"thief{self._made}", self._cpu(), app="other", schedulerName="other", nodeName=where)
+        where, cpu = self._rng.choice(NODES), self._cpu()
         self._auditor.stolen[where] = self._it.clock.now()
-        await self._it.create(kinds.POD, thief)
-
-    async def give_back(self) -> None:
-        thieves = [one for one in await self._it.pods() if one.metadata.name.startswith("thief")]
-        await self._it.delete(kinds.POD, self._rng.choice(thieves).metadata.name, grace_seconds=0)
+        await self.rob(where, cpu)
 
     async def _any(self) -> str:
         found = (await self._it.client.list(kinds.RESERVATION)).items
         return self._rng.choice(sorted(one.metadata.name for one in found))
 
 
-async def run(seed: int) -> Auditor:
+async def run(seed: int) -> Counter[str]:
     """Carry a run out; AssertionError where a promise is broken."""
     rng = random.Random(seed)
     thieves = rng.random() < 0.5
-    plan = _plan(rng, timely=thieves)
+    plan = trouble(rng, most=0.2, timely=thieves)
     async with world(nodes=len(NODES), seed=seed) as it:
         auditor = Auditor(it.api, it.clock)
         leaders = Leaders(it, auditor, rng, plan)
         leading = asyncio.create_task(leaders.run())
-        accidents = Accidents(it, auditor, random.Random(seed + 1), thieves=thieves)
+        accidents = SeatAccidents(it, auditor, random.Random(seed + 1), thieves=thieves)
         for _ in range(STEPS):
             await accidents.strike()
             await pass_time(rng.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
@@ -205,16 +171,7 @@ async def run(seed: int) -> Auditor:
             await _is_at_rest(it, auditor)
             await _leaks_nothing(it)
         assert not auditor.faults, auditor.faults
-    return auditor
-
-
-def _plan(rng: random.Random, *, timely: bool) -> FaultPlan:
-    """What others do behind a scheduler's back it cannot know: with thieves about, what it is shown is true."""
-    often = [rng.uniform(0, 0.2) for _ in range(8)]
-    late = {} if timely else {"dropped": often[0] / 2, "repeated": often[1], "late": often[2], "stale": often[3]}
-    return FaultPlan(
-        conflict=often[4], busy=often[5] / 2, refused=often[6], unknown=often[7], slow=0.1, delay=2.0, **late
-    )
+    return Counter(audits=auditor.audits)
 
 
 async def _is_at_rest(it: Stage, auditor: Auditor) -> None:
@@ -259,22 +216,5 @@ async def _leaks_nothing(it: Stage) -> None:
     assert sorted(str(one) for one in where.values()) == list(NODES), where
 
 
-def main(wanted: int, file: Path) -> None:
-    logging.disable(logging.ERROR)
-    first = int(file.read_text()) if file.exists() else 0
-    for seed in range(first, wanted):
-        try:
-            auditor = run_virtual(run(seed))
-        except BaseException:
-            sys.stderr.write(f"seed {seed}\n")
-            raise
-        file.write_text(str(seed + 1))
-        if seed % 10 == 9:
-            sys.stdout.write(f"{seed + 1} runs passed, {auditor.audits} audits in the last\n")
-            sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main(
-        int(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else f"{tempfile.gettempdir()}/restow-reservation-runs")
-    )
+    main(run, "reservation")

@@ -1,0 +1,94 @@
+"""What may happen to any cluster in a seeded run, and how seeded runs are carried out."""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from restow.model import kinds
+from restow.model.objects import Pod
+from restow.ports import ApiError
+from restow.sim.loop import run_virtual
+from tests.sim.stage import Stage, node, pass_time, pod
+
+Accident = Callable[[], Awaitable[object]]
+
+
+class Accidents:
+    """Each picks by chance, and may be refused. `all` has them as often as they are likely."""
+
+    def __init__(self, it: Stage, rng: random.Random, nodes: Sequence[str]) -> None:
+        self.all: list[Accident] = []
+        self._stage = it
+        self._rng = rng
+        self._nodes = nodes
+        self._made = 0
+
+    async def strike(self) -> None:
+        self._made += 1
+        with suppress(ApiError, IndexError):
+            await self._rng.choice(self.all)()
+
+    async def leave(self) -> None:
+        one = self._rng.choice(await self._stage.pods())
+        await self._stage.delete(kinds.POD, one.metadata.name, grace_seconds=self._rng.choice((0, 10)))
+
+    async def scale(self, least: int = 1, most: int = 4) -> None:
+        await self._stage.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": self._rng.randint(least, most)}})
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    async def cordon(self) -> None:
+        await self._stage.patch(kinds.NODE, self._rng.choice(self._nodes), {"spec": {"unschedulable": True}})
+
+    async def uncordon(self) -> None:
+        for name in self._nodes:
+            await self._stage.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
+
+    async def lose_node(self) -> None:
+        """It comes back, under its old name."""
+        name = self._rng.choice(self._nodes)
+        await self._stage.delete(kinds.NODE, name)
+        await pass_time(self._rng.uniform(0, 3))
+        await self._stage.create(kinds.NODE, node(name))
+
+    # --- thieves ------------------------------------------------------------------------------------------------------
+
+    async def rob(self, where: str, cpu: str) -> None:
+        """A pod that nobody has asked the scheduler about takes room."""
+        thief = pod(f"thief{self._made}", cpu, app="other", schedulerName="other", nodeName=where)
+        await self._stage.create(kinds.POD, thief)
+
+    async def thieves(self) -> list[Pod]:
+        return [one for one in await self._stage.pods() if one.metadata.name.startswith("thief")]
+
+    async def give_back(self) -> None:
+        one = self._rng.choice(await self.thieves())
+        await self._stage.delete(kinds.POD, one.metadata.name, grace_seconds=0)
+
+
+def main(run: Callable[[int], Coroutine[Any, Any, Counter[str]]], name: str) -> None:
+    """Carry out runs until as many seeds have passed as the command line says; a file says how far that got, so that it
+    can be ended and gone on with."""
+    logging.disable(logging.ERROR)
+    wanted = int(sys.argv[1])
+    file = Path(sys.argv[2] if len(sys.argv) > 2 else f"{tempfile.gettempdir()}/restow-{name}-runs")
+    first = int(file.read_text()) if file.exists() else 0
+    total: Counter[str] = Counter()
+    for seed in range(first, wanted):
+        try:
+            total += run_virtual(run(seed))
+        except BaseException:
+            sys.stderr.write(f"seed {seed}\n")
+            raise
+        file.write_text(str(seed + 1))
+        if seed % 10 == 9:
+            sys.stdout.write(f"{seed + 1} runs passed: {dict(total)}\n")
+            sys.stdout.flush()

@@ -104,7 +104,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def cool_down(self, own: float) -> float:
         """For how many seconds what a migration touched is left alone: as long as a strategy's own arguments say, or
         those of Defragmentation and LoadAware, who share theirs."""
-        return max(own, *(one.cool_down for one in (*self.regard.packing, *self.regard.cooling)), 0.0)
+        packing, cooling = self.regard.packing, self.regard.cooling
+        return max(own, *(one.cool_down for one in packing), *(one.cool_down for one in cooling), 0.0)
 
 
 Strategy = Callable[[Snapshot, Request], Plan]

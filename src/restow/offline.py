@@ -54,7 +54,7 @@ from restow.planning.descheduling.providers import Provider
 from restow.planning.descheduling.registry import installed
 from restow.planning.measured import Queries, measured
 from restow.planning.movable import Movability
-from restow.planning.plan import Plan, fingerprint
+from restow.planning.plan import Plan, Refusal, fingerprint
 from restow.planning.replay import Replay
 from restow.planning.replay import replay as replay_plan
 from restow.planning.request import Request, Stand
@@ -214,12 +214,16 @@ def plan_request(
     cluster: Cluster, profile: Profile, sections: Sections, asked: Asked, clock: Callable[[], float]
 ) -> Request:
     """Everything a strategy is asked with, read off a cluster. Raises WireError for a wrong configuration."""
-    now = clock()
+    now, waiting = clock(), cluster.pending()
+    ours = _ours(waiting, profile)
+    left_out = _gated(ours, profile) + _foreign(len(waiting) - len(ours), profile)
     return Request(
         engine=profile.engine,
         mobility=_mobility(cluster, profile, sections, now),
         now=now,
-        pending=tuple(pod for pod in _ours(cluster.pending(), profile) if not _gate(pod, profile)),
+        pending=tuple(pod for pod in ours if not _gate(pod, profile)),
+        left_out=tuple(Refusal(namespace=one.namespace, pod=one.pod, reason=one.message) for one in left_out),
+        actions=profile.actions,
         roster=cluster.roster,
         measured=cluster.measured,
         arguments=_strategy_arguments(sections.descheduler, asked.strategy),
@@ -230,6 +234,7 @@ def plan_request(
         time_limit=asked.time_limit,
         work_limit=asked.work_limit,
         clock=clock,
+        began=now,
     )
 
 
@@ -282,10 +287,9 @@ def schedule(cluster: Cluster, profile: Profile, now: float) -> Schedule:
     as they would in a cluster."""
     pending = cluster.pending()
     ours = _ours(pending, profile)
-    gated = {pod.metadata.uid: reason for pod in ours if (reason := _gate(pod, profile))}
-    refused = [Refused(*_name(pod), gated[pod.metadata.uid]) for pod in ours if pod.metadata.uid in gated]
+    refused = _gated(ours, profile)
     placements: list[Seated] = []
-    free = [pod for pod in ours if pod.metadata.uid not in gated]
+    free = [pod for pod in ours if not _gate(pod, profile)]
     asked = [
         one for one in cluster.inventory.of(RESERVATION) if is_for(one, profile.scheduler_names) and not problems(one)
     ]
@@ -324,6 +328,10 @@ def _by_reason(survey: Survey, snapshot: Snapshot) -> list[Why]:
             names = (snapshot.rows.name(row) or "" for row in one.rows.nonzero()[0].tolist())
             nodes.setdefault((plugin, one.reason), set()).update(names)
     return [Why(plugin, reason, sorted(names)) for (plugin, reason), names in nodes.items()]
+
+
+def _gated(pods: Sequence[Pod], profile: Profile) -> list[Refused]:
+    return [Refused(*_name(pod), reason) for pod in pods if (reason := _gate(pod, profile))]
 
 
 def _gate(pod: Pod, profile: Profile) -> str:

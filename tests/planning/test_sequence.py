@@ -200,3 +200,40 @@ def test_a_place_must_suit_once_those_who_leave_are_gone() -> None:
     found = ordered(snapshot, request(snapshot), wanted(p="c", q="c"))
     assert moves(found.moves) == [("p", "a", "c")]
     assert "topology spread" in found.dropped[0].reason
+
+
+class Looks:
+    """It is late once somebody has looked so many times."""
+
+    def __init__(self, allowed: int) -> None:
+        self._left = allowed
+
+    def __call__(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+CHAIN = (
+    [app("p", "6", on="a"), app("q", "6", on="b"), app("r", "6", on="c")],
+    {"p": "b", "q": "c", "r": "d"},
+)
+FULL_SWAP = ([app("p", "6", on="a"), app("q", "6", on="b"), app("r", "1", on="c")], {"p": "b", "q": "a", "r": "d"})
+
+
+@pytest.mark.parametrize(("pods", "targets"), [CHAIN, FULL_SWAP], ids=["a chain", "a swap by way of a third place"])
+@pytest.mark.parametrize("looks", range(12))
+def test_when_time_is_up_what_is_in_order_stands(pods: Sequence[Pod], targets: dict[str, str], looks: int) -> None:
+    snapshot = cluster([ten(name) for name in "abcd"], pods)
+    asked, wish = request(snapshot), wanted(**targets)
+    found = sequence(snapshot, asked, wish, late=Looks(looks))
+    assert replay(snapshot, Plan(strategy="s", moves=found.moves), asked).defects == ()
+    ends = {move.pod: move.target for move in found.moves}
+    assert ends == {pod: target for pod, target in targets.items() if pod in ends}
+    assert {one.pod for one in found.dropped} == targets.keys() - ends.keys()
+
+
+def test_the_more_time_there_is_the_more_is_in_order() -> None:
+    snapshot = cluster([ten(name) for name in "abcd"], CHAIN[0])
+    found = [sequence(snapshot, request(snapshot), wanted(**CHAIN[1]), late=Looks(looks)) for looks in (0, 6, 99)]
+    assert [len(one.moves) for one in found] == [0, 1, 3]
+    assert found[0].dropped[0].reason == "no order of moves brings it to b: there was no time to look for one"

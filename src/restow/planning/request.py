@@ -19,9 +19,12 @@ from restow.model.resources import Vector
 from restow.planning.arguments import Defragmentation, LoadAware
 from restow.planning.limits import Tally
 from restow.planning.measured import Measured
-from restow.planning.plan import Plan
+from restow.planning.plan import Plan, Refusal
+from restow.scheduling.actions.enqueue import enqueue
+from restow.scheduling.actions.reserve import reserve
 from restow.scheduling.engine import Engine
 from restow.scheduling.roster import Roster
+from restow.scheduling.session import Action
 
 
 class Allowance(msgspec.Struct, frozen=True, gc=False):
@@ -75,6 +78,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Pods of ours that wait for a node."""
     roster: Roster | None = None
     """The gangs and queues that pending pods belong to."""
+    left_out: tuple[Refusal, ...] = ()
+    """Pods that wait for a node and are not among `pending`, and why; with an empty pod, a sentence about many."""
+    actions: tuple[Action, ...] = (enqueue, reserve)
+    """What the scheduler does to pending pods; here, what it does before it looks for room."""
     max_moves: int = 50
     migrated: Mapping[str, float] = {}
     """When a migration last touched a node, by its name, as far as finished jobs tell."""
@@ -98,6 +105,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     work_limit: int | None = None
     """Steps of the strategy's own counting, which unlike seconds are the same everywhere."""
     clock: Callable[[], float] = float
+    began: float | None = None
+    """When on `clock` the time limit began to count; None for when the strategy is asked."""
     tell: Callable[[Stand], None] = lambda stand: None
     """Told how far a strategy is, about once a second while it searches, and whenever something is new."""
 

@@ -7,17 +7,21 @@ waves and drop no move.
 
 Where everybody waits for everybody (two pods that swap full nodes), one pod makes a stop at a third place, which costs
 one move more; without such a place the moves of that ring are dropped.
+
+When time is up, what is in order so far stands, but for stops that have not led anywhere and all that came after them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import takewhile
 
 import msgspec
 
 from restow.model.cluster import Snapshot
 from restow.planning.bookings import Bookings
+from restow.planning.lateness import Late, never
 from restow.planning.measures import slots_by_row
 from restow.planning.plan import Move, Refusal
 from restow.planning.request import Allowance, Request
@@ -36,26 +40,28 @@ class Sequenced(msgspec.Struct, frozen=True):
     """Pods that stay where they are, and why."""
 
 
-def sequence(snapshot: Snapshot, request: Request, wanted: Iterable[Wanted], *, most: int | None = None) -> Sequenced:
+def sequence(
+    snapshot: Snapshot, request: Request, wanted: Iterable[Wanted], *, most: int | None = None, late: Late = never
+) -> Sequenced:
     """Order moves, those named first preferably first. `most` limits how many there may be, stops included."""
     wanted = tuple(wanted)
     spare = 0 if not request.stops else len(wanted) if most is None else most - len(wanted)
-    eager = _settled(snapshot, request, wanted, spare, in_order=False)
-    if not eager.dropped:
+    eager = _settled(snapshot, request, wanted, spare, late, in_order=False)
+    if not eager.dropped or late():
         return eager
-    patient = _settled(snapshot, request, wanted, spare, in_order=True)
+    patient = _settled(snapshot, request, wanted, spare, late, in_order=True)
     return patient if len(patient.dropped) < len(eager.dropped) else eager
 
 
 def _settled(
-    snapshot: Snapshot, request: Request, wanted: Sequence[Wanted], spare: int, *, in_order: bool
+    snapshot: Snapshot, request: Request, wanted: Sequence[Wanted], spare: int, late: Late, *, in_order: bool
 ) -> Sequenced:
     """The first attempt in which every stop led somewhere."""
     stranded: set[str] = set()
     while True:
         attempt = _Attempt(snapshot, request, wanted, stranded, spare)
         with attempt.bookings:
-            result = attempt.run(in_order=in_order)
+            result = attempt.run(late, in_order=in_order)
         if not attempt.stranded:
             return result
         stranded |= attempt.stranded
@@ -69,6 +75,7 @@ class _Attempt:
         self.stranded: set[str] = set()
         """Pods that made a stop and never reached their target."""
         self._mobility = request.mobility
+        self._wanted = wanted
         self._left = list(wanted)
         self._unstoppable = unstoppable
         self._stopped: set[str] = set()
@@ -77,23 +84,34 @@ class _Attempt:
         self._drawn_on: dict[str, Sequence[Allowance]] = {}
         self._wave = 1
 
-    def run(self, *, in_order: bool) -> Sequenced:
+    def run(self, late: Late, *, in_order: bool) -> Sequenced:
         """With `in_order` no move starts before one that was named earlier and lacks a seat."""
-        dropped: tuple[Refusal, ...] = ()
-        while self._left:
-            if not self._fill_wave(in_order) and not self._make_stop():
-                dropped = tuple(self._why_dropped(one) for one in self._left)
-                self.stranded = {one.uid for one in self._left} & self._stopped
+        while self._left and not late():
+            if not self._fill_wave(late, in_order) and not self._make_stop(late):
                 break
             self.bookings.end_wave()
             self._wave += 1
-        return Sequenced(tuple(self._moves), dropped)
+        if late():
+            return self._cut_short()
+        self.stranded = {one.uid for one in self._left} & self._stopped
+        return Sequenced(tuple(self._moves), tuple(self._why_dropped(one) for one in self._left))
 
-    def _fill_wave(self, in_order: bool) -> bool:
+    def _cut_short(self) -> Sequenced:
+        """The moves before the first stop that has not led anywhere yet."""
+        under_way = {one.uid for one in self._left} & self._stopped
+        moves = tuple(takewhile(lambda move: move.uid not in under_way, self._moves))
+        arrived = {(move.uid, move.target) for move in moves}
+        left = [one for one in self._wanted if (one.uid, one.target) not in arrived]
+        return Sequenced(moves, tuple(self._refused(one, "there was no time to look for one") for one in left))
+
+    def _fill_wave(self, late: Late, in_order: bool) -> bool:
         """Start every move that can start now; False if none can."""
         under_way: Counter[str] = Counter()
         waiting: list[Wanted] = []
         for number, one in enumerate(self._left):
+            if late():
+                waiting += self._left[number:]
+                break
             allowances = self._allowances(one.uid)
             if any(under_way[each.name] >= each.most for each in allowances):
                 waiting.append(one)
@@ -109,11 +127,13 @@ class _Attempt:
         self._left = waiting
         return started
 
-    def _make_stop(self) -> bool:
+    def _make_stop(self, late: Late) -> bool:
         """Move one pod, whose node somebody waits for, out of the way; False if that is possible for none."""
         awaited = Counter(one.target for one in self._left)
         for one in self._left if self._spare > 0 else ():
             occupant = self.bookings.occupant(one.uid)
+            if late():
+                return False
             if occupant is None or one.uid in self._stopped or one.uid in self._unstoppable:
                 continue
             if awaited[occupant.node] <= (one.target == occupant.node):
@@ -173,9 +193,11 @@ class _Attempt:
         return found
 
     def _why_dropped(self, one: Wanted) -> Refusal:
-        occupant = self.bookings.occupant(one.uid)
         none = next((each.name for each in self._allowances(one.uid) if each.most < 1), None)
-        why = f"{none} lets none of its pods go" if none else self._why_not(one)
+        return self._refused(one, f"{none} lets none of its pods go" if none else self._why_not(one))
+
+    def _refused(self, one: Wanted, why: str) -> Refusal:
+        occupant = self.bookings.occupant(one.uid)
         metadata = occupant.pod.metadata if occupant else None
         return Refusal(
             namespace=(metadata.namespace or "default") if metadata else "",

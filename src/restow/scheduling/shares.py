@@ -66,6 +66,12 @@ class Shares:
             return f"queue {name} is {state}"
         return self._over_capability(queue, request) or self._over_guarantees(name, request)
 
+    def left(self, name: str) -> Vector:
+        """How much a queue may still take of what its capability limits."""
+        queue, used = self._queues.get(name), self.used(name)
+        limits = amounts(queue.spec.capability) if queue is not None else _NOTHING
+        return {each: max(limit - used.get(each, 0), 0) for each, limit in limits.items()}
+
     def is_guaranteed(self, name: str, request: Vector) -> bool:
         """Whether a queue asks for something that is guaranteed to it, and stays inside with this much more."""
         guaranteed, used = self._guaranteed.get(name, _NOTHING), self.used(name)

@@ -18,7 +18,7 @@ from restow.planning.optimal.flow import Flow
 from restow.planning.optimal.market import Market
 from restow.planning.optimal.openings import lines
 from restow.planning.optimal.pricing import Prices
-from restow.planning.optimal.problem import STAY, Demand, Problem, Shift, flaws, scaled, value
+from restow.planning.optimal.problem import STAY, Demand, Problem, Quota, Shift, flaws, scaled, value
 from restow.planning.optimal.search import Found, search
 from restow.planning.optimal.solver import Effort
 from restow.planning.optimal.trimming import pruned
@@ -31,7 +31,8 @@ NODES, RESOURCES = 3, 2
 def problems(draw: st.DrawFn, *, empties: bool) -> Problem:
     sizes = np.array(draw(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=1, max_size=2)), np.int64)
     where = draw(st.lists(st.tuples(st.integers(0, len(sizes) - 1), st.integers(0, NODES - 1)), max_size=4))
-    free = np.array([[draw(st.integers(0, 5)) for _ in range(RESOURCES)] for _ in range(NODES)], np.int64)
+    least = draw(st.sampled_from([0, -2]))  # over-committed or not
+    free = np.array([[draw(st.integers(least, 5)) for _ in range(RESOURCES)] for _ in range(NODES)], np.int64)
     held = [dict(Counter(which for which, node in where if node == each)) for each in range(NODES)]
     masks = [np.array([draw(st.booleans()) or draw(st.booleans()) for _ in range(NODES)]) for _ in sizes]
     demands = [] if empties else [_demand(draw, number) for number in range(draw(st.integers(1, 2)))]
@@ -47,7 +48,14 @@ def problems(draw: st.DrawFn, *, empties: bool) -> Problem:
         empties=empties,
         demands=demands,
         least=gangs,
+        quotas=[] if empties else draw(st.lists(_quota(len(demands)), max_size=1)),
     )
+
+
+@st.composite
+def _quota(draw: st.DrawFn, demands: int) -> Quota:
+    asked = {which: np.array([draw(st.integers(0, 2)), 1]) for which in range(demands) if draw(st.booleans())}
+    return Quota(np.array([draw(st.integers(0, 4)), draw(st.integers(0, 3))]), asked)
 
 
 def _demand(draw: st.DrawFn, number: int) -> Demand:
@@ -171,6 +179,22 @@ def test_a_node_that_is_over_committed_takes_nobody_before_enough_have_left() ->
     found = searched(problem)
     assert not flaws(problem, found.shift)
     assert (value(problem, found.shift), found.shift.moves) == (1, 2)
+
+
+def test_what_is_not_asked_for_may_be_over_committed() -> None:
+    everywhere = np.ones(1, np.bool_)
+    problem = Problem(
+        free=np.array([[-3, 4]]),
+        sizes=np.array([[2, 0]]),
+        held=[{0: 4}],
+        suits=lambda which: everywhere,
+        alone=np.zeros(1, np.bool_),
+        limit=4,
+        stuck=np.zeros(1, np.bool_),
+        demands=[Demand(size=np.array([0, 2]), suits=everywhere, worth=1)],
+    )
+    found = searched(problem)
+    assert (value(problem, found.shift), found.shift.moves, found.bound) == (2, 0, 2)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(0, 0), (1, 1), (2, 2), (3, 2)])

@@ -12,8 +12,9 @@ import pytest
 
 from restow.model.inventory import read_inventory
 from restow.offline import Asked, Cluster, plan_request
+from restow.planning.lateness import never
 from restow.planning.optimal import pricing
-from restow.planning.optimal.budget import Toil, never
+from restow.planning.optimal.budget import Toil
 from restow.planning.optimal.flow import Flow
 from restow.planning.optimal.market import Market
 from restow.planning.optimal.openings import lines
@@ -68,6 +69,25 @@ def test_soon_after_the_limit_there_is_a_plan(seed: int, limit: float, objective
     clock = Clock(TICK)
     planned(Scenario(seed=seed, nodes=5 + seed % 4, pods=25 + seed, pending=2), clock, objective, limit)
     assert clock.looks <= limit / TICK + LOOKS_AFTERWARDS
+
+
+class Impatient(Clock):
+    """A clock that somebody sets forward by as much as there was to wait."""
+
+    def __init__(self, tick: float, at: int, by: float) -> None:
+        super().__init__(tick)
+        self._at, self._by = at, by
+
+    def __call__(self) -> float:
+        return super().__call__() + (self._by if self.looks > self._at else 0.0)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5, 8, 12, 20, 40])
+def test_soon_after_somebody_has_waited_enough_there_is_a_plan(at: int, objective: str) -> None:
+    clock = Impatient(0.1, at, 3_600.0)
+    planned(Scenario(seed=1, nodes=6, pods=26, pending=2), clock, objective, 3_600.0)
+    assert clock.looks <= at + 100
 
 
 BAD = Scenario(seed=2, nodes=6, pods=30, pending=2)

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from restow.model.cluster import Snapshot
-from restow.planning.optimal import solver
+from restow.planning.optimal import patterns, solver
+from restow.planning.optimal.budget import Budget
+from restow.planning.optimal.problem import value
+from restow.planning.optimal.search import search
 from restow.planning.request import Stand
 from tests.planning.clusters import app, cluster, ten
 from tests.planning.optimal.test_strategy import gang, planned, waits
+from tests.planning.optimal.test_time_limit import crowded
 
 NO_HELP = "the solver was of no help: this is the greedy plan"
 
@@ -60,16 +64,36 @@ def test_a_search_tells_what_it_does_and_what_it_has() -> None:
     assert bests == sorted(bests)
 
 
-def test_a_solver_that_takes_long_is_heard_of_meanwhile() -> None:
-    beats: list[float] = []
+def laborious() -> solver.Program:
+    """A program that takes many branches."""
     program = solver.Program()
     rng = np.random.default_rng(0)
     columns = program.add_columns(rng.integers(5, 60, 60), np.ones(60)) + np.arange(60)
     for _ in range(20):
         program.add_terms(program.add_rows(300.0), columns, rng.integers(1, 60, 60))
-    answer = program.solve(solver.Effort(branches=20, beat=lambda: beats.append(0.0)))
+    return program
+
+
+def test_a_solver_that_takes_long_is_heard_of_meanwhile() -> None:
+    beats: list[float] = []
+    answer = laborious().solve(solver.Effort(branches=20, beat=lambda: beats.append(0.0)))
     assert answer is not None
     assert beats
+
+
+def test_a_solver_that_takes_long_stops_when_somebody_has_waited_enough() -> None:
+    beats: list[float] = []
+    late = solver.Effort(branches=10_000, beat=lambda: beats.append(0.0), late=lambda: len(beats) > 5)
+    answer = laborious().solve(late)
+    assert answer is not None
+    assert (answer.proven, len(beats) < 20) == (False, True)
+
+
+def test_what_is_best_so_far_stands_if_no_opening_is_worthwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns.Patterns, "_worthwhile", lambda *_: [])
+    problem, _ = crowded(2)
+    found = search(problem, Budget(lambda: 60.0, 20), np.random.default_rng(0))
+    assert 0 < value(problem, found.shift) <= found.bound
 
 
 def test_terms_of_the_same_row_and_column_are_added_up() -> None:

@@ -2,7 +2,7 @@
 
 Goes in: a problem. Comes out: a worth that no answer exceeds.
 
-    volume    everything placed fits into everything that is free, resource by resource
+    volume    everything placed fits into everything that is free, and into what its queue may take, one by one
     drains    as many nodes as the limit of moves empties, the fewest pods first, while all of their pods fit elsewhere
 
 The closest bounds come from the exact models, and from prices: see `flow` and `market`.
@@ -10,11 +10,12 @@ The closest bounds come from the exact models, and from prices: see `flow` and `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import floor
 
 import numpy as np
 
-from restow.planning.optimal.problem import Problem, all_room, rounded
+from restow.planning.optimal.problem import Demand, Problem, all_room, rounded
 from restow.planning.optimal.solver import UNBOUNDED, Effort, Program
 
 _TOLERANCE = 1e-6
@@ -24,16 +25,30 @@ def volume_bound(problem: Problem) -> float:
     """By each resource alone, the demands that bring most for it, fractions allowed."""
     if problem.empties:
         return int(np.count_nonzero(~problem.stuck))
-    free, best = np.maximum(problem.free, 0).sum(axis=0), UNBOUNDED
-    total = sum(demand.worth * demand.supply for demand in problem.demands)
-    for resource in range(problem.free.shape[1]):
-        left, worth = float(free[resource]), 0.0
-        for demand in sorted(problem.demands, key=lambda one: -one.worth / max(int(one.size[resource]), 1e-9)):
-            size = int(demand.size[resource])
+    if not problem.demands:
+        return 0
+    best = float(sum(demand.worth * demand.supply for demand in problem.demands))
+    for left, sizes in _limits(problem):
+        worth = 0.0
+        for demand, size in sorted(zip(problem.demands, sizes, strict=True), key=_worth_per_size):
             number = min(demand.supply, left / size if size else demand.supply)
             left, worth = left - number * size, worth + number * demand.worth
         best = min(best, worth)
-    return rounded(problem, min(best, total) / problem.unit) if problem.demands else 0
+    return rounded(problem, best / problem.unit)
+
+
+def _worth_per_size(one: tuple[Demand, int]) -> float:
+    return -one[0].worth / max(one[1], 1e-9)
+
+
+def _limits(problem: Problem) -> Iterator[tuple[float, list[int]]]:
+    """How much there is of something, and what one of each demand takes of it."""
+    for resource, free in enumerate(np.maximum(problem.free, 0).T.tolist()):
+        yield float(sum(free)), [int(demand.size[resource]) for demand in problem.demands]
+    for quota in problem.quotas:
+        for resource, most in enumerate(quota.most.tolist()):
+            asked = (quota.asked.get(which) for which in range(len(problem.demands)))
+            yield float(most), [0 if one is None else int(one[resource]) for one in asked]
 
 
 def drain_bound(problem: Problem, effort: Effort) -> float:
@@ -45,7 +60,7 @@ def drain_bound(problem: Problem, effort: Effort) -> float:
     program.add_terms(program.add_rows(problem.limit), np.arange(len(nodes)), pods)
     free = np.maximum(problem.free, 0)
     room = all_room(problem, nodes) - problem.free[nodes] + free[nodes]
-    for resource, total in enumerate(free.sum(axis=0).tolist()):
+    for resource, total in enumerate(free.sum(axis=0, dtype=np.float64).tolist()):
         program.add_terms(program.add_rows(total), np.arange(len(nodes)), room[:, resource])
     answer = program.solve(effort)
     return UNBOUNDED if answer is None or answer.bound == UNBOUNDED else floor(answer.bound + _TOLERANCE)

@@ -9,18 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from restow.planning.lateness import Late
 from restow.planning.optimal.solver import Effort
 
 _BRANCHES = 10
 _SHORTEST = 0.02
-
-
-Late = Callable[[], bool]
-"""Whether time is up."""
-
-
-def never() -> bool:
-    return False
 
 
 class Toil:
@@ -78,5 +71,5 @@ class Budget:
         """The effort of the next step: a share of the seconds that are left, and not more than some."""
         self.steps += 1
         if self.limited:
-            return Effort(seconds=self.seconds, branches=_BRANCHES)
-        return Effort(seconds=min(self.seconds * share, most))
+            return Effort(seconds=self.seconds, branches=_BRANCHES, late=self.late)
+        return Effort(seconds=min(self.seconds * share, most), late=self.late)

@@ -5,20 +5,34 @@ nodes stays. Comes out: a better answer, or none, and over all nodes a bound tha
 
     per node and resource    what comes and is placed, less what leaves, fits into what is free
     per class                as many come as leave, the other nodes counted
-    at most                  `limit` moves; as many placed as wait; gangs as a whole
+    at most                  `limit` moves; as many placed as wait, and as queues may take; gangs as a whole
     an empty node            takes with it all of its room: everyone leaves and nobody comes
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
 from restow.model.cluster import RowIndex
-from restow.planning.optimal.budget import Late, never
-from restow.planning.optimal.problem import PLENTY, Cell, Ints, Problem, Shift, all_room, flaws, rounded
+from restow.planning.lateness import Late, never
+from restow.planning.optimal.problem import (
+    PLENTY,
+    Cell,
+    Ints,
+    Problem,
+    Quota,
+    Shift,
+    all_room,
+    charged,
+    flaws,
+    guests,
+    left_over,
+    rounded,
+)
 from restow.planning.optimal.solver import UNBOUNDED, Answer, Effort, Program
 
 
@@ -42,6 +56,10 @@ class _Block(msgspec.Struct, frozen=True, eq=False):
     def columns(self) -> RowIndex:
         return np.arange(self.first, self.first + len(self.nodes))
 
+    def on(self, node: int) -> list[int]:
+        """The column of a node, if it has one."""
+        return [self.first + place for place in np.flatnonzero(self.nodes == node).tolist()]
+
 
 class Flow:
     """The program over some nodes, of so many columns at most."""
@@ -62,6 +80,10 @@ class Flow:
         self._in: list[_Block] = []
         self._put: list[_Block] = []
         self._empty: list[_Block] = []
+        self._starts: list[tuple[int, int]] = []
+        """(column, gang)."""
+        self._owes: list[tuple[int, int, int]] = []
+        """(column, node, resource)."""
         self._program = Program()
         self._room = self._program.add_rows(problem.free[self._nodes].ravel())
         self._build(most, late)
@@ -86,6 +108,8 @@ class Flow:
                 return
         for gang in sorted(self.problem.least):
             self._gang(gang)
+        for quota in self.problem.quotas:
+            self._within(quota)
         if self.problem.empties:
             self._emptied()
         self._in_debt()
@@ -138,6 +162,7 @@ class Flow:
         demands, program = self.problem.demands, self._program
         gone = sum(number for (which, _), number in self._outer.puts.items() if demands[which].gang == gang)
         starts = program.add_columns(0.0, 1)
+        self._starts.append((starts, gang))
         enough, nobody_else = program.add_rows(UNBOUNDED, -gone), program.add_rows(-gone)
         program.add_terms(enough, starts, -self.problem.least[gang])
         program.add_terms(nobody_else, starts, -sum(demand.supply for demand in demands if demand.gang == gang))
@@ -145,6 +170,17 @@ class Flow:
             if demands[block.which].gang == gang:
                 program.add_terms(enough, block.columns, 1.0)
                 program.add_terms(nobody_else, block.columns, 1.0)
+
+    def _within(self, quota: Quota) -> None:
+        """A queue takes no more than it may."""
+        gone: Counter[int] = Counter()
+        for (which, _), number in self._outer.puts.items():
+            gone[which] += number
+        rows = self._program.add_rows(quota.most - charged(quota, gone))
+        for block in self._put:
+            asked = quota.asked.get(block.which, np.zeros_like(quota.most))
+            for resource in np.flatnonzero(asked).tolist():
+                self._program.add_terms(rows + resource, block.columns, asked[resource])
 
     def _emptied(self) -> None:
         """An empty node takes all of its room, and everyone has left."""
@@ -167,22 +203,23 @@ class Flow:
                     program.add_terms(row, [column, column_of[node]], [1.0, -count])
 
     def _in_debt(self) -> None:
-        """Where a node is over-committed, either nobody comes, or so many leave that everything fits."""
+        """Where a node is over-committed, either nobody comes who asks for that resource, or so many leave that
+        everything fits."""
         problem, program = self.problem, self._program
-        for node in self._nodes[(problem.free[self._nodes] < 0).any(axis=1)].tolist():
-            (place,) = self._places(np.array([node]))
-            comers = [
-                column
-                for block in (*self._in, *self._put)
-                for where, column in zip(block.nodes.tolist(), block.columns.tolist(), strict=True)
-                if where == node
-            ]
+        for place, resource in np.argwhere(problem.free[self._nodes] < 0).tolist():
+            node = int(self._nodes[place])
+            comers = [column for size, block in self._takers() if size[resource] for column in block.on(node)]
             owes = program.add_columns(0.0, 1)
-            rows = self._room + place * problem.free.shape[1] + np.arange(problem.free.shape[1])
-            program.add_terms(rows, owes, np.minimum(problem.free[node], 0))
-            most = self._spare + int(np.abs(self._all_room[place]).max())
-            nobody = program.add_rows(most)
-            program.add_terms(nobody, [*comers, owes], [*(1.0 for _ in comers), most])
+            self._owes.append((owes, node, resource))
+            row = self._room + place * problem.free.shape[1] + resource
+            program.add_terms(row, owes, problem.free[node, resource])
+            most = self._spare + max(int(self._all_room[place, resource]), 0)
+            program.add_terms(program.add_rows(most), [*comers, owes], [*(1.0 for _ in comers), most])
+
+    def _takers(self) -> Iterator[tuple[Ints, _Block]]:
+        """Who comes or is placed, with what one of them asks for."""
+        yield from ((self.problem.sizes[block.which], block) for block in self._in)
+        yield from ((self.problem.demands[block.which].size, block) for block in self._put)
 
     def _uses(self, block: _Block, size: Ints) -> None:
         """Each column of a block takes this much of its node's room."""
@@ -237,7 +274,17 @@ class Flow:
                     number = sign * numbers.get((block.which, node), 0)
                     if number > 0:
                         values[column] = number
-        return values
+        return {**values, **dict.fromkeys(self._switched_on(shift), 1.0)}
+
+    def _switched_on(self, shift: Shift) -> Iterator[int]:
+        """The columns that say something is so: nodes are empty, gangs placed, and nodes still over-committed."""
+        problem = self.problem
+        counts, left = guests(problem, shift), left_over(problem, shift)
+        for block in self._empty:
+            yield from block.columns[counts[block.nodes] == 0].tolist()
+        placed = {problem.demands[which].gang for (which, _), number in shift.puts.items() if number}
+        yield from (column for column, gang in self._starts if gang in placed)
+        yield from (column for column, node, resource in self._owes if left[node, resource] < 0)
 
 
 def _outside(base: Shift, inside: frozenset[int]) -> Shift:

@@ -6,6 +6,7 @@ room for their leavers; and the way back from its answers. Problems of ordinary 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 
@@ -14,10 +15,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from restow.model.cluster import Mask, RowIndex
-from restow.planning.optimal.budget import Late, never
+from restow.planning.lateness import Late, never
 from restow.planning.optimal.openings import lines
 from restow.planning.optimal.pricing import nothing_costs, surplus
-from restow.planning.optimal.problem import PLENTY, STAY, Demand, Ints, Problem, Shift
+from restow.planning.optimal.problem import PLENTY, STAY, Demand, Ints, Problem, Shift, charged, fits
 from restow.planning.optimal.stage import Stage
 
 _ORDINARY = 2000
@@ -57,10 +58,10 @@ class Focus(msgspec.Struct, frozen=True, eq=False):
 
 
 def _part(problem: Problem, nodes: RowIndex, rest: Shift) -> Problem:
-    placed = np.zeros(len(problem.demands), np.int64)
+    placed: Counter[int] = Counter()
     for (which, _), number in rest.puts.items():
         placed[which] += number
-    demands = [_left(demand, nodes, int(gone)) for demand, gone in zip(problem.demands, placed, strict=True)]
+    demands = [_left(demand, nodes, placed[which]) for which, demand in enumerate(problem.demands)]
     return replace(
         problem,
         free=problem.free[nodes],
@@ -68,6 +69,7 @@ def _part(problem: Problem, nodes: RowIndex, rest: Shift) -> Problem:
         suits=_suits_of(problem, nodes),
         stuck=problem.stuck[nodes],
         demands=demands,
+        quotas=[replace(quota, most=quota.most - charged(quota, placed)) for quota in problem.quotas],
     )
 
 
@@ -107,7 +109,7 @@ def _roomy(problem: Problem, opened: RowIndex, rng: np.random.Generator) -> RowI
     classes = sorted({which for node in opened.tolist() for which in problem.held[node]})
     able: Ints = np.zeros(problem.nodes, np.int64)
     for which in rng.permutation(classes)[:_SAMPLE].tolist():
-        able += (problem.free >= problem.sizes[which]).all(axis=1) & problem.suits(which)
+        able += fits(problem.free, problem.sizes[which]) & problem.suits(which)
     able[opened] = 0
     nodes = np.flatnonzero(able)
     if len(nodes) <= _TAKEN:

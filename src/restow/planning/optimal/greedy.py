@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from restow.planning.optimal.budget import Late, never
+from restow.planning.lateness import Late, never
 from restow.planning.optimal.openings import Lines, Opening, drains
 from restow.planning.optimal.pricing import Floats, nothing_costs, surplus
 from restow.planning.optimal.problem import STAY, Problem, Shift

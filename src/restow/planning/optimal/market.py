@@ -60,13 +60,14 @@ class Market:
         self._number: Ints = (some.leavers >= 0).sum(axis=1)
         self._mix = _mixtures(problem)
         self._room = self._mixed(some.room)
-        self._debt: Mask = np.any(some.room < 0, axis=1)
         self._largest = self._mixed(all_room(problem)).max(axis=0, initial=0)
 
     @cached_property
     def _crowds(self) -> _Crowds:
         problem = self._problem
-        return _Crowds(problem, self._mixed(asked_by(problem)), self._mixed(problem.free), self._complete)
+        return _Crowds(
+            problem, self._mixed(asked_by(problem)), self._mixed(np.maximum(problem.free, 0)), self._complete
+        )
 
     def bound(self, prices: Prices) -> float:
         """The bound of these prices, or of the same ones with places for nothing, whichever is less."""
@@ -148,7 +149,6 @@ class Market:
         least = np.full(len(self._node), np.inf if tables else 0.0)
         for resource, one in tables.items():
             least = np.minimum(least, one.at(goods.kind[self._node], self._room[:, resource]))
-        least[self._debt] = 0.0
         return least
 
     def _costs(self, places: Floats) -> Floats:

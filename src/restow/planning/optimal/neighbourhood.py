@@ -13,7 +13,7 @@ import numpy as np
 
 from restow.planning.optimal.flow import Flow, Solved
 from restow.planning.optimal.pricing import Floats
-from restow.planning.optimal.problem import Problem, Shift, better, left_over
+from restow.planning.optimal.problem import Problem, Shift, better, fits, left_over
 from restow.planning.optimal.solver import Effort
 
 _SMALLEST, _FIRST, _LARGEST = 8, 24, 160
@@ -72,5 +72,5 @@ class Neighbourhoods:
             return self._some(range(self._problem.nodes), max(count, 0))
         left, able = left_over(self._problem, shift), np.zeros(self._problem.nodes, np.bool_)
         for which in self._some(classes, 4):
-            able |= (left >= self._problem.sizes[which]).all(axis=1) & self._problem.suits(which)
+            able |= fits(left, self._problem.sizes[which]) & self._problem.suits(which)
         return self._some(np.flatnonzero(able).tolist(), count)

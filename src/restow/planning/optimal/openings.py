@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import RowIndex
-from restow.planning.optimal.budget import Late, never
-from restow.planning.optimal.problem import Ints, Problem
+from restow.planning.lateness import Late, never
+from restow.planning.optimal.problem import Ints, Problem, fits
 
 _COMBINATIONS = 600
 """Of one number of leavers of one node; if there are more, that number is left out."""
@@ -48,7 +48,7 @@ class Lines(msgspec.Struct, frozen=True, eq=False):
     leavers: RowIndex
     """[line, leaver]: classes; -1 where there are fewer."""
     room: Ints
-    """[line, resource]: free once they have left."""
+    """[line, resource]: free once they have left; nothing of what is over-committed even then."""
     complete: Ints
     """Per node, up to how many leavers no combination is left out."""
 
@@ -85,13 +85,14 @@ def lines(problem: Problem, most: int, *, late: Late = never) -> Lines:
     node, leavers = both[:, 0], both[:, 1:]
     asked = asked_by(problem)[leavers].sum(axis=1)
     order = np.lexsort(((asked / np.maximum(asked.max(axis=0, initial=0), 1)).sum(axis=1), node))
-    return Lines(node[order], leavers[order], (problem.free[node] + asked)[order], complete)
+    room = np.maximum(problem.free[node] + asked, 0)
+    return Lines(node[order], leavers[order], room[order], complete)
 
 
 def easy(problem: Problem, some: Lines) -> Lines:
     """Only those for each of whose leavers some node has room as things are now."""
     sizes, kind = np.unique(problem.sizes, axis=0, return_inverse=True)
-    room = np.array([(problem.free >= size).all(axis=1).any() for size in sizes], np.bool_)
+    room = np.array([fits(problem.free, size).any() for size in sizes], np.bool_)
     placeable = np.append(room[kind.reshape(-1)], True)
     kept = placeable[some.leavers].all(axis=1)
     return Lines(some.node[kept], some.leavers[kept], some.room[kept], some.complete)

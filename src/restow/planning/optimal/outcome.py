@@ -8,23 +8,27 @@ together with every move that gains nothing without it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
+from restow.model.resources import Vector
 from restow.planning.bookings import Bookings, carry_out
-from restow.planning.optimal.budget import Late, never
+from restow.planning.lateness import Late, never
 from restow.planning.optimal.greedy import whole_gangs
-from restow.planning.optimal.problem import STAY, Cell, Problem, Shift
+from restow.planning.optimal.problem import STAY, Cell, Problem, Shift, value
 from restow.planning.optimal.reading import Reading
 from restow.planning.optimal.stage import Stage
 from restow.planning.optimal.trimming import trimmed
+from restow.planning.optimal.worth import Line
 from restow.planning.plan import Move, Place, Refusal
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
 from restow.scheduling.framework import Cycle
+from restow.scheduling.roster import requests_of
 
 _ROUNDS, _REFILLS = 6, 2
 
@@ -42,12 +46,12 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
 
 
 def realise(snapshot: Snapshot, request: Request, reading: Reading, shift: Shift, *, late: Late = never) -> Outcome:
-    """Carry an answer out, leaving out what does not work, until everything that is left does; or, when it is late,
-    what works so far, which may have moves that gain nothing."""
+    """Carry an answer out, leaving out what does not work, until everything that is left does and gains something; or,
+    when it is late, the best of what works so far."""
     tried, dropped = Outcome(), list[Refusal]()
     bad_moves, bad_places = set[Cell](), set[Cell]()
     for turn in range(_ROUNDS):
-        tried = _try(snapshot, request, reading, shift)
+        tried = _try(snapshot, request, reading, shift, late)
         bad_moves |= tried.refused_moves
         bad_places |= tried.refused_places
         dropped += tried.dropped
@@ -55,7 +59,12 @@ def realise(snapshot: Snapshot, request: Request, reading: Reading, shift: Shift
         if shift.net == tried.shift.net and (not reading.line.groups or shift.puts == tried.shift.puts):
             break
         if late() or turn == _ROUNDS - 1:
-            tried, shift = _as_tried(reading, tried)
+            tried = (
+                _with_whole_gangs(snapshot, request, reading, tried)
+                if reading.line.groups
+                else _best_part(reading, tried)
+            )
+            shift = tried.shift
             break
     return msgspec.structs.replace(
         tried,
@@ -66,37 +75,59 @@ def realise(snapshot: Snapshot, request: Request, reading: Reading, shift: Shift
     )
 
 
-def _as_tried(reading: Reading, tried: Outcome) -> tuple[Outcome, Shift]:
-    """What was tried, with nothing left out; or nothing at all, if a gang would not be whole."""
-    if whole_gangs(reading.problem, tried.shift).puts != tried.shift.puts:
-        return Outcome(), STAY
-    stage = Stage(reading.problem, tried.shift)
-    if not reading.line.groups:
-        stage.fill()
-    return tried, stage.shift
+def _with_whole_gangs(snapshot: Snapshot, request: Request, reading: Reading, tried: Outcome) -> Outcome:
+    """The same moves, without places of gangs that are not whole."""
+    while (puts := whole_gangs(reading.problem, tried.shift).puts) != tried.shift.puts:
+        placed, _ = _place(snapshot, request, reading, tried.moves, puts)
+        shift = Shift(tried.shift.net, Counter(cell for cell, _ in placed))
+        tried = msgspec.structs.replace(tried, shift=shift, places=tuple(place for _, place in placed))
+    return tried
 
 
-def _try(snapshot: Snapshot, request: Request, reading: Reading, shift: Shift) -> Outcome:
-    classes = {wish.uid: which for which, wish in _wishes(reading, shift)}
-    wanted = [wish for _, wish in _wishes(reading, shift)]
-    ordered = sequence(snapshot, request, wanted, most=request.max_moves)
+def _best_part(reading: Reading, tried: Outcome) -> Outcome:
+    """The moves up to the first wave after which as much is reached as ever."""
+    waves = sorted({move.wave for move in tried.moves})
+    parts = [[move for move in tried.moves if move.wave <= last] for last in (0, *waves)]
+    shifts = [_filled(reading.problem, _net(reading, part)) for part in parts]
+    values = [value(reading.problem, shift) for shift in shifts]
+    best = values.index(max(values))
+    return msgspec.structs.replace(tried, moves=tuple(parts[best]), shift=shifts[best])
+
+
+def _filled(problem: Problem, net: Mapping[Cell, int]) -> Shift:
+    stage = Stage(problem, Shift(net))
+    stage.fill()
+    return stage.shift
+
+
+def _try(snapshot: Snapshot, request: Request, reading: Reading, shift: Shift, late: Late) -> Outcome:
+    wishes = list(_wishes(reading, shift))
+    ordered = sequence(snapshot, request, [wish for _, wish in wishes], most=request.max_moves, late=late)
     ends = {move.uid: move.target for move in ordered.moves}
-    starts = {move.uid: move.source for move in reversed(ordered.moves)}
     number = {name: node for node, name in enumerate(reading.names)}
-    net: Counter[Cell] = Counter()
-    for uid, target in ends.items():
-        net[classes[uid], number[starts[uid]]] -= 1
-        net[classes[uid], number[target]] += 1
-    missed = {(classes[wish.uid], number[wish.target]) for wish in wanted if ends.get(wish.uid) != wish.target}
+    missed = {(which, number[wish.target]) for which, wish in wishes if ends.get(wish.uid) != wish.target}
     placed, refused = _place(snapshot, request, reading, ordered.moves, shift.puts)
     return Outcome(
         moves=ordered.moves,
         places=tuple(place for _, place in placed),
-        shift=Shift({cell: count for cell, count in net.items() if count}, Counter(cell for cell, _ in placed)),
+        shift=Shift(_net(reading, ordered.moves), Counter(cell for cell, _ in placed)),
         refused_moves=frozenset(missed),
         refused_places=frozenset(refused),
         dropped=ordered.dropped,
     )
+
+
+def _net(reading: Reading, moves: Sequence[Move]) -> dict[Cell, int]:
+    """What moves change."""
+    number = {name: node for node, name in enumerate(reading.names)}
+    net: Counter[Cell] = Counter()
+    ends = {move.uid: move.target for move in moves}
+    for uid, source in {move.uid: move.source for move in reversed(moves)}.items():
+        start = number[source]
+        which = next(which for which, some in reading.pods[start].items() if any(one.key == uid for one in some))
+        net[which, start] -= 1
+        net[which, number[ends[uid]]] += 1
+    return {cell: count for cell, count in net.items() if count}
 
 
 def _wishes(reading: Reading, shift: Shift) -> Iterator[tuple[int, Wanted]]:
@@ -130,26 +161,46 @@ def _place(
     """Place waiting pods once everybody has moved: who found a place, and which places were refused."""
     if not reading.line.groups:
         return [], set()
-    placed: list[tuple[Cell, Place]] = []
+    placed: list[tuple[Cell, Pod]] = []
     left = list(_candidates(reading, puts))
-    with Bookings(snapshot, request.engine, request.now) as bookings:
+    with Bookings(snapshot, request.engine, request.now) as bookings, _charging(reading.line) as charge:
         carry_out(bookings, moves)
         progress = True
         while left and progress:  # some fit only beside others
             waiting, progress = [], False
             for cell, pod in left:
                 node = reading.names[cell[1]]
-                if request.engine.fits(Cycle(pod, snapshot, request.now), node):
+                if request.engine.fits(Cycle(pod, snapshot, request.now), node) and charge(cell[0], pod):
                     snapshot.assume(pod, node, at=request.now)
-                    metadata = pod.metadata
-                    placed.append(
-                        (cell, Place(namespace=metadata.namespace or "default", pod=metadata.name, node=node))
-                    )
+                    placed.append((cell, pod))
                     progress = True
                 else:
                     waiting.append((cell, pod))
             left = waiting
-    return placed, {cell for cell, _ in left}
+    return [(cell, _placed(pod, reading.names[cell[1]])) for cell, pod in placed], {cell for cell, _ in left}
+
+
+def _placed(pod: Pod, node: str) -> Place:
+    return Place(namespace=pod.metadata.namespace or "default", pod=pod.metadata.name, node=node)
+
+
+@contextmanager
+def _charging(line: Line) -> Iterator[Callable[[int, Pod], bool]]:
+    """Charge pods of groups to their queues; the function says whether a queue can take one. In the end they are as
+    they were."""
+    charged: list[tuple[str, Vector]] = []
+
+    def charge(which: int, pod: Pod) -> bool:
+        queue, asked = line.groups[which].queue, requests_of(pod)
+        if line.shares.refusal(queue, asked) is not None:
+            return False
+        line.shares.charge(queue, asked)
+        charged.append((queue, asked))
+        return True
+
+    yield charge if line.shares.counts else lambda which, pod: True
+    for queue, asked in charged:
+        line.shares.discharge(queue, asked)
 
 
 def _candidates(reading: Reading, puts: Mapping[Cell, int]) -> Iterator[tuple[Cell, Pod]]:

@@ -8,6 +8,7 @@ whole openings are chosen among all that were found.
     per kind        places for leavers, less those of nodes that are opened
     per class       a place for everyone who leaves
     per demand      as many placed as wait; gangs as a whole
+    per quota       as much placed as a queue may take
     at most         `limit` moves
 
 A kind is all nodes that can take the same classes, one pod each: the program has a column per class and kind, where the
@@ -26,7 +27,7 @@ from restow.model.cluster import Mask
 from restow.planning.optimal.greedy import greedy
 from restow.planning.optimal.openings import Opening
 from restow.planning.optimal.pricing import Prices
-from restow.planning.optimal.problem import STAY, Ints, Problem, Shift, flaws
+from restow.planning.optimal.problem import STAY, Ints, Problem, Shift, charged, fits, flaws
 from restow.planning.optimal.solver import UNBOUNDED, Effort, Floats, Program
 
 _COLUMNS = 3000
@@ -56,6 +57,7 @@ class Patterns:
         self._kinds: list[Kind] = []
         self._kind_of: dict[int, tuple[int, Kind]] = {}
         self._classes: frozenset[int] = frozenset()
+        self._quota_rows: list[int] = []
         self._price = 0.49 / (problem.limit + 1)
 
     def add(self, openings: Iterable[Opening]) -> int:
@@ -99,7 +101,7 @@ class Patterns:
         return float(gain - sum(prices.demands[which] * number for which, number in one.puts))
 
     # --- building -----------------------------------------------------------------------------------------------------
-    # rows: the limit, then one per class, per demand, per node, per kind, then those of gangs
+    # rows: the limit, then one per class, per demand, per node, per kind, then those of gangs and quotas
 
     def _program(self) -> Program:
         problem, program = self.problem, Program()
@@ -119,6 +121,7 @@ class Patterns:
         self._add_kinds_of_nodes(program)
         self._add_places(program)
         self._add_gangs(program)
+        self._add_quotas(program)
         return program
 
     @property
@@ -180,6 +183,14 @@ class Patterns:
                 program.add_terms(row, [column for column, _ in terms], [number for _, number in terms])
                 program.add_terms(row, starts, -least)
 
+    def _add_quotas(self, program: Program) -> None:
+        self._quota_rows = [program.add_rows(quota.most) for quota in self.problem.quotas]
+        for first, quota in zip(self._quota_rows, self.problem.quotas, strict=True):
+            for column, one in enumerate(self.openings):
+                asked = charged(quota, dict(one.puts))
+                for resource in np.flatnonzero(asked).tolist():
+                    program.add_terms(first + resource, column, asked[resource])
+
     def _sort_nodes(self) -> None:
         """Find the kinds of nodes once more, if there are other classes of leavers than before."""
         classes = frozenset(which for one in self.openings for which in one.leavers)
@@ -195,10 +206,14 @@ class Patterns:
         nodes = prices[self._first_node : self._first_kind].copy()
         for node, (number, kind) in self._kind_of.items():
             nodes[node] += prices[self._first_kind + number] * kind.places[node]
+        demands = prices[self._first_demand : self._first_node].copy()
+        for first, quota in zip(self._quota_rows, self.problem.quotas, strict=True):
+            for which, asked in quota.asked.items():
+                demands[which] += float(asked @ prices[first : first + len(asked)])
         return Prices(
             move=float(prices[0]) + self._price,
             places=prices[1 : self._first_demand],
-            demands=prices[self._first_demand : self._first_node],
+            demands=demands,
             nodes=nodes,
             worth=worth,
         )
@@ -247,7 +262,7 @@ def kinds(problem: Problem, classes: Sequence[int]) -> list[Kind]:
     """Nodes by the set of classes of which they can take one pod."""
     if not classes:
         return []
-    able = np.stack([(problem.free >= problem.sizes[which]).all(axis=1) & problem.suits(which) for which in classes])
+    able = np.stack([fits(problem.free, problem.sizes[which]) & problem.suits(which) for which in classes])
     if problem.empties:
         able &= problem.stuck | np.array([bool(held) for held in problem.held])
     _thin_out(able)

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, RowIndex
-from restow.planning.optimal.budget import Late, Toil, never
+from restow.planning.lateness import Late, never
+from restow.planning.optimal.budget import Toil
 from restow.planning.optimal.openings import Lines, Opening
 from restow.planning.optimal.problem import PLENTY, Ints, Problem, all_room
 

@@ -51,9 +51,18 @@ class Demand(msgspec.Struct, frozen=True, eq=False):
         return min(self.supply, 1) if self.alone else self.supply
 
 
+class Quota(msgspec.Struct, frozen=True, eq=False):
+    """What a queue may still take of what is limited for it."""
+
+    most: Ints
+    asked: Mapping[int, Ints]
+    """By demand of its own, what one of them counts for."""
+
+
 class Problem(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     free: Ints
-    """[node, resource]; negative where a node is over-committed: nothing may come there before enough has left."""
+    """[node, resource]; negative where a node is over-committed: nobody who asks for that resource may come there
+    before enough has left."""
     sizes: Ints
     """[class, resource]: what one pod asks for."""
     held: Sequence[Mapping[int, int]]
@@ -71,6 +80,8 @@ class Problem(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     demands: Sequence[Demand] = ()
     least: Mapping[int, int] = {}
     """How many pods of a gang have to be placed, if any is."""
+    quotas: Sequence[Quota] = ()
+    """A demand belongs to one queue, and is in one quota at most."""
     unit: int = 1
     """The difference in worth that matters most; solvers look for the best answer to the nearest unit."""
     could: Callable[[int], Mask] | None = None
@@ -130,6 +141,12 @@ def scaled(free: Ints, *asked: Ints) -> tuple[Ints, list[Ints]]:
     return free // unit, [part // unit for part in asked]
 
 
+def fits(left: Ints, size: Ints) -> Mask:
+    """Where there is room for a size: what it does not ask for may be over-committed."""
+    able: Mask = np.all(np.maximum(left, 0) >= size, axis=-1)
+    return able
+
+
 def left_over(problem: Problem, shift: Shift) -> Ints:
     """[node, resource]: what is free afterwards."""
     left = problem.free.copy()
@@ -155,6 +172,18 @@ def all_room(problem: Problem, nodes: RowIndex | None = None) -> Ints:
         place, which, count = np.array(held, np.int64).T
         np.add.at(room, place, count[:, None] * problem.sizes[which])
     return room
+
+
+def newly_asked(problem: Problem, shift: Shift) -> Mask:
+    """[node, resource]: what somebody who comes asks for."""
+    asked = np.zeros(problem.free.shape, np.bool_)
+    for (which, node), number in shift.net.items():
+        if number > 0:
+            asked[node] |= problem.sizes[which] > 0
+    for (which, node), number in shift.puts.items():
+        if number:
+            asked[node] |= problem.demands[which].size > 0
+    return asked
 
 
 def value(problem: Problem, shift: Shift) -> int:
@@ -190,9 +219,8 @@ def flaws(problem: Problem, shift: Shift) -> list[str]:
     found: list[str] = []
     if shift.moves > problem.limit:
         found.append(f"{shift.moves} moves are more than {problem.limit}")
-    left, comes = left_over(problem, shift), {node for (_, node), number in shift.net.items() if number > 0}
-    comes |= {node for (_, node), number in shift.puts.items() if number}
-    found += [f"node {node} is over-committed" for node in sorted(comes) if (left[node] < 0).any()]
+    over = (left_over(problem, shift) < 0) & newly_asked(problem, shift)
+    found += [f"node {node} is over-committed" for node in np.flatnonzero(over.any(axis=1)).tolist()]
     sums: dict[int, int] = {}
     for (which, node), number in sorted(shift.net.items()):
         sums[which] = sums.get(which, 0) + number
@@ -224,3 +252,12 @@ def _demand_flaws(problem: Problem, shift: Shift) -> Iterable[str]:
     for gang, number in in_gang.items():
         if 0 < number < problem.least[gang]:
             yield f"gang {gang} is placed in part"
+    for quota in problem.quotas:
+        if (charged(quota, placed) > quota.most).any():
+            yield f"{charged(quota, placed)} are more than a quota of {quota.most}"
+
+
+def charged(quota: Quota, placed: Mapping[int, int]) -> Ints:
+    """What so many of each demand count for."""
+    nothing = np.zeros_like(quota.most)
+    return sum((placed.get(which, 0) * asked for which, asked in quota.asked.items()), nothing)

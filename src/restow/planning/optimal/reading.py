@@ -23,7 +23,7 @@ from restow.planning.bookings import loose
 from restow.planning.measures import is_ready, shape_amounts
 from restow.planning.movable import foreign_refusal, guests_of
 from restow.planning.optimal.problem import Demand, Ints, Problem, scaled
-from restow.planning.optimal.worth import Line, free_of, line_up
+from restow.planning.optimal.worth import Line, free_of, line_up, quotas
 from restow.planning.plan import Refusal
 from restow.planning.request import Request
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, Reach
@@ -83,7 +83,8 @@ def read(snapshot: Snapshot, request: Request) -> Reading:
                 firsts.append(one)
             here.setdefault(which, []).append(one)
         pods.append(here)
-    line = line_up(snapshot, request if request.objective == "pending" else replace(request, pending=()))
+    asked = request if request.objective == "pending" else replace(request, pending=(), left_out=())
+    line = line_up(snapshot, asked)
     wanted = list(_demands(snapshot, request, nodes, line))
     problem = _problem(snapshot, request, nodes, firsts, wanted)
     problem = replace(
@@ -91,6 +92,7 @@ def read(snapshot: Snapshot, request: Request) -> Reading:
         held=[{which: len(some) for which, some in here.items()} for here in pods],
         stuck=stuck,
         least=line.least,
+        quotas=quotas(line),
         unit=line.unit if request.objective == "pending" else 1,
     )
     refusals += [*foreign_refusal(snapshot, request.mobility), *line.refusals]

@@ -161,9 +161,9 @@ class _Search:
         """Look for openings whose leavers have a place already, then for any."""
         part = self._focus.problem
         patterns = Patterns(part, self._openings)
-        if self._openings and not self._done:
+        if patterns.openings and not self._done:
             self._choose(patterns, self._easy)
-        if self._openings and not self._done:
+        if patterns.openings and not self._done:
             self._choose(patterns, lines(part, 1 if part.empties else _MORE_TOGETHER, late=self._late))
         self._openings = patterns.openings
 

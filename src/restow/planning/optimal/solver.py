@@ -16,6 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from restow.planning.lateness import Late, never
+
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
@@ -39,7 +41,9 @@ class Effort(msgspec.Struct, frozen=True):
     seconds: float = UNBOUNDED
     branches: int | None = None
     """Nodes of the search tree."""
-    beat: Callable[[], None] | None = None
+    late: Late = never
+    """Asked again and again meanwhile: whether to stop before the seconds are over."""
+    beat: Callable[[], None] = lambda: None
     """Called again and again meanwhile."""
     answered: Callable[[], None] | None = None
     """Called when the solver has come back, whatever it says, unless it broke."""
@@ -128,10 +132,14 @@ class Program:
         if effort.branches is not None:
             solver.setOptionValue("mip_max_nodes", effort.branches)
         solver.passModel(self._model(whole))
-        if effort.beat is not None:
-            beat = effort.beat
-            for event in (solver.cbMipInterrupt, solver.cbSimplexInterrupt):
-                event.subscribe(lambda _: beat())
+
+        def meanwhile(event: Any) -> None:
+            effort.beat()
+            if effort.late():
+                event.interrupt()
+
+        for event in (solver.cbMipInterrupt, solver.cbSimplexInterrupt):
+            event.subscribe(meanwhile)
         return solver
 
     def _model(self, whole: bool) -> Any:

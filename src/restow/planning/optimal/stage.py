@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, RowIndex
 from restow.planning.optimal.openings import Opening
-from restow.planning.optimal.problem import PLENTY, STAY, Ints, Problem, Shift, guests, left_over
+from restow.planning.optimal.problem import PLENTY, STAY, Ints, Problem, Shift, fits, guests, left_over
+from restow.planning.optimal.supply import Supply
 
 
 class Stage:
@@ -32,10 +33,8 @@ class Stage:
         """Nodes that no waiting pod may come to unless an opening brings it."""
         if problem.empties:
             self.closed |= ~problem.stuck & (self._guests == 0)
-        self._supply = [demand.supply for demand in problem.demands]
-        for (which, _), number in shift.puts.items():
-            self._supply[which] -= number
-        self._by_worth = sorted(range(len(self._supply)), key=lambda one: (-problem.demands[one].worth, one))
+        self._supply = Supply(problem, shift)
+        self._by_worth = sorted(range(len(problem.demands)), key=lambda one: (-problem.demands[one].worth, one))
         self._rank = {which: place for place, which in enumerate(self._by_worth)}
         nothing, nowhere = np.zeros((0, problem.free.shape[1]), np.int64), np.zeros((0, problem.nodes), np.bool_)
         self._demanded = np.vstack([nothing, *(demand.size for demand in problem.demands)])
@@ -56,7 +55,7 @@ class Stage:
         """Make an opening if all of it is possible. Leavers keep away from nodes that are `dear`, if they can."""
         if self.closed[opening.node] or self.moves + opening.moves > self.problem.limit or not self._has(opening):
             return False
-        if any(self._supply[which] < number for which, number in opening.puts):
+        if not self._supply.allows(opening.puts):
             return False
         self.closed[opening.node] = True
         gone: list[tuple[int, int]] = []
@@ -75,7 +74,7 @@ class Stage:
 
     def refilled(self, opening: Opening) -> Opening:
         """The opening with such waiting pods as there still are."""
-        if all(self._supply[which] >= number for which, number in opening.puts):
+        if self._supply.allows(opening.puts):
             return opening
         room = self.left[opening.node] + self.problem.sizes[list(opening.leavers)].sum(axis=0)
         puts = self._takes(opening.node, room)
@@ -88,12 +87,14 @@ class Stage:
     def _takes(self, node: int, room: Ints) -> tuple[tuple[int, int], ...]:
         """Waiting pods that so much room on a node takes, most worth first."""
         counts = list[tuple[int, int]]()
-        fitting = np.flatnonzero((self._demanded <= room).all(axis=1) & self._single[:, node])
-        left = room.tolist()
+        fitting = np.flatnonzero(fits(room, self._demanded) & self._single[:, node])
+        left, supply = room.tolist(), self._supply.copy() if self.problem.quotas else self._supply
         for which in sorted(fitting.tolist(), key=self._rank.__getitem__):
-            number = how_many(left, self._asked[which], min(self._supply[which], self.problem.demands[which].most))
+            number = how_many(left, self._asked[which], min(supply.most(which), self.problem.demands[which].most))
             if number:
                 counts.append((which, number))
+                if supply is not self._supply:
+                    supply.take([(which, number)])
                 for resource, amount in self._asked[which]:
                     left[resource] -= number * amount
         return tuple(counts)
@@ -105,7 +106,7 @@ class Stage:
         """The node where a pod of a class spoils no room for the shape that is wanted and leaves least of it behind,
         dear ones last."""
         size = self.problem.sizes[which]
-        able = (self.left >= size).all(axis=1) & ~self.closed & self.problem.suits(which)
+        able = fits(self.left, size) & ~self.closed & self.problem.suits(which)
         nodes = np.flatnonzero(able)
         if self.problem.alone[which]:
             nodes = nodes[[self._net[which, node] < 1 for node in nodes.tolist()]]
@@ -128,9 +129,9 @@ class Stage:
         """Place waiting pods wherever they fit by now, most worth first."""
         for which in self._by_worth:
             demand = self.problem.demands[which]
-            able = (self.left >= demand.size).all(axis=1) & demand.suits & ~self.shut
+            able = fits(self.left, demand.size) & demand.suits & ~self.shut
             for node in np.flatnonzero(able).tolist() if demand.gang is None else ():
-                most = min(self._supply[which], demand.most - self._puts[which, node])
+                most = min(self._supply.most(which), demand.most - self._puts[which, node])
                 number = how_many(self.left[node].tolist(), self._asked[which], most)
                 if number:
                     self._put(node, ((which, number),))
@@ -153,20 +154,24 @@ class Stage:
             self._guests[node] += sign
             self.left[node] -= sign * self.problem.sizes[which]
 
-    def _put(self, node: int, puts: Iterable[tuple[int, int]]) -> bool:
+    def _put(self, node: int, puts: Sequence[tuple[int, int]]) -> bool:
         """Place waiting pods on a node; False, and nothing changes, if they do not all fit."""
         demands, after = self.problem.demands, self.left[node].copy()
+        asked = np.zeros(len(after), np.bool_)
         for which, number in puts:
             after -= number * demands[which].size
+            asked |= demands[which].size > 0
             alone = demands[which].alone and self._puts[which, node] + number > 1
-            if number > self._supply[which] or not demands[which].suits[node] or alone:
+            if not demands[which].suits[node] or alone:
                 return False
-        if (after < 0).any():
+        if not self._supply.allows(puts):
+            return False
+        if (after[asked] < 0).any():
             return False
         self.left[node] = after
+        self._supply.take(puts)
         for which, number in puts:
             self._puts[which, node] += number
-            self._supply[which] -= number
             self._guests[node] += number
         return True
 

@@ -41,8 +41,9 @@ _KEPT_BACK, _KEPT_BACK_MOST = 0.06, 3.0
 """The share of the seconds, and the most of them, that are kept for turning the answer into moves."""
 _MEASURED_AGAIN = 2.0
 """Measuring the cluster afterwards and the replay, in times of what measuring took before."""
-_AT_LEAST = 0.5
-"""What the search gets even if there is no time left for it, in times of what reading took: enough for greedy."""
+_AT_LEAST, _AT_LEAST_MOST = 0.5, 2.0
+"""What the search gets even if there is no time left for it, in times of what reading took, and the most seconds of it:
+enough for greedy."""
 _FOR_REPAIRS = 0.3
 """The share of the seconds that the search leaves for what is refused, where something may be."""
 
@@ -50,15 +51,17 @@ _FOR_REPAIRS = 0.3
 def optimal(snapshot: Snapshot, request: Request) -> Plan:
     """Plan for the objective. Raises WireError for a request that makes no sense."""
     _check(request)
-    began = request.clock()
+    began = request.clock() if request.began is None else request.began
     request.tell(Stand("reading"))
     reading, has_read = read(snapshot, request), request.clock()
     measure = _measure(request)
     before = {**measure(snapshot), **_placed(reading, request, _as_it_is(reading.problem))}
     measured = request.clock()
-    kept_back = min(_KEPT_BACK * request.time_limit, _KEPT_BACK_MOST) + _MEASURED_AGAIN * (measured - has_read)
-    ends = max(began + request.time_limit - kept_back, measured + _AT_LEAST * (has_read - began))
-    outcome, found = _searched(snapshot, request, reading, lambda: ends - request.clock())
+    for_moves = min(_KEPT_BACK * request.time_limit, _KEPT_BACK_MOST)
+    at_least = min(_AT_LEAST * (has_read - began), _AT_LEAST_MOST)
+    ends = began + request.time_limit - for_moves - _MEASURED_AGAIN * (measured - has_read)
+    ends = max(ends, measured + at_least)
+    outcome, found = _searched(snapshot, request, reading, lambda: ends - request.clock(), for_moves)
     placed = _placed(reading, request, outcome.shift)
     later = {**after(snapshot, request, outcome.moves, measure, outcome.places), **placed}
     bound = _bound(reading, request, found.bound)
@@ -81,16 +84,17 @@ def optimal(snapshot: Snapshot, request: Request) -> Plan:
 
 
 def _searched(
-    snapshot: Snapshot, request: Request, reading: Reading, seconds_left: Callable[[], float]
+    snapshot: Snapshot, request: Request, reading: Reading, seconds_left: Callable[[], float], for_moves: float
 ) -> tuple[Outcome, Found]:
-    """Search, carry out, and search again around what was refused, as long as there is time. What the rest of the
-    search avoids is no law, so the bound is that of the first."""
+    """Search, carry out, and search again around what was refused, as long as there is time. Turning the last answer
+    into moves may take some seconds more. What the rest of the search avoids is no law, so the bound is that of the
+    first."""
     rng, problem = np.random.default_rng(request.seed), reading.problem
     tell = _teller(reading, request)
 
     def realised(shift: Shift, bound: float) -> Outcome:
         tell("moves", value(problem, shift), bound)
-        return realise(snapshot, request, reading, shift, late=lambda: seconds_left() <= 0)
+        return realise(snapshot, request, reading, shift, late=lambda: seconds_left() <= -for_moves)
 
     best = Outcome(shift=_as_it_is(problem))
     if best.shift.puts:
@@ -159,7 +163,7 @@ def _placed(reading: Reading, request: Request, shift: Shift) -> Measures:
     groups, line = reading.line.groups, reading.line
     if request.objective != "pending":
         return {}
-    figures: Measures = {"placedPods": sum(shift.puts.values()), "pendingPods": sum(len(one.pods) for one in groups)}
+    figures: Measures = {"placedPods": sum(shift.puts.values()), "pendingPods": line.pods}
     if line.amount:
         units = sum(groups[which].worth * count for (which, _), count in shift.puts.items()) // line.unit
         figures[f"placed.{line.scarcest}"] = _shown(line, units)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from restow.planning.optimal.problem import Problem, Shift, guests, left_over
+from restow.planning.optimal.problem import Ints, Problem, Shift, guests, left_over
+from restow.planning.optimal.supply import Supply
 
 
 def pruned(problem: Problem, shift: Shift) -> Shift:
@@ -38,9 +39,7 @@ class _Trimmer:
         for (which, node), number in sorted(shift.puts.items()):
             self._puts.setdefault(node, {})[which] = number
         self._guests = guests(problem, shift)
-        self._supply = [demand.supply for demand in problem.demands]
-        for (which, _), number in shift.puts.items():
-            self._supply[which] -= number
+        self._supply = Supply(problem, shift)
         self._by_worth = sorted(
             (which for which, demand in enumerate(problem.demands) if demand.gang is None),
             key=lambda which: (-problem.demands[which].worth, which),
@@ -85,10 +84,21 @@ class _Trimmer:
             yield which, sources, targets
 
     def _may_stay(self, which: int, source: int, target: int) -> bool:
-        if (self._left[source] < self._problem.sizes[which]).any():
+        if not self._is_sound(source, self._left[source] - self._problem.sizes[which]):
             return False
         empties = self._problem.empties
         return not (empties and self._is_free(source, 0)) or self._is_free(target, 1)
+
+    def _is_sound(self, node: int, left: Ints) -> bool:
+        """Whether a node may be left with so much room: nobody who came asks for anything that is over-committed."""
+        over = left < 0
+        if not over.any():
+            return True
+        came = [
+            self._problem.sizes[which] for (which, where), number in self._net.items() if where == node and number > 0
+        ]
+        came += [self._problem.demands[which].size for which, number in self._puts.get(node, {}).items() if number]
+        return not any((size[over] > 0).any() for size in came)
 
     def _is_free(self, node: int, more: int) -> bool:
         """Whether a node is, or with so many fewer pods would be, one of those that are empty."""
@@ -123,7 +133,7 @@ class _Trimmer:
         before, size = self._cleared(node), self._problem.sizes[which]
         self._left[node] -= sign * size
         more = None
-        if not (self._left[node] < 0).any():
+        if self._is_sound(node, self._left[node]):
             self._fill(node)
             more = self._worth(node) - self._worth_of(before)
             self._cleared(node)
@@ -138,10 +148,11 @@ class _Trimmer:
         here = self._puts.get(node, {})
         for which in self._by_worth:
             demand = self._problem.demands[which]
-            if self._supply[which] > 0 and demand.suits[node]:
+            most = self._supply.most(which) if demand.suits[node] else 0
+            if most > 0:
                 asked = demand.size > 0
                 fits = int((self._left[node][asked] // demand.size[asked]).min())
-                self._put(node, which, min(fits, self._supply[which], demand.most - here.get(which, 0)))
+                self._put(node, which, max(min(fits, most, demand.most - here.get(which, 0)), 0))
 
     def _cleared(self, node: int) -> dict[int, int]:
         """Whoever was placed waits again: who that was."""
@@ -161,7 +172,7 @@ class _Trimmer:
             here[which] = here.get(which, 0) + number
             if not here[which]:
                 del here[which]
-            self._supply[which] -= number
+            self._supply.take([(which, number)])
             self._left[node] -= number * self._problem.demands[which].size
             self._guests[node] += number
 

@@ -15,15 +15,17 @@ import numpy as np
 
 from restow.model.cluster import PodClass, Snapshot
 from restow.model.cluster.listing import Amounts
+from restow.model.cluster.room import LIMIT
 from restow.model.objects import Pod
-from restow.model.resources import PODS
-from restow.planning.movable import about_all, refused
-from restow.planning.optimal.problem import Ints
+from restow.model.resources import PODS, Vector
+from restow.planning.movable import about_all
+from restow.planning.optimal.admitted import Admitted, admitted
+from restow.planning.optimal.problem import Ints, Quota
 from restow.planning.plan import Refusal
 from restow.planning.request import Request
-from restow.scheduling.jobs import Job, jobs_of
+from restow.scheduling.jobs import Job
 from restow.scheduling.plugins.node_resources_fit import is_extended
-from restow.scheduling.roster import Roster, requests_of
+from restow.scheduling.roster import requests_of
 from restow.scheduling.shares import Shares
 
 _LARGEST = 10**6
@@ -37,6 +39,7 @@ class Waiting(msgspec.Struct, frozen=True, eq=False):
     pod_class: PodClass
     worth: int
     gang: int | None
+    queue: str
 
 
 class Line(msgspec.Struct, frozen=True, eq=False):
@@ -51,62 +54,49 @@ class Line(msgspec.Struct, frozen=True, eq=False):
     """The resource that counts first at the highest priority."""
     amount: int
     """How much of it one unit is; 0 where pods of several priorities wait, so that units are of different things."""
+    shares: Shares
+    """What queues may still take."""
     refusals: tuple[Refusal, ...]
+    pods: int
+    """How many pods wait, those included that are refused."""
+    seated: int
+    """How many of them have the seat of a reservation."""
 
 
 class _Group(msgspec.Struct, eq=False):
     priority: int
     pod_class: PodClass
     gang: int | None
+    queue: str
     pods: list[Pod] = []
 
 
 def line_up(snapshot: Snapshot, request: Request) -> Line:
-    groups: dict[tuple[int, PodClass, int | None], _Group] = {}
+    groups: dict[tuple[int, PodClass, int | None, str], _Group] = {}
     least: dict[int, int] = {}
-    refusals: list[Refusal] = []
-    roster = request.roster or Roster()
-    shares = Shares(roster, snapshot)
-    for number, job in enumerate(jobs_of(request.pending, roster, snapshot)):
-        why = _inadmissible(job, shares)
-        if why:
-            refusals += [refused(pod, why) for pod in job.pods]
-            continue
+    found = admitted(snapshot, request)
+    for number, job in enumerate(found.jobs):
         gang, pods = _members(job, number)
         if gang is not None:
-            least[gang] = job.least - job.placed
+            least[gang] = job.least
         for pod in pods:
-            key = (job.priority, snapshot.class_of(pod), gang)
-            groups.setdefault(key, _Group(job.priority, key[1], gang)).pods.append(pod)
-    return _weighed(snapshot, list(groups.values()), least, refusals)
-
-
-def _inadmissible(job: Job, shares: Shares) -> str | None:
-    if job.is_gang and job.group is None:
-        return f"pod group {job.name} does not exist"
-    if job.placed + len(job.pods) < job.least:
-        return f"pod group {job.name} needs {job.least} pods, {job.known} exist"
-    total: dict[str, int] = {}
-    for pod in job.pods[: max(job.least - job.placed, 1)]:
-        for name, amount in requests_of(pod).items():
-            total[name] = total.get(name, 0) + amount
-    return shares.refusal(job.queue, total) if shares.counts else None
+            key = (job.priority, snapshot.class_of(pod), gang, job.queue)
+            groups.setdefault(key, _Group(*key)).pods.append(pod)
+    return _weighed(snapshot, list(groups.values()), least, found)
 
 
 def _members(job: Job, number: int) -> tuple[int | None, Sequence[Pod]]:
-    """Which gang a job's pods are bound by, if any, and the pods: of a gang with roles only those it starts with."""
-    if job.least <= job.placed or not job.is_gang:
+    """Which gang a job's pods are bound by, if any, and the pods: of a gang with roles only those it starts with. One
+    that has pods on nodes already is completed pod by pod."""
+    if job.placed or not job.is_gang:
         return None, job.pods
-    if job.least_roles:
-        count = job.least - job.placed
-        return (number, job.pods[:count]) if job.is_enough(job.pods[:count]) else (number, ())
-    return number, job.pods
+    return number, job.pods[: job.least] if job.least_roles else job.pods
 
 
 # --- worth ------------------------------------------------------------------------------------------------------------
 
 
-def _weighed(snapshot: Snapshot, groups: list[_Group], least: dict[int, int], refusals: list[Refusal]) -> Line:
+def _weighed(snapshot: Snapshot, groups: list[_Group], least: dict[int, int], who: Admitted) -> Line:
     found: list[Waiting] = []
     below, unit, scarcest, amount = 0, 1, "", 0
     for priority in sorted({group.priority for group in groups}):
@@ -119,11 +109,21 @@ def _weighed(snapshot: Snapshot, groups: list[_Group], least: dict[int, int], re
         unit, amount = (unit, 0) if below else (weight, step)
         for group, each in zip(level, asked, strict=True):
             worth = each // step * weight + below + 1
-            found.append(Waiting(tuple(sorted(group.pods, key=_age)), group.pod_class, worth, group.gang))
+            found.append(Waiting(tuple(sorted(group.pods, key=_age)), group.pod_class, worth, group.gang, group.queue))
         below = sum(one.worth * len(one.pods) for one in found)
     most = max((one.worth for one in found), default=1)
     ordered = sorted(found, key=lambda one: (-one.worth, _age(one.pods[0])))
-    return Line(tuple(ordered), least, max(unit, most // _LARGEST), scarcest, amount, tuple(refusals))
+    return Line(
+        groups=tuple(ordered),
+        least=least,
+        unit=max(unit, most // _LARGEST),
+        scarcest=scarcest,
+        amount=amount,
+        shares=who.shares,
+        refusals=who.refusals,
+        pods=who.pods,
+        seated=who.seated,
+    )
 
 
 def _scarcest(snapshot: Snapshot, groups: Iterable[_Group]) -> tuple[str, int]:
@@ -136,7 +136,7 @@ def _scarcest(snapshot: Snapshot, groups: Iterable[_Group]) -> tuple[str, int]:
     others = [column for column in asked if named[column] != PODS]
     if not others:
         return PODS, room.resources.column(PODS)
-    free = {column: int(np.maximum(free_of(snapshot, column)[present], 0).sum()) for column in others}
+    free = {column: sum(np.maximum(free_of(snapshot, column)[present], 0).tolist()) for column in others}
 
     def scarcity(column: int) -> tuple[bool, float, str]:
         return is_extended(named[column]), asked[column] / max(free[column], 0.5), named[column]
@@ -160,8 +160,28 @@ def _age(pod: Pod) -> tuple[str, str, str]:
     return pod.metadata.creation_timestamp or "", pod.metadata.namespace or "", pod.metadata.name
 
 
+def quotas(line: Line) -> list[Quota]:
+    """What the queues of those who wait may take, where that is limited."""
+    found = []
+    for queue in sorted({one.queue for one in line.groups}) if line.shares.counts else ():
+        left = line.shares.left(queue)
+        names = sorted(left)
+        asked = {which: requests_of(one.pods[0]) for which, one in enumerate(line.groups) if one.queue == queue}
+        if names:
+            amounts = {which: _listed(each, names) for which, each in asked.items()}
+            found.append(Quota(_listed(left, names), amounts))
+    return found
+
+
+def _listed(vector: Vector, names: Iterable[str]) -> Ints:
+    """As an array; what is too large for one is taken for less, and left to the queue itself."""
+    return np.array([min(vector.get(name, 0), LIMIT) for name in names], np.int64)
+
+
 def unplaced(line: Line, placed: int) -> Iterable[Refusal]:
     """A sentence about everybody who still waits."""
-    total = sum(len(one.pods) for one in line.groups)
-    if placed < total:
-        yield about_all(f"{total - placed} of {total} pending pods are not placed")
+    if line.seated:
+        yield about_all(f"{line.seated} of {line.pods} pending pods have the seat of a reservation")
+    left = line.pods - line.seated - placed
+    if left:
+        yield about_all(f"{left} of {line.pods} pending pods are not placed")

@@ -64,7 +64,7 @@ def broken_by(error: Exception) -> Failure:
 
 
 def _start(session: Session, job: Job) -> Started | Failure:
-    refused = _inadmissible(session, job)
+    refused = inadmissible(session, job)
     if refused is not None:
         return refused
     if not job.is_gang and job.reservation is None:
@@ -216,7 +216,7 @@ def place_together(
 # --- why not ----------------------------------------------------------------------------------------------------------
 
 
-def _inadmissible(session: Session, job: Job) -> Failure | None:
+def inadmissible(session: Session, job: Job) -> Failure | None:
     """What refuses a job before any node is asked."""
     refused = None
     if job.reservation is not None:
@@ -238,7 +238,11 @@ def incomplete(job: Job) -> Failure | None:
     if there < job.least:  # what is gated, terminating or failed exists, too
         counted = f"{job.known} exist" if there == job.known else f"{job.known} exist and {there} of them can be placed"
         return Failure(f"pod group {job.name} needs {job.least} pods, {counted}", frozenset([GANG]))
-    return None
+    return None if job.may_go_on(job.pods) else _lacks_roles(job)
+
+
+def _lacks_roles(job: Job) -> Failure:
+    return Failure(f"pod group {job.name} lacks pods of a role that it needs", frozenset([GANG]))
 
 
 def _may_not_hold(session: Session, job: Job, reservation: Reservation) -> Failure | None:
@@ -271,7 +275,7 @@ def _least_request(session: Session, job: Job) -> Vector:
 
 def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdict]]) -> Failure:
     if not failed:
-        return Failure(f"pod group {job.name} lacks pods of a role that it needs", frozenset([GANG]))
+        return _lacks_roles(job)
     _, first = failed[0]
     said = first.message if isinstance(first, Unplaced) else ", ".join(first.reasons)
     plugins = _plugins(found for _, found in failed)

@@ -1,0 +1,66 @@
+"""Who waits for room: by the scheduler's own rules, so that a plan is for those whom the scheduler would place.
+
+Goes in: the pending pods, their gangs and queues. Comes out: the jobs that only lack room, and everybody else with the
+sentence that the scheduler has for them: gangs that are not let in or not all there, queues that may not take them, a
+reservation that they insist on. Whoever has the seat of a reservation needs no other room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from restow.model.cluster import Snapshot
+from restow.planning.movable import refused
+from restow.planning.plan import Refusal
+from restow.planning.request import Request
+from restow.scheduling.actions.allocate import allocate
+from restow.scheduling.actions.backfill import backfill
+from restow.scheduling.actions.starting import inadmissible
+from restow.scheduling.decisions import Assign, Decision, Refuse
+from restow.scheduling.jobs import Job
+from restow.scheduling.roster import Roster
+from restow.scheduling.session import Session
+from restow.scheduling.shares import Shares
+
+
+class Admitted(msgspec.Struct, frozen=True, eq=False):
+    jobs: Sequence[Job]
+    """In the scheduler's order."""
+    shares: Shares
+    """What their queues may still take."""
+    refusals: tuple[Refusal, ...]
+    pods: int
+    """How many pods are pending, whatever becomes of them."""
+    seated: int
+    """How many of them have a seat."""
+
+
+def admitted(snapshot: Snapshot, request: Request) -> Admitted:
+    """Ask the scheduler, which looks at everything but the room on nodes. The snapshot is left as it was."""
+    roster, mark = request.roster or Roster(), snapshot.mark()
+    session = Session(snapshot, request.engine, roster, now=request.now, pods=request.pending)
+    try:
+        for action in request.actions:
+            if action not in (allocate, backfill):
+                action(session)
+    finally:
+        seated = [one.pod for one in session.decided if isinstance(one, Assign)]
+        for pod in seated:
+            roster.forget(pod)
+        snapshot.undo_to(mark)
+    refusals = [*_said(session.decided)]
+    jobs: list[Job] = []
+    for job in session.jobs:
+        failure = inadmissible(session, job)
+        if failure is None:
+            jobs.append(job)
+        else:
+            refusals += [refused(pod, failure.message) for pod in job.pods]
+    gated = sum(1 for one in request.left_out if one.pod)
+    return Admitted(jobs, session.shares, (*refusals, *request.left_out), len(request.pending) + gated, len(seated))
+
+
+def _said(decisions: Sequence[Decision]) -> Iterator[Refusal]:
+    return (refused(one.pod, one.message) for one in decisions if isinstance(one, Refuse))

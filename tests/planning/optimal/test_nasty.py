@@ -1,0 +1,163 @@
+"""What holds for every optimal plan, even on clusters that nobody would wish for: see `nasty`.
+
+RESTOW_OPTIMISER_CLUSTERS says how many of them are tried.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from restow.model.cluster import Snapshot
+from restow.model.inventory import Inventory, read_inventory
+from restow.model.objects import Pod
+from restow.offline import Asked, Cluster, plan_request, schedule
+from restow.planning.effect import after
+from restow.planning.measures import overview, slots
+from restow.planning.optimal.worth import line_up
+from restow.planning.plan import Measures, Plan
+from restow.planning.replay import replay
+from restow.planning.request import Request
+from restow.planning.sequence import Wanted, sequence
+from restow.planning.strategies import make_plan
+from restow.scheduling.jobs import jobs_of
+from restow.scheduling.registry import read_profile
+from restow.scheduling.roster import requests_of
+from restow.scheduling.shares import Shares
+from tests.planning.optimal.nasty import nasty
+
+CLUSTERS = int(os.environ.get("RESTOW_OPTIMISER_CLUSTERS", "8"))
+FIGURES = {"free-nodes": "freeNodes", "slots": "slots", "pending": "placedPods"}
+SHAPES = ({"cpu": 1_000}, {"cpu": 4_000, "memory": 4 << 30}, {"nvidia.com/gpu": 2}, {"memory": 1 << 30})
+MOVES = (50, 5, 1, 10, 2, 0)
+NOW = 1_800_000_000.0
+PROFILE = read_profile({})
+
+
+class Sections(msgspec.Struct):
+    descheduler: dict[str, Any] = {}
+    migration: dict[str, Any] = {}
+
+
+@cache
+def inventory(seed: int) -> Inventory:
+    document = nasty(seed, wild=seed % 2 == 1)
+    return read_inventory(msgspec.json.encode(document), f"nasty {seed}")
+
+
+def asked(seed: int, objective: str) -> tuple[Cluster, Request]:
+    cluster = Cluster(inventory(seed))
+    wish = Asked(
+        strategy="optimal",
+        objective=objective,
+        shape=SHAPES[seed % len(SHAPES)] if objective == "slots" else {},
+        max_moves=MOVES[seed % len(MOVES)],
+        time_limit=600.0,
+        work_limit=12,
+        seed=seed,
+    )
+    return cluster, plan_request(cluster, PROFILE, Sections(), wish, lambda: NOW)
+
+
+@cache
+def planned(seed: int, objective: str) -> tuple[Cluster, Request, Plan]:
+    cluster, request = asked(seed, objective)
+    return cluster, request, make_plan("optimal", cluster.snapshot, request)
+
+
+def measure(request: Request) -> Any:
+    def figures(snapshot: Snapshot) -> Measures:
+        return {"freeNodes": overview(snapshot, ())["freeNodes"], "slots": slots(snapshot, request.shape)}
+
+    return figures
+
+
+def waiting(request: Request, plan: Plan) -> list[Pod]:
+    """The pods that a plan places."""
+    pending = {(pod.metadata.namespace or "", pod.metadata.name): pod for pod in request.pending}
+    return [pending[place.namespace, place.pod] for place in plan.places]
+
+
+EVERY = pytest.mark.parametrize("seed", range(CLUSTERS))
+OBJECTIVES = pytest.mark.parametrize("objective", FIGURES)
+
+
+@EVERY
+@OBJECTIVES
+def test_a_plan_survives_its_replay_and_makes_nothing_worse(seed: int, objective: str) -> None:
+    cluster, request, plan = planned(seed, objective)
+    assert replay(cluster.snapshot, plan, request).defects == ()
+    assert len(plan.moves) <= request.max_moves
+    assert plan.before[FIGURES[objective]] <= plan.after[FIGURES[objective]] or objective == "pending"
+    assert all(plan.after[name] >= plan.before[name] for name in plan.after if name.startswith("placed."))
+
+
+@EVERY
+@OBJECTIVES
+def test_what_a_plan_promises_comes_true_and_no_bound_is_below_it(seed: int, objective: str) -> None:
+    cluster, request, plan = planned(seed, objective)
+    if objective == "pending":
+        assert plan.after["placedPods"] == len(plan.places)
+        reached = [plan.after[name] for name in plan.after if name.startswith("placed.")]
+    else:
+        reached = [after(cluster.snapshot, request, plan.moves, measure(request))[FIGURES[objective]]]
+        assert reached == [plan.after[FIGURES[objective]]]
+    assert all(plan.bound is not None and plan.bound >= one for one in reached)
+
+
+@EVERY
+@OBJECTIVES
+def test_without_any_one_of_its_moves_a_plan_brings_less(seed: int, objective: str) -> None:
+    cluster, request, plan = planned(seed, objective)
+    ends = {move.uid: move.target for move in plan.moves}
+    for dropped in ends:
+        rest = [Wanted(uid, target) for uid, target in ends.items() if uid != dropped]
+        left = sequence(cluster.snapshot, request, rest, most=request.max_moves)
+        if objective == "pending":
+            assert not replay(cluster.snapshot, replace(plan, moves=left.moves), request).valid
+        else:
+            figure = FIGURES[objective]
+            assert after(cluster.snapshot, request, left.moves, measure(request))[figure] < plan.after[figure]
+
+
+@EVERY
+@OBJECTIVES
+def test_the_same_cluster_gets_the_same_plan_and_stays_as_it_was(seed: int, objective: str) -> None:
+    cluster, request = asked(seed, objective)
+    rows, before = cluster.snapshot.room.free.shape[0], cluster.snapshot.room.free.copy()
+    plan = make_plan("optimal", cluster.snapshot, request)
+    assert plan == planned(seed, objective)[2]
+    assert np.array_equal(cluster.snapshot.room.free[:rows], before)
+
+
+@EVERY
+def test_whole_gangs_are_placed_and_no_queue_takes_more_than_it_may(seed: int) -> None:
+    cluster, request, plan = planned(seed, "pending")
+    shares, placed = Shares(cluster.roster, cluster.snapshot), waiting(request, plan)
+    for pod in placed:
+        queue = cluster.roster.queue_of(pod)
+        assert shares.refusal(queue, requests_of(pod)) is None
+        shares.charge(queue, requests_of(pod))
+    for job in jobs_of(request.pending, cluster.roster, cluster.snapshot):
+        some = [pod for pod in placed if pod in job.pods]
+        assert not some or job.may_go_on(some)
+
+
+@EVERY
+def test_a_plan_knows_the_pending_pods_that_the_scheduler_knows_and_is_worth_no_less(seed: int) -> None:
+    cluster, request, plan = planned(seed, "pending")
+    decided = schedule(Cluster(inventory(seed)), PROFILE, NOW)
+    refused = sum(1 for one in decided.unschedulable if one.pod)
+    assert plan.after["pendingPods"] == len(decided.placements) + refused
+    groups = line_up(cluster.snapshot, request).groups
+    worth = {(pod.metadata.namespace, pod.metadata.name): one.worth for one in groups for pod in one.pods}
+    placed, scheduled = (
+        sum(worth.get((one.namespace, one.pod), 0) for one in some) for some in (plan.places, decided.placements)
+    )
+    assert placed >= scheduled

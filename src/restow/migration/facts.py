@@ -17,7 +17,7 @@ from restow.migration.reservation import is_made_for, reservation_name
 from restow.migration.seats import seats_elsewhere
 from restow.migration.terms import Terms
 from restow.model.affinity import node_constraint
-from restow.model.cluster.seat import claimed_seat
+from restow.model.cluster.seat import named_seat
 from restow.model.objects import (
     JobConditionType,
     Node,
@@ -190,7 +190,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
             return
         where = self.job.spec.pod_ref.namespace, self.reference.name if self.reference else None
         for pod in self.consumers:
-            seat, meta = claimed_seat(pod), pod.metadata
+            seat, meta = named_seat(pod), pod.metadata
             if seat is not None and pod.spec.node_name and (seat.namespace, seat.reservation) == where:
                 yield ObjectReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
 

@@ -25,7 +25,7 @@ from restow.migration.scene import Scene
 from restow.migration.terms import terms_of
 from restow.model import kinds
 from restow.model.cluster.owners import group_name
-from restow.model.cluster.seat import claimed_seat
+from restow.model.cluster.seat import named_seat
 from restow.model.objects import (
     ConfigMap,
     JobConditionType,
@@ -293,7 +293,7 @@ def _by_pod(job: PodMigrationJob) -> Iterable[str]:
 
 def _by_seat(pod: Pod) -> Iterable[str]:
     """The reservation of which a bound pod has taken a seat."""
-    seat = claimed_seat(pod) if pod.spec.node_name else None
+    seat = named_seat(pod) if pod.spec.node_name else None
     return () if seat is None else (f"{seat.namespace}/{seat.reservation}",)
 
 

@@ -5,7 +5,7 @@ and pods, and time. Comes out: patches of reservations/status, each guarded by t
 Events.
 
 Nothing is remembered that the API could not tell: a pass looks at a reservation, its seats in the snapshot and the pods
-that claim them, works the status out anew (`scheduling/reservations/lifecycle`) and writes it if it differs. Seats that
+that took them, works the status out anew (`scheduling/reservations/lifecycle`) and writes it if it differs. Seats that
 were decided are assumed meanwhile, and stay so until it is known what became of the write; placements and the phase are
 one write, so nothing is Available before it says where. Before a reservation fails because of its node, the node and
 the pods on it are read afresh: no cache that is behind ends anything.
@@ -23,9 +23,9 @@ import msgspec
 from restow.client.events import EventRecorder
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
-from restow.control.scheduler.claims import Claims
 from restow.control.scheduler.feed import Feed
 from restow.control.scheduler.settings import Settings
+from restow.control.scheduler.takers import Takers
 from restow.control.scheduler.telling import about
 from restow.control.scheduler.tickets import key_of
 from restow.model.cluster import SeatName
@@ -81,7 +81,7 @@ class Holding:
         self._book = feed.snapshot.reservations
         self._engine = engine
         self._settings = settings
-        self._claims = Claims(feed.snapshot.kinship)
+        self._takers = Takers(feed.snapshot.kinship)
         self._queue: WorkQueue[Key] = WorkQueue(base=0.1, cap=10.0)
         self._live: set[Key] = set()
         """Ours, and not ended."""
@@ -123,7 +123,7 @@ class Holding:
         """A pod was bound."""
         seat = self._book.seat(assign.seat) if assign.seat is not None else None
         if seat is not None and seat.consumer is None and self._book.promises.allows(seat, assign.pod.metadata.uid):
-            self._claims.bound(assign.pod, seat)
+            self._takers.bound(assign.pod, seat)
             if self._feed.latest(assign.pod) is None:  # it has come and gone before we were told
                 self._pod_changed(assign.pod, True)
 
@@ -142,7 +142,7 @@ class Holding:
             self._live.add(key)
         if gone:
             self._checked.pop(key, None)
-            self._claims.forget(*key)
+            self._takers.forget(*key)
         for seat in self._book.seats(*key):
             self._spend(seat.name)
         if gone or self._written.get(key) != reservation.metadata.resource_version:
@@ -155,9 +155,9 @@ class Holding:
             self._queue.add(key)
 
     def _pod_changed(self, pod: Pod, gone: bool) -> None:
-        seat = self._claims.hide(pod, self._is_open) if gone else self._claims.show(pod)
+        seat = self._takers.hide(pod, self._is_open) if gone else self._takers.show(pod)
         if gone or is_finished(pod):
-            self._spend(seat or self._claims.seat_of(pod))
+            self._spend(seat or self._takers.seat_of(pod))
         if seat is not None:
             self._mark(seat)
         node = pod.spec.node_name
@@ -184,7 +184,7 @@ class Holding:
         seat = self._book.seat(name) if name is not None else None
         if seat is None or seat.consumer is not None or self._book.taker(seat.name) is not None:
             return
-        if self._claims.taker(seat) is not None:
+        if self._takers.of(seat) is not None:
             self._book.spend(seat.name)
 
     def _is_crowded(self, node: str) -> bool:
@@ -253,7 +253,7 @@ class Holding:
         self._hoping.discard(key)
         for one in facts.seats:
             if one.is_taken:
-                self._claims.settle(_name(reservation, one.placement))
+                self._takers.settle(_name(reservation, one.placement))
 
     def _look(self, reservation: Reservation) -> Facts:
         self._feed.catch_up()
@@ -266,7 +266,7 @@ class Holding:
     def _found(self, reservation: Reservation, placement: Placement, found: dict[SeatName, Troubled]) -> Found:
         name = _name(reservation, placement)
         seat = self._book.seat(name)
-        pod = self._claims.taker(seat) if placement.pod_ref is None and seat is not None else None
+        pod = self._takers.of(seat) if placement.pod_ref is None and seat is not None else None
         if pod is None:
             return Found(placement, found.get(name))
         taken = msgspec.structs.replace(placement, pod_ref=_reference(pod))

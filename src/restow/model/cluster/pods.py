@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from restow.model.cluster.occupancy import Occupancy, Occupant
-from restow.model.cluster.seat import SeatName, claimed_seat
+from restow.model.cluster.seat import SeatName, named_seat
 from restow.model.cluster.shapes import Shape, Shapes, surely_alike
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.versions import Versions, version_number
@@ -129,7 +129,7 @@ class Pods:
             node=node,
             shape=known.shape if known is not None and same else self._shapes.of(pod),
             leaving=pod.metadata.deletion_timestamp is not None,
-            seat=claimed_seat(pod),
+            seat=named_seat(pod),
         )
 
     def _set(self, uid: str, occupant: Occupant | None) -> None:

@@ -123,7 +123,7 @@ def awaited_pods(reservation: Reservation) -> tuple[str, ...]:
     return tuple(sorted({uid.strip() for uid in written.split(",")} - {""})) if written else ()
 
 
-def claimed_seat(pod: Pod) -> SeatName | None:
+def named_seat(pod: Pod) -> SeatName | None:
     """The seat a pod says it takes."""
     written = (pod.metadata.annotations or {}).get(RESERVATION_ANNOTATION)
     return SeatName.parse(written) if written else None

@@ -1,4 +1,4 @@
-"""Claims: which pods were bound into which seats, for as long as their reservations do not say so.
+"""Takers: which pods were bound into which seats, for as long as their reservations do not say so.
 
 Goes in: pods as the API shows them, running or over, and what this scheduler bound itself. Comes out: who took a seat.
 The snapshot forgets pods that are over; a seat that such a pod took must be marked all the same, or somebody else would
@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 from restow.model.cluster import Seat, SeatName
 from restow.model.cluster.owners import Kinship
-from restow.model.cluster.seat import claimed_seat, is_in_life
+from restow.model.cluster.seat import is_in_life, named_seat
 from restow.model.objects import Pod
 
 
-class Claims:
+class Takers:
     def __init__(self, kinship: Kinship) -> None:
         self._kinship = kinship
         self._pods: dict[SeatName, dict[str, Pod]] = {}
@@ -41,43 +41,43 @@ class Claims:
             self._unseen[uid] = (seat.name, pod)
 
     def show(self, pod: Pod) -> SeatName | None:
-        """A pod as it is; returns the seat that it was not known to claim. A binding is final, and so is a claim."""
+        """A pod as it is; returns the seat that it was not known to have taken. A binding is final."""
         uid, notes = pod.metadata.uid, pod.metadata.annotations
         if not pod.spec.node_name or uid in self._seat_of:
             return None
         self._unseen.pop(uid, None)
-        seat = claimed_seat(pod) if notes else None
+        seat = named_seat(pod) if notes else None
         if seat is not None:
             self._seat_of[uid] = seat
             self._pods.setdefault(seat, {})[uid] = pod
         return seat
 
     def hide(self, pod: Pod, is_open: Callable[[SeatName], bool]) -> SeatName | None:
-        """A pod is gone; returns the seat it claimed. Who took one that is still open is remembered."""
+        """A pod is gone; returns the seat it had taken. Who took one that is still open is remembered."""
         uid = pod.metadata.uid
         unseen = self._unseen.pop(uid, None)
         if unseen is not None:
             seat, bound = unseen
             self._gone[seat] = bound
             return seat
-        claimed = self._seat_of.pop(uid, None)
-        if claimed is not None:
-            last = self._pods[claimed].pop(uid)
-            if is_open(claimed):
-                self._left.setdefault(claimed, {})[uid] = last
-            if not self._pods[claimed]:
-                del self._pods[claimed]
-        return claimed
+        taken = self._seat_of.pop(uid, None)
+        if taken is not None:
+            last = self._pods[taken].pop(uid)
+            if is_open(taken):
+                self._left.setdefault(taken, {})[uid] = last
+            if not self._pods[taken]:
+                del self._pods[taken]
+        return taken
 
-    def taker(self, seat: Seat) -> Pod | None:
+    def of(self, seat: Seat) -> Pod | None:
         """The pod that took a seat; of several that could have, the one that was made first."""
         gone = self._gone.get(seat.name)
         if gone is not None:
             return gone
-        claims = [*self._pods.get(seat.name, {}).values(), *self._left.get(seat.name, {}).values()]
-        if len(claims) > 1:
-            claims.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.uid))
-        return next((pod for pod in claims if self._is_believed(pod, seat)), None)
+        found = [*self._pods.get(seat.name, {}).values(), *self._left.get(seat.name, {}).values()]
+        if len(found) > 1:
+            found.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.uid))
+        return next((pod for pod in found if self._is_believed(pod, seat)), None)
 
     def settle(self, seat: SeatName) -> None:
         """The reservation says who took the seat: nobody has to remember it."""
@@ -92,7 +92,7 @@ class Claims:
                 del book[seat]
 
     def seat_of(self, pod: Pod) -> SeatName | None:
-        """The seat that a pod was seen to claim."""
+        """The seat that a pod was seen to have taken."""
         return self._seat_of.get(pod.metadata.uid)
 
     def _is_believed(self, pod: Pod, seat: Seat) -> bool:

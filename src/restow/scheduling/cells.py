@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import RowIndex
-
-Keys = NDArray[np.int64]
+from restow.scheduling.blocks import Keys
 
 _ROWS_PER_CELL = 8
 """With fewer rows to a cell on average, cells are not worth their upkeep."""

@@ -14,9 +14,11 @@ import numpy as np
 
 from restow.model.cluster import Mask, RowIndex, Which
 from restow.model.cluster.domains import Domains
-from restow.scheduling.cells import Cells, Keys
+from restow.scheduling.blocks import REFUSED, Keys
+from restow.scheduling.cells import Cells
 from restow.scheduling.framework import Cycle, FilterPlugin, Reach
-from restow.scheduling.ranking import REFUSED, TIE_BITS, Ranking, Weighted, in_range
+from restow.scheduling.ranking import TIE_BITS, Ranking, Weighted, in_range
+from restow.scheduling.screens import Screen
 
 
 class Say(msgspec.Struct, frozen=True):
@@ -40,6 +42,16 @@ def cells_of(cycle: Cycle, ranking: Ranking, say: Say) -> Cells | None:
             return None
         parts.update(dict.fromkeys(domains))
     return ranking.cells(list(parts))
+
+
+def screen_of(cycle: Cycle, ranking: Ranking, say: Say) -> Screen | None:
+    """What keeps the best of the rows that are accepted, where all that must accept them is known node by node."""
+    boards = [plugin.boards(cycle) for plugin in say.cluster_filters]
+    first = boards[0]
+    if first is None or None in boards:
+        return None
+    every = first if len(boards) == 1 else [board for some in boards for board in some or ()]
+    return ranking.screen(every)
 
 
 def best_compared(cycle: Cycle, ranking: Ranking, say: Say, keys: Keys, rows: RowIndex) -> int:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from restow.model.cluster import RowIndex, Snapshot, Which
 from restow.model.cluster.locks import UNLOCKED
+from restow.scheduling.blocks import REFUSED
 from restow.scheduling.framework import Cycle, FilterPlugin
-from restow.scheduling.ranking import REFUSED, NameOrder, Ranking, Weighted
+from restow.scheduling.ranking import NameOrder, Ranking, Weighted
 
 _FEW = 64
 """So many rows are sooner looked at one by one."""

@@ -24,7 +24,8 @@ import numpy as np
 
 from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
 from restow.scheduling.asking import Asked, Asking, overrides, signed
-from restow.scheduling.choice import Say, accepts, accepts_row, best_compared, best_of, cells_of
+from restow.scheduling.blocks import BLOCK, REFUSED
+from restow.scheduling.choice import Say, accepts, accepts_row, best_compared, best_of, cells_of, screen_of
 from restow.scheduling.divided import Divided
 from restow.scheduling.explain import counted, joined, sentence
 from restow.scheduling.framework import (
@@ -43,7 +44,7 @@ from restow.scheduling.framework import (
     Verdict,
     error,
 )
-from restow.scheduling.ranking import BLOCK, REFUSED, TIE_BITS, NameOrder, Ranking
+from restow.scheduling.ranking import TIE_BITS, NameOrder, Ranking
 
 Key = tuple[PodClass, int, int]
 """A class, and as bits the filters and the scores that have a say."""
@@ -269,8 +270,11 @@ class Engine:
             return REFUSED
         if not say.compared:
             filters = say.cluster_filters
-            if not filters or accepts_row(cycle, filters, self._order.row(best)):
+            if not filters or (not ranking.is_screened and accepts_row(cycle, filters, self._order.row(best))):
                 return best
+            screen = screen_of(cycle, ranking, say)
+            if screen is not None:
+                return screen.best()
         cells = cells_of(cycle, ranking, say)
         if cells is not None:
             keys = cells.maxima[cells.maxima != REFUSED]

@@ -4,8 +4,7 @@ Goes in: the NODE and ROW plugins that have a say, and a cycle of any pod of the
 
     key = (weighted sum of scores, then the node's place in name order, first is best), or -1 where a filter refuses
 
-in one integer, so that the largest key is the best node and ties are broken by name. Keys are kept in blocks with the
-maximum of each, so that the best of all costs one look at the maxima, and a changed row one look at its block.
+in one integer, so that the largest key is the best node and ties are broken by name (see `blocks`).
 """
 
 from __future__ import annotations
@@ -16,14 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Mask, RowIndex, Snapshot, Which
+from restow.model.cluster.boards import Board
 from restow.model.cluster.domains import Domains
+from restow.scheduling.blocks import REFUSED, Blocks
 from restow.scheduling.cells import Cells, too_many
 from restow.scheduling.framework import BEST, Cycle, FilterPlugin, Reach, ScorePlugin, Scores
+from restow.scheduling.screens import Screen, are_alone
 
-BLOCK = 128
 TIE_BITS = 24
 TIE_MASK = (1 << TIE_BITS) - 1
-REFUSED = -1
 
 Weighted = tuple[ScorePlugin, int]
 
@@ -113,8 +113,8 @@ class Ranking:
         self._row_raw = [plugin for plugin in raw if plugin.reach is Reach.ROW]
         self._cells: Cells | None = None
         self._cells_of: list[tuple[Domains, int]] | None = None
-        self._best: int | None = None
-        """None while it has to be looked for."""
+        self._screen: Screen | None = None
+        self._screen_of: Sequence[Board[np.bool_]] | None = None
         self._order_seen = -1
         self._room_seen = -1
         self._nodes_seen = -1
@@ -129,7 +129,7 @@ class Ranking:
                 changed = self._nodes.changes.since(self._nodes_seen)
                 self._ask_nodes(cycle, changed[changed < self._rows.size])
                 self._ask_rows(cycle, changed)
-                self._cells = self._cells_of = None
+                self._cells = self._cells_of = self._screen = self._screen_of = None
             if self._room_seen != room:
                 row = self._room.only_since(self._room_seen)
                 if row is not None and row < self._rows.size:
@@ -140,9 +140,7 @@ class Ranking:
 
     def best(self) -> int:
         """The largest key, REFUSED if every row is refused."""
-        if self._best is None:
-            self._best = self.maxima.item(self.maxima.argmax())
-        return self._best
+        return self._blocks.best()
 
     def every(self) -> NDArray[np.int64]:
         """The keys of all rows."""
@@ -158,14 +156,24 @@ class Ranking:
             self._cells, self._cells_of = self._make_cells(parts), wanted
         return self._cells
 
+    @property
+    def is_screened(self) -> bool:
+        """Whether there is a screen by now: it knows the best row sooner than a look at the best key tells."""
+        return self._screen is not None
+
+    def screen(self, boards: Sequence[Board[np.bool_]]) -> Screen | None:
+        """Of these boards; None unless every row is a domain of its own on all of them."""
+        if boards != self._screen_of:
+            alone = bool(boards) and all(are_alone(board.domains) for board in boards)
+            self._screen = Screen(boards, self.keys, self._rows) if alone else None
+            self._screen_of = boards
+        return self._screen
+
     # ------------------------------------------------------------------------------------------------------------------
 
     def _rebuild(self, cycle: Cycle) -> None:
-        blocks = -(-max(self._rows.capacity, 1) // BLOCK)
-        self.keys: NDArray[np.int64] = np.full(blocks * BLOCK, REFUSED, np.int64)
-        self.maxima: NDArray[np.int64] = np.full(blocks, REFUSED, np.int64)
-        self._keys_at, self._maxima_at = self.keys.data, self.maxima.data
-        self._blocks = self.keys.reshape(blocks, BLOCK)
+        self._blocks = Blocks(self._rows.capacity)
+        self.keys, self.maxima = self._blocks.keys, self._blocks.maxima
         self._start = np.full(len(self.keys), REFUSED, np.int64)
         self.raw = {plugin: np.zeros(len(self.keys), np.int64) for plugin in (*self._node_raw, *self._row_raw)}
         self._judges = [plugin.judge(cycle) for plugin in self._row_filters]
@@ -174,9 +182,8 @@ class Ranking:
         size = self._rows.size
         self._ask_nodes(cycle, self._rows.every)
         self.keys[:size] = self._keys_of(cycle, self._rows.every)
-        np.maximum.reduce(self._blocks, axis=1, out=self.maxima)
-        self._best = None
-        self._cells = self._cells_of = None
+        self._blocks.renewed()
+        self._cells = self._cells_of = self._screen = self._screen_of = None
         self._order_seen = self._order.version
 
     def _make_cells(self, parts: Sequence[Domains]) -> Cells | None:
@@ -205,14 +212,11 @@ class Ranking:
             self.keys[changed] = REFUSED
             used = changed[changed < self._rows.size]
         self.keys[used] = self._keys_of(cycle, used)
-        if len(changed) > len(self.maxima):  # then most blocks have one of them
-            np.maximum.reduce(self._blocks, axis=1, out=self.maxima)
-        else:
-            blocks = np.flatnonzero(np.bincount(changed // BLOCK))
-            self.maxima[blocks] = np.maximum.reduce(self._blocks[blocks], axis=1)
-        self._best = None
+        self._blocks.changed(changed)
         if self._cells is not None:
             self._cells.refresh(self.keys)
+        if self._screen is not None:
+            self._screen.changed(*changed.tolist())
 
     def _keys_of(self, cycle: Cycle, rows: Which) -> NDArray[np.int64]:
         start = self._start[rows] if isinstance(rows, slice) else self._start.take(rows)
@@ -227,20 +231,11 @@ class Ranking:
 
     def _ask_row(self, row: int) -> None:
         """`_ask_rows` for a single row: refused early and without temporary arrays."""
-        keys, maxima = self._keys_at, self._maxima_at
-        old, new = keys[row], self._key_of(row)
-        keys[row] = new
-        block = row // BLOCK
-        most, best = maxima[block], self._best
-        if best is not None:
-            self._best = new if new >= best else None if old == best else best
-        if new >= most:
-            maxima[block] = new
-        elif old == most:
-            among = self._blocks[block]
-            maxima[block] = among.item(among.argmax())  # in half the time that `max` takes
+        old = self._blocks.put(row, self._key_of(row))
         if self._cells is not None:
             self._cells.changed(row, old, self.keys)
+        if self._screen is not None:
+            self._screen.changed(row)
 
     def _key_of(self, row: int) -> int:
         start = self._start.item(row)

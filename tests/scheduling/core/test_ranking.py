@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.model.objects import Taint
-from restow.scheduling import cells, ranking
+from restow.scheduling import blocks, cells
 from restow.scheduling import engine as engine_module
 from restow.scheduling.engine import Engine, Placed
 from restow.scheduling.framework import Reach, ScorePlugin
@@ -70,7 +70,7 @@ PLUGINS = {
 @pytest.fixture(autouse=True, params=[1, 100], ids=["in cells", "all at once"])
 def _small_blocks(monkeypatch, request):
     """Blocks of four, so that a few nodes already fill several."""
-    monkeypatch.setattr(ranking, "BLOCK", 4)
+    monkeypatch.setattr(blocks, "BLOCK", 4)
     monkeypatch.setattr(engine_module, "BLOCK", 4)
     monkeypatch.setattr(cells, "_ROWS_PER_CELL", request.param)
 

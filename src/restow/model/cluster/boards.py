@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic
+from typing import Final, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster.domains import Domains, DomainSums
 from restow.model.cluster.rows import S, Which
+
+_JOURNAL_LIMIT: Final = 4096
 
 
 class Board(ABC, Generic[S]):
@@ -29,6 +31,10 @@ class Board(ABC, Generic[S]):
         self._generation = -1
         self._version = -1
         self._values: NDArray[S]
+        self.edition = 0
+        """Changes when any value may have changed, or the journal begins anew."""
+        self.journal: list[int] = []
+        """The domains whose values changed within this edition, as of the last look."""
 
     @abstractmethod
     def compute(self) -> NDArray[S]:
@@ -50,6 +56,11 @@ class Board(ABC, Generic[S]):
         spread: NDArray[S] = values[self.domains.of_row[rows]]
         return spread
 
+    def seen_at(self, row: int) -> bool | int:
+        """The value of a row's domain as of the last look."""
+        value: bool | int = self._values.item(self.domains.of_row.item(row))
+        return value
+
     def values(self) -> NDArray[S]:
         """The value of every domain as of now, not to be written to."""
         if self._nothing_happened():
@@ -59,18 +70,32 @@ class Board(ABC, Generic[S]):
         if self.premises_changed() or news is None or self._version != self.domains.version:
             self._version = self.domains.version
             self._values = self.compute()
+            self._begin_edition()
         else:
-            for domain in news:
-                self._values[domain] = self.value(domain)
+            self._take_note(news)
         self._premises_seen = [sums.position for sums in self._premises]
         return self._values
+
+    def _begin_edition(self) -> None:
+        self.edition += 1
+        self.journal.clear()
+
+    def _take_note(self, news: Sequence[int]) -> None:
+        """Look again at the domains in which a sum changed."""
+        for domain in dict.fromkeys(news):
+            value = self.value(domain)
+            if self._values.item(domain) != value:
+                self._values[domain] = value
+                self.journal.append(domain)
+        if len(self.journal) > _JOURNAL_LIMIT:
+            self._begin_edition()
 
     def _nothing_happened(self) -> bool:
         generation = self.domains.generation
         if generation != self._generation:
             self._generation = generation
             return False
-        if [sums.position for sums in self._premises] != self._premises_seen:
+        if self._premises and [sums.position for sums in self._premises] != self._premises_seen:
             return False
         return [sums.position for sums in self.sums] == self._positions
 

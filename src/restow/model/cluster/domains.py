@@ -92,6 +92,8 @@ class DomainSums:
         self._version = -1
         self._journal: list[int] = []
         self._cut = 0
+        self.position = 0
+        """Where the journal of changed domains ends."""
         self._histogram: dict[int, int] | None = None
         self._lowest = 0
         self.totals: Sums = np.zeros(1, np.int64)
@@ -116,15 +118,11 @@ class DomainSums:
         self.totals[domain] = before + amount
         self.everywhere += amount
         self._journal.append(domain)
+        self.position += 1
         if len(self._journal) > _JOURNAL_LIMIT:
             self._cut_journal()
         if self._histogram is not None:
             self._rebin(self._histogram, before, before + amount)
-
-    @property
-    def position(self) -> int:
-        """Where the journal of changed domains ends."""
-        return self._cut + len(self._journal)
 
     def changed_since(self, position: int) -> Sequence[int] | None:
         """The domains whose sum changed since then, repetitions included; None when that is not known any more."""
@@ -164,7 +162,8 @@ class DomainSums:
         self._cut_journal()
 
     def _cut_journal(self) -> None:
-        self._cut += len(self._journal) + 1
+        self.position += 1
+        self._cut = self.position
         self._journal.clear()
 
 

@@ -94,6 +94,9 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     def judge(self, cycle: Cycle) -> Callable[[int], bool]:
         return partial(all_true_at, self._state(cycle).boards)
 
+    def boards(self, cycle: Cycle) -> Sequence[Board[np.bool_]]:
+        return self._state(cycle).boards
+
     def domains(self, cycle: Cycle) -> Sequence[Domains]:
         return self._state(cycle).domains
 

@@ -94,6 +94,9 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     def judge(self, cycle: Cycle) -> Callable[[int], bool]:
         return partial(all_true_at, self._state(cycle).skews)
 
+    def boards(self, cycle: Cycle) -> Sequence[Board[np.bool_]]:
+        return self._state(cycle).skews
+
     def domains(self, cycle: Cycle) -> Sequence[Domains]:
         return self._state(cycle).domains
 

@@ -1,0 +1,120 @@
+"""Screens: pods that keep apart go where a look at every node says, whatever happens to nodes and pods meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from restow.model.objects import Affinity, PodAffinity, PodAffinityTerm, SelectorSpec, TopologySpreadConstraint
+from restow.scheduling import blocks, screens
+from restow.scheduling.engine import Engine, Placed
+from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
+from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from restow.scheduling.plugins.topology_spread import PodTopologySpread
+from tests.model.cluster.builders import node, pod
+from tests.scheduling.core.doubles import cluster, cycle
+
+HOST = "kubernetes.io/hostname"
+X, Y = SelectorSpec(match_labels={"app": "x"}), SelectorSpec(match_labels={"app": "y"})
+
+
+def engine() -> Engine:
+    return Engine([NodeResourcesFit(), PodTopologySpread(), InterPodAffinity()])
+
+
+def host(name, label="own", cpu=800, version=""):
+    labels = {"own": {HOST: name}, "shared": {HOST: "shared"}, "none": {}}[label]
+    return node(name, {"cpu": str(cpu), "memory": "8Ti", "pods": "9"}, labels=labels, version=version)
+
+
+def apart(selector=X):
+    term = PodAffinityTerm(topology_key=HOST, label_selector=selector)
+    return {"affinity": Affinity(pod_anti_affinity=PodAffinity(required=[term]))}
+
+
+def spread():
+    constraint = TopologySpreadConstraint(
+        max_skew=1, topology_key=HOST, when_unsatisfiable="DoNotSchedule", label_selector=X
+    )
+    return {"topology_spread_constraints": [constraint]}
+
+
+KINDS = {"apart": apart, "spread": spread, "both": lambda: {**apart(Y), **spread()}, "neither": dict}
+NAMES = st.sampled_from([f"n{number}" for number in range(10)])
+NUMBERS = st.integers(0, 12)
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("node"), NAMES, st.sampled_from(["own", "own", "own", "shared", "none"])),
+        st.tuples(st.just("gone"), NAMES),
+        st.tuples(st.just("pod"), NAMES, NUMBERS, st.sampled_from("xyz"), st.booleans()),
+        st.tuples(st.just("over"), NUMBERS),
+        st.tuples(st.just("try"), NAMES, st.sampled_from(sorted(KINDS))),
+        st.tuples(st.just("place"), st.sampled_from(sorted(KINDS)), st.sampled_from("xy"), st.integers(1, 8)),
+    ),
+    max_size=40,
+)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    """Few rows are many already."""
+    monkeypatch.setattr(blocks, "BLOCK", 4)
+    monkeypatch.setattr(screens, "_FEW", 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=EVENTS)
+def test_the_choice_is_that_of_an_engine_that_knows_nothing_yet(events):
+    kept, snapshot, made = engine(), cluster(*(host(f"n{number}") for number in range(6))), 0
+    for event in events:
+        match event:
+            case ("node", name, label):
+                snapshot.apply_node(host(name, label))
+            case ("gone", name):
+                snapshot.remove_node(host(name))
+            case ("pod", name, number, app, repels):
+                snapshot.apply_pod(pod(f"old{number}", on=name, labels={"app": app}, **(apart() if repels else {})))
+            case ("over", number):
+                snapshot.remove_pod(pod(f"old{number}"))
+            case ("try", name, kind):
+                mark, one = snapshot.mark(), pod("tried", labels={"app": "x"}, **KINDS[kind]())
+                if snapshot.node(name) is not None:
+                    snapshot.assume(one, name, at=0.0)
+                kept.place(cycle(snapshot, pod("other", labels={"app": "x"}, **KINDS[kind]())))
+                snapshot.undo_to(mark)
+            case ("place", kind, app, times):
+                for _ in range(times):
+                    made += 1
+                    one = pod(f"new{made}", {"cpu": "10m"}, labels={"app": app}, **KINDS[kind]())
+                    found, fresh = kept.place(cycle(snapshot, one)), engine().place(cycle(snapshot, one))
+                    assert getattr(found, "node", None) == getattr(fresh, "node", None)
+                    if isinstance(found, Placed):
+                        snapshot.assume(one, found.node, at=0.0)
+
+
+def test_nodes_that_share_a_host_name_are_not_told_apart_by_a_screen():
+    kept, snapshot = engine(), cluster(host("n0"), host("n1"), host("n2"))
+    for number, where in enumerate(["n0", "n1"]):
+        one = pod(f"p{number}", labels={"app": "x"}, **apart())
+        assert kept.place(cycle(snapshot, one)).node == where
+        snapshot.assume(one, where, at=0.0)
+    (ranking,) = kept._rankings.values()
+    assert ranking.is_screened
+    for name in ("n1", "n2"):
+        snapshot.apply_node(host(name, "shared", version=90))
+    assert not isinstance(kept.place(cycle(snapshot, pod("p", labels={"app": "x"}, **apart()))), Placed)
+    assert not ranking.is_screened
+
+
+def test_many_changes_at_once_are_seen():
+    kept, snapshot = engine(), cluster(*(host(f"n{number}") for number in range(9)))
+    for number in range(3):
+        snapshot.assume(pod(f"p{number}", labels={"app": "x"}, **apart()), f"n{number}", at=0.0)
+    asking = cycle(snapshot, pod("p", labels={"app": "x"}, **apart()))
+    assert kept.place(asking).node == "n3"
+    for number in range(3, 8):
+        snapshot.apply_pod(pod(f"q{number}", on=f"n{number}", labels={"app": "x"}))
+    assert kept.place(asking).node == "n8"
+    snapshot.forget(pod("p1"))
+    assert kept.place(asking).node == "n1"

@@ -95,7 +95,7 @@ class Descheduler:
         self._scheduler = scheduler
         self._arguments = arguments or Arguments()
         self._settings = settings or Settings()
-        self._metrics = metrics
+        self._metrics = metrics or Metrics()
         self._aside = aside
         self._clock = clock
         self._client = Client(api, manager="restow-descheduler")
@@ -159,7 +159,7 @@ class Descheduler:
                 log.info("cycle refused", extra={"profile": profile.name, "told": str(refusal)})
             except (ApiError, WireError) as error:
                 log.warning("cycle interrupted", extra={"profile": profile.name, "err": str(error)})
-                self._count_cycle(profile, "error")
+                self._metrics.cycle(profile.name, "error")
             if profile.interval is not None:
                 await asyncio.sleep(profile.interval)
 
@@ -246,7 +246,7 @@ class Descheduler:
     def _refuse(self, profile: Profile, why: str) -> None:
         """Raises Refused if there is something in the way."""
         if why:
-            self._count_cycle(profile, "refused")
+            self._metrics.cycle(profile.name, "refused")
             raise Refused(why)
 
     async def _forget_claims(self) -> None:
@@ -295,7 +295,7 @@ class Descheduler:
         for move in plan.moves:
             strategy = outcome.planners[move.uid]
             made.append(await self._create(jobs.move(move, reference_to(move), strategy)))
-            self._count_move(profile, strategy)
+            self._metrics.planned(strategy, profile.name)
             told = f"plan {jobs.plan} moves it from {move.source} to {move.target} ({strategy})"
             self._recorder.record(_about(move.namespace, move.pod, move.uid), "MovePlanned", told)
         for removal in outcome.removals:
@@ -336,11 +336,10 @@ class Descheduler:
         for one in outcome.plan.refusals:
             if not one.pod:
                 log.info("cycle left out", extra={"profile": profile.name, "told": one.reason})
-        self._count_cycle(profile, result)
-        if self._metrics is not None:
-            self._metrics.loop(seconds)
-            for name, spent in outcome.seconds.items():
-                self._metrics.strategy(name, profile.name, spent)
+        self._metrics.cycle(profile.name, result)
+        self._metrics.loop(seconds)
+        for name, spent in outcome.seconds.items():
+            self._metrics.strategy(name, profile.name, spent)
 
     def _heed_reading(self, reading: Reading) -> None:
         """People see where Restow is installed that use is not measured, and that it is again."""
@@ -351,20 +350,11 @@ class Descheduler:
         elif not self._is_measured:
             self._recorder.record(about, "UseMeasured", f"{reading.source} answers, and with what is of now")
         self._is_measured = not reading.told
-        if self._metrics is not None:
-            self._metrics.reading(reading.source, reading.result)
-
-    def _count_cycle(self, profile: Profile, result: str) -> None:
-        if self._metrics is not None:
-            self._metrics.cycle(profile.name, result)
-
-    def _count_move(self, profile: Profile, strategy: str) -> None:
-        if self._metrics is not None:
-            self._metrics.planned(strategy, profile.name)
+        self._metrics.reading(reading.source, reading.result)
 
     def _count_ended(self, job: PodMigrationJob) -> None:
         notes = job.metadata.annotations or {}
-        if self._metrics is None or PROFILE_ANNOTATION not in notes:
+        if PROFILE_ANNOTATION not in notes:
             return
         went = job.status.phase == JobPhase.SUCCEED or evicted_at(job) is not None
         self._metrics.ended(

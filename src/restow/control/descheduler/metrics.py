@@ -8,7 +8,9 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class Metrics:
-    def __init__(self, registry: CollectorRegistry) -> None:
+    """Without a registry nobody sees them."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._evicted = Counter(
             "descheduler_pods_evicted",
             "Number of pods that jobs of plans have moved, or failed to.",
@@ -40,7 +42,6 @@ class Metrics:
             ("profile", "result"),
             registry=registry,
         )
-
         self._readings = Counter(
             "restow_descheduler_use_readings",
             "Number of looks at what nodes and pods really use: fresh, stale in part, or none.",

@@ -35,7 +35,7 @@ _STATUS = ("phase", "status", "reason", "message", "conditions", "nodeName", "po
 class Effects:
     """Each returns what the API server answered, if that asks for another decision."""
 
-    def __init__(self, client: Client, feed: Feed, metrics: Metrics | None) -> None:
+    def __init__(self, client: Client, feed: Feed, metrics: Metrics) -> None:
         self._client = client
         self._feed = feed
         self._metrics = metrics
@@ -131,15 +131,11 @@ class Effects:
             return None  # gone already
         except ApiError as error:
             answer = refusal(error)
-            self._count(REFUSED if answer else UNKNOWN)
+            self._metrics.eviction(REFUSED if answer else UNKNOWN)
             if answer is None:
                 raise
             log.info("eviction refused", extra=about | {"err": str(error)})
             return answer
-        self._count(EVICTED)
+        self._metrics.eviction(EVICTED)
         log.info("evicted", extra=about)
         return Answer(True)
-
-    def _count(self, result: str) -> None:
-        if self._metrics is not None:
-            self._metrics.eviction(result)

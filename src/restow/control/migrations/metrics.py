@@ -11,7 +11,9 @@ _SECONDS = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 
 
 class Metrics:
-    def __init__(self, registry: CollectorRegistry) -> None:
+    """Without a registry nobody sees them."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._ended = Counter(
             "restow_migration_jobs_ended",
             "Number of jobs that ended, by how and why.",

@@ -72,7 +72,7 @@ class Migrations:
         self._settings = settings or Settings()
         self._arguments = arguments or Arguments()
         self._clock = clock
-        self._metrics = metrics
+        self._metrics = metrics = metrics or Metrics()
         client = Client(api, manager="restow-migrations")
         self._feed = Feed(informers or Informers(client, rng), clock, self._settings.namespace)
         self._recorder = EventRecorder(
@@ -93,10 +93,9 @@ class Migrations:
         self._ready = asyncio.Event()
         self._staff = asyncio.Event()
         self._workers = 0
-        if metrics is not None:
-            metrics.stopped(lambda: float(self._feed.stopped() is not None))
-            for phase in JobPhase:
-                metrics.jobs(phase, partial(self._count, phase))
+        metrics.stopped(lambda: float(self._feed.stopped() is not None))
+        for phase in JobPhase:
+            metrics.jobs(phase, partial(self._count, phase))
 
     async def run(self) -> None:
         """Carry out jobs until cancelled."""
@@ -261,10 +260,9 @@ class Migrations:
         log.info("job", extra=facts)
         if is_ended(after) and not is_ended(before):
             self._pacing.used(after.metadata.uid)
-            if self._metrics is not None:
-                self._metrics.ended(new.phase or "", new.reason or "", spent(after, self._clock.now()))
-                if new.reason == JobReason.DRY_RUN:
-                    self._metrics.eviction(REHEARSED)
+            self._metrics.ended(new.phase or "", new.reason or "", spent(after, self._clock.now()))
+            if new.reason == JobReason.DRY_RUN:
+                self._metrics.eviction(REHEARSED)
 
     def _tell_pod(self, facts: Facts, step: Evict) -> None:
         """The pod's own event, for whoever looks at it and wonders why it leaves."""

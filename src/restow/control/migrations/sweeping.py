@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 class Sweeping:
     def __init__(
-        self, client: Client, clock: Clock, feed: Feed, arguments: Callable[[], Arguments], metrics: Metrics | None
+        self, client: Client, clock: Clock, feed: Feed, arguments: Callable[[], Arguments], metrics: Metrics
     ) -> None:
         self._client = client
         self._clock = clock
@@ -87,8 +87,7 @@ class Sweeping:
         except (NotFound, Conflict):
             return
         log.info("reservation without a job deleted", extra={"reservation": f"{meta.namespace}/{meta.name}"})
-        if self._metrics is not None:
-            self._metrics.swept()
+        self._metrics.swept()
 
     async def _history(self) -> None:
         """Ended jobs are kept as long as somebody may ask what happened."""

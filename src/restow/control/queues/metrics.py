@@ -13,7 +13,9 @@ _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class Metrics:
-    def __init__(self, registry: CollectorRegistry) -> None:
+    """Without a registry nobody sees them."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._nodes = Gauge(
             "restow_queue_locked_nodes", "Number of nodes that are locked for a queue.", ("queue",), registry=registry
         )

@@ -106,7 +106,7 @@ class Queues:
         self._arguments = arguments or Arguments()
         self._migration = migration or MigrationArguments()
         self._settings = settings or Settings()
-        self._metrics = metrics
+        self._metrics = metrics or Metrics()
         self._aside = aside
         self._clock = clock
         self._client = Client(api, manager="restow-queues")
@@ -156,9 +156,7 @@ class Queues:
             return
         began = asyncio.get_running_loop().time()
         decision = await self._decide()
-        if self._metrics is not None:
-            seconds = asyncio.get_running_loop().time() - began
-            self._metrics.locked(decision.locks, decision.clearings, seconds)
+        self._metrics.locked(decision.locks, decision.clearings, asyncio.get_running_loop().time() - began)
         done = await self._write(decision)
         self._seen = (changes, now + self._settings.look_again) if done else None
 
@@ -282,7 +280,7 @@ class Queues:
             log.info("job not created", extra={"queue": queue, "job": name, "err": str(error)})
             return False
         self._feed.jobs.note(made)
-        self._count("created")
+        self._metrics.job("created")
         log.info("job created", extra={"queue": queue, "job": name, "pod": document["spec"]["podRef"]["name"]})
         return True
 
@@ -311,13 +309,9 @@ class Queues:
             log.info("job not aborted", extra={"job": meta.name, "err": str(error)})
             return False
         self._feed.jobs.note(written)
-        self._count("aborted")
+        self._metrics.job("aborted")
         log.info("job aborted", extra={"job": meta.name, "told": told})
         return True
-
-    def _count(self, result: str) -> None:
-        if self._metrics is not None:
-            self._metrics.job(result)
 
     # --- telling ------------------------------------------------------------------------------------------------------
 

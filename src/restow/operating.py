@@ -59,6 +59,7 @@ def announce(kubeconfig: Path, url: str) -> None:
 def run(kubeconfig: Path | None, embedded: bool, components: str | None, log_format: str, **written: Any) -> None:
     """Run Restow's components against a cluster, until Ctrl-C."""
     from restow import app, running
+    from restow.adapters import event_loop
     from restow.adapters.kubernetes import ConfigError
     from restow.logs import log_to_stderr
     from restow.posts import PostLost
@@ -69,7 +70,7 @@ def run(kubeconfig: Path | None, embedded: bool, components: str | None, log_for
     with user_mistakes(ConfigError), misfortunes(running.CannotRun, app.PartStopped, PostLost):
         options = app.run_options(embedded=embedded, components=_components(components), **written)
         work = app.run_embedded(options, announce=announce) if embedded else app.run_against(kubeconfig, options)
-        asyncio.run(app.until_stopped(work, lambda asked: log.info("stopping", extra={"asked": asked})))
+        event_loop.run(app.until_stopped(work, lambda asked: log.info("stopping", extra={"asked": asked})))
 
 
 def _components(written: str | None) -> tuple[str, ...]:

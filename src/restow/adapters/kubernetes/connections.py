@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from typing import cast
 from urllib.parse import urlsplit
 
 from restow.adapters.kubernetes.answers import Answer, Malformed, Reading
@@ -127,8 +128,7 @@ class _Connection(asyncio.Protocol):
     # ---- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's does all the same, but is no asyncio.Transport
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:  # nobody asked

@@ -45,7 +45,7 @@ from restow.scheduling.registry import read_profile
 
 NODES = 5_000
 PODS = 5_000  # with each kube-scheduler has more to look at where pods keep apart; it settles after thousands
-TURNS = 3
+TURNS = 2
 PACED, PACE = 150, 25.0  # pods, and pods per second, of which latency is measured: what any of the schedulers can do
 CLASSES = 20
 NAMESPACE_NAME = "bench"
@@ -108,7 +108,7 @@ async def _measure(plane: ControlPlane) -> Report:
         await prepare(client, NODES)
         async with following(Informer(client, POD, rng=random.Random(1), namespace=NAMESPACE_NAME)) as pods:
             stage = Stage(client, Watch(pods))
-            rates = {}
+            rates: dict[tuple[str, str], Rate] = {}
             for kind in KINDS:
                 turns: dict[str, list[Rate]] = {BARE: [], OURS: []}
                 for _ in range(TURNS):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -119,6 +120,7 @@ for command in (*asking.COMMANDS, *operating.COMMANDS):
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is stopped by others says and tidies as much
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a picture with question marks is better than none
             stream.reconfigure(errors="replace")
@@ -133,5 +135,6 @@ def main() -> None:
         click.echo(f"restow: {' '.join(mistake.format_message().split())}", err=True)
         code = mistake.exit_code
     except (click.Abort, KeyboardInterrupt):
+        click.echo("restow: interrupted", err=True)
         code = 130
     sys.exit(code or 0)

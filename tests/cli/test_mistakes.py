@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from restow.cli import restow
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, Start
 
 
 @pytest.mark.parametrize(
@@ -67,3 +69,14 @@ def test_a_terminal_that_knows_few_letters_gets_the_demo_all_the_same(run: Run, 
     environment["PYTHONIOENCODING"] = "ascii"
     done = run("demo")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_whoever_is_interrupted_says_so(start: Start, tmp_path: Path, asked: signal.Signals) -> None:
+    slow = tmp_path / "cluster.json"
+    os.mkfifo(slow)
+    with start("plan", "--snapshot", str(slow)) as child, slow.open("wb"):  # which waits until it is being read
+        child.send_signal(asked)
+        assert child.wait(timeout=20) == 130
+        assert child.stdout is not None and child.stderr is not None
+        assert (child.stdout.read(), child.stderr.read().strip()) == ("", "restow: interrupted")

@@ -1,11 +1,12 @@
 """Reading: the facts about one job as the API server has them now, for decisions that something depends on.
 
-The node is read after the reservation that names it, and the stop switch last, if an eviction may follow: one that is
-only tried comes before all of them, so that nothing read is older than its answer.
+The node is read after the reservation that names it, and so is the stop switch, if an eviction may follow: one that is
+only tried comes before all of them, so that nothing read is older than its answer. Otherwise all is read at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -37,15 +38,19 @@ class Reading:
     async def facts(self, job: PodMigrationJob, arguments: Arguments, *, trial: bool) -> Facts | None:
         """Everything about this very job; None if it is gone."""
         tried = await self._try(job, arguments) if trial else None
-        found = await self._get(POD_MIGRATION_JOB, job.metadata.name)
+        reference, where = job.spec.pod_ref, reservation_key(job)
+        its_job = self._get(POD_MIGRATION_JOB, job.metadata.name)
+        its_seat = self._get(RESERVATION, where[1], where[0])
+        found, pod, reservation = await asyncio.gather(its_job, self._pod(reference), its_seat)
         if found is None or found.metadata.uid != job.metadata.uid:
             return None
-        where, reference = reservation_key(found), found.spec.pod_ref
-        pod = await self._get(POD, reference.name or "", reference.namespace)
-        reservation = await self._get(RESERVATION, where[1], where[0])
-        node = await self._node(reservation, pod)
-        consumers = await self._all(self._feed.heirs_of(found, reservation))
-        why = await self._stopped() if trial else self._feed.stopped()
+        if (found.spec.pod_ref, reservation_key(found)) != (reference, where):  # it speaks of others now
+            return await self.facts(found, arguments, trial=trial)
+        node, consumers, why = await asyncio.gather(
+            self._node(reservation, pod),
+            self._all(self._feed.heirs_of(found, reservation)),
+            self._stopped(trial),
+        )
         return self._feed.around(
             Facts(
                 job=found,
@@ -82,7 +87,10 @@ class Reading:
             return answer
         return Answer(True)
 
-    async def _stopped(self) -> str | None:
+    async def _stopped(self, trial: bool) -> str | None:
+        """As the API server has it, if an eviction may follow."""
+        if not trial:
+            return self._feed.stopped()
         switch = await self._get(CONFIG_MAP, STOP_NAME, self._namespace)
         return stopped(switch)
 
@@ -95,11 +103,11 @@ class Reading:
 
     async def _all(self, references: Iterable[ObjectReference]) -> tuple[Pod, ...]:
         """The pods that are there, whichever life of them is meant."""
-        found: list[Pod] = []
-        for one in references:
-            pod = await self._get(POD, one.name or "", one.namespace)
-            found += [pod] if pod is not None else []
-        return tuple(found)
+        found = await asyncio.gather(*(self._pod(one) for one in references))
+        return tuple(pod for pod in found if pod is not None)
+
+    async def _pod(self, reference: ObjectReference) -> Pod | None:
+        return await self._get(POD, reference.name or "", reference.namespace)
 
     async def _get(self, kind: Kind[T], name: str, namespace: str | None = None) -> T | None:
         if not name or (kind.namespaced and not namespace):

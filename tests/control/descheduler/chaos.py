@@ -5,7 +5,8 @@ lock nodes, schedulers, thieves; each of them dies, is replaced and misreads.
 
 carries out runs until so many seeds have passed; FILE holds how far it got, so that it can be ended and gone on with.
 Both auditors look on: that of reservations behind every write of schedulers and appliers, that of migrations behind
-theirs. In the end nothing is claimed for nobody, every job is over and everything that is free can be had.
+theirs; no profile moves a pod within the cool-down after it was moved. In the end nothing is claimed for nobody, every
+job is over and everything that is free can be had.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from restow.planning.plan import Move, Place, Plan
 from restow.ports import AlreadyExists, Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
-from tests.control.descheduler.stage import Scattered, descheduler, running
+from tests.control.descheduler.returns import PROFILES, Returns
+from tests.control.descheduler.stage import Measuring, Scattered, descheduler, running
 from tests.control.descheduler.test_applying import applying
 from tests.control.migrations.auditor import Auditor as MigrationAuditor
 from tests.control.migrations.stage import SYSTEM, controller
@@ -50,15 +52,6 @@ MIGRATION = {
     "waitingTTL": "3m",
     "maxMigratingPerWorkload": 4,
     "objectLimiters": {"workload": {"duration": "0s"}},
-}
-MAKING_ROOM = {
-    "profiles": [
-        {
-            "interval": "45s",
-            "plugins": {"balance": {"enabled": ["Optimal"]}},
-            "pluginConfig": [{"name": "Optimal", "args": {"objective": "pending", "workLimit": 60}}],
-        }
-    ]
 }
 
 
@@ -268,7 +261,7 @@ async def run(seed: int) -> Counter[str]:
     rng = random.Random(seed)
     thieves = rng.random() < 0.5
     plan = _faults(rng, timely=thieves)
-    faults: list[str] = []
+    faults, cores = list[str](), random.Random(seed + 2).uniform(0.1, 1.5)
     async with world(nodes=len(NODES), seed=seed) as base:
         it = Scattered(base.api, base.world, base.clock)
         auditor = Auditor(it.api, it.clock)
@@ -286,7 +279,8 @@ async def run(seed: int) -> Counter[str]:
             await applying(it, api=api).apply(saved)
 
         async def deschedule(api: Api, number: int) -> None:
-            async with running(descheduler(it, MAKING_ROOM, api=api, seed=number)):
+            measuring = Measuring(it, 0.5, api=Returns(it, api, faults), web=cores)
+            async with running(descheduler(it, PROFILES, api=measuring, seed=number)):
                 await asyncio.sleep(10_000)
 
         async def lock(api: Api, number: int) -> None:

@@ -8,27 +8,24 @@ together with every move that gains nothing without it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
-from restow.model.resources import Vector
 from restow.planning.bookings import Bookings, carry_out
 from restow.planning.lateness import Late, never
 from restow.planning.optimal.greedy import whole_gangs
 from restow.planning.optimal.problem import STAY, Cell, Problem, Shift, value
+from restow.planning.optimal.queueing import charging
 from restow.planning.optimal.reading import Reading
 from restow.planning.optimal.stage import Stage
 from restow.planning.optimal.trimming import trimmed
-from restow.planning.optimal.worth import Line
 from restow.planning.plan import Move, Place, Refusal
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
 from restow.scheduling.framework import Cycle
-from restow.scheduling.roster import requests_of
 
 _ROUNDS, _REFILLS = 6, 2
 
@@ -163,14 +160,15 @@ def _place(
         return [], set()
     placed: list[tuple[Cell, Pod]] = []
     left = list(_candidates(reading, puts))
-    with Bookings(snapshot, request.engine, request.now) as bookings, _charging(reading.line) as charge:
+    with Bookings(snapshot, request.engine, request.now) as bookings, charging(reading.line) as charge:
         carry_out(bookings, moves)
         progress = True
         while left and progress:  # some fit only beside others
             waiting, progress = [], False
             for cell, pod in left:
                 node = reading.names[cell[1]]
-                if request.engine.fits(Cycle(pod, snapshot, request.now), node) and charge(cell[0], pod):
+                group, cycle = reading.line.groups[cell[0]], Cycle(pod, snapshot, request.now)
+                if request.engine.fits(cycle, node) and charge(group, pod):
                     snapshot.assume(pod, node, at=request.now)
                     placed.append((cell, pod))
                     progress = True
@@ -182,25 +180,6 @@ def _place(
 
 def _placed(pod: Pod, node: str) -> Place:
     return Place(namespace=pod.metadata.namespace or "default", pod=pod.metadata.name, node=node)
-
-
-@contextmanager
-def _charging(line: Line) -> Iterator[Callable[[int, Pod], bool]]:
-    """Charge pods of groups to their queues; the function says whether a queue can take one. In the end they are as
-    they were."""
-    charged: list[tuple[str, Vector]] = []
-
-    def charge(which: int, pod: Pod) -> bool:
-        queue, asked = line.groups[which].queue, requests_of(pod)
-        if line.shares.refusal(queue, asked) is not None:
-            return False
-        line.shares.charge(queue, asked)
-        charged.append((queue, asked))
-        return True
-
-    yield charge if line.shares.counts else lambda which, pod: True
-    for queue, asked in charged:
-        line.shares.discharge(queue, asked)
 
 
 def _candidates(reading: Reading, puts: Mapping[Cell, int]) -> Iterator[tuple[Cell, Pod]]:

@@ -23,7 +23,8 @@ from restow.planning.bookings import loose
 from restow.planning.measures import is_ready, shape_amounts
 from restow.planning.movable import foreign_refusal, guests_of
 from restow.planning.optimal.problem import Demand, Ints, Problem, scaled
-from restow.planning.optimal.worth import Line, free_of, line_up, quotas
+from restow.planning.optimal.queueing import quotas
+from restow.planning.optimal.worth import Line, free_of, line_up
 from restow.planning.plan import Refusal
 from restow.planning.request import Request
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, Reach

@@ -28,10 +28,11 @@ from restow.planning.movable import about_all
 from restow.planning.optimal.budget import Budget
 from restow.planning.optimal.outcome import Outcome, realise
 from restow.planning.optimal.problem import STAY, Demand, Problem, Shift, better, value
+from restow.planning.optimal.queueing import unplaced
 from restow.planning.optimal.reading import Reading, read
 from restow.planning.optimal.search import Found, Tell, search
 from restow.planning.optimal.stage import Stage
-from restow.planning.optimal.worth import Line, unplaced
+from restow.planning.optimal.worth import Line
 from restow.planning.plan import Measures, Plan, Refusal
 from restow.planning.request import Request, Stand
 
@@ -224,7 +225,7 @@ def _remarks(
         yield from _too_large(snapshot, request)
     if found.failed:
         yield about_all("the solver was of no help: this is the greedy plan")
-    yield from unplaced(reading.line, len(outcome.places))
+    yield from unplaced(reading.line, outcome.places)
 
 
 def _too_large(snapshot: Snapshot, request: Request) -> Iterator[Refusal]:

@@ -15,17 +15,14 @@ import numpy as np
 
 from restow.model.cluster import PodClass, Snapshot
 from restow.model.cluster.listing import Amounts
-from restow.model.cluster.room import LIMIT
 from restow.model.objects import Pod
-from restow.model.resources import PODS, Vector
-from restow.planning.movable import about_all
+from restow.model.resources import PODS
 from restow.planning.optimal.admitted import Admitted, admitted
-from restow.planning.optimal.problem import Ints, Quota
+from restow.planning.optimal.problem import Ints
 from restow.planning.plan import Refusal
 from restow.planning.request import Request
 from restow.scheduling.jobs import Job
 from restow.scheduling.plugins.node_resources_fit import is_extended
-from restow.scheduling.roster import requests_of
 from restow.scheduling.shares import Shares
 
 _LARGEST = 10**6
@@ -158,30 +155,3 @@ def _count(total: dict[int, int], amounts: Amounts, times: int) -> None:
 
 def _age(pod: Pod) -> tuple[str, str, str]:
     return pod.metadata.creation_timestamp or "", pod.metadata.namespace or "", pod.metadata.name
-
-
-def quotas(line: Line) -> list[Quota]:
-    """What the queues of those who wait may take, where that is limited."""
-    found = []
-    for queue in sorted({one.queue for one in line.groups}) if line.shares.counts else ():
-        left = line.shares.left(queue)
-        names = sorted(left)
-        asked = {which: requests_of(one.pods[0]) for which, one in enumerate(line.groups) if one.queue == queue}
-        if names:
-            amounts = {which: _listed(each, names) for which, each in asked.items()}
-            found.append(Quota(_listed(left, names), amounts))
-    return found
-
-
-def _listed(vector: Vector, names: Iterable[str]) -> Ints:
-    """As an array; what is too large for one is taken for less, and left to the queue itself."""
-    return np.array([min(vector.get(name, 0), LIMIT) for name in names], np.int64)
-
-
-def unplaced(line: Line, placed: int) -> Iterable[Refusal]:
-    """A sentence about everybody who still waits."""
-    if line.seated:
-        yield about_all(f"{line.seated} of {line.pods} pending pods have the seat of a reservation")
-    left = line.pods - line.seated - placed
-    if left:
-        yield about_all(f"{left} of {line.pods} pending pods are not placed")

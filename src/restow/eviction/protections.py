@@ -46,6 +46,7 @@ class Protections(msgspec.Struct, frozen=True, kw_only=True):
     """The same, as the name of a PriorityClass."""
     selector: LabelSelector = EVERYTHING
     node_selector: LabelSelector = EVERYTHING
+    namespace_selector: LabelSelector = EVERYTHING
     include: frozenset[str] = frozenset()
     """Only pods of these namespaces may move; of any if empty."""
     exclude: frozenset[str] = frozenset()
@@ -67,6 +68,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     budgets: tuple[Budget, ...] = ()
     """Those that cover it."""
     node_labels: Mapping[str, str] = {}
+    namespace_labels: Mapping[str, str] = {}
     priority_classes: Mapping[str, int] = {}
 
 
@@ -124,6 +126,8 @@ def _namespace(pod: Pod, options: Protections, around: Surroundings) -> Iterator
         yield f"namespace {namespace} is not among those included: {', '.join(sorted(options.include))}"
     if namespace in options.exclude:
         yield f"namespace {namespace} is excluded"
+    if not options.namespace_selector.matches(around.namespace_labels):
+        yield f"the labels of its namespace do not match {options.namespace_selector}"
 
 
 def _priority(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:

@@ -74,6 +74,7 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
             claims=self.claims.get(pod.metadata.namespace or "", {}),
             budgets=tuple(self._covering(pod)),
             node_labels=(node.metadata.labels or {}) if node else {},
+            namespace_labels=self.snapshot.namespaces.labels(pod.metadata.namespace or ""),
             priority_classes=self.priority_classes,
         )
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
-from restow.model.objects import Pod, Taint
+from restow.model.objects import Namespace, ObjectMeta, Pod, Taint
 from restow.planning.defragmentation import defragmentation
 from restow.planning.descheduling.cycle import Guarded, run_cycle
 from restow.planning.descheduling.framework import Planner
@@ -209,9 +209,22 @@ def test_pods_that_are_busy_are_left_alone() -> None:
             {"podProtections": {"extraEnabled": ["PodsWithoutPDB"]}}, "no PodDisruptionBudget", id="no budget"
         ),
         pytest.param({"priorityThreshold": {"value": 0}}, "its priority 0 is not below the threshold 0", id="priority"),
+        pytest.param(
+            {"namespaceLabelSelector": {"matchLabels": {"team": "b"}}},
+            "the labels of its namespace do not match team=b",
+            id="other namespaces",
+        ),
     ],
 )
 def test_the_default_evictor_protects(arguments: dict[str, Any], why: str) -> None:
     snapshot = cluster([ten("a", taints=TAINT), ten("b")], [app("p", on="a")])
+    snapshot.apply_namespace(Namespace(metadata=ObjectMeta(name="default", labels={"team": "a"})))
     found = ask(snapshot, "DefaultEvictor", TAINTS, arguments=arguments)
     assert not found.plan.moves and why in reasons(found.plan)["p"]
+
+
+def test_pods_of_chosen_namespaces_may_move() -> None:
+    snapshot = cluster([ten("a", taints=TAINT), ten("b")], [app("p", on="a")])
+    snapshot.apply_namespace(Namespace(metadata=ObjectMeta(name="default", labels={"team": "a"})))
+    arguments = {"namespaceLabelSelector": {"matchLabels": {"team": "a"}}}
+    assert moves(ask(snapshot, "DefaultEvictor", TAINTS, arguments=arguments).plan) == [("p", "a", "b")]

@@ -15,6 +15,8 @@ UPSTREAM = """
 apiVersion: descheduler/v1alpha2
 kind: DeschedulerPolicy
 maxNoOfPodsToEvictTotal: 20
+evictionFailureEventNotification: true
+metricsCollector: {enabled: true}
 profiles:
 - name: keep-order
   pluginConfig:
@@ -76,6 +78,7 @@ def test_triggers_are_of_a_profile() -> None:
         ({"profiles": [{"name": "a", "timeZone": "UTC"}]}, "profiles[0].timeZone: is without effect without cron"),
         ({"maxNoOfPodsToEvictTotal": -1}, "maxNoOfPodsToEvictTotal: must not be negative, is -1"),
         ({"nodeSelector": "a b"}, "nodeSelector: "),
+        ({"evictionFailureEventNotification": False}, "evictionFailureEventNotification: cannot be switched off"),
         (
             {"profiles": [{"name": "a", "plugins": {"balance": {"enabled": ["Defrag"]}}}]},
             "profiles[0].plugins.balance.enabled[0]: no plugin is called 'Defrag'",

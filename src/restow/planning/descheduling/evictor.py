@@ -15,7 +15,7 @@ import msgspec
 from restow.eviction.protections import Protections, Surroundings, refusal
 from restow.model.objects import Duration, Pod, SelectorSpec
 from restow.model.problems import Problem, besides
-from restow.model.selectors import EVERYTHING, SelectorError, label_selector
+from restow.model.selectors import EVERYTHING, LabelSelector, SelectorError, label_selector
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
 from restow.planning.descheduling.policy import DEFAULT_EVICTOR
@@ -57,6 +57,7 @@ class DefaultEvictorArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     min_replicas: int = 0
     min_pod_age: Duration | None = None
     label_selector: SelectorSpec | None = None
+    namespace_label_selector: SelectorSpec | None = None
     priority_threshold: _Threshold | None = None
     no_eviction_policy: str = "Preferred"
     pod_protections: _PodProtections | None = None
@@ -89,11 +90,8 @@ class DefaultEvictor(msgspec.Struct, frozen=True):
         """Raises WireError."""
         written, unread = convert_readable(DefaultEvictorArgs, arguments, DEFAULT_EVICTOR)
         found = list(_problems(written))
-        selector = EVERYTHING
-        try:
-            selector = EVERYTHING if written.label_selector is None else label_selector(written.label_selector)
-        except SelectorError as error:
-            found.append(Problem("labelSelector", str(error)))
+        selector = _selector("labelSelector", written.label_selector, found)
+        of_namespaces = _selector("namespaceLabelSelector", written.namespace_label_selector, found)
         problems = besides(unread, found)
         if problems:
             raise WireError(DEFAULT_EVICTOR, problems)
@@ -111,10 +109,19 @@ class DefaultEvictor(msgspec.Struct, frozen=True):
                 priority_threshold=threshold.value if threshold else None,
                 priority_threshold_name=threshold.name if threshold else None,
                 selector=selector,
+                namespace_selector=of_namespaces,
                 min_replicas=written.min_replicas,
                 min_age=parse_duration(written.min_pod_age) if written.min_pod_age else 0.0,
             )
         )
+
+
+def _selector(field: str, written: SelectorSpec | None, problems: list[Problem]) -> LabelSelector:
+    try:
+        return EVERYTHING if written is None else label_selector(written)
+    except SelectorError as error:
+        problems.append(Problem(field, str(error)))
+        return EVERYTHING
 
 
 def _problems(written: DefaultEvictorArgs) -> Iterator[Problem]:

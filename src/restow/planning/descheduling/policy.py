@@ -78,6 +78,12 @@ class _Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     plugins: _Points = _Points()
 
 
+class _MetricsCollector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """As upstream once had it; metrics.k8s.io is asked wherever somebody wants to know."""
+
+    enabled: bool = True
+
+
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     api_version: str | None = None
     kind: str | None = None
@@ -87,6 +93,8 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     max_no_of_pods_to_evict_per_namespace: int | None = None
     max_no_of_pods_to_evict_total: int | None = None
     grace_period_seconds: int | None = None
+    eviction_failure_event_notification: bool = True
+    metrics_collector: _MetricsCollector | None = None
     metrics_providers: list[WrittenProvider] = []
     profiles: list[_Profile] | None = None
 
@@ -200,6 +208,8 @@ def _general_problems(written: _Section) -> Iterator[Problem]:
     ):
         if number is not None and number < 0:
             yield Problem(field, f"must not be negative, is {number}")
+    if not written.eviction_failure_event_notification:
+        yield Problem("evictionFailureEventNotification", "cannot be switched off: every failure is told by an Event")
     names = [one.name for one in written.profiles or ()]
     for number, name in enumerate(names):
         if name in names[:number]:

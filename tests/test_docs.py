@@ -1,4 +1,4 @@
-"""Docs: what they link to is there."""
+"""Docs: what they link to is there, and so are the commands, options, targets and examples that they speak of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+from restow.cli import restow
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(page for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")))
@@ -15,3 +17,40 @@ PAGES = sorted(page for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"),
 def test_relative_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+BLOCK = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(?:^|[;|] *)(?:\.venv/bin/)?restow +([a-z]+)([^;|#\n]*)", re.MULTILINE)
+
+
+def commands(page: Path) -> list[tuple[str, list[str]]]:
+    """The commands in the blocks of a page: their names, and the options they are given."""
+    text = re.sub(r"\$\([^)]*\)", "", "\n".join(BLOCK.findall(page.read_text(encoding="utf-8"))))
+    return [(name, re.findall(r"(?<![\w-])--?[a-z][a-z-]*", rest)) for name, rest in COMMAND.findall(text)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_their_options_exist(page: Path) -> None:
+    unknown = []
+    for name, options in commands(page):
+        command = restow.commands.get(name)
+        known = {one for each in command.params for one in (*each.opts, *each.secondary_opts)} if command else set()
+        unknown += [f"restow {name}"] if command is None else []
+        unknown += [f"restow {name} {one}" for one in options if one not in known]
+    assert unknown == []
+
+
+def test_commands_are_found() -> None:
+    assert {"plan", "apply", "explain", "run", "install"} <= {name for name, _ in commands(ROOT / "README.md")}
+
+
+def test_every_command_has_its_row() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert [name for name in restow.commands if not re.search(rf"^\| [^|]*`{name}\b", page, re.MULTILINE)] == []
+
+
+def test_targets_and_examples_that_the_readme_names_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    makefiles = "".join((ROOT / name).read_text() for name in ("Makefile", "e2e/targets.mk"))
+    assert [one for one in re.findall(r"^make (\w+)", text, re.MULTILINE) if f"\n{one}:" not in makefiles] == []
+    assert [one for one in re.findall(r"examples/[\w./-]+", text) if not (ROOT / one).exists()] == []

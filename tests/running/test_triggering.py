@@ -14,9 +14,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from restow.adapters.health import Asked, Told, serve_health
+from restow.client.election import LeaderElection
 from restow.client.verbs import Client
 from restow.configuration import Configuration
 from restow.control.aside import at_once
+from restow.model import kinds
+from restow.model.times import format_micro_time
 from restow.ports import Api, OutcomeUnknown, Request, Response
 from restow.posts import Post, Station
 from restow.running import DeschedulerPart
@@ -71,11 +74,23 @@ class Dying:
 
 @asynccontextmanager
 async def trigger(
-    it: Any, *, allowed: bool = True, api: Api | None = None
+    it: Any, *, allowed: bool = True, api: Api | None = None, elected: bool = False
 ) -> AsyncIterator[tuple[Trigger, Reviewing, Post]]:
     """A process whose descheduler works."""
+
+    def elect(component: str) -> LeaderElection:
+        return LeaderElection(
+            Client(it.api),
+            namespace="restow-system",
+            name=f"restow-{component}",
+            identity="this",
+            clock=it.clock,
+            rng=random.Random(2),
+        )
+
     part = DeschedulerPart(CollectorRegistry(), "restow-system", at_once)
-    post = Post(part, Station(api or it.api, it.clock, random.Random(1), None), Configuration(scheduler=SCHEDULER))
+    around = Station(api or it.api, it.clock, random.Random(1), elect if elected else None)
+    post = Post(part, around, Configuration(scheduler=SCHEDULER))
     reviewing = Reviewing(it.api, allowed=allowed)
     holding = asyncio.create_task(post.hold())
     try:
@@ -151,6 +166,23 @@ async def test_a_run_that_was_asked_for_ends_with_its_descheduler_and_the_next_w
         assert told.document["message"] == "the descheduler stopped meanwhile; what it has created is carried out"
         told = await made.answer(Asked("secret", {}))
         assert told.status == 409 and "is under way: 2 of its 2 jobs have not ended" in told.document["message"]
+
+
+@virtual
+async def test_who_loses_the_lease_in_the_middle_of_a_run_creates_nothing_more() -> None:
+    async with scattered(migrating=False) as it, trigger(it, api=Dying(it.api, 2), elected=True) as (made, *_):
+        asked = asyncio.create_task(made.answer(Asked("secret", {})))
+        await pass_time(1)
+        stolen = {"spec": {"holderIdentity": "another", "renewTime": format_micro_time(it.clock.now())}}
+        await it.client.patch(kinds.LEASE, "restow-descheduler", stolen, "restow-system")
+        told = await asked
+        assert (told.status, "the descheduler stopped meanwhile" in told.document["message"]) == (409, True)
+        told = await made.answer(Asked("secret", {}))
+        assert (told.status, told.document["message"]) == (
+            503,
+            "the descheduler of this process is standing by for another",
+        )
+        assert len(await it.jobs()) == 2
 
 
 @pytest.mark.parametrize("down", ["tokenreviews", "subjectaccessreviews"])

@@ -25,6 +25,7 @@ from restow.model.objects import (
     TopologySpreadConstraint,
 )
 from restow.planning.balance import rates_of
+from restow.planning.measured import Measured, Sample
 from restow.planning.measures import utilisation
 from restow.planning.plan import Move, Plan
 from restow.planning.replay import replay
@@ -32,7 +33,7 @@ from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
 from restow.planning.strategies import make_plan
 from tests.planning.by_definition import ZONE, skews, violations
-from tests.planning.clusters import app, budget, cluster, free_nodes, request, ten
+from tests.planning.clusters import NOW, app, budget, cluster, free_nodes, request, ten
 
 HOST = "kubernetes.io/hostname"
 EXAMPLES = int(os.environ.get("RESTOW_EXAMPLES", "25"))
@@ -122,6 +123,46 @@ def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
         for resource, percent in protected.items():
             rows = [row for move in plan.moves if (row := snapshot.rows.find(move.target)) is not None]
             assert (utilisation(snapshot, resource)[rows] <= percent + 1e-9).all()
+
+
+def by_what_is_used(snapshot: Snapshot, data: st.DataObject) -> Measured:
+    """Pods use some of what a node has, or are not measured; nodes use what their pods do, and some more."""
+    pods, nodes = {}, {name: data.draw(st.integers(0, 3)) * 1000 for name in snapshot.rows.names()}
+    for one in snapshot.pods.known.values():
+        used = data.draw(st.integers(0, 40)) * 100
+        nodes[one.node] += used
+        if data.draw(st.integers(0, 4)):
+            pods["default", one.pod.metadata.name] = Sample(NOW, {"cpu": used})
+    return Measured({name: Sample(NOW, {"cpu": used}) for name, used in nodes.items()}, pods)
+
+
+def excess(use: Measured, busy: int) -> int:
+    return sum(max(sample.amounts["cpu"] - busy, 0) for sample in use.nodes.values())
+
+
+@tried
+@given(snapshots(), st.data())
+def test_plans_by_what_is_used_keep_every_promise(snapshot: Snapshot, data: st.DataObject) -> None:
+    use, most = by_what_is_used(snapshot, data), data.draw(st.integers(0, 12))
+    budgets: list[PodDisruptionBudget] = data.draw(asked_budgets)
+    arguments = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}}
+    asked = request(snapshot, arguments, budgets=budgets, max_moves=most, measured=use)
+    free, count = snapshot.room.free.copy(), len(snapshot.pods.known)
+
+    plan = make_plan("load-aware", snapshot, asked)
+
+    assert plan == replace(make_plan("load-aware", snapshot, asked), seconds=plan.seconds)
+    assert len(plan.moves) <= most
+    assert [*violations(snapshot, plan), *skews(snapshot, plan)] == []
+    assert (snapshot.room.free == free).all()
+    assert all((move.namespace, move.pod) in use.pods for move in plan.moves), "not measured"
+    after = use.after(plan.moves)
+    assert excess(after, 6000) < excess(use, 6000) if plan.moves else after == use
+    assert {name for name, one in after.nodes.items() if one.amounts["cpu"] > 6000} <= {
+        name for name, one in use.nodes.items() if one.amounts["cpu"] > 6000
+    }
+    carried_out(snapshot, plan)
+    assert (snapshot.room.free >= 0).all() and len(snapshot.pods.known) == count
 
 
 @tried

@@ -56,11 +56,7 @@ def realise(snapshot: Snapshot, request: Request, reading: Reading, shift: Shift
         if shift.net == tried.shift.net and (not reading.line.groups or shift.puts == tried.shift.puts):
             break
         if late() or turn == _ROUNDS - 1:
-            tried = (
-                _with_whole_gangs(snapshot, request, reading, tried)
-                if reading.line.groups
-                else _best_part(reading, tried)
-            )
+            tried = _at_last(snapshot, request, reading, tried)
             shift = tried.shift
             break
     return msgspec.structs.replace(
@@ -70,6 +66,19 @@ def realise(snapshot: Snapshot, request: Request, reading: Reading, shift: Shift
         refused_places=frozenset(bad_places),
         dropped=tuple(dict.fromkeys(dropped)),
     )
+
+
+def _at_last(snapshot: Snapshot, request: Request, reading: Reading, tried: Outcome) -> Outcome:
+    """The best of what was tried; without moves that gain nothing, if it works without them, which takes no longer than
+    it took to try it."""
+    waits = bool(reading.line.groups)
+    best = _with_whole_gangs(snapshot, request, reading, tried) if waits else _best_part(reading, tried)
+    shift = trimmed(reading.problem, best.shift)
+    if shift.moves == best.shift.moves:
+        return best
+    again = _try(snapshot, request, reading, shift, never)
+    works = again.shift.net == shift.net and (not waits or again.shift.puts == shift.puts)
+    return msgspec.structs.replace(again, shift=shift) if works else best
 
 
 def _with_whole_gangs(snapshot: Snapshot, request: Request, reading: Reading, tried: Outcome) -> Outcome:

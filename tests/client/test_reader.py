@@ -16,7 +16,8 @@ from restow.client.informer import Informer
 from restow.client.informers import Informers
 from restow.client.reader import Reader
 from restow.client.verbs import Client
-from restow.model.kinds import POD, POD_UNAVAILABLE_BUDGET
+from restow.model.crds import custom_resource_definitions
+from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, POD, POD_UNAVAILABLE_BUDGET, QUEUE
 from restow.model.objects import Pod
 from restow.ports import Api, Request, Response
 from restow.sim.loop import VirtualClock
@@ -24,12 +25,13 @@ from tests.client.world import play, workload
 
 
 class Wire:
-    """An Api that counts what goes over it, and can hold back what watches show."""
+    """An Api that counts what goes over it, and can hold back what watches show, or lists."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
-        self.flowing = asyncio.Event()
+        self.flowing, self.listing = asyncio.Event(), asyncio.Event()
         self.flowing.set()
+        self.listing.set()
         self.lists = self.open = 0
 
     async def call(self, request: Request) -> Response:
@@ -41,8 +43,7 @@ class Wire:
         self.open += 1
         try:
             async for event in self.api.watch(request):
-                if not is_list:
-                    await self.flowing.wait()
+                await (self.listing if is_list else self.flowing).wait()
                 yield event
         finally:
             self.open -= 1
@@ -117,6 +118,66 @@ def test_a_newcomer_sees_what_was_written_before_it_came_although_the_watch_of_t
             assert one.heard == []
             async with two.at_work():
                 assert (one.heard, two.heard) == (["ADDED a"], ["ADDED a"])
+
+    play(story)
+
+
+def test_a_list_that_was_begun_before_a_newcomer_came_does_not_do_for_it() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire, client = Wire(api), Client(api)
+        informers = shared(wire)
+        one, two = Component(informers), Component(informers)
+        await client.create(POD, workload("a"))
+        wire.listing.clear()
+        first = asyncio.create_task(one.reader.run())
+        await asyncio.sleep(1)
+        await client.create(POD, workload("b"))
+        second = asyncio.create_task(two.reader.run())
+        await asyncio.sleep(1)
+        wire.listing.set()
+        async with asyncio.timeout(5):
+            await asyncio.gather(one.reader.synced(), two.reader.synced())
+        assert (wire.lists, sorted(two.heard)) == (2, ["ADDED a", "ADDED b"])
+        for task in (first, second):
+            task.cancel()
+        await asyncio.wait((first, second))
+
+    play(story)
+
+
+def test_a_newcomer_is_not_put_off_by_news_that_comes_just_then() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        one, listed = Component(shared(api)), asyncio.Event()
+        async with one.at_work():
+            await asyncio.sleep(10)
+            await Client(api).create(POD, workload("a"))
+            one.pods.refresh(listed)
+            async with asyncio.timeout(5):
+                await listed.wait()
+
+    play(story)
+
+
+@pytest.mark.parametrize("ticks", range(6))
+def test_a_kind_that_was_installed_meanwhile_is_not_missing_to_a_newcomer(ticks: int) -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        client, informers = Client(api), shared(api)
+        readers = [Reader(informers), Reader(informers)]
+        queues = [reader.read(QUEUE) for reader in readers]
+        running = [asyncio.create_task(readers[0].run())]
+        await readers[0].synced()
+        await asyncio.sleep(100)
+        for one in custom_resource_definitions():
+            await client.create(CUSTOM_RESOURCE_DEFINITION, one)
+        await client.create(QUEUE, {"metadata": {"name": "late"}})
+        running.append(asyncio.create_task(readers[1].run()))
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        await readers[1].synced()
+        assert [one.metadata.name for one in queues[1]] == ["late"]
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
 
     play(story)
 

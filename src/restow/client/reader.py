@@ -66,7 +66,7 @@ class Reader:
         """Wait until everything that exists was seen; of kinds that are not installed, there are none."""
         for informer, line in self._lines.items():
             looks = 0
-            while not line.fresh.is_set() and not _is_missing(informer):
+            while not line.fresh.is_set() and not (line.asked and _is_missing(informer)):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_AGAIN):
                         await line.fresh.wait()
@@ -76,6 +76,7 @@ class Reader:
 
     async def _follow(self, informer: Informer[Any], line: _Line) -> None:
         informer.refresh(line.fresh)
+        line.asked = True
         unsubscribe = informer.subscribe(partial(self._learner.learn, partial(self._tell, line)))
         try:
             await self._informers.keep(informer)
@@ -104,10 +105,11 @@ class Reader:
 
 
 class _Line:
-    """One informer: who is told, and whether it has listed everything since."""
+    """One informer: who is told, whether it was asked for everything, and whether that has come."""
 
     def __init__(self) -> None:
         self.handlers: list[Handler[Any]] = []
+        self.asked = False
         self.fresh = asyncio.Event()
 
 

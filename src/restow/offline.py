@@ -16,6 +16,7 @@ from restow.eviction.budgets import Budgets
 from restow.eviction.workloads import Workloads
 from restow.migration.arguments import read_arguments
 from restow.migration.limits import at_once
+from restow.migration.plans import busy, migrated
 from restow.model.cluster import Snapshot
 from restow.model.cluster.seat import UNKNOWN_VERSION
 from restow.model.inventory import Inventory
@@ -35,6 +36,7 @@ from restow.model.kinds import (
     POD_DISRUPTION_BUDGET,
     POD_GROUP,
     POD_METRICS,
+    POD_MIGRATION_JOB,
     POD_UNAVAILABLE_BUDGET,
     PRIORITY_CLASS,
     QUEUE,
@@ -49,6 +51,7 @@ from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.pods import scheduler_of
 from restow.model.resources import Vector
 from restow.planning.arguments import LOAD_AWARE, read_load_aware
+from restow.planning.descheduling.cycle import Guarded
 from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.providers import Provider
 from restow.planning.descheduling.registry import installed
@@ -214,17 +217,19 @@ def plan_request(
     cluster: Cluster, profile: Profile, sections: Sections, asked: Asked, clock: Callable[[], float]
 ) -> Request:
     """Everything a strategy is asked with, read off a cluster. Raises WireError for a wrong configuration."""
+    jobs = cluster.inventory.of(POD_MIGRATION_JOB)
     now, waiting = clock(), cluster.pending()
     ours = _ours(waiting, profile)
     left_out = _gated(ours, profile) + _foreign(len(waiting) - len(ours), profile)
     return Request(
         engine=profile.engine,
-        mobility=_mobility(cluster, profile, sections, now),
+        mobility=Guarded(_mobility(cluster, profile, sections, now), (), busy(jobs, now, 0.0)),
         now=now,
         pending=tuple(pod for pod in ours if not _gate(pod, profile)),
         left_out=tuple(Refusal(namespace=one.namespace, pod=one.pod, reason=one.message) for one in left_out),
         actions=profile.actions,
         roster=cluster.roster,
+        migrated=migrated(jobs),
         measured=cluster.measured,
         arguments=_strategy_arguments(sections.descheduler, asked.strategy),
         max_moves=asked.max_moves,

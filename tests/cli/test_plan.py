@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from restow.cli import restow
+from restow.model.times import format_time
 from tests.cli.conftest import Run
 from tests.cli.test_offline import node, pod
 
@@ -184,3 +186,43 @@ def test_a_report_that_cannot_be_written_is_one_line(run: Run, snapshot: str, tm
     report = tmp_path / "nowhere" / "plan.html"
     done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "--report", str(report))
     assert (done.returncode, done.stderr) == (1, f"restow: cannot write {report}: No such file or directory\n")
+
+
+def job(phase: str, ended: float) -> dict[str, Any]:
+    """Of the pod that could move, or, if it has ended, of one that left its node."""
+    uid = "a/small" if phase == "Running" else "gone"
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": "earlier", "annotations": {"restow.sh/moved-from": "n1"}},
+        "spec": {"podRef": {"namespace": "a", "name": "small", "uid": uid}},
+        "status": {
+            "phase": phase,
+            "nodeName": "n3",
+            "conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": format_time(ended)}],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("phase", "ago", "moves", "told"),
+    [
+        pytest.param("Succeed", 60, 0, "", id="nodes that jobs have touched rest"),
+        pytest.param("Succeed", 900, 1, "", id="until the cool-down is over"),
+        pytest.param("Running", 0, 0, "job earlier moves it already", id="pods on the move are left to their jobs"),
+    ],
+)
+def test_what_jobs_tell_counts(snapshot: str, tmp_path: Path, phase: str, ago: float, moves: int, told: str) -> None:
+    items = json.loads(Path(snapshot).read_text())["items"]
+    (tmp_path / "jobs.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [*items, job(phase, time.time() - ago)]})
+    )
+    config = {"name": "Defragmentation", "args": {"coolDownTime": 600}}
+    (tmp_path / "restow.yaml").write_text(
+        yaml.safe_dump({"descheduler": {"profiles": [{"name": "it", "pluginConfig": [config]}]}})
+    )
+    asked = ["plan", "--strategy", "defragmentation", "-o", "json"]
+    files = ["--snapshot", str(tmp_path / "jobs.json"), "--config", str(tmp_path / "restow.yaml")]
+    found = json.loads(CliRunner().invoke(restow, [*asked, *files]).stdout)
+    assert len(found["moves"]) == moves, found
+    assert not told or told in [one["reason"] for one in found["refusals"]]

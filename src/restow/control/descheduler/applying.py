@@ -32,10 +32,11 @@ from restow.control.descheduler.afresh import read_afresh
 from restow.control.descheduler.claiming import Claiming, hopes
 from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
-from restow.control.descheduler.jobs import PlanJobs, busy, plan_name, reference_to, under_way
+from restow.control.descheduler.jobs import PlanJobs, plan_name, reference_to
 from restow.control.descheduler.settings import Settings
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended
+from restow.migration.plans import busy, under_way
 from restow.migration.waves import plan_of, wave_of
 from restow.model.kinds import POD, POD_MIGRATION_JOB
 from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob

@@ -33,11 +33,8 @@ from restow.control.descheduler.jobs import (
     STRATEGY_ANNOTATION,
     Document,
     PlanJobs,
-    busy,
-    migrated,
     plan_name,
     reference_to,
-    under_way,
 )
 from restow.control.descheduler.metrics import Metrics
 from restow.control.descheduler.settings import Settings
@@ -45,6 +42,7 @@ from restow.control.descheduler.usage import Meter, Reading
 from restow.defaults import NAME
 from restow.migration.arguments import Arguments
 from restow.migration.history import evicted_at
+from restow.migration.plans import busy, migrated, under_way
 from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.kinds import POD, POD_MIGRATION_JOB
 from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob, Reservation

@@ -1,4 +1,4 @@
-"""Jobs: a plan as PodMigrationJobs, one for each move, and what jobs tell about plans.
+"""Jobs: a plan as PodMigrationJobs, one for each move. What they then tell about plans is `migration.plans`.
 
 The names of jobs derive from the plan and the move alone, so that whoever writes them twice writes them once.
 """
@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from restow.migration.arbitration import PRIORITY_ANNOTATION
-from restow.migration.conditions import ended_at, is_ended
-from restow.migration.history import evicted_at
-from restow.migration.reservation import TARGET_ANNOTATION, target_node
-from restow.migration.waves import PLAN_ANNOTATION, WAVE_ANNOTATION, plan_of
+from restow.migration.reservation import TARGET_ANNOTATION
+from restow.migration.waves import PLAN_ANNOTATION, WAVE_ANNOTATION
 from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.kinds import POD_MIGRATION_JOB
-from restow.model.objects import JobMode, JobPhase, ObjectReference, Pod, PodMigrationJob
+from restow.model.objects import JobMode, ObjectReference, Pod
 from restow.planning.plan import Move, Plan, fingerprint
 
 PROFILE_ANNOTATION: Final = "restow.sh/profile"
@@ -89,55 +87,3 @@ class PlanJobs(msgspec.Struct, frozen=True, kw_only=True):
 def reference_to(move: Move) -> ObjectReference:
     """The pod that moves."""
     return ObjectReference(namespace=move.namespace, name=move.pod, uid=move.uid)
-
-
-# --- what jobs tell ---------------------------------------------------------------------------------------------------
-
-
-def under_way(jobs: Iterable[PodMigrationJob]) -> str:
-    """Which plan is being carried out, in a sentence; empty if none is."""
-    counts: dict[str, list[int]] = {}
-    for job in jobs:
-        plan = plan_of(job)
-        if plan is not None:
-            count = counts.setdefault(plan, [0, 0])
-            count[0] += not is_ended(job)
-            count[1] += 1
-    live = {plan: count for plan, count in sorted(counts.items()) if count[0]}
-    if not live:
-        return ""
-    plan, (left, total) = next(iter(live.items()))
-    more = f" (and {len(live) - 1} plans more)" if len(live) > 1 else ""
-    return f"plan {plan} is under way{more}: {left} of its {total} jobs have not ended"
-
-
-def migrated(jobs: Iterable[PodMigrationJob]) -> dict[str, float]:
-    """By node: when a migration last took a pod from it or brought one to it."""
-    found: dict[str, float] = {}
-    for job in jobs:
-        when = ended_at(job)
-        if when is None or (job.status.phase != JobPhase.SUCCEED and evicted_at(job) is None):
-            continue
-        came_from = (job.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION)
-        for node in (came_from, job.status.node_name or target_node(job)):
-            if node:
-                found[node] = max(when, found.get(node, when))
-    return found
-
-
-def busy(jobs: Iterable[PodMigrationJob], now: float, after_failure: float) -> dict[str, str]:
-    """By UID of a pod that is not to be planned with now: why."""
-    found: dict[str, str] = {}
-    for job in sorted(jobs, key=lambda one: one.metadata.name):
-        uid, name = job.spec.pod_ref.uid or "", job.metadata.name
-        if not is_ended(job):
-            found[uid] = f"job {name} moves it already"
-            continue
-        when = ended_at(job)
-        if job.status.phase != JobPhase.SUCCEED and when is not None and now - when < after_failure:
-            left = after_failure - (now - when)
-            told = (
-                f"job {name} could not move it: {job.status.message or job.status.reason}; left alone for {left:.0f}s"
-            )
-            found.setdefault(uid, told)
-    return found

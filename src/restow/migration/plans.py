@@ -1,0 +1,64 @@
+"""Plans, as their jobs tell: which one is under way, which nodes were touched, which pods are not to be planned with.
+
+Goes in: every job there is. Comes out: what whoever plans must know of plans before; nobody else remembers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from restow.migration.conditions import ended_at, is_ended
+from restow.migration.history import evicted_at
+from restow.migration.reservation import target_node
+from restow.migration.waves import plan_of
+from restow.model.cluster import MOVED_FROM_ANNOTATION
+from restow.model.objects import JobPhase, PodMigrationJob
+
+
+def under_way(jobs: Iterable[PodMigrationJob]) -> str:
+    """Which plan is being carried out, in a sentence; empty if none is."""
+    counts: dict[str, list[int]] = {}
+    for job in jobs:
+        plan = plan_of(job)
+        if plan is not None:
+            count = counts.setdefault(plan, [0, 0])
+            count[0] += not is_ended(job)
+            count[1] += 1
+    live = {plan: count for plan, count in sorted(counts.items()) if count[0]}
+    if not live:
+        return ""
+    plan, (left, total) = next(iter(live.items()))
+    more = f" (and {len(live) - 1} plans more)" if len(live) > 1 else ""
+    return f"plan {plan} is under way{more}: {left} of its {total} jobs have not ended"
+
+
+def migrated(jobs: Iterable[PodMigrationJob]) -> dict[str, float]:
+    """By node: when a migration last took a pod from it or brought one to it."""
+    found: dict[str, float] = {}
+    for job in jobs:
+        when = ended_at(job)
+        if when is None or (job.status.phase != JobPhase.SUCCEED and evicted_at(job) is None):
+            continue
+        came_from = (job.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION)
+        for node in (came_from, job.status.node_name or target_node(job)):
+            if node:
+                found[node] = max(when, found.get(node, when))
+    return found
+
+
+def busy(jobs: Iterable[PodMigrationJob], now: float, after_failure: float) -> dict[str, str]:
+    """By UID of a pod that is not to be planned with now: why."""
+    found: dict[str, str] = {}
+    for job in sorted(jobs, key=lambda one: one.metadata.name):
+        uid, name = job.spec.pod_ref.uid or "", job.metadata.name
+        if not is_ended(job):
+            found[uid] = f"job {name} moves it already"
+            continue
+        when = ended_at(job)
+        if job.status.phase != JobPhase.SUCCEED and when is not None and now - when < after_failure:
+            left = after_failure - (now - when)
+            told = (
+                f"job {name} could not move it: {job.status.message or job.status.reason}; left alone for {left:.0f}s"
+            )
+            found.setdefault(uid, told)
+    return found

@@ -1,8 +1,8 @@
 """Counting: how many jobs each queue has, and in which phase.
 
-Goes in: the PodGroups, the pods of our schedulers, and the roster that knows whose pods are whose. Comes out: a `Tally`
-per queue. A PodGroup counts once, by its phase; a pod that belongs to none is a job of its own: Pending until it has a
-node, Running on one, Completed when it is over.
+Goes in: the PodGroups, the pods of our schedulers, and the roster that knows whose pods are whose. Comes out: the counts
+of each queue. A PodGroup counts once, by its phase; a pod that belongs to none is a job of its own: Pending until it
+has a node, Running on one, Completed when it is over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.roster import Roster
 
 
-class Tally(msgspec.Struct, frozen=True):
+class JobCounts(msgspec.Struct, frozen=True):
     """The jobs of a queue by phase."""
 
     pending: int = 0
@@ -32,7 +32,7 @@ class Tally(msgspec.Struct, frozen=True):
         return self.pending + self.inqueue + self.running + self.unknown
 
 
-def count_jobs(pods: Iterable[Pod], roster: Roster) -> dict[str, Tally]:
+def count_jobs(pods: Iterable[Pod], roster: Roster) -> dict[str, JobCounts]:
     """The jobs of every queue that has some."""
     phases: dict[str, Counter[str]] = defaultdict(Counter)
     for group in roster.groups():
@@ -40,7 +40,7 @@ def count_jobs(pods: Iterable[Pod], roster: Roster) -> dict[str, Tally]:
     for pod in pods:
         if roster.gang_of(pod) is None:
             phases[roster.queue_of(pod)][_phase(pod)] += 1
-    return {queue: _tally(counter) for queue, counter in phases.items()}
+    return {queue: _counts(counter) for queue, counter in phases.items()}
 
 
 def _phase(pod: Pod) -> PodGroupPhase:
@@ -49,9 +49,9 @@ def _phase(pod: Pod) -> PodGroupPhase:
     return PodGroupPhase.RUNNING if pod.spec.node_name else PodGroupPhase.PENDING
 
 
-def _tally(phases: Counter[str]) -> Tally:
+def _counts(phases: Counter[str]) -> JobCounts:
     known = {phase: phases[phase] for phase in PodGroupPhase}
-    return Tally(
+    return JobCounts(
         pending=known[PodGroupPhase.PENDING],
         inqueue=known[PodGroupPhase.INQUEUE],
         running=known[PodGroupPhase.RUNNING],

@@ -20,7 +20,7 @@ from restow.model.objects import Condition, Queue, QueueReservation, QueueState,
 from restow.model.pods import condition
 from restow.model.resources import Vector, quantities
 from restow.model.times import format_time
-from restow.queues.counting import Tally
+from restow.queues.counting import JobCounts
 from restow.queues.locking import Lock, Standing
 
 SATISFIED: Final = "GuaranteeSatisfied"
@@ -32,7 +32,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     lock: Lock | None = None
     """None where nothing is asked for, and nothing was."""
-    tally: Tally = Tally()
+    counts: JobCounts = JobCounts()
     allocated: Vector = {}
     waiting: str = ""
     """What its guarantee waits for, beside room."""
@@ -41,15 +41,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 def next_status(queue: Queue, facts: Facts) -> QueueStatus:
     """The status of a queue; equal to what it has if nothing is to be written."""
-    lock, tally = facts.lock, facts.tally
+    lock, counts = facts.lock, facts.counts
     is_asked = lock is not None and lock.standing in (Standing.SATISFIED, Standing.UNSATISFIED)
     return QueueStatus(
-        state=_state(queue, tally),
-        pending=tally.pending,
-        inqueue=tally.inqueue,
-        running=tally.running,
-        unknown=tally.unknown,
-        completed=tally.completed,
+        state=_state(queue, counts),
+        pending=counts.pending,
+        inqueue=counts.inqueue,
+        running=counts.running,
+        unknown=counts.unknown,
+        completed=counts.completed,
         reservation=QueueReservation(nodes=list(lock.nodes), resource={**quantities(lock.resource)})
         if lock is not None and is_asked
         else None,
@@ -58,10 +58,10 @@ def next_status(queue: Queue, facts: Facts) -> QueueStatus:
     )
 
 
-def _state(queue: Queue, tally: Tally) -> str:
+def _state(queue: Queue, counts: JobCounts) -> str:
     state = queue.status.state
     if state in (QueueState.CLOSED, QueueState.CLOSING):
-        return QueueState.CLOSING if tally.unfinished else QueueState.CLOSED
+        return QueueState.CLOSING if counts.unfinished else QueueState.CLOSED
     return state or QueueState.OPEN
 
 

@@ -58,7 +58,7 @@ from restow.planning.movable import Movability
 from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown
 from restow.queues.admission import shown_ceilings
 from restow.queues.arguments import Arguments
-from restow.queues.counting import Tally, count_jobs
+from restow.queues.counting import JobCounts, count_jobs
 from restow.queues.fleet import read_fleet
 from restow.queues.locking import Lock, Standing, locks_shown, relock
 from restow.queues.status import SATISFIED, Facts, next_status
@@ -196,13 +196,13 @@ class Queues:
         if cleared:
             why_not = partial(_why_not, self._migration, rules, roster, Shares(roster, snapshot))
             clearings = {one: clear(one, nodes, snapshot, roster, journal, why_not) for one, nodes in cleared.items()}
-        tallies, usage = count_jobs(pods, roster), roster.usage()
+        counts, usage = count_jobs(pods, roster), roster.usage()
         statuses = {}
         for queue in queues:
             name = queue.metadata.name
             facts = Facts(
                 lock=locks.get(name),
-                tally=tallies.get(name, Tally()),
+                counts=counts.get(name, JobCounts()),
                 allocated=usage.get(name, {}),
                 waiting=str(clearings.get(name, "")),
                 now=rules.now,

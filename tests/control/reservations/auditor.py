@@ -130,7 +130,7 @@ class Auditor:
             awaited = (pod.metadata.uid, where) in hopes
             for book in ("now",) if leaves else ("now", "later") if awaited else ("now", "later", "hope"):
                 _charge(free, book, where, pod_requests(pod))
-        for reservation in reservations:
+        for reservation in sorted(reservations, key=_waiting):  # who waits, waits for what the others leave
             waiting = _waiting(reservation)
             for node, request in held[reservation.metadata.uid]:
                 _charge(free, "hope", node, request)

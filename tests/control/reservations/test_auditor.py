@@ -38,3 +38,22 @@ async def test_room_that_is_hoped_for(awaits: bool, bind: str | None, short: set
         if bind is not None:
             await it.create(kinds.POD, pod("comer", bind, nodeName="n1"))
         assert {book for book, _, name in await auditor.shortages() if name == "cpu"} == short
+
+
+@virtual
+async def test_who_waits_counts_on_what_everybody_else_leaves() -> None:
+    """On a node of 4 cores: a pod of 1 that is to leave, a seat of 1, and a claim of 3, whatever they are called."""
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        there = await it.create(kinds.POD, pod("there", "1", nodeName="n1"))
+        for name, cpu, phase in (("a-claim", "3", "Waiting"), ("b-seat", "1", "Available")):
+            made: Document = reservation(name, 1, cpu)
+            made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid} if phase == "Waiting" else {}
+            await it.create(kinds.RESERVATION, made)
+            held = {
+                "state": {"phase": phase},
+                "placements": [{"task": "web", "index": 0, "nodeName": "n1"}],
+                "taskStatusCount": {"web": {"phase": {phase: 1}}},
+            }
+            await it.client.patch(kinds.RESERVATION, name, {"status": held}, "default", subresource="status")
+        assert await auditor.shortages() == {}

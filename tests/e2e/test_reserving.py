@@ -1,0 +1,20 @@
+"""The stories of reservations that a real control plane tells (`e2e/test_reservations.py`), on the embedded cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from e2e.reserving import STORIES, Story, ground
+from restow.client.verbs import Client
+from restow.model.kinds import NAMESPACE
+from tests.control.stage import world
+from tests.sim.stage import virtual
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+@virtual
+async def test_on_the_embedded_cluster(story: Story) -> None:
+    async with world(nodes=0) as it:
+        await it.create(NAMESPACE, {"metadata": {"name": "stories"}})
+        async with ground(it.api, Client(it.api), "stories", it.clock) as place:
+            await story(place)

@@ -1,7 +1,7 @@
 """Counting: how many jobs each queue has, and in which phase.
 
-Goes in: the PodGroups, the pods of our schedulers, and the roster that knows whose pods are whose. Comes out: the counts
-of each queue. A PodGroup counts once, by its phase; a pod that belongs to none is a job of its own: Pending until it
+Goes in: the PodGroups, the pods of our schedulers, and the roster that knows whose pods are whose. Comes out: counts
+for each queue. A PodGroup counts once, by its phase; a pod that belongs to none is a job of its own: Pending until it
 has a node, Running on one, Completed when it is over.
 """
 

@@ -1,0 +1,151 @@
+"""The descheduler's door on a real control plane: tokens of service accounts, what RBAC lets them, and one run at a
+time."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import ClientSession
+
+from e2e.audit import audit
+from e2e.cluster import deployment, fake_node, reaches, running, together
+from e2e.controlplane import ControlPlane
+from e2e.running import refusals, restow
+from restow.client.verbs import Client
+from restow.migration.conditions import is_ended
+from restow.model.kinds import DEPLOYMENT, NODE, POD_MIGRATION_JOB
+from restow.model.objects import Document
+
+SCHEDULER = "restow-told"
+CONFIGURATION = """
+scheduler: {{schedulerNames: [{scheduler}]}}
+migration: {{maxMigratingPerNode: 0, objectLimiters: {{workload: {{duration: 0s}}}}}}
+descheduler:
+  profiles:
+  - name: pack
+    pluginConfig:
+    - name: Defragmentation
+      args: {{evictableNamespaces: {{include: [{namespace}]}}}}
+    plugins: {{balance: {{enabled: [Defragmentation]}}}}
+"""
+
+
+class Door:
+    """The one of a process, and whoever stands before it."""
+
+    def __init__(self, session: ClientSession, port: int) -> None:
+        self._session = session
+        self._url = f"http://127.0.0.1:{port}/deschedule"
+
+    async def post(self, token: str | None, **query: str) -> tuple[int, dict[str, Any]]:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        async with self._session.post(self._url, params=query, headers=headers) as answer:
+            return answer.status, await answer.json()
+
+
+async def port_of(log: Path) -> int:
+    """Where a process serves, as it says itself."""
+    async with asyncio.timeout(60):
+        while not (found := re.search(r"serving /healthz.*port=(\d+)", await asyncio.to_thread(log.read_text))):
+            await asyncio.sleep(0.1)
+    return int(found[1])
+
+
+class Accounts:
+    """Service accounts of a namespace, and their tokens."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self._plane = plane
+        self._namespace = namespace
+
+    async def make(self, name: str, *, may: bool) -> None:
+        """One who may create jobs, which is evicting pods anywhere; or one who may not."""
+        await self.kubectl("create", "serviceaccount", name, "-n", self._namespace)
+        if may:
+            role = f"{self._namespace}-{name}"
+            rights = ("--verb=create", "--resource=podmigrationjobs.scheduling.koordinator.sh")
+            whom = f"--serviceaccount={self._namespace}:{name}"
+            await self.kubectl("create", "clusterrole", role, *rights)
+            await self.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", whom)
+
+    async def token(self, name: str, *more: str) -> str:
+        return (await self.kubectl("create", "token", name, "-n", self._namespace, *more)).strip()
+
+    async def kubectl(self, *arguments: str) -> str:
+        command = [str(self._plane.kubectl), "--kubeconfig", str(self._plane.kubeconfig), *arguments]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+        return done.stdout
+
+
+def pinned(document: Document, **labels: str) -> Document:
+    document["spec"]["template"]["spec"] |= {"schedulerName": SCHEDULER, "nodeSelector": labels}
+    return document
+
+
+@pytest.mark.timeout(300)
+async def test_a_run_is_for_those_whom_the_cluster_lets_evict_pods(
+    client: Client, namespace: str, plane: ControlPlane, account: Path, tmp_path: Path
+) -> None:
+    names = [f"{namespace}-{number}" for number in range(3)]
+    await together(client.create(NODE, fake_node(name, pool=namespace, anchor=name)) for name in names)
+    accounts = Accounts(plane, namespace)
+    for name, may in (("operator", True), ("visitor", False), ("leaver", True)):
+        await accounts.make(name, may=may)
+    section = CONFIGURATION.format(scheduler=SCHEDULER, namespace=namespace)
+    async with audit(client, namespace) as seen, aiohttp.ClientSession() as session:
+        with restow(account, tmp_path, "restow", section, lease="15s"):
+            door = Door(session, await port_of(tmp_path / "restow.log"))
+            full = pinned(deployment("full", namespace, 1, cpu="6"), anchor=names[0])
+            await client.create(DEPLOYMENT, full)
+            await reaches(lambda: running(seen.pods), 1, "running pods", 120)
+            await client.create(DEPLOYMENT, pinned(deployment("web", namespace, 2, cpu="500m"), pool=namespace))
+            await reaches(lambda: running(seen.pods), 3, "running pods", 120)
+            operator = await accounts.token("operator")
+
+            def ours() -> set[str]:
+                return {job.metadata.name for job in seen.jobs if job.spec.pod_ref.namespace == namespace}
+
+            async def answers(token: str | None, status: int, told: str, **query: str) -> None:
+                found = await door.post(token, **query)
+                assert found[0] == status and told in found[1]["message"], found
+
+            await answers(None, 401, "a bearer token is needed")
+            await answers("", 401, "a bearer token is needed")
+            await answers("a.b.c", 401, "a bearer token is needed")
+            await answers(operator[:-8] + "AAAAAAAA", 401, "a bearer token is needed")
+            await answers(await accounts.token("operator", "--audience=elsewhere"), 401, "a bearer token is needed")
+            visitor = f"system:serviceaccount:{namespace}:visitor may not create podmigrationjobs"
+            await answers(await accounts.token("visitor"), 403, visitor)
+            await answers(operator, 404, "no profile is called 'spread'; there are pack", profile="spread")
+            await answers(operator, 400, "known are profile=NAME and dryRun=true", dryrun="true")
+
+            leaver = await accounts.token("leaver")
+            assert (await door.post(leaver, dryRun="true"))[0] == 200
+            await accounts.kubectl("delete", "serviceaccount", "leaver", "-n", namespace)
+            async with asyncio.timeout(60):  # API servers remember for some seconds whose token it was
+                while (await door.post(leaver, dryRun="true"))[0] != 401:
+                    await asyncio.sleep(1)
+
+            status, shown = await door.post(operator, dryRun="true")
+            assert (status, len(shown["plan"]["moves"]), shown["jobs"]) == (200, 2, [])
+            assert ours() == set()
+            found = await asyncio.gather(*(door.post(operator, profile="pack") for _ in range(4)))
+            assert sorted(one[0] for one in found) == [200, 409, 409, 409], found
+            [done] = [one[1] for one in found if one[0] == 200]
+            await reaches(ours, set(done["jobs"]), "jobs")
+            await reaches(lambda: all(map(is_ended, seen.jobs)), True, "jobs that have ended", 120)
+            await reaches(lambda: {pod.spec.node_name for pod in seen.pods}, {names[0]}, "nodes that are used")
+            assert (await door.post(operator))[1]["jobs"] == []
+        assert seen.faults(least=1, per_node=None) == []
+    assert refusals(tmp_path) == []
+    await together(client.delete(POD_MIGRATION_JOB, name) for name in done["jobs"])
+    await together(client.delete(NODE, name) for name in names)
+    for name in ("operator", "leaver"):
+        for kind in ("clusterrolebinding", "clusterrole"):
+            await accounts.kubectl("delete", kind, f"{namespace}-{name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from restow.adapters.memory import MemoryApi
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.model import kinds
-from restow.ports import Api, ApiError, Conflict, NotFound, OutcomeUnknown, TooManyRequests
+from restow.ports import Api, ApiError, Conflict, NotFound, OutcomeUnknown, Request, Response, TooManyRequests
 from restow.sim.faults import Crash, FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import VirtualClock, run_virtual
 from restow.sim.world import Rule, Settings, World, default_rules
@@ -216,7 +216,7 @@ def test_a_deployment_converges_behind_faults_of_every_kind(seed: int, plan: Fau
 
 
 @given(st.integers(0, 2**32), plans)
-@settings(max_examples=6, deadline=None, derandomize=True, database=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=6, deadline=None, phases=PHASES)
 def test_everything_else_converges_too(seed: int, plan: FaultPlan) -> None:
     async def story() -> None:
         async with stage(nodes=3, seed=seed, around=lambda api: FaultyApi(api, random.Random(seed), plan)) as it:
@@ -239,6 +239,36 @@ def test_everything_else_converges_too(seed: int, plan: FaultPlan) -> None:
             assert (status["expectedPods"], status["currentHealthy"], status["disruptionsAllowed"]) == (2, 2, 1)
 
     run_virtual(story())
+
+
+class Forgetful:
+    """An Api whose answers to the creation of pods are lost, that tells of pods late, and deletes none."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        of_pods = request.resource.plural == "pods" and request.subresource is None
+        if of_pods and request.verb == "delete":
+            raise TooManyRequests.because(429, "TooManyRequests", "not now")
+        response = await self._api.call(request)
+        if of_pods and request.verb == "create":
+            raise OutcomeUnknown.because(504, "Timeout", "lost in the net")
+        return response
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for event in self._api.watch(request):
+            if request.resource.plural == "pods":
+                await asyncio.sleep(3.0)
+            yield event
+
+
+@virtual
+async def test_a_job_runs_no_pod_too_many_though_it_is_not_told_that_they_were_made() -> None:
+    async with stage(nodes=2, around=Forgetful) as it:
+        await it.create(kinds.JOB, job("etl", run=20, completions=4, parallelism=2))
+        await pass_time(600)
+        assert (await it.document(kinds.JOB, "etl"))["status"]["succeeded"] == len(await it.pods()) == 4
 
 
 # ---- crash after every write

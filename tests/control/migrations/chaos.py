@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -23,11 +20,12 @@ from restow.model import kinds
 from restow.model.objects import Pod, PodMigrationJob
 from restow.ports import Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from restow.sim.loop import run_virtual
+from restow.sim.loop import VirtualLoop
+from tests.control.accidents import Accidents, main
 from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.stage import Move, controller, scheduled
 from tests.control.stage import check_room, trouble
-from tests.sim.stage import pass_time, pod, ready, template, workload
+from tests.sim.stage import pass_time, ready, template, workload
 
 NODES = ("n1", "n2", "n3", "n4")
 STEPS = 18
@@ -68,35 +66,32 @@ class Leaders:
             await asyncio.sleep(seconds)
 
 
-class Accidents:
-    """What may happen; each picks by chance, and may be refused."""
-
+class MoveAccidents(Accidents):
     def __init__(self, it: Move, rng: random.Random) -> None:
+        super().__init__(it, rng, NODES)
         self._it = it
-        self._rng = rng
-        self._made = 0
-        self._all: list[Callable[[], Awaitable[object]]] = [
+        self.all = [
             *[self.move] * 8,
             self.abort,
             self.pause,
             self.resume,
+            self.hesitate,
+            self.edit,
+            self.redirect,
             self.delete_job,
             self.delete_pod,
             *[self.cordon] * 2,
             self.uncordon,
-            self.stop,
-            self.go,
+            self.lose_node,
+            self.set_clock,
+            it.stop,
+            it.go,
             self.scale,
             self.upgrade,
             self.delete_seat,
             self.steal,
             self.give_back,
         ]
-
-    async def strike(self) -> None:
-        self._made += 1
-        with suppress(ApiError, IndexError):
-            await self._rng.choice(self._all)()
 
     async def move(self) -> None:
         for one in self._rng.sample(await self._it.pods(), 2):
@@ -119,27 +114,33 @@ class Accidents:
     async def resume(self) -> None:
         await self._change(paused=False)
 
+    async def hesitate(self) -> None:
+        """One who cannot make up his mind."""
+        name = (await self._job()).metadata.name
+        for paused in (True, False, True, False):
+            await self._it.patch(kinds.POD_MIGRATION_JOB, name, {"spec": {"paused": paused}})
+            await pass_time(self._rng.choice((0.0, 0.1, 2.0)))
+
+    async def edit(self) -> None:
+        await self._change(ttl=self._rng.choice(("5s", "60s", "5m")))
+
+    async def redirect(self) -> None:
+        target = {"restow.sh/target-node": self._rng.choice(NODES)}
+        await self._it.patch(
+            kinds.POD_MIGRATION_JOB, (await self._job()).metadata.name, {"metadata": {"annotations": target}}
+        )
+
     async def delete_job(self) -> None:
         await self._it.delete(kinds.POD_MIGRATION_JOB, (await self._job()).metadata.name)
 
     async def delete_pod(self) -> None:
         await self._it.delete(kinds.POD, self._rng.choice(await self._it.pods()).metadata.name)
 
-    async def cordon(self) -> None:
-        await self._it.patch(kinds.NODE, self._rng.choice(NODES), {"spec": {"unschedulable": True}})
-
-    async def uncordon(self) -> None:
-        for name in NODES:
-            await self._it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
-
-    async def stop(self) -> None:
-        await self._it.stop()
-
-    async def go(self) -> None:
-        await self._it.go()
-
-    async def scale(self) -> None:
-        await self._it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": self._rng.randint(1, 4)}})
+    async def set_clock(self) -> None:
+        """Everybody's, as somebody does who corrects it by hand."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.start += self._rng.uniform(-20, 20)
 
     async def upgrade(self) -> None:
         made = template(self._rng.choice(("300m", "500m")), app="web")
@@ -150,14 +151,11 @@ class Accidents:
         await self._it.delete(kinds.RESERVATION, self._rng.choice(found))
 
     async def steal(self) -> None:
-        where = self._rng.choice(NODES)
-        thief = pod(f"thief{self._made}", "1500m", app="other", schedulerName="other", nodeName=where)
-        await self._it.create(kinds.POD, thief)
+        await self.rob(self._rng.choice(NODES), "1500m")
 
     async def give_back(self) -> None:
-        for one in await self._it.pods():
-            if one.metadata.name.startswith("thief"):
-                await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=0)
+        for one in await self.thieves():
+            await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=0)
 
     async def calm(self) -> None:
         """Everything that keeps moves from ending is over."""
@@ -176,8 +174,9 @@ async def run(seed: int) -> Counter[str]:
     async with scheduled(nodes=len(NODES), seed=seed) as it:
         await _begin(it)
         leaders = Leaders(it, rng, trouble(rng), faults)
-        accidents = Accidents(it, random.Random(seed + 1))
-        leading = asyncio.create_task(leaders.run())
+        accidents = MoveAccidents(it, random.Random(seed + 1))
+        at_once = 2 if seed % 4 == 3 else 1  # which leader election prevents, but for a moment
+        leading = asyncio.gather(*(leaders.run() for _ in range(at_once)))
         for _ in range(STEPS):
             await accidents.strike()
             await pass_time(rng.choice((0.0, 0.3, 1.0, 5.0, 15.0)))
@@ -223,20 +222,5 @@ async def _is_at_rest(it: Move) -> None:
     await check_room(it)
 
 
-def main(wanted: int, file: Path) -> None:
-    first = int(file.read_text()) if file.exists() else 0
-    total: Counter[str] = Counter()
-    for seed in range(first, wanted):
-        try:
-            total += run_virtual(run(seed))
-        except BaseException:
-            sys.stderr.write(f"seed {seed}\n")
-            raise
-        file.write_text(str(seed + 1))
-        if seed % 10 == 9:
-            sys.stdout.write(f"{seed + 1} runs passed: {dict(total)}\n")
-            sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else ".migration-runs"))
+    main(run, "migration")

@@ -6,9 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
-from restow.model.objects import Affinity, Node, Pod, PodAffinity, PodAffinityTerm, SelectorSpec, Taint
+from restow.model.objects import (
+    Affinity,
+    Container,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    ResourceRequirements,
+    SelectorRequirement,
+    SelectorSpec,
+    Taint,
+    TopologySpreadConstraint,
+)
 from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.planning.arguments import read_defragmentation
@@ -18,6 +34,11 @@ from tests.model.cluster.builders import node, pod, reservation
 from tests.planning.clusters import NOW, annotated, app, cluster, moves, not_ready, owner, reasons, request, ten
 
 HOST = "kubernetes.io/hostname"
+
+
+CORE = Container(name="main", resources=ResourceRequirements(requests={"cpu": "1"}))
+LARGE = Container(name="init", resources=ResourceRequirements(requests={"cpu": "3"}))
+SIDECAR = replace(CORE, restart_policy="Always")
 
 
 def filled(name: str, cpu: str, on: str) -> Pod:
@@ -224,6 +245,46 @@ def test_a_target_must_pass_the_filters_of_the_scheduler(target: dict[str, Any],
     assert reason in reasons(found)["p"]
 
 
+NEAR = PodAffinityTerm(topology_key=HOST, label_selector=SelectorSpec(match_labels={"app": "cache"}))
+AWAY = PodAffinityTerm(topology_key=HOST, label_selector=SelectorSpec(match_labels={"app": "full"}))
+EVEN = TopologySpreadConstraint(
+    max_skew=1, topology_key=HOST, when_unsatisfiable="DoNotSchedule", label_selector=AWAY.label_selector
+)
+SSD = NodeSelectorTerm(match_expressions=[SelectorRequirement(key="disk", operator="In", values=["ssd"])])
+
+
+@pytest.mark.parametrize(
+    ("wish", "reason"),
+    [
+        pytest.param({"node_selector": {"disk": "ssd"}}, "node affinity/selector", id="a node selector"),
+        pytest.param(
+            {"affinity": Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=[SSD])))},
+            "node affinity/selector",
+            id="node affinity",
+        ),
+        pytest.param(
+            {"affinity": Affinity(pod_affinity=PodAffinity(required=[NEAR]))}, "pod affinity", id="pod affinity"
+        ),
+        pytest.param(
+            {"affinity": Affinity(pod_anti_affinity=PodAffinity(required=[AWAY]))}, "anti-affinity", id="anti-affinity"
+        ),
+        pytest.param(
+            {"topology_spread_constraints": [EVEN], "labels": {"app": "full"}}, "topology spread", id="hard spread"
+        ),
+    ],
+)
+def test_so_must_it_for_what_the_pod_wants(wish: dict[str, Any], reason: str) -> None:
+    pods = [
+        app("p", "1", on="a", **wish),
+        pod("f", {"cpu": "8"}, on="t", labels={"app": "full"}, phase="Running"),
+        pod("c", {"cpu": "100m"}, on="a", labels={"app": "cache"}, phase="Running"),
+    ]
+    nodes = [ten(name, labels={HOST: name}) for name in "at"]
+    found = planned(nodes, pods)
+    assert found.moves == ()
+    assert reason in reasons(found)["p"]
+
+
 def test_so_must_it_for_what_other_pods_want() -> None:
     term = PodAffinityTerm(topology_key=HOST, label_selector=SelectorSpec(match_labels={"app": "db"}))
     apart = Affinity(pod_anti_affinity=PodAffinity(required=[term]))
@@ -237,6 +298,35 @@ def test_so_must_it_for_what_other_pods_want() -> None:
 def test_two_pods_never_plan_on_the_same_hole() -> None:
     pods = [app("p", "100m", "6Gi", on="a"), app("q", "100m", "6Gi", on="b"), filled("f", "8", "t")]
     assert len(planned([ten("a"), ten("b"), ten("t")], pods).moves) == 1
+
+
+# --- resources --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory", "nvidia.com/gpu"])
+def test_any_resource_may_be_what_is_scattered(resource: str) -> None:
+    """Of the two others all nodes have enough and nobody asks for any."""
+    offers = {"cpu": "100", "memory": "100Gi", "nvidia.com/gpu": "100", "pods": "20", resource: "10"}
+    pods = [bound({resource: "1"}, "p", "a"), bound({resource: "8"}, "f", "t")]
+    found = planned([node("a", offers), node("t", offers)], pods, resourceType=resource)
+    assert moves(found) == [("p", "a", "t")]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"containers": [CORE, CORE, CORE]}, id="every container"),
+        pytest.param({"containers": [CORE], "init_containers": [LARGE]}, id="an init container that asks for more"),
+        pytest.param({"containers": [CORE], "init_containers": [SIDECAR, SIDECAR]}, id="sidecars"),
+        pytest.param({"containers": [CORE], "overhead": {"cpu": "2"}}, id="overhead"),
+    ],
+)
+def test_use_is_all_that_a_pod_asks_for(more: dict[str, Any]) -> None:
+    """Three cores of ten, which is not below the threshold; a single container would be."""
+    one = app("p", "1", on="a")
+    pods = [replace(one, spec=replace(one.spec, **more)), filled("f", "7500m", "t")]
+    assert planned([ten("a"), ten("t")], pods).moves == ()
+    assert planned([ten("a"), ten("t")], [one, pods[1]]).moves
 
 
 # --- nodes that are neither -------------------------------------------------------------------------------------------

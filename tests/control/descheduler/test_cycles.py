@@ -51,11 +51,19 @@ async def test_every_move_goes_through_a_job_that_says_which_plan_it_belongs_to(
         assert len(planned) == 4 and "to n1 (Defragmentation)" in planned[0][1]
 
 
+@pytest.mark.parametrize(
+    ("when", "jobs"),
+    [
+        pytest.param({}, 0, id="neither: nothing happens by itself"),
+        pytest.param({"cron": "0 0 29 2 *"}, 0, id="cron: not today"),
+        pytest.param({"cron": "0 0 29 2 *", "interval": "60s"}, 4, id="both: the interval wins"),
+    ],
+)
 @virtual
-async def test_interval_wins_over_cron_and_without_either_nothing_happens_by_itself() -> None:
-    async with stage(packing()) as it:
+async def test_triggers_say_when(when: dict[str, str], jobs: int) -> None:
+    async with stage(packing(**when)) as it:
         await pass_time(300)
-        assert await it.jobs() == []
+        assert len(await it.jobs()) == jobs
 
 
 @virtual

@@ -147,3 +147,16 @@ def test_labels_written_with_the_binding_are_counted_and_touch_no_row() -> None:
     before = snapshot.room.changes.generation
     snapshot.apply_pod(pod("p", on="n1", labels={"app": "web", "zone": "a"}))
     assert (zone.by_row, snapshot.room.changes.generation) == ({0: 1}, before)
+
+
+def test_topology_keys_that_no_node_has_take_no_column_and_are_found_once_one_has() -> None:
+    snapshot = Snapshot()
+    snapshot.apply_node(node("n1", labels={"zone": "a"}))
+    odd = [snapshot.topologies.domains(f"odd-{number}") for number in range(30)]
+    for domains in odd:
+        domains.refresh()
+    assert [domains.number for domains in odd] == [0] * 30
+    assert not snapshot.nodes.labels._columns
+    snapshot.apply_node(node("n2", labels={"odd-7": "x"}))
+    odd[7].refresh()
+    assert (odd[7].number, odd[7].of_row[:2].tolist()) == (1, [0, 1])

@@ -111,6 +111,14 @@ def test_the_choice_is_the_naive_one(kinds, events):
                         snapshot.assume(one, found.node, at=0.0)
 
 
+def test_a_better_row_of_another_block_is_found_behind_one_that_is_refused():
+    cpus = {"n0": ("100", "1"), "n1": ("10", "5"), "n2": ("10", "5"), "n3": ("10", "5"), "n4": ("10", "1")}
+    there = [node(name, {"cpu": cpu, "pods": "9"}) for name, (cpu, _) in cpus.items()]
+    old = [pod(f"on-{name}", {"cpu": used}, on=name, labels={"app": name}) for name, (_, used) in cpus.items()]
+    engine, snapshot = Engine([Fit(), Apart()]), cluster(*there, pods=old)
+    assert engine.place(cycle(snapshot, pod("p", labels={"app": "n0"}))).node == "n4"
+
+
 def test_rows_beyond_the_first_arrays_are_seen():
     engine, snapshot = Engine([Fit(), Numbered()]), cluster(node("a", {"cpu": "1", "pods": "9"}))
     assert engine.place(cycle(snapshot)).node == "a"

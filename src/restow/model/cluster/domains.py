@@ -33,7 +33,7 @@ class Domains:
 
     def __init__(self, nodes: NodeTable, key: str, counts: Callable[[Which], Mask] | None = None) -> None:
         self._nodes = nodes
-        self._column = nodes.labels.column(key)
+        self._key = key
         self._counts = counts
         self._seen = 0
         self.of_row: RowIndex = np.zeros(0, np.intp)
@@ -66,18 +66,18 @@ class Domains:
             self.version += 1
 
     def _look_up(self, rows: RowIndex) -> RowIndex:
-        ids = self._column.ids[rows].astype(np.intp)
+        ids = self._nodes.labels.known(self._key).ids[rows].astype(np.intp)
         return ids if self._counts is None else np.where(self._counts(rows), ids, NOWHERE)
 
     def _number(self) -> int:
-        return len(self._column.values)
+        return len(self._nodes.labels.known(self._key).values)
 
 
 class EachNode(Domains):
     """The nodes that have the key, each by itself: domain n + 1 is row n."""
 
     def _look_up(self, rows: RowIndex) -> RowIndex:
-        return np.where(self._column.ids[rows] == ABSENT, NOWHERE, rows + 1)
+        return np.where(self._nodes.labels.known(self._key).ids[rows] == ABSENT, NOWHERE, rows + 1)
 
     def _number(self) -> int:
         return self._nodes.rows.capacity + 1

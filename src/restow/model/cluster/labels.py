@@ -82,6 +82,10 @@ class NodeLabels:
                 column.set(row, labels.get(key))
         return column
 
+    def known(self, key: str) -> LabelColumn:
+        """The column of a key, or one for all keys that no row has: pods may ask for any, at no cost to others."""
+        return self.column(key) if key in self._columns or self._carriers[key] > 0 else self._nobodys
+
     def write(self, row: int, labels: dict[str, str] | None) -> None:
         """Replace the labels of a row; None for a row without a node."""
         self._carriers.subtract(list(self._labels.get(row, ())))
@@ -95,8 +99,7 @@ class NodeLabels:
 
     def mask(self, requirement: Requirement, rows: Which) -> Mask:
         """Which of these rows satisfy a requirement."""
-        key = requirement.key
-        column = self.column(key) if key in self._columns or self._carriers[key] else self._nobodys
+        column = self.known(requirement.key)
         return column.mask(requirement, column.ids[rows])
 
     def _grow(self, capacity: int) -> None:

@@ -230,7 +230,7 @@ class Counting:
     def __call__(self, rows: Which) -> Mask:
         mask = filters.selected(self._nodes, self._suiting, rows)
         for key in self._keys:
-            mask &= self._nodes.labels.column(key).ids[rows] != NOWHERE
+            mask &= self._nodes.labels.known(key).ids[rows] != NOWHERE
         if self._tolerations is not None:
             mask &= filters.tolerated(self._nodes, self._tolerations, rows)
         return mask

@@ -45,6 +45,39 @@ def skews(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         place[move.uid] = move.target
 
 
+def disks_of(pod: Pod) -> list[str]:
+    """The names of its claims, which begin with the zone that the volume is in."""
+    claims = (one.persistent_volume_claim for one in pod.spec.volumes or ())
+    return [one.claim_name for one in claims if one is not None]
+
+
+def misplaced_disks(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """Moves away from the zone of a volume, and nodes with more volumes than they can attach, at any time."""
+    pods = {uid: one.pod for uid, one in snapshot.pods.known.items()}
+    places = {uid: {one.node} for uid, one in snapshot.pods.known.items()}
+    for wave, moves in plan.waves():
+        for move in moves:
+            node = snapshot.node(move.target)
+            zone = (node.metadata.labels or {})[ZONE] if node else ""
+            if any(not name.startswith(f"{zone}-") for name in disks_of(pods[move.uid])):
+                yield f"{move.pod} leaves the zone of its volume for {move.target}"
+            places[move.uid] = {move.source, move.target}
+        for name in snapshot.rows.names():
+            limit = _attachable(snapshot, name)
+            attached = sum(len(disks_of(pods[uid])) for uid, where in places.items() if name in where)
+            if limit is not None and attached > limit:
+                yield f"wave {wave}: {attached} volumes on {name}, which can attach {limit}"
+        for move in moves:
+            places[move.uid] = {move.target}
+
+
+def _attachable(snapshot: Snapshot, name: str) -> int | None:
+    found = snapshot.storage.csi_node(name)
+    drivers = found.spec.drivers if found is not None and found.spec is not None else None
+    offers = drivers[0].allocatable if drivers else None
+    return offers.count if offers else None
+
+
 def _must_be_apart(one: Pod, other: Pod) -> bool:
     affinity = one.spec.affinity
     apart = affinity is not None and affinity.pod_anti_affinity is not None

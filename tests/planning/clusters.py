@@ -11,11 +11,13 @@ from restow.eviction.budgets import Budgets
 from restow.eviction.protections import Protections
 from restow.eviction.workloads import Workloads
 from restow.model.cluster import Snapshot
+from restow.model.cluster.storage import StorageObject
 from restow.model.objects import (
     Condition,
     Node,
     ObjectMeta,
     OwnerReference,
+    PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
@@ -58,8 +60,10 @@ def not_ready(one: Node) -> Node:
     return replace(one, status=replace(one.status, conditions=[Condition(type="Ready", status="False")]))
 
 
-def cluster(nodes: Iterable[Node], pods: Iterable[Pod]) -> Snapshot:
+def cluster(nodes: Iterable[Node], pods: Iterable[Pod], storage: Iterable[StorageObject] = ()) -> Snapshot:
     snapshot = Snapshot()
+    for item in storage:
+        snapshot.apply_storage(item)
     for one in nodes:
         snapshot.apply_node(one)
     for each in pods:
@@ -81,12 +85,16 @@ def request(
         known.put(budget)
     for one in snapshot.pods.known.values():
         workloads.put_pod(one.pod)
+    claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
+    for claim in snapshot.storage.claims.every():
+        claims.setdefault(claim.metadata.namespace or "", {})[claim.metadata.name] = claim
     mobility = Movability(
         snapshot=snapshot,
         now=NOW,
         protections=protections or Protections(),
         budgets=known,
         workloads=workloads,
+        claims=claims,
         workload_limit=limit,
     )
     return Request(engine=ENGINE, mobility=mobility, now=NOW, arguments=arguments or {}, **fields)

@@ -6,6 +6,8 @@ RESTOW_EXAMPLES says how many clusters are tried (by default few enough for ever
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,14 +17,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
+from restow.model.cluster.storage import StorageObject
 from restow.model.objects import (
     Affinity,
+    ClaimVolume,
     Pod,
     PodAffinity,
     PodAffinityTerm,
     PodDisruptionBudget,
     SelectorSpec,
     TopologySpreadConstraint,
+    Volume,
 )
 from restow.planning.balance import rates_of
 from restow.planning.measured import Measured, Sample
@@ -32,8 +37,9 @@ from restow.planning.replay import replay
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
 from restow.planning.strategies import make_plan
-from tests.planning.by_definition import ZONE, skews, violations
+from tests.planning.by_definition import ZONE, disks_of, misplaced_disks, skews, violations
 from tests.planning.clusters import NOW, app, budget, cluster, free_nodes, request, ten
+from tests.scheduling.plugins.volumes import claim, csi_node, on_label, volume
 
 HOST = "kubernetes.io/hostname"
 EXAMPLES = int(os.environ.get("RESTOW_EXAMPLES", "25"))
@@ -53,15 +59,33 @@ def constraints(kind: str, name: str) -> dict[str, Any]:
         "none": {},
         "apart": {"affinity": Affinity(pod_anti_affinity=PodAffinity(required=[term]))},
         "even": {"topology_spread_constraints": [even]},
+        "disks": {},
     }[kind]
+
+
+def with_disk(pod: Pod, zone: str) -> Pod:
+    """The pod with a volume of its own, which one zone has."""
+    used = Volume(name="disk", persistent_volume_claim=ClaimVolume(claim_name=f"{zone}-{pod.metadata.name}"))
+    return replace(pod, spec=replace(pod.spec, volumes=[used]))
+
+
+def storage(pods: Iterable[Pod], limits: Mapping[str, int]) -> Iterator[StorageObject]:
+    """The volumes of such pods, and how many nodes can attach."""
+    for name in (name for pod in pods for name in disks_of(pod)):
+        at = on_label(ZONE, name.partition("-")[0])
+        yield volume(name, of="", at=at, claim=name, claim_uid=f"uid-{name}", phase="Bound", handle=name)
+        yield claim(name, of="", to=name, phase="Bound")
+    for name, limit in limits.items():
+        yield csi_node(name, limit)
 
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
-    """A few nodes of ten, filled at will but not above, with workloads that want to be apart or even."""
+    """A few nodes of ten, filled at will but not above, with workloads that want to be apart or even or have disks."""
     names = [f"n{number}" for number in range(draw(st.integers(2, 6)))]
     free = {name: [10_000, 10_240] for name in names}
-    kinds = {name: draw(st.sampled_from(["none", "none", "apart", "even"])) for name in "xyz"}
+    kinds = {name: draw(st.sampled_from(["none", "none", "apart", "even", "disks"])) for name in "xyz"}
+    zones = {name: f"z{number % 2}" for number, name in enumerate(names)}
     pods: list[Pod] = []
     for number in range(draw(st.integers(0, 20))):
         where, of = draw(st.sampled_from(names)), draw(st.sampled_from("xyz"))
@@ -71,9 +95,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         free[where][0] -= cpu
         free[where][1] -= memory
         fields = {"labels": {"app": of}, "of": of, **constraints(kinds[of], of)}
-        pods.append(app(f"p{number:02d}", f"{cpu}m", f"{memory}Mi", on=where, **fields))
-    labels = {name: {HOST: name, ZONE: f"z{number % 2}"} for number, name in enumerate(names)}
-    return cluster([ten(name, labels=labels[name]) for name in names], pods)
+        one = app(f"p{number:02d}", f"{cpu}m", f"{memory}Mi", on=where, **fields)
+        pods.append(with_disk(one, zones[where]) if kinds[of] == "disks" else one)
+    attached = Counter(pod.spec.node_name for pod in pods if disks_of(pod))
+    limits = {name: attached[name] + draw(st.integers(0, 2)) for name in names if draw(st.booleans())}
+    nodes = [ten(name, labels={HOST: name, ZONE: zones[name]}) for name in names]
+    return cluster(nodes, pods, storage(pods, limits))
 
 
 asked_budgets = st.lists(st.builds(budget, st.just("b"), st.integers(1, 3), st.sampled_from("xyz")), max_size=1)
@@ -110,7 +137,7 @@ def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
 
     assert plan == replace(make_plan(strategy, snapshot, asked), seconds=plan.seconds)
     assert len(plan.moves) <= most
-    assert [*violations(snapshot, plan), *skews(snapshot, plan)] == []
+    assert [*violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)] == []
     assert (snapshot.room.free == free).all()
     carried_out(snapshot, plan)
     assert (snapshot.room.free >= 0).all()
@@ -153,7 +180,7 @@ def test_plans_by_what_is_used_keep_every_promise(snapshot: Snapshot, data: st.D
 
     assert plan == replace(make_plan("load-aware", snapshot, asked), seconds=plan.seconds)
     assert len(plan.moves) <= most
-    assert [*violations(snapshot, plan), *skews(snapshot, plan)] == []
+    assert [*violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)] == []
     assert (snapshot.room.free == free).all()
     assert all((move.namespace, move.pod) in use.pods for move in plan.moves), "not measured"
     after = use.after(plan.moves)
@@ -176,7 +203,7 @@ def test_any_moves_are_put_in_order_or_dropped(snapshot: Snapshot, data: st.Data
     found = sequence(snapshot, asked, wanted)
     plan = Plan(strategy="s", moves=found.moves)
     assert replay(snapshot, plan, asked).defects == ()
-    assert [*violations(snapshot, plan), *skews(snapshot, plan)] == []
+    assert [*violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)] == []
     arrived = {move.uid: move.target for move in sorted(found.moves, key=lambda one: one.order)}
     dropped = {one.pod for one in found.dropped}
     for one in wanted:

@@ -25,7 +25,7 @@ from restow.planning.replay import replay
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
 from restow.planning.strategies import make_plan
-from tests.planning.by_definition import ZONE, skews, violations
+from tests.planning.by_definition import ZONE, misplaced_disks, skews, violations
 from tests.planning.clusters import app, cluster, free_nodes, request, ten
 from tests.planning.optimal.test_strategy import gang, waits
 from tests.planning.test_properties import HOST, asked_budgets, constraints, snapshots
@@ -72,7 +72,7 @@ def test_every_plan_survives_its_replay_and_a_count_by_hand(objective: str, data
     wish = asked(snapshot, objective, budgets=budgets, **more)
     plan = make_plan("optimal", snapshot, wish)
     assert replay(snapshot, plan, wish).defects == ()
-    assert [*violations(snapshot, plan), *skews(snapshot, plan)] == []
+    assert [*violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)] == []
     assert len(plan.moves) <= wish.max_moves
     placed = sum(place.pod.startswith("g") for place in plan.places)
     assert placed == 0 or wish.roster is None or placed >= 2

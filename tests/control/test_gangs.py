@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 import pytest
 
 from restow.client.verbs import Client
+from restow.control.scheduler import Settings
 from restow.model import kinds
 from restow.model.quantity import amount
-from restow.ports import Api
+from restow.ports import Api, Request, Response
 from restow.scheduling.framework import (
     SUCCESS,
     Cycle,
@@ -384,3 +386,51 @@ async def test_a_gang_that_lacks_a_role_is_broken_for_a_successor_too() -> None:
         async with scheduler(it.api, it.clock):
             await pass_time(10)
             assert await places(it) == {"chief": "n1", "w1": "n1", "w2": "n1", "rival": None}
+
+
+async def _take_room(it: Stage, node: str) -> None:
+    await it.create(kinds.POD, pod("theirs", "2", schedulerName="other", nodeName=node))
+
+
+async def _take_node(it: Stage, node: str) -> None:
+    await it.delete(kinds.NODE, node)
+
+
+class Displacing:
+    """An Api that lets something happen to the other one of two nodes when the first pod is bound."""
+
+    def __init__(self, api: Api) -> None:
+        self.happens: Callable[[str], Awaitable[None]] | None = None
+        self.watch = api.watch
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        happens = self.happens
+        if request.subresource == "binding" and happens is not None:
+            self.happens = None
+            await happens("n1" if b"n2" in (request.body or b"") else "n2")
+            await pass_time(0.1)
+        return await self._api.call(request)
+
+
+@pytest.mark.parametrize(
+    "happens", [pytest.param(_take_room, id="room is taken"), pytest.param(_take_node, id="node is gone")]
+)
+def test_a_member_whose(happens: Callable[[Stage, str], Awaitable[None]]) -> None:
+    """... when another is bound goes elsewhere at once, whatever back-off it would have."""
+
+    @virtual
+    async def story() -> None:
+        async with world(nodes=3) as it:
+            api = Displacing(it.api)
+            api.happens = partial(happens, it)
+            async with scheduler(api, it.clock, settings=Settings(writers=1)):
+                await it.create(kinds.POD_GROUP, group("train", 2))
+                for name in ("w1", "w2"):
+                    await it.create(kinds.POD, member(name, "train", "3"))
+                await pass_time(0.8)
+                found = await places(it)
+                assert "n3" in (found["w1"], found["w2"])
+                assert None not in (found["w1"], found["w2"])
+
+    story()

@@ -10,7 +10,7 @@ import io
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import click
@@ -92,12 +92,19 @@ def dev(port: int, nodes: int) -> None:
     """An embedded cluster for kubectl, until Ctrl-C.
 
     The first line of output is the path of its kubeconfig, and nothing else."""
-    from restow import app
+    from restow import app, patience
     from restow.logs import log_to_stderr
 
     log_to_stderr()
+    starting = ExitStack()
+
+    def tell(kubeconfig: Path, url: str) -> None:
+        starting.close()
+        announce(kubeconfig, url)
+
     try:
-        work = app.serve_embedded(port=port, nodes=nodes, announce=announce)
+        starting.enter_context(patience.shown()).doing(f"starting a cluster of {nodes:,} nodes")
+        work = app.serve_embedded(port=port, nodes=nodes, announce=tell)
         asyncio.run(app.until_stopped(work, _tell_end))
     except app.PartStopped as problem:
         raise CouldNot(str(problem)) from problem
@@ -108,6 +115,8 @@ def dev(port: int, nodes: int) -> None:
             raise unwritable(problem) from problem
         advice = "; choose another with --port" if port else ""
         raise CouldNot(f"cannot serve on 127.0.0.1:{port}: {os.strerror(problem.errno or 0)}{advice}") from problem
+    finally:
+        starting.close()
 
 
 def _tell_end(asked: str) -> None:

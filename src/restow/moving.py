@@ -48,7 +48,7 @@ def deschedule(
     output: str,
 ) -> None:
     """Run a profile of the descheduler: plan, and create a job for each move."""
-    from restow import app, printing
+    from restow import app, patience, printing
     from restow.adapters.kubernetes import ConfigError
     from restow.control.descheduler import Refused
     from restow.ports import ApiError
@@ -60,7 +60,12 @@ def deschedule(
         async with app.bearing(kubeconfig, _written(config), namespace) as at:
             return await app.deschedule(at, namespace, profile, dry_run=dry_run)
 
-    with user_mistakes(ConfigError, LookupError), misfortunes(Refused, ApiError):
+    with (
+        user_mistakes(ConfigError, LookupError),
+        misfortunes(Refused, app.NotInstalled, ApiError),
+        patience.shown() as waiting,
+    ):
+        waiting.doing("reading the cluster, and planning")
         done = asyncio.run(work())
     printing.show(done.outcome.plan, printing.plan_table, output)
     for name, problem in done.outcome.failures.items():
@@ -107,7 +112,8 @@ def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: 
                 raise
 
     try:
-        with user_mistakes(ConfigError), misfortunes(Changed, InTheWay, ApiError), progress.shown(plan) as shown:
+        could_not = misfortunes(Changed, InTheWay, app.NotInstalled, ApiError)
+        with user_mistakes(ConfigError), could_not, progress.shown(plan) as shown:
             done = asyncio.run(work(shown))
     except CouldNot as problem:
         if isinstance(problem.__cause__, Changed):

@@ -37,7 +37,7 @@ def shown(plan: Plan, clock: Callable[[], float] = time.monotonic) -> Iterator[S
     if not console.is_terminal:
         yield Shown(_Lines(plan, console, untouched).update)
         return
-    with Live(console=console, auto_refresh=False) as live:
+    with Live(Text("reading the cluster", style="dim"), console=console, auto_refresh=False) as live:
         yield Shown(lambda progress: live.update(view(plan, progress, untouched.told(progress)), refresh=True))
 
 

@@ -21,7 +21,8 @@ def _command(*arguments: str) -> list[str]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "100"}
+    own = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    return {**own, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "100"}
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 
 import pytest
 
@@ -15,13 +16,22 @@ from restow.model.pods import is_ready
 from restow.sim.world import Settings
 
 
-async def test_a_scheduler_that_dies_takes_the_cluster_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        pytest.param(RuntimeError("out of ideas"), "out of ideas", id="by an error"),
+        pytest.param(asyncio.CancelledError(), "it just ended", id="called off by itself"),
+    ],
+)
+async def test_a_scheduler_that_dies_takes_the_cluster_with_it(
+    monkeypatch: pytest.MonkeyPatch, end: BaseException, told: str
+) -> None:
     async def die(_: Scheduler) -> None:
         await asyncio.sleep(0.2)
-        raise RuntimeError("out of ideas")
+        raise end
 
     monkeypatch.setattr(Scheduler, "run", die)
-    with pytest.raises(app.PartStopped, match="the scheduler stopped: out of ideas"):
+    with pytest.raises(app.PartStopped, match=f"the scheduler stopped: {told}"):
         async with app.embedded_cluster(nodes=1, rng=random.Random(1)):
             await asyncio.Event().wait()
 
@@ -73,3 +83,19 @@ async def test_a_job_made_by_hand_moves_a_pod_on_the_embedded_cluster() -> None:
         assert job.status.node_name not in (None, pods[0].spec.node_name)
         [successor] = (await client.list(POD, "default")).items
         assert successor.spec.node_name == job.status.node_name
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+async def test_work_is_stopped_by(name: str) -> None:
+    told: list[str] = []
+    asyncio.get_running_loop().call_later(0.05, signal.raise_signal, getattr(signal, name))
+    await app.until_stopped(asyncio.sleep(60), told.append)
+    assert told == [name]
+
+
+async def test_work_that_nobody_stopped_does_not_end_without_a_word() -> None:
+    async def give_up() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(app.PartStopped, match="everything was called off, and nobody asked for it"):
+        await app.until_stopped(give_up(), lambda name: None)

@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from restow import app
+from restow.adapters.clock import SystemClock
+from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.cli import restow
@@ -63,6 +65,22 @@ async def test_a_plan_is_made_reviewed_and_carried_out(tmp_path: Path) -> None:
         assert {one.spec.node_name for one in (await client.list(POD, "default")).items} == {"node-1"}
         again = await invoke(kubeconfig, "deschedule", "--now")
         assert (again.exit_code, "nothing to move" in again.stdout) == (0, True), again.output
+
+
+@pytest.mark.parametrize("command", [["deschedule", "--now"], ["apply", "{plan}"]], ids=" ".join)
+async def test_a_cluster_where_nothing_is_installed_is_told_what_it_lacks(tmp_path: Path, command: list[str]) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"strategy": "optimal"}')
+    server = await serve(MemoryApi(SystemClock(), random.Random(1)))
+    try:
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", server.url)
+        done = await invoke(kubeconfig, *(word.format(plan=plan) for word in command))
+    finally:
+        await server.close()
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert (
+        "the cluster does not know podmigrationjobs.scheduling.koordinator.sh; restow install | kubectl" in done.stderr
+    )
 
 
 async def test_what_changed_since_is_repaired_and_told_or_strictly_refused(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from restow.offline import Cluster
     from restow.patience import Patience
     from restow.planning.plan import Plan
-    from restow.scheduling.registry import Profile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -114,7 +113,7 @@ def schedule(output: str, **where: Any) -> None:
 
     with user_mistakes(), patience.shown() as waiting:
         cluster, sections = subject(where).looked_at(waiting)
-        profile = _profile(sections)
+        profile = sections.read_scheduler()
         waiting.doing("scheduling")
         result = offline.schedule(cluster, profile, time.time())
     printing.show(result, printing.schedule_table, output)
@@ -131,7 +130,7 @@ def explain(output: str, named: tuple[str, ...], **where: Any) -> None:
     name = _pod_name(named)
     with user_mistakes(), patience.shown() as waiting:
         cluster, sections = subject(where).looked_at(waiting)
-        result = offline.explain(cluster, _profile(sections), sections, _find_pod(cluster, name), time.time())
+        result = offline.explain(cluster, sections.read_scheduler(), sections, _find_pod(cluster, name), time.time())
     printing.show(result, printing.explanation_text, output)
 
 
@@ -212,7 +211,7 @@ def plan(
         )
         _tell_idle_objective(strategy)
         cluster, sections = where.looked_at(waiting)
-        profile = _profile(sections)
+        profile = sections.read_scheduler()
         living = where.snapshot is None
         cluster.measured = operating.measured_use(cluster, sections, wanted.strategy, living=living)
         with waiting.search(wanted.time_limit):
@@ -262,7 +261,7 @@ def replay(written: Path, output: str, **where: Any) -> None:
         plan = read_plan(written.read_bytes(), str(written))
         cluster, sections = subject(where).looked_at(waiting)
         waiting.doing("replaying")
-        result = offline.replay(cluster, _profile(sections), sections, plan, time.time())
+        result = offline.replay(cluster, sections.read_scheduler(), sections, plan, time.time())
     printing.show(result, printing.replay_table, output)
     if not result.valid:
         tell_other_configuration(plan, sections)
@@ -353,13 +352,6 @@ def _written(path: Path | None) -> Configuration | None:
     from restow.configuration import read_configuration
 
     return read_configuration(path.read_bytes(), str(path)) if path else None
-
-
-def _profile(sections: Configuration) -> Profile:
-    """The scheduler that the configuration describes; the default one without it."""
-    from restow.scheduling.registry import installed, read_profile
-
-    return read_profile(sections.scheduler, installed())
 
 
 COMMANDS = (plan, replay, schedule, explain)

@@ -37,7 +37,6 @@ from restow.model.times import format_time
 from restow.picture import NodeUse
 from restow.planning.plan import Plan
 from restow.report import page
-from restow.scheduling.registry import installed, read_profile
 
 NAMESPACE = "default"
 NODES = 8
@@ -197,7 +196,7 @@ async def _make_plan(stage: Stage) -> None:
     seen = await inventory(stage.client, lambda kind, number: None, lambda told: None)
     stage.nodes, stage.pods, stage.made = seen.of(NODE), seen.of(POD), time.time()
     asked = offline.Asked(strategy="optimal", objective="pending", work_limit=PLANNING_STEPS)
-    profile = read_profile(EMBEDDED.scheduler, installed())
+    profile = EMBEDDED.read_scheduler()
     stage.plan = await asyncio.to_thread(offline.plan, offline.Cluster(seen), profile, EMBEDDED, asked, time.time)
     stage.news = f"planned: {len(stage.plan.moves)} moves, after which {len(stage.plan.places)} pods more fit"
 

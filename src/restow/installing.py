@@ -23,7 +23,6 @@ from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import Kind
 from restow.ports import ApiError
 from restow.queues.admission import CEILINGS, policy_documents, shown_ceilings
-from restow.queues.arguments import read_arguments
 
 CONFIGURATION_KEY: Final = "restow.yaml"
 _PART_OF: Final = "app.kubernetes.io/part-of"
@@ -146,7 +145,7 @@ def documents(
 ) -> list[Document]:
     """Everything to be applied, in order; `without` are names of definitions to leave out. Raises WireError."""
     written = read_configuration(configuration.encode(), CONFIGURATION_KEY)
-    ceilings = read_arguments(written.queues).ceilings
+    ceilings = written.read_queues().ceilings
     definitions = [one for one in custom_resource_definitions() if one["metadata"]["name"] not in without]
     return [
         _document("v1", "Namespace", namespace),

@@ -131,11 +131,12 @@ class Ranking:
                 self._ask_rows(cycle, changed)
                 self._cells = self._cells_of = self._screen = self._screen_of = None
             if self._room_seen != room:
-                row = self._room.only_since(self._room_seen)
-                if row is not None and row < self._rows.size:
-                    self._ask_row(row)
-                else:
+                few = self._room.few_since(self._room_seen)
+                if few is None or max(few) >= self._rows.size:
                     self._ask_rows(cycle, self._room.since(self._room_seen))
+                else:
+                    for row in few:
+                        self._ask_row(row)
         self._room_seen, self._nodes_seen = room, nodes
 
     def best(self) -> int:

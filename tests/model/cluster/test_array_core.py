@@ -38,6 +38,8 @@ def test_changes_since_a_generation_are_the_rows_touched_after_it(touched: list[
     for row in touched:
         changes.touch(row)
     assert sorted(changes.since(min(look, len(touched)))) == sorted(set(touched[look:]))
+    few = changes.few_since(min(look, len(touched)))
+    assert sorted(few) == sorted(set(touched[look:])) if few is not None else len(touched[look:]) > 4
 
 
 def test_a_look_back_beyond_the_journal_reads_the_stamps() -> None:

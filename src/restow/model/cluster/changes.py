@@ -11,7 +11,7 @@ must count as changed again.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from restow.model.cluster.rows import Mask, RowIndex, Rows, grown
 
 _JOURNAL_LIMIT = 8192
 _FEW = 32  # below this a dict finds repetitions faster than arrays do
+_VERY_FEW = 4  # as many rows are looked at one by one in half the time that arrays take
 _MANY = 8  # more than one change for so many rows, and looking at all rows is faster
 
 
@@ -43,9 +44,16 @@ class Changes:
             del self._journal[:half]
             self._cut += half
 
-    def only_since(self, generation: int) -> int | None:
-        """The row that changed after `generation`, if there was a single change: the usual case between two pods."""
-        return self._journal[-1] if generation + 1 == self.generation and self._journal else None
+    def few_since(self, generation: int) -> Collection[int] | None:
+        """The rows that changed after `generation`, each once, if they are very few: the usual case between two pods
+        of a class. None otherwise."""
+        number = self.generation - generation
+        if number > _FEW or generation < self._cut:
+            return None
+        if number == 1:
+            return (self._journal[-1],)
+        rows = dict.fromkeys(self._journal[generation - self._cut :])
+        return rows if len(rows) <= _VERY_FEW else None
 
     def since(self, generation: int) -> RowIndex:
         """The rows that changed after `generation`, each once."""

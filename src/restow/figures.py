@@ -17,6 +17,8 @@ _NAMES: Final[Mapping[str, str]] = {
     "imbalance.mean": "imbalance, mean",
     "imbalance.deviation": "imbalance, deviation",
     "imbalance.largest": "imbalance, largest",
+    "measuredNodes": "nodes whose use is measured",
+    "busyNodes": "nodes that are really busy",
 }
 _USE, _PLACED = "utilisation.", "placed."
 _WAITING, _HAVE_PLACE = "pendingPods", "placedPods"

@@ -110,3 +110,4 @@ async def test_prometheus_knows_nothing_of_a_snapshot(tmp_path: Path, more: list
         written = configuration(tmp_path, port)
         done = await restow_on("plan", "--strategy", "load-aware", "--snapshot", path, "--config", written)
     assert (done.exit_code, server.asked) == (0, []) and told in " ".join(done.output.split()), done.output
+    assert "nodes that are really busy" in done.output

@@ -13,7 +13,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,7 +39,7 @@ from restow.installing import CONFIGURATION_KEY, Found, look
 from restow.migration.stop import STOP_NAME, stopped
 from restow.model.crds import custom_resource_definitions
 from restow.model.inventory import Inventory
-from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
+from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NODE, POD_MIGRATION_JOB, STORAGE_CLASS
 from restow.model.objects import ConfigMap, Node
 from restow.planning.descheduling.providers import Provider
 from restow.planning.measured import Measured, Queries
@@ -121,9 +121,8 @@ async def _beside(**parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     stopped: list[asyncio.Task[None]] = []
 
     def ended(task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            stopped.append(task)
-            body.cancel()
+        stopped.append(task)
+        body.cancel()
 
     tasks = [asyncio.create_task(part, name=name) for name, part in parts.items()]
     for task in tasks:
@@ -134,7 +133,7 @@ async def _beside(**parts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         if not stopped:
             raise
         body.uncancel()
-        problem = stopped[0].exception()
+        problem = None if stopped[0].cancelled() else stopped[0].exception()
         raise PartStopped(f"the {stopped[0].get_name()} stopped: {cause(problem)}") from problem
     finally:
         for task in tasks:
@@ -314,8 +313,24 @@ def _configuration(found: ConfigMap) -> Configuration:
     return read_configuration(written.encode(), name)
 
 
+class NotInstalled(Exception):
+    """The cluster does not know what moves pods."""
+
+
+async def _check_installed(api: Api) -> None:
+    """Whether jobs could be made at all: otherwise a server says of a path of ours that there is no such thing."""
+    try:
+        async with aclosing(Client(api).pages(POD_MIGRATION_JOB, limit=1)) as pages:
+            await anext(pages, None)
+    except NotFound as problem:
+        advice = "restow install | kubectl apply --server-side -f - brings that, and who carries them out"
+        raise NotInstalled(f"the cluster does not know {POD_MIGRATION_JOB.qualified_name}; {advice}") from problem
+
+
 async def deschedule(at: Bearing, namespace: str, profile: str | None, *, dry_run: bool) -> Run:
-    """One cycle of a profile, now. Raises Refused, LookupError, WireError and ApiError."""
+    """One cycle of a profile, now. Raises Refused, NotInstalled, LookupError, WireError and ApiError."""
+    if not dry_run:
+        await _check_installed(at.api)
     policy = at.configuration.read_descheduler()
     made = Descheduler(
         at.api,
@@ -339,7 +354,8 @@ async def carry_out(
     at: Bearing, namespace: str, plan: Plan, tell: Callable[[Progress], None], *, strict: bool = False
 ) -> Progress:
     """Carry a plan out; `tell` hears how it goes. With `strict` nothing is repaired. Raises Changed, InTheWay,
-    WireError and ApiError."""
+    NotInstalled, WireError and ApiError."""
+    await _check_installed(at.api)
     applying = Applying(
         at.api,
         at.clock,

@@ -175,11 +175,13 @@ def reservation(number: int, *, placed: bool) -> Document:
 
 
 def pods() -> Iterator[Document]:
-    """In the order of a queue: by age and name, so those of an owner one after the other."""
+    """In the order of a queue: by age and name, so those of a workload one after the other."""
     for number in range(PODS):
         template = _template(number // SEATS)
-        name = f"{template['metadata']['labels']['app']}-{number:05d}"
+        app = template["metadata"]["labels"]["app"]
+        name, owner = f"{app}-{number:05d}", {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": app}
         metadata = {**template["metadata"], "name": name, "namespace": "bench", "uid": f"uid-{name}"}
+        metadata["ownerReferences"] = [{**owner, "uid": f"uid-{app}", "controller": True}]
         yield {"metadata": metadata, "spec": template["spec"]}
 
 

@@ -103,12 +103,6 @@ async def test_a_status_worked_out_from_an_older_version_is_a_conflict(
     assert (await installed.get(RESERVATIONS, "r"))["status"]["placements"] == [SEAT]
 
 
-async def test_a_seat_is_in_one_place(installed: Server, reservation: Document) -> None:
-    twice = status(reservation["metadata"]["resourceVersion"], SEAT, {**SEAT, "nodeName": "n2"})
-    with pytest.raises(Invalid, match="Duplicate value"):
-        await installed.patch(RESERVATIONS, "r", JSON_PATCH, twice, sub="status")
-
-
 # --- what a job moves, and how ----------------------------------------------------------------------------------------
 
 JOBS = "podmigrationjobs.scheduling.koordinator.sh"

@@ -12,7 +12,7 @@ import pytest
 from restow.control.scheduler import Settings
 from restow.model import kinds
 from restow.ports import Api, Request, Response
-from tests.control.reservations.stage import over_committed, phase, reservation, seats
+from tests.control.reservations.stage import over_committed, phase, read, reservation, seats
 from tests.control.stage import events, places, stage
 from tests.sim.stage import pass_time, pod, virtual
 
@@ -115,3 +115,17 @@ async def test_a_seat_stays_taken_if_its_pod_is_gone_before_the_server_has_answe
         await it.delete(kinds.POD, "a", grace_seconds=0)
         await pass_time(8)
         assert await seats(it) == {0: ("n1", "a")}
+
+
+@virtual
+async def test_a_seat_that_somebody_wrote_down_twice_is_in_one_place() -> None:
+    async with stage(nodes=2) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await pass_time(3)
+        twice = [{"task": "web", "index": 0, "nodeName": name} for name in ("n1", "n2")]
+        await it.client.patch(
+            kinds.RESERVATION, "r", {"status": {"placements": twice}}, "default", subresource="status"
+        )
+        await pass_time(3)
+        assert (await seats(it), (await read(it)).status.available) == ({0: ("n2", None)}, 1)
+        assert len((await read(it)).status.placements or ()) == 1

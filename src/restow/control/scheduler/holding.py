@@ -25,15 +25,13 @@ from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
 from restow.control.scheduler.feed import Feed
 from restow.control.scheduler.settings import Settings
-from restow.control.scheduler.takers import Takers
+from restow.control.scheduler.takers import Takers, mark_of, works_for
 from restow.control.scheduler.telling import about
 from restow.control.scheduler.tickets import key_of
 from restow.model.cluster import SeatName
-from restow.model.cluster.owners import group_name
 from restow.model.cluster.seat import is_ended, is_expired
-from restow.model.kinds import NODE, POD, POD_GROUP, RESERVATION
+from restow.model.kinds import NODE, POD, RESERVATION
 from restow.model.objects import (
-    ObjectReference,
     Placement,
     Pod,
     Reservation,
@@ -195,7 +193,7 @@ class Holding:
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Begin; only once everything that exists was seen, because what was not seen looks as if it were gone."""
-        for number in range(self._settings.status_writers):
+        for number in range(self._settings.mark_writers):
             tasks.create_task(self._run(), name=f"scheduler reservations {number}")
         tasks.create_task(self._look_round(), name="scheduler expiry check")
 
@@ -269,16 +267,15 @@ class Holding:
         pod = self._takers.of(seat) if placement.pod_ref is None and seat is not None else None
         if pod is None:
             return Found(placement, found.get(name))
-        taken = msgspec.structs.replace(placement, pod_ref=_reference(pod))
-        return Found(taken, owner=_owner(pod))
+        return Found(msgspec.structs.replace(placement, pod_ref=mark_of(pod)), owner=works_for(pod))
 
     def _placements(self, reservation: Reservation) -> list[Placement]:
-        """Those the status shows, and those that are assumed beyond it."""
-        shown = list(reservation.status.placements or ())
-        known = {(one.task, one.index) for one in shown}
+        """Those the status shows, each seat once, and those that are assumed beyond it."""
+        shown = {(one.task, one.index): one for one in reservation.status.placements or ()}
         seats = self._book.seats(*key_of(reservation))
-        assumed = [seat for seat in seats if (seat.name.task, seat.name.index) not in known]
-        return shown + [Placement(task=one.name.task, index=one.name.index, node_name=one.node) for one in assumed]
+        assumed = [seat for seat in seats if (seat.name.task, seat.name.index) not in shown]
+        more = [Placement(task=one.name.task, index=one.name.index, node_name=one.node) for one in assumed]
+        return [*shown.values(), *more]
 
     def _without_lost_hopes(self, reservation: Reservation, facts: Facts) -> Facts:
         """Seats that were decided and lost before they were written: they are given back and looked for anew."""
@@ -409,23 +406,3 @@ def _is_due(reservation: Reservation, now: float) -> bool:
         return is_expired(reservation, now)
     except TimeError:  # the pass says so
         return True
-
-
-def _reference(pod: Pod) -> ObjectReference:
-    meta = pod.metadata
-    return ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid)
-
-
-def _owner(pod: Pod) -> ObjectReference:
-    """For whom a pod works: its gang, its controller, or itself."""
-    meta, gang = pod.metadata, group_name(pod)
-    if gang is not None:
-        return ObjectReference(
-            api_version=POD_GROUP.api_version, kind=POD_GROUP.kind, namespace=meta.namespace, name=gang
-        )
-    for one in meta.owner_references or ():
-        if one.controller:
-            return ObjectReference(
-                api_version=one.api_version, kind=one.kind, namespace=meta.namespace, name=one.name, uid=one.uid
-            )
-    return _reference(pod)

@@ -17,6 +17,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     writers: int = 64
     """Bindings and the writes before them under way at once: as many as keep the server busy while we decide."""
     status_writers: int = 8
+    mark_writers: int = 4
+    """Statuses of reservations written at once: one costs the server as much as several bindings, which go first."""
     event_writers: int = 4
     leak_check: float = 15.0
     """Between two looks at assumptions that the API has not confirmed."""

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from restow.model.cluster import Seat, SeatName
-from restow.model.cluster.owners import Kinship
+from restow.model.cluster.owners import Kinship, group_name
 from restow.model.cluster.seat import is_in_life, named_seat
-from restow.model.objects import Pod
+from restow.model.kinds import POD_GROUP
+from restow.model.objects import ObjectReference, Pod
 
 
 class Takers:
@@ -102,3 +103,23 @@ class Takers:
             and is_in_life(pod, seat)
             and (self._bound.get(seat.name) == (pod.metadata.uid, seat.life) or seat.owners.match(pod, self._kinship))
         )
+
+
+def mark_of(pod: Pod) -> ObjectReference:
+    """How a placement names the pod that took it; that it is a pod goes without saying."""
+    return ObjectReference(namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
+
+
+def works_for(pod: Pod) -> ObjectReference:
+    """For whom a pod works: its gang, its controller, or itself."""
+    meta, gang = pod.metadata, group_name(pod)
+    if gang is not None:
+        return ObjectReference(
+            api_version=POD_GROUP.api_version, kind=POD_GROUP.kind, namespace=meta.namespace, name=gang
+        )
+    for one in meta.owner_references or ():
+        if one.controller:
+            return ObjectReference(
+                api_version=one.api_version, kind=one.kind, namespace=meta.namespace, name=one.name, uid=one.uid
+            )
+    return ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid)

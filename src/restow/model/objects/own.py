@@ -215,7 +215,8 @@ class ReservationStatus(ApiStruct):
     current_owners: list[ObjectReference] | None = None
     allocatable: Quantities | None = None
     allocated: Quantities | None = None
-    placements: Annotated[list[Placement], Meta(extra={"list_map_keys": ["task", "index"]})] | None = None
+    placements: list[Placement] | None = None
+    """Written as a whole, too; no two are of the same seat."""
     observed_generation: int | None = None
 
 

@@ -42,6 +42,7 @@ migration:
   evictQPS: 100000
   evictBurst: 10000
   maxConcurrentReconciles: 16
+  arbitrationArgs: {interval: 100ms}
 """
 
 

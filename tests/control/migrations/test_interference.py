@@ -26,7 +26,7 @@ from restow.sim.writes import is_write
 from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.stage import SYSTEM, Move, controller, scheduled
 from tests.control.stage import check_room
-from tests.sim.stage import pass_time, ready
+from tests.sim.stage import node, pass_time, ready
 
 SAMPLE = os.environ.get("RESTOW_INTERFERENCE", "1")
 pytestmark = pytest.mark.timeout(0 if SAMPLE == "all" else 120)
@@ -150,6 +150,29 @@ async def delete_node(it: Move, old: Pod) -> None:
         await it.delete(kinds.NODE, found.status.placements[0].node_name)
 
 
+def renew_node(cpu: str) -> Deed:
+    """Another node of the same name; an empty one, for what is on it is not ours to answer for."""
+
+    async def deed(it: Move, old: Pod) -> None:
+        found = await seat(it)
+        name = found.status.placements[0].node_name if found is not None and found.status.placements else None
+        if name is not None and all(one.spec.node_name != name for one in await it.pods()):
+            await it.delete(kinds.NODE, name)
+            await it.create(kinds.NODE, node(name, cpu=cpu))
+
+    return deed
+
+
+async def lead_as_well(it: Move, old: Pod) -> None:
+    """Somebody who knows nothing of the other."""
+
+    async def lead() -> None:
+        async with controller(it.api, it.clock, seed=2, **SECTION):
+            await asyncio.sleep(600)
+
+    going_on.append(asyncio.create_task(lead()))
+
+
 async def steal_room(it: Move, old: Pod) -> None:
     """While it is only held: a node with too much on it is not ours to answer for."""
     found = await seat(it)
@@ -201,11 +224,17 @@ async def pause(it: Move, old: Pod) -> None:
         await asyncio.sleep(120)
         await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": False}})
 
-    resuming.append(asyncio.create_task(resume()))
+    going_on.append(asyncio.create_task(resume()))
 
 
-resuming: list[asyncio.Task[None]] = []
+going_on: list[asyncio.Task[None]] = []
 """Kept, or they would be forgotten before their time."""
+
+
+async def hesitate(it: Move, old: Pod) -> None:
+    """Paused and resumed, before anybody may have seen it."""
+    for paused in (True, False):
+        await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": paused}})
 
 
 def jump(seconds: float) -> Deed:
@@ -244,12 +273,16 @@ DEEDS: dict[str, Deed] = {
     "there is a budget": budget,
     "the node is cordoned": cordon,
     "the node is gone": delete_node,
+    "the node is another one": renew_node("4"),
+    "the node is another one, and smaller": renew_node("400m"),
     "the room is taken": steal_room,
     "evictions are stopped": stop,
     "the job is aborted": abort,
     "somebody was there before": forge,
     "the job is paused for a while": pause,
+    "the job is paused for no time": hesitate,
     "the workload is paused": pause_workload,
+    "another one leads as well": lead_as_well,
     "the clock jumps ahead, and the job's time is over": jump(100),
     "the clock jumps ahead": jump(30),
     "the clock jumps back": jump(-100),

@@ -41,12 +41,13 @@ from restow.model.crds import custom_resource_definitions
 from restow.model.inventory import Inventory
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NODE, POD_MIGRATION_JOB, STORAGE_CLASS
 from restow.model.objects import ConfigMap, Node
+from restow.parts import PARTS
 from restow.planning.descheduling.providers import Provider
 from restow.planning.measured import Measured, Queries
 from restow.planning.plan import Plan
 from restow.ports import Api, ApiError, Clock, Forbidden, NotFound
 from restow.posts import Post, Station, cause
-from restow.running import PARTS, Options, Process, find_namespace, lease_timing
+from restow.running import Options, Process, find_namespace, lease_timing
 from restow.sim.world import Settings, World, default_rules
 
 T = TypeVar("T")

@@ -75,7 +75,7 @@ def run(kubeconfig: Path | None, embedded: bool, components: str | None, log_for
 
 def _components(written: str | None) -> tuple[str, ...]:
     """The names between commas, each once; all where nothing is said."""
-    from restow.running import PARTS
+    from restow.parts import PARTS
 
     names = tuple(dict.fromkeys(name.strip() for name in written.split(","))) if written is not None else tuple(PARTS)
     unknown = [name for name in names if name not in PARTS]

@@ -8,7 +8,8 @@ from prometheus_client import CollectorRegistry
 
 from restow.configuration import read_configuration
 from restow.model.wire import WireError
-from restow.running import PARTS, ConfigurationFile, lease_timing
+from restow.parts import PARTS
+from restow.running import ConfigurationFile, lease_timing
 
 
 def file(path: Path, text: str) -> ConfigurationFile:

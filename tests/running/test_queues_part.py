@@ -10,8 +10,8 @@ from restow.adapters.memory import MemoryApi
 from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.configuration import Configuration
+from restow.parts import PARTS
 from restow.posts import Means
-from restow.running import PARTS
 from restow.sim.loop import VirtualClock
 from tests.sim.stage import virtual
 

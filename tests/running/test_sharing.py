@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry
 from restow.adapters.memory import MemoryApi
 from restow.configuration import Configuration
 from restow.control.aside import at_once
+from restow.parts import PARTS
 from restow.ports import Api, Request, Response
 from restow.posts import Part, Post, Station
-from restow.running import PARTS
 from restow.sim.loop import VirtualClock
 from tests.sim.stage import virtual
 

@@ -20,9 +20,9 @@ from restow.configuration import Configuration
 from restow.control.aside import at_once
 from restow.model import kinds
 from restow.model.times import format_micro_time
+from restow.parts import DeschedulerPart
 from restow.ports import Api, OutcomeUnknown, Request, Response
 from restow.posts import Post, Station
-from restow.running import DeschedulerPart
 from restow.triggering import Trigger
 from tests.control.descheduler.stage import scattered
 from tests.sim.stage import pass_time, virtual

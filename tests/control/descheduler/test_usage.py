@@ -72,7 +72,8 @@ async def measure(url: str, **provider: Any) -> Measured:
     metering = policy.metering(policy.profile("cool"))
     assert metering is not None
     meter = Meter(Client(Nobody()), StillClock(NOW), PrometheusServer(policy.prometheus))
-    return await meter.measure(metering)
+    found, _ = await meter.measure(metering)
+    return found
 
 
 def planned(use: Measured) -> Plan:
@@ -140,6 +141,16 @@ async def test_people_see_that_use_is_not_measured_and_that_it_is_again(
         assert counts == {result: 2.0, "fresh": 1.0}
 
 
+@virtual
+async def test_a_dry_run_writes_no_event() -> None:
+    async with scattered() as it:
+        api = Measuring(it)
+        api.silent = True
+        async with running(descheduler(it, {**COOL, "dryRun": True}, api=api)):
+            await pass_time(100)
+            assert await events(it, "UseNotMeasured") == []
+
+
 async def test_a_server_that_is_not_there_is_told_once_and_nothing_moves(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Scripted({})) as port:
         pass
@@ -147,7 +158,7 @@ async def test_a_server_that_is_not_there_is_told_once_and_nothing_moves(caplog:
     assert policy.prometheus is not None
     meter = Meter(Client(Nobody()), StillClock(NOW), PrometheusServer(policy.prometheus))
     for _ in range(3):
-        use = await meter.measure(read_load_aware(ARGUMENTS).metering)
+        use, _ = await meter.measure(read_load_aware(ARGUMENTS).metering)
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
     found = planned(use)
     assert not found.moves

@@ -97,7 +97,7 @@ class Descheduler:
         self._aside = aside
         self._clock = clock
         self._client = Client(api, manager="restow-descheduler")
-        self._meter = Meter(self._client, clock, prometheus, self._heed_reading)
+        self._meter = Meter(self._client, clock, prometheus)
         self._is_measured = True
         self._feed = Feed(informers or Informers(self._client, rng), clock, self._settings.namespace)
         self._feed.on_ended = self._count_ended
@@ -233,7 +233,7 @@ class Descheduler:
         if not dry_run:
             self._refuse(profile, self._busy_elsewhere())
             await self._forget_claims()
-        outcome = await self._decide(profile)
+        outcome = await self._decide(profile, dry_run=dry_run)
         done = Run(profile=profile.name, plan="", outcome=outcome)
         if not dry_run and (outcome.plan.moves or outcome.removals):
             self._refuse(profile, self._busy_elsewhere())
@@ -256,9 +256,13 @@ class Descheduler:
         for one in waiting + deserted(rest, self._feed.pending(self._scheduler), snapshot.kinship):
             await let_go(self._client, snapshot, one)
 
-    async def _decide(self, profile: Profile) -> Outcome:
-        metering = self._policy.metering(profile)
-        use = await self._meter.measure(metering) if metering is not None else None
+    async def _decide(self, profile: Profile, *, dry_run: bool) -> Outcome:
+        metering, use = self._policy.metering(profile), None
+        if metering is not None:
+            use, reading = await self._meter.measure(metering)
+            self._metrics.reading(reading.source, reading.result)
+            if not dry_run:
+                self._tell_reading(reading)
         with self._feed.held():
             request = replace(self._request(profile), measured=use, regard=self._policy.regard)
             ended = self._feed.ended_pods() if profile.removers else []
@@ -339,7 +343,7 @@ class Descheduler:
         for name, spent in outcome.seconds.items():
             self._metrics.strategy(name, profile.name, spent)
 
-    def _heed_reading(self, reading: Reading) -> None:
+    def _tell_reading(self, reading: Reading) -> None:
         """People see where Restow is installed that use is not measured, and that it is again."""
         about = ObjectReference(api_version="v1", kind="ConfigMap", namespace=self._settings.namespace, name=NAME)
         if reading.told:
@@ -348,7 +352,6 @@ class Descheduler:
         elif not self._is_measured:
             self._recorder.record(about, "UseMeasured", f"{reading.source} answers, and with what is of now")
         self._is_measured = not reading.told
-        self._metrics.reading(reading.source, reading.result)
 
     def _count_ended(self, job: PodMigrationJob) -> None:
         notes = job.metadata.annotations or {}

@@ -1,13 +1,12 @@
 """Usage: what nodes and pods really use, as metrics.k8s.io or Prometheus tells it.
 
 Goes in: how it is measured, and whom to ask. Comes out: what is measured now; nothing, and why, where nobody answers.
-Whoever wants to know hears of every reading; the log, of what is wrong, once, and again when it is something else.
+How that went comes with it; the log hears of what is wrong, once, and again when it is something else.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -44,21 +43,14 @@ async def ask(prometheus: Prometheus | None, queries: Queries) -> Measured:
 
 
 class Meter:
-    def __init__(
-        self,
-        client: Client,
-        clock: Clock,
-        prometheus: Prometheus | None,
-        tell: Callable[[Reading], None] = lambda reading: None,
-    ) -> None:
+    def __init__(self, client: Client, clock: Clock, prometheus: Prometheus | None) -> None:
         self._client = client
         self._clock = clock
         self._prometheus = prometheus
-        self._tell = tell
         self._told = ""
 
-    async def measure(self, metering: Metering) -> Measured:
-        """What is measured now."""
+    async def measure(self, metering: Metering) -> tuple[Measured, Reading]:
+        """What is measured now, and how that went."""
         try:
             if metering.queries is None:
                 nodes, pods = await self._client.list(NODE_METRICS), await self._client.list(POD_METRICS)
@@ -71,8 +63,7 @@ class Meter:
         if reading.told and reading.told != self._told:
             log.warning("use is not measured", extra={"source": reading.source, "told": reading.told})
         self._told = reading.told
-        self._tell(reading)
-        return found
+        return found, reading
 
     def _reading(self, found: Measured, metering: Metering) -> Reading:
         source = KUBERNETES_METRICS if metering.queries is None else PROMETHEUS

@@ -221,6 +221,25 @@ def test_only_who_has_to_go_goes_to_a_node_that_is_being_emptied(
 
 
 @pytest.mark.parametrize(
+    ("name", "since", "moved"),
+    [
+        pytest.param("RemoveDuplicates", 599, False, id="replicas may stay together for a while"),
+        pytest.param("RemoveDuplicates", 601, True, id="but not longer"),
+        pytest.param("RemovePodsViolatingNodeTaints", 599, True, id="what is not tolerated is left at once"),
+    ],
+)
+def test_who_need_not_go_keeps_the_cool_down_of_the_others(name: str, since: float, moved: bool) -> None:
+    taints = [Taint(key="gone", effect="NoSchedule")] if "Taints" in name else []
+    pods = [app("p", "4", on="a"), app("q", "4", on="a"), app("kept", "5", on="b", of="kept")]
+    snapshot = cluster([ten("a", taints=taints), ten("b")], pods)
+    regard = Regard(packing=(read_defragmentation(RESTING),))
+    plugin = installed()[name]
+    assert isinstance(plugin, Planner)
+    asked = request(snapshot, {}, regard=regard, migrated={"a": NOW - since})
+    assert bool(plugin.plan(snapshot, asked).moves) is moved
+
+
+@pytest.mark.parametrize(
     ("there", "target"), [("5", "b"), ("2", "c")], ids=["a node that is kept", "none but those that are emptied"]
 )
 def test_who_has_to_go_goes_to_a_node_that_nobody_empties_if_there_is_one(there: str, target: str) -> None:

@@ -3,7 +3,7 @@
 Goes in: a search for departures, which looks at the snapshot as it is with all moves so far. Comes out: a plan. A pod
 that may not move, or that fits nowhere else, stays, with the reason; nothing is evicted without a seat. Where
 Defragmentation or LoadAware are at work, too, pods go to nodes that they neither empty nor find busy, if that is
-possible; pods that need not go at all do not go otherwise.
+possible; pods that need not go at all do not go otherwise, and not within their cool-down.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from restow.model.times import TimeError, parse_time
 from restow.model.wire import WireError, convert_readable
 from restow.planning.arguments import Namespaces, PodFilter
 from restow.planning.bookings import Bookings
+from restow.planning.cooldown import resting
 from restow.planning.effect import after, versions
 from restow.planning.measures import overview, slots_by_row
 from restow.planning.movable import about_all, foreign_refusal, refused
@@ -96,7 +97,7 @@ def depart(name: str, snapshot: Snapshot, request: Request, search: Search) -> P
             pod, mobility = one.pod.pod, request.mobility
             if not mobility.is_ours(pod):
                 continue
-            why = mobility.why_not(pod)
+            why = mobility.why_not(pod) or seats.why_rest(one)
             target = None if why else seats.find(one)
             if target is not None:
                 seats.take(one, target)
@@ -122,6 +123,14 @@ class _Seats:
         self._snapshot = bookings.snapshot
         self._neighbours = Neighbours(bookings.snapshot, request)
         self._emptied = self._neighbours.emptied()
+        self._cool_down = request.cool_down(0.0)
+        self._resting = resting(bookings.snapshot, request.migrated, request.now, self._cool_down)
+
+    def why_rest(self, one: Departure) -> str:
+        """Why a pod that need not go stays for now; empty if it may go."""
+        if one.must or one.pod.node not in self._resting:
+            return ""
+        return f"{one.pod.node} rests: a pod came or left less than {self._cool_down:g}s ago"
 
     def find(self, one: Departure) -> str | None:
         rows = one.among(self._bookings.choices(one.pod.key))

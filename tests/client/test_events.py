@@ -22,9 +22,7 @@ def record(tell, plan: FaultPlan | None = None):
     """Run a recorder while `tell(recorder)` uses it; the events that are there afterwards, as documents."""
 
     async def story(api, clock):
-        recorder = EventRecorder(
-            Client(FaultyApi(api, Random(3), plan)), component="restow", instance="r-0", clock=clock, rng=Random(1)
-        )
+        recorder = EventRecorder(Client(FaultyApi(api, Random(3), plan), manager="r-0"), clock, Random(1))
         task = asyncio.create_task(recorder.run())
         await tell(recorder, api)
         await asyncio.sleep(60)

@@ -82,10 +82,10 @@ class _Recent(OrderedDict[K, V], Generic[K, V]):
 class EventRecorder:
     """Collects what is recorded and writes it in the background, while `run` runs."""
 
-    def __init__(self, client: Client, *, component: str, instance: str, clock: Clock, rng: Random) -> None:
+    def __init__(self, client: Client, clock: Clock, rng: Random, *, component: str = "restow") -> None:
         self._client = client
         self._component = component
-        self._instance = instance
+        self._instance = client.manager
         self._clock = clock
         self._rng = rng
         self._queue: WorkQueue[_Key] = WorkQueue(base=1.0, cap=10.0)

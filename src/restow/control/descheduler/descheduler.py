@@ -101,13 +101,7 @@ class Descheduler:
         self._is_measured = True
         self._feed = Feed(informers or Informers(self._client, rng), clock, self._settings.namespace)
         self._feed.on_ended = self._count_ended
-        self._recorder = EventRecorder(
-            self._client,
-            component="restow",
-            instance="restow-descheduler",
-            clock=clock,
-            rng=Random(rng.getrandbits(64)),
-        )
+        self._recorder = EventRecorder(self._client, clock, Random(rng.getrandbits(64)))
         self._planning = asyncio.Lock()
         """Nobody plans while somebody else does."""
         self._is_acting = False

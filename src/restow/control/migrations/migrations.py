@@ -75,9 +75,7 @@ class Migrations:
         self._metrics = metrics = metrics or Metrics()
         client = Client(api, manager="restow-migrations")
         self._feed = Feed(informers or Informers(client, rng), clock, self._settings.namespace)
-        self._recorder = EventRecorder(
-            client, component="restow", instance="restow-migrations", clock=clock, rng=Random(rng.getrandbits(64))
-        )
+        self._recorder = EventRecorder(client, clock, Random(rng.getrandbits(64)))
         self._reading = Reading(client, clock, self._feed, self._settings.namespace)
         self._effects = Effects(client, self._feed, metrics)
         self._fence = Fence()

@@ -111,9 +111,7 @@ class Queues:
         self._clock = clock
         self._client = Client(api, manager="restow-queues")
         self._feed = Feed(informers or Informers(self._client, rng), clock)
-        self._recorder = EventRecorder(
-            self._client, component="restow", instance="restow-queues", clock=clock, rng=Random(rng.getrandbits(64))
-        )
+        self._recorder = EventRecorder(self._client, clock, Random(rng.getrandbits(64)))
         self._door = Door(self._client, clock, self._settings.namespace, self._settings.look_again)
         self._unkept = Unkept()
         self._told: dict[str, str | None] = {}

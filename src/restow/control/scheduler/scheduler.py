@@ -94,9 +94,7 @@ class Scheduler:
         self._queue = SchedulingQueue(wakeups=profile.wakeups, gates=profile.gates, order=order_by(profile.engine.sort))
         self._feed = Feed(informers or Informers(client, rng), self._queue, profile.scheduler_names)
         self._snapshot, self._roster = self._feed.snapshot, self._feed.roster
-        self._recorder = EventRecorder(
-            client, component="restow", instance="restow-scheduler", clock=clock, rng=Random(rng.getrandbits(64))
-        )
+        self._recorder = EventRecorder(client, clock, Random(rng.getrandbits(64)))
         self._queue.lane_of = self._roster.queue_of
         self._telling = Telling(client, clock, self._recorder, self._feed)
         self._musters = Musters(self._roster, self._snapshot)

@@ -55,11 +55,7 @@ class World:
         self.view = View(kinds, clock, rng)
         self._client = Client(api, manager="restow-world")
         self._recorder = EventRecorder(
-            self._client,
-            component="restow-world",
-            instance="world",
-            clock=clock,
-            rng=random.Random(rng.getrandbits(64)),
+            self._client, clock, random.Random(rng.getrandbits(64)), component="restow-world"
         )
         self._informers = [Informer(self._client, kind, rng=random.Random(rng.getrandbits(64))) for kind in kinds]
         self._queue: WorkQueue[tuple[int, Key]] = WorkQueue(base=0.05, cap=10.0)

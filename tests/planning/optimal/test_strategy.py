@@ -21,6 +21,7 @@ from restow.model.objects import (
     SelectorSpec,
 )
 from restow.model.wire import WireError
+from restow.planning.optimal import solver
 from restow.planning.optimal.strategy import optimal
 from restow.planning.plan import Plan
 from restow.planning.replay import replay
@@ -90,6 +91,22 @@ def test_higher_priority_goes_before_more_room() -> None:
     assert [place.pod for place in plan.places] == ["important"]
 
 
+def test_pods_of_several_priorities_are_counted_and_so_is_the_bound() -> None:
+    pods = [waits(f"p{number}", "6") for number in range(4)]
+    pods = [replace(one, spec=replace(one.spec, priority=number % 2)) for number, one in enumerate(pods)]
+    plan = planned(scattered(), objective="pending", pending=tuple(pods))
+    assert (plan.before["placedPods"], plan.after["placedPods"]) == (1, 2)
+    assert (plan.bound, plan.after["gap"]) == (2, 0.0)
+
+
+def test_amounts_that_nothing_divides_are_told_as_they_are() -> None:
+    odd = {"large": "7Gi", "odd": "123456789"}
+    pods = tuple(replace(waits(name, "0"), spec=app(name, "0", memory).spec) for name, memory in odd.items())
+    full = [app("a1", "0", "2Gi", on="a"), app("b1", "0", "4Gi", on="b")]
+    plan = planned(cluster([ten("a"), ten("b")], full), objective="pending", pending=pods)
+    assert (plan.after["placed.memory"], plan.bound) == (7 * 2**30 + 123456789, 7 * 2**30 + 123456789)
+
+
 def gang(*pods: Pod, least: int) -> tuple[tuple[Pod, ...], Roster]:
     group = PodGroup(
         metadata=ObjectMeta(name="ring", namespace="default"),
@@ -108,6 +125,13 @@ def test_a_gang_is_placed_as_a_whole() -> None:
     members, roster = gang(waits("g1", "6"), waits("g2", "6"), least=2)
     plan = planned(scattered(), objective="pending", pending=members, roster=roster)
     assert sorted(place.pod for place in plan.places) == ["g1", "g2"]
+
+
+def test_a_gang_that_fits_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver, "highspy", None)
+    members, roster = gang(waits("g1", "5"), waits("g2", "5"), waits("g3", "6"), least=3)
+    plan = planned(scattered(), objective="pending", pending=members, roster=roster)
+    assert (plan.before["placedPods"], len(plan.places), plan.moves) == (3, 3, ())
 
 
 def test_a_gang_that_cannot_be_whole_gets_nothing() -> None:

@@ -3,6 +3,7 @@
 Goes in: a problem. Comes out: a worth that no answer exceeds.
 
     volume    everything placed fits into everything that is free, and into what its queue may take, one by one
+    count     as many pods as could be placed if all were worth the same
     drains    as many nodes as the limit of moves empties, the fewest pods first, while all of their pods fit elsewhere
 
 The closest bounds come from the exact models, and from prices: see `flow` and `market`.
@@ -14,11 +15,17 @@ from collections.abc import Iterator
 from math import floor
 
 import numpy as np
+from msgspec.structs import replace
 
+from restow.planning.optimal.market import Market
+from restow.planning.optimal.openings import lines
+from restow.planning.optimal.pricing import nothing_costs
 from restow.planning.optimal.problem import Demand, Problem, all_room, rounded
 from restow.planning.optimal.solver import UNBOUNDED, Effort, Program
 
 _TOLERANCE = 1e-6
+_MARKET = 2_000
+"""Up to how many nodes are looked at one by one."""
 
 
 def volume_bound(problem: Problem) -> float:
@@ -49,6 +56,14 @@ def _limits(problem: Problem) -> Iterator[tuple[float, list[int]]]:
         for resource, most in enumerate(quota.most.tolist()):
             asked = (quota.asked.get(which) for which in range(len(problem.demands)))
             yield float(most), [0 if one is None else int(one[resource]) for one in asked]
+
+
+def count_bound(problem: Problem) -> int:
+    """How many waiting pods can be placed at all, whatever they are worth."""
+    alike = replace(problem.relaxed, unit=1, demands=[replace(one, worth=1) for one in problem.relaxed.demands])
+    if problem.nodes > _MARKET or not problem.demands:
+        return int(volume_bound(alike))
+    return int(min(volume_bound(alike), Market(alike, lines(alike, 1)).bound(nothing_costs(alike))))
 
 
 def drain_bound(problem: Problem, effort: Effort) -> float:

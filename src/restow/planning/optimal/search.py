@@ -67,15 +67,15 @@ class Found(msgspec.Struct, frozen=True):
     """Whether the solver was asked, never answered, and could have helped."""
 
 
-Tell = Callable[[str, int, float], None]
-"""Told what is being done, the best worth so far and the bound, whenever one of them is new."""
+Tell = Callable[[str, Shift, float], None]
+"""Told what is being done, the best answer so far and the bound, whenever one of them is new."""
 
 
 def search(
     problem: Problem,
     budget: Budget,
     rng: np.random.Generator,
-    tell: Tell = lambda phase, worth, bound: None,
+    tell: Tell = lambda phase, best, bound: None,
     start: Shift = STAY,
 ) -> Found:
     """Look for the best answer, beginning with `start`."""
@@ -253,4 +253,4 @@ class _Search:
 
     def _say(self) -> None:
         self._said = self._budget.seconds
-        self._tell(self._phase, value(self._problem, self._best), self._bound)
+        self._tell(self._phase, self._best, self._bound)

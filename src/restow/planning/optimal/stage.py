@@ -126,15 +126,37 @@ class Stage:
         return lost
 
     def fill(self) -> None:
-        """Place waiting pods wherever they fit by now, most worth first."""
+        """Place waiting pods and whole gangs wherever they fit by now, most worth first."""
+        members: dict[int | None, list[int]] = {}
         for which in self._by_worth:
-            demand = self.problem.demands[which]
-            able = fits(self.left, demand.size) & demand.suits & ~self.shut
-            for node in np.flatnonzero(able).tolist() if demand.gang is None else ():
-                most = min(self._supply.most(which), demand.most - self._puts[which, node])
-                number = how_many(self.left[node].tolist(), self._asked[which], most)
-                if number:
-                    self._put(node, ((which, number),))
+            members.setdefault(self.problem.demands[which].gang, []).append(which)
+        for which in self._by_worth:
+            gang = self.problem.demands[which].gang
+            if gang is None:
+                self._fill_with(which)
+            elif which == members[gang][0]:
+                self._fill_with_gang(members[gang], self.problem.least[gang])
+
+    def _fill_with_gang(self, members: Sequence[int], least: int) -> None:
+        """Place a gang, if all that have to be placed together fit."""
+        kept = self.left.copy(), self._puts.copy(), self._supply.copy(), self._guests.copy()
+        before = sum(number for (which, _), number in self._puts.items() if which in members)
+        if before + sum(self._fill_with(which) for which in members) < least:
+            self.left, self._puts, self._supply, self._guests = kept
+
+    def _fill_with(self, which: int) -> int:
+        """Place waiting pods that are alike wherever they fit: how many do."""
+        demand, placed = self.problem.demands[which], 0
+        able = fits(self.left, demand.size) & demand.suits & ~self.shut
+        for node in np.flatnonzero(able).tolist():
+            left = self._supply.most(which)
+            if not left:
+                break
+            most = min(left, demand.most - self._puts[which, node])
+            number = how_many(self.left[node].tolist(), self._asked[which], most)
+            if number and self._put(node, ((which, number),)):
+                placed += number
+        return placed
 
     # ------------------------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from math import inf, isfinite
+from math import inf
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -27,12 +28,12 @@ from restow.planning.measures import offered, overview, slots
 from restow.planning.movable import about_all
 from restow.planning.optimal.budget import Budget
 from restow.planning.optimal.outcome import Outcome, realise
-from restow.planning.optimal.problem import STAY, Demand, Problem, Shift, better, value
+from restow.planning.optimal.problem import STAY, Demand, Problem, Shift, better
 from restow.planning.optimal.queueing import unplaced
 from restow.planning.optimal.reading import Reading, read
-from restow.planning.optimal.search import Found, Tell, search
+from restow.planning.optimal.score import Score
+from restow.planning.optimal.search import Found, search
 from restow.planning.optimal.stage import Stage
-from restow.planning.optimal.worth import Line
 from restow.planning.plan import Measures, Plan, Refusal
 from restow.planning.request import Request, Stand
 
@@ -55,18 +56,18 @@ def optimal(snapshot: Snapshot, request: Request) -> Plan:
     began = request.clock() if request.began is None else request.began
     request.tell(Stand("reading"))
     reading, has_read = read(snapshot, request), request.clock()
-    measure = _measure(request)
-    before = {**measure(snapshot), **_placed(reading, request, _as_it_is(reading.problem))}
+    measure, before = _measure(request), _measure(request)(snapshot)
+    score = Score(reading, request.objective)
     measured = request.clock()
     for_moves = min(_KEPT_BACK * request.time_limit, _KEPT_BACK_MOST)
     at_least = min(_AT_LEAST * (has_read - began), _AT_LEAST_MOST)
     ends = began + request.time_limit - for_moves - _MEASURED_AGAIN * (measured - has_read)
     ends = max(ends, measured + at_least)
-    outcome, found = _searched(snapshot, request, reading, lambda: ends - request.clock(), for_moves)
-    placed = _placed(reading, request, outcome.shift)
-    later = {**after(snapshot, request, outcome.moves, measure, outcome.places), **placed}
-    bound = _bound(reading, request, found.bound)
-    reached = later[_figure(reading, request)]
+    searched = _searched(snapshot, request, reading, score, lambda: ends - request.clock(), for_moves)
+    outcome, found = searched.best, searched.found
+    later = after(snapshot, request, outcome.moves, measure, outcome.places) | score.placed(outcome.shift)
+    reached = later[score.figure]
+    bound = score.bound(found.bound)
     if bound is not None:
         bound = max(bound, reached)
         later["gap"] = round(100 * (bound - reached) / bound, 2) if bound else 0.0
@@ -75,7 +76,7 @@ def optimal(snapshot: Snapshot, request: Request) -> Plan:
         objective=request.objective,
         moves=outcome.moves,
         places=outcome.places,
-        before=before,
+        before=before | score.placed(searched.start),
         after=later,
         bound=bound,
         refusals=(*reading.refusals, *outcome.dropped, *_remarks(snapshot, request, reading, outcome, found)),
@@ -84,28 +85,42 @@ def optimal(snapshot: Snapshot, request: Request) -> Plan:
     )
 
 
+class _Searched(msgspec.Struct, frozen=True, eq=False):
+    start: Shift
+    """What can be placed without a move."""
+    best: Outcome
+    found: Found
+
+
 def _searched(
-    snapshot: Snapshot, request: Request, reading: Reading, seconds_left: Callable[[], float], for_moves: float
-) -> tuple[Outcome, Found]:
+    snapshot: Snapshot,
+    request: Request,
+    reading: Reading,
+    score: Score,
+    seconds_left: Callable[[], float],
+    for_moves: float,
+) -> _Searched:
     """Search, carry out, and search again around what was refused, as long as there is time. Turning the last answer
     into moves may take some seconds more. What the rest of the search avoids is no law, so the bound is that of the
     first."""
     rng, problem = np.random.default_rng(request.seed), reading.problem
-    tell = _teller(reading, request)
+
+    def tell(phase: str, shift: Shift, bound: float) -> None:
+        request.tell(Stand(phase, score.reached(shift), score.bound(bound)))
 
     def realised(shift: Shift, bound: float) -> Outcome:
-        tell("moves", value(problem, shift), bound)
+        tell("moves", shift, bound)
         return realise(snapshot, request, reading, shift, late=lambda: seconds_left() <= -for_moves)
 
     best = Outcome(shift=_as_it_is(problem))
     if best.shift.puts:
         best = realised(best.shift, inf)
-    first: Found | None = None
+    start, first = best.shift, Found(STAY, inf, 0, "nothing")
     steps = request.work_limit
-    for _ in range(_REPAIRS):
+    for turn in range(_REPAIRS):
         spare = 0.0 if problem.settled else _FOR_REPAIRS * seconds_left()
         found = search(problem, Budget(seconds_left, steps, spare), rng, tell, start=best.shift)
-        first = first or found
+        first = first if turn else found
         steps = None if steps is None else max(steps - found.steps, 0)
         outcome = realised(found.shift, first.bound)
         if better(reading.problem, outcome.shift, best.shift):
@@ -113,7 +128,7 @@ def _searched(
         if not (outcome.refused_moves or outcome.refused_places) or seconds_left() <= 0 or steps == 0:
             break
         problem = _avoiding(problem, outcome)
-    return best, first or Found(STAY, inf, 0, "nothing")
+    return _Searched(start, best, first)
 
 
 def _as_it_is(problem: Problem) -> Shift:
@@ -150,46 +165,6 @@ def _measure(request: Request) -> Callable[[Snapshot], Measures]:
         return {**figures, "slots": slots(snapshot, request.shape)} if request.objective == "slots" else figures
 
     return measure
-
-
-def _figure(reading: Reading, request: Request) -> str:
-    """The figure that the objective is about."""
-    if request.objective == "pending":
-        return f"placed.{reading.line.scarcest}" if reading.line.amount else "placedPods"
-    return "slots" if request.objective == "slots" else "freeNodes"
-
-
-def _placed(reading: Reading, request: Request, shift: Shift) -> Measures:
-    """How many waiting pods are placed, and how much of the resource that counts first."""
-    groups, line = reading.line.groups, reading.line
-    if request.objective != "pending":
-        return {}
-    figures: Measures = {"placedPods": sum(shift.puts.values()), "pendingPods": line.pods}
-    if line.amount:
-        units = sum(groups[which].worth * count for (which, _), count in shift.puts.items()) // line.unit
-        figures[f"placed.{line.scarcest}"] = _shown(line, units)
-    return figures
-
-
-def _shown(line: Line, units: int) -> int | float:
-    """Units of the scarcest resource as people count it."""
-    total = units * line.amount
-    return total / 1000 if line.scarcest == CPU else total
-
-
-def _bound(reading: Reading, request: Request, worth: float) -> int | float | None:
-    if not isfinite(worth):
-        return None
-    if request.objective != "pending":
-        return int(worth)
-    return _shown(reading.line, int(worth) // reading.line.unit) if reading.line.amount else None
-
-
-def _teller(reading: Reading, request: Request) -> Tell:
-    def tell(phase: str, worth: int, bound: float) -> None:
-        request.tell(Stand(phase, _bound(reading, request, worth), _bound(reading, request, bound)))
-
-    return tell
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

@@ -46,11 +46,14 @@ class Line(msgspec.Struct, frozen=True, eq=False):
     least: dict[int, int]
     """By gang, how many of its pods have to be placed, if any is."""
     unit: int
+    """The difference in worth that a solver is to tell from nothing."""
+    weight: int
     """What the smallest amount of the scarcest resource is worth, at the lowest priority."""
     scarcest: str
     """The resource that counts first at the highest priority."""
     amount: int
-    """How much of it one unit is; 0 where pods of several priorities wait, so that units are of different things."""
+    """How much of it has that weight; 0 where pods of several priorities wait, so that weights are of different
+    things."""
     shares: Shares
     """What queues may still take."""
     refusals: tuple[Refusal, ...]
@@ -95,17 +98,17 @@ def _members(job: Job, number: int) -> tuple[int | None, Sequence[Pod]]:
 
 def _weighed(snapshot: Snapshot, groups: list[_Group], least: dict[int, int], who: Admitted) -> Line:
     found: list[Waiting] = []
-    below, unit, scarcest, amount = 0, 1, "", 0
+    below, weight, scarcest, amount = 0, 1, "", 0
     for priority in sorted({group.priority for group in groups}):
         level = [group for group in groups if group.priority == priority]
         scarcest, column = _scarcest(snapshot, level)
         asked = [dict(group.pod_class.shape.amounts).get(column, 0) for group in level]
         step = gcd(*asked) or 1
         pods = sum(len(group.pods) for group in level)
-        weight = (pods + 1) * (below + 1)
-        unit, amount = (unit, 0) if below else (weight, step)
+        each_step = (pods + 1) * (below + 1)
+        weight, amount = (weight, 0) if below else (each_step, step)
         for group, each in zip(level, asked, strict=True):
-            worth = each // step * weight + below + 1
+            worth = each // step * each_step + below + 1
             found.append(Waiting(tuple(sorted(group.pods, key=_age)), group.pod_class, worth, group.gang, group.queue))
         below = sum(one.worth * len(one.pods) for one in found)
     most = max((one.worth for one in found), default=1)
@@ -113,7 +116,8 @@ def _weighed(snapshot: Snapshot, groups: list[_Group], least: dict[int, int], wh
     return Line(
         groups=tuple(ordered),
         least=least,
-        unit=max(unit, most // _LARGEST),
+        unit=max(weight, most // _LARGEST),
+        weight=weight,
         scarcest=scarcest,
         amount=amount,
         shares=who.shares,

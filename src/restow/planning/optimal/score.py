@@ -1,0 +1,59 @@
+"""The score: what answers and bounds are in the figure that people read.
+
+    free-nodes   freeNodes
+    slots        slots
+    pending      placed.<resource>, the resource that counts first; or placedPods, where pods of several priorities wait
+
+Goes in: what was read, and answers. Comes out: figures of a plan.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import isfinite
+
+from restow.model.resources import CPU
+from restow.planning.optimal.bounds import count_bound
+from restow.planning.optimal.problem import Shift, value
+from restow.planning.optimal.reading import Reading
+from restow.planning.plan import Measures
+
+
+class Score:
+    def __init__(self, reading: Reading, objective: str) -> None:
+        self._problem, self._line = reading.problem, reading.line
+        self._is_pending = objective == "pending"
+        self._counts_pods = self._is_pending and not self._line.amount
+        if self._is_pending:
+            self.figure = "placedPods" if self._counts_pods else f"placed.{self._line.scarcest}"
+        else:
+            self.figure = "slots" if objective == "slots" else "freeNodes"
+
+    def reached(self, shift: Shift) -> int | float:
+        if self._counts_pods:
+            return sum(shift.puts.values())
+        return self._shown(value(self._problem, shift))
+
+    def bound(self, worth: float) -> int | float | None:
+        """The same for a worth that no answer exceeds; None while none is known."""
+        if self._counts_pods:
+            return self._most_pods
+        return self._shown(int(worth)) if isfinite(worth) else None
+
+    def placed(self, shift: Shift) -> Measures:
+        """How many waiting pods have a place, and how much of the resource that counts first."""
+        if not self._is_pending:
+            return {}
+        figures: Measures = {"placedPods": sum(shift.puts.values()), "pendingPods": self._line.pods}
+        return figures | {self.figure: self.reached(shift)}
+
+    @cached_property
+    def _most_pods(self) -> int:
+        return count_bound(self._problem)
+
+    def _shown(self, worth: int) -> int | float:
+        """As people count it."""
+        if not self._is_pending:
+            return worth
+        total = worth // self._line.weight * self._line.amount
+        return total / 1000 if self._line.scarcest == CPU else total

@@ -131,12 +131,11 @@ class Ranking:
                 self._ask_rows(cycle, changed)
                 self._cells = self._cells_of = self._screen = self._screen_of = None
             if self._room_seen != room:
-                few = self._room.few_since(self._room_seen)
-                if few is None or max(few) >= self._rows.size:
-                    self._ask_rows(cycle, self._room.since(self._room_seen))
+                row = self._room.only_since(self._room_seen)
+                if row is not None and row < self._rows.size:
+                    self._ask_row(row)
                 else:
-                    for row in few:
-                        self._ask_row(row)
+                    self._catch_up(cycle)
         self._room_seen, self._nodes_seen = room, nodes
 
     def best(self) -> int:
@@ -205,6 +204,15 @@ class Ranking:
         self._start[rows] = np.where(mask, (total << TIE_BITS) | self._order.ties[rows], REFUSED)
         for scorer in self._node_raw:
             self.raw[scorer][rows] = scorer.score(cycle, rows)
+
+    def _catch_up(self, cycle: Cycle) -> None:
+        """Look at all rows that changed, one by one where these are very few."""
+        few = self._room.few_since(self._room_seen)
+        if few is None or max(few) >= self._rows.size:
+            self._ask_rows(cycle, self._room.since(self._room_seen))
+        else:
+            for row in few:
+                self._ask_row(row)
 
     def _ask_rows(self, cycle: Cycle, changed: RowIndex) -> None:
         """What depends on who is there, for the rows that changed; rows beyond the last belong to nobody any more."""

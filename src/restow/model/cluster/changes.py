@@ -44,14 +44,15 @@ class Changes:
             del self._journal[:half]
             self._cut += half
 
+    def only_since(self, generation: int) -> int | None:
+        """The row that changed after `generation`, if there was a single change: the usual case between two pods."""
+        return self._journal[-1] if generation + 1 == self.generation and self._journal else None
+
     def few_since(self, generation: int) -> Collection[int] | None:
         """The rows that changed after `generation`, each once, if they are very few: the usual case between two pods
-        of a class. None otherwise."""
-        number = self.generation - generation
-        if number > _FEW or generation < self._cut:
+        of a class where several take turns. None otherwise."""
+        if self.generation - generation > _FEW or generation < self._cut:
             return None
-        if number == 1:
-            return (self._journal[-1],)
         rows = dict.fromkeys(self._journal[generation - self._cut :])
         return rows if len(rows) <= _VERY_FEW else None
 

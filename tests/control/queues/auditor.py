@@ -1,11 +1,11 @@
 """An auditor between controllers and their API server: is every lock and every job what a queue may ask for?
 
-- a node is shown as locked for one queue, and never the last that takes pods
+- a node is shown as locked for one queue, and never the last that takes pods, or pods of everybody
 - what is accepted stays within the ceilings
 - nobody is bound to a node that was locked for another queue before, unless a seat was held there or the node is its
   own
-- the queue controller writes status of queues, creates jobs and aborts them, and nothing else; jobs are for Guaranteed
-  queues, one at a time for a pod, and none is aborted that may have evicted
+- the queue controller writes status of queues and the ceilings, creates jobs and aborts them, and nothing else; jobs
+  are for Guaranteed queues, one at a time for a pod, and none is aborted that may have evicted
 
 What changed a moment ago nobody can know yet: nodes and queues that did are left out for so long.
 """
@@ -25,6 +25,7 @@ from restow.model.objects import Node, Pod, Queue
 from restow.model.pods import condition, controller_of
 from restow.model.resources import amounts
 from restow.ports import Api, ApiError, Clock, Request, Response
+from restow.queues.admission import CEILINGS
 from restow.queues.locking import locks_shown
 from restow.sim.writes import is_write, name_of
 from tests.control.queues.stage import QUEUE_ANNOTATION
@@ -77,6 +78,8 @@ class Auditor:
                 await self._creates(request)
             elif (verb, request.subresource) != ("patch", "status"):
                 self.blame(f"{name_of(request)} is not the queue controller's to write")
+        elif (plural, verb, request.name) == ("configmaps", "patch", CEILINGS):
+            pass
         elif plural != "events":
             self.blame(f"{name_of(request)} is not the queue controller's to write")
 
@@ -119,9 +122,10 @@ class Auditor:
             self.blame(f"a node is locked twice: {shown}")
         if not settled:
             return
-        takers = {node.metadata.name for node in nodes if _takes_pods(node)}
-        if takers and takers <= set(every):
-            self.blame(f"the last node is locked: {shown}")
+        takers = {node.metadata.name: node for node in nodes if _takes_pods(node)}
+        for some in ({*takers}, {name for name, node in takers.items() if not node.spec.taints}):
+            if some and some <= set(every):
+                self.blame(f"the last node is locked: {shown}")
         self._within_ceilings(queues, nodes)
 
     def _within_ceilings(self, queues: list[Queue], nodes: list[Node]) -> None:

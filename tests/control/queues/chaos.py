@@ -16,7 +16,10 @@ from typing import Any
 
 from restow.migration.conditions import is_ended
 from restow.model import kinds
+from restow.model.quantity import quantity_of
+from restow.model.resources import amounts
 from restow.ports import Api, ApiError
+from restow.queues.admission import CEILINGS
 from restow.queues.locking import locks_shown
 from tests.control.accidents import Accidents, main
 from tests.control.migrations.stage import SYSTEM, controller
@@ -44,9 +47,9 @@ class QueueAccidents(Accidents):
         self._it = it
         self._auditor = auditor
         about_queues = [self.ask, self.ask, self.ask, self.change, self.take_back, self.delete, self.close]
-        about_nodes = [self.cordon, self.uncordon, self.lose_node, self.resize]
+        about_nodes = [self.cordon, self.uncordon, self.lose_node, self.resize, self.taint, self.untaint]
         about_pods = [self.own, self.own, self.grow, self.leave, it.stop, it.go]
-        self.all = [*about_queues, *about_nodes, *about_pods]
+        self.all = [*about_queues, *about_nodes, *about_pods, self.meddle]
 
     def _guarantee(self) -> dict[str, Any]:
         found: dict[str, Any] = {"policy": self._rng.choice(("Best-Effort", "Guaranteed", "Guaranteed"))}
@@ -92,6 +95,16 @@ class QueueAccidents(Accidents):
         await super().lose_node()
         self._auditor.nodes_changed = self._it.clock.now()
 
+    async def taint(self) -> None:
+        self._auditor.nodes_changed = self._it.clock.now()
+        taints = [{"key": "example.org/mine", "effect": "NoSchedule"}]
+        await self._it.patch(kinds.NODE, self._rng.choice(NODES), {"spec": {"taints": taints}})
+
+    async def untaint(self) -> None:
+        self._auditor.nodes_changed = self._it.clock.now()
+        for name in NODES:
+            await self._it.patch(kinds.NODE, name, {"spec": {"taints": None}})
+
     async def resize(self) -> None:
         self._auditor.nodes_changed = self._it.clock.now()
         room = {"cpu": self._rng.choice(("4", "6")), "memory": "16Gi", "pods": "110"}
@@ -102,6 +115,10 @@ class QueueAccidents(Accidents):
     async def own(self) -> None:
         cpu = self._rng.choice(("500m", "1"))
         await self._it.create(kinds.POD, pod(f"own{self._made}", cpu, annotations=of(self._rng.choice(NAMES))))
+
+    async def meddle(self) -> None:
+        data = {"share_": "100", "share_q1": "100", "amount__cpu": None}
+        await self._it.client.patch(kinds.CONFIG_MAP, CEILINGS, {"data": data}, SYSTEM)
 
     async def grow(self) -> None:
         await self.scale(2, 6)
@@ -137,6 +154,8 @@ async def run(seed: int) -> Counter[str]:
 
 async def _furnish(it: Locked) -> None:
     await it.create(kinds.DEPLOYMENT, workload("web", 5, pods=template("700m", app="web")))
+    await it.create(kinds.DEPLOYMENT, workload("batch", 2, pods=template("300m", app="batch", annotations=of("q2"))))
+    await it.create(kinds.CONFIG_MAP, {"metadata": {"name": CEILINGS, "namespace": SYSTEM}, "data": {}})
     await it.create(kinds.DAEMON_SET, workload("agent", None, pods=template("100m", app="agent")))
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
     await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
@@ -159,6 +178,7 @@ async def _comes_to_rest(it: Locked, auditor: Auditor) -> None:
             assert bool(told) == asks, one
             assert (told.get("Rejected") == "False") == (one.status.reservation is not None), one
         await _clears(it)
+        await _is_shown_at_the_door(it)
         for one in (await it.client.list(kinds.QUEUE)).items:
             await it.delete(kinds.QUEUE, one.metadata.name)
         await pass_time(400)
@@ -183,6 +203,13 @@ async def _clears(it: Locked) -> None:
         ]
         said = (await it.says(one.metadata.name))[2] or ""
         assert not others or "waits for" in said, (said, [each.metadata.name for each in others])
+
+
+async def _is_shown_at_the_door(it: Locked) -> None:
+    cpu = sum(amounts(one.status.allocatable)["cpu"] for one in (await it.client.list(kinds.NODE)).items)
+    shown = (await it.client.get(kinds.CONFIG_MAP, CEILINGS, SYSTEM)).data or {}
+    expected = {"share_": str(CEILING), "amount__cpu": str(quantity_of("cpu", cpu * CEILING // 100))}
+    assert shown | expected == shown and "share_q1" not in shown, shown
 
 
 async def _shown(it: Locked) -> dict[str, tuple[str, ...]]:

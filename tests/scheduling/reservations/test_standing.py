@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
+from restow.model.cluster import SeatName, Snapshot
 from restow.model.objects import Node, Reservation, Taint
 from restow.scheduling.registry import read_profile
 from restow.scheduling.reservations.standing import Trouble, blocked, troubles
@@ -163,3 +163,14 @@ def test_who_hopes_for_room_keeps_its_seat_and_costs_nobody_theirs(
     snapshot.apply_reservation(replace(claim, metadata=replace(claim.metadata, annotations=notes)))
     snapshot.apply_pod(pod("thief", {"cpu": taken}, on="n1"))
     assert found(snapshot, "old", "claim") == expected
+
+
+def test_a_pod_on_its_way_into_a_seat_makes_it_no_more_reliable(snapshot: Snapshot) -> None:
+    """n1 offers 4 cores, of which 2 are being left: a seat of 3 waits, whoever sets out for it."""
+    snapshot.apply_pod(pod("old", {"cpu": "2"}, on="n1", leaving=True))
+    snapshot.apply_reservation(made("r", 0, "3"))
+    assert found(snapshot, "r") == {"r": "RoomBeingLeft"}
+    snapshot.assume(pod("p", {"cpu": "1"}, labels={"app": "web"}), "n1", at=1.0, seat=SeatName("default", "r", "t", 0))
+    assert found(snapshot, "r") == {"r": "RoomBeingLeft"}
+    snapshot.remove_pod(pod("old", on="n1"))
+    assert found(snapshot, "r") == {}

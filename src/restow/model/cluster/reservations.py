@@ -101,6 +101,11 @@ class Reservations:
                 return self._pods.known[uid]
         return None
 
+    def expects(self, name: SeatName) -> bool:
+        """Whether a pod is on its way into a seat. It and what is set aside beside it take the room of the seat."""
+        taker = self.taker(name)
+        return taker is not None and taker.assumed_at is not None
+
     def is_mover_gone(self, seat: Seat, uid: str) -> bool:
         """Whether the pod that a seat's reservation was made to move is leaving, or gone: not merely unknown, because
         our view of pods may be older than the reservation."""

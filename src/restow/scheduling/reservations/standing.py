@@ -55,9 +55,10 @@ def troubles(snapshot: Snapshot, seats: Iterable[Seat]) -> dict[SeatName, Troubl
     """Which of these seats are in trouble; it costs little as long as none is."""
     found: dict[SeatName, Troubled] = {}
     crowded: dict[int, dict[SeatName, Troubled]] = {}
+    book = snapshot.reservations
     for seat in seats:
         row = snapshot.rows.find(seat.node)
-        if seat.consumer is not None or row is None or not snapshot.reservations.holds(seat.name):
+        if seat.consumer is not None or row is None or not (book.holds(seat.name) or book.expects(seat.name)):
             continue
         if not snapshot.nodes.present[row]:
             found[seat.name] = Troubled(Trouble.NODE_GONE, f"node {seat.node} is gone")
@@ -111,12 +112,18 @@ def seats_on(snapshot: Snapshot, node: str) -> list[SeatName]:
     return [name for name, _ in _open_seats(snapshot, node)]
 
 
-def _open_seats(snapshot: Snapshot, node: str) -> Iterator[tuple[SeatName, Occupant]]:
+def _open_seats(snapshot: Snapshot, node: str) -> Iterator[tuple[SeatName, Shape]]:
+    """With the room that each takes; one that a pod is on its way to takes it, too, until the pod is there."""
+    book = snapshot.reservations
     for one in snapshot.occupants(node):
-        name = SeatName.parse(one.key) if one.book == "reserved" else None
-        seat = snapshot.reservations.seat(name) if name is not None else None
-        if seat is not None and seat.consumer is None:
-            yield seat.name, one
+        name = SeatName.parse(one.key) if one.book == "reserved" else one.seat
+        seat = book.seat(name) if name is not None else None
+        if seat is None or seat.consumer is not None:
+            continue
+        if one.book == "reserved":
+            yield seat.name, one.shape
+        elif one.assumed_at is not None and book.taker(seat.name) is one:
+            yield seat.name, snapshot.shapes.of(seat.stand_in)
 
 
 # --- the node ---------------------------------------------------------------------------------------------------------
@@ -142,10 +149,10 @@ def _written(taint: Taint) -> str:
 # --- the room ---------------------------------------------------------------------------------------------------------
 
 
-def _crowded_out(snapshot: Snapshot, row: int, seats: Sequence[tuple[SeatName, Occupant]]) -> dict[SeatName, Troubled]:
+def _crowded_out(snapshot: Snapshot, row: int, seats: Sequence[tuple[SeatName, Shape]]) -> dict[SeatName, Troubled]:
     """The seats for which there is no room, and those for which there is none yet; whole reservations, last first."""
     room = snapshot.room
-    numbers = {number for _, seat in seats for number, _ in seat.shape.amounts}
+    numbers = {number for _, shape in seats for number, _ in shape.amounts}
     free = {number: room.left(number, row) for number in numbers}
     later = {number: room.left(number, row, after_leaving=True) for number in numbers}
     node = snapshot.rows.name(row) or ""
@@ -160,8 +167,8 @@ def _crowded_out(snapshot: Snapshot, row: int, seats: Sequence[tuple[SeatName, O
         waits = lost or _short(room.resources, free, group)
         if not waits:
             continue
-        for name, seat in group:
-            for column, amount in seat.shape.amounts:
+        for name, shape in group:
+            for column, amount in shape.amounts:
                 free[column] += amount
                 if lost or awaited:  # nobody else loses a seat to one that only hopes
                     later[column] += amount
@@ -183,20 +190,20 @@ def _who(awaited: list[Occupant]) -> str:
     return "pods that are to move" if awaited else "terminating pods"
 
 
-def _short(resources: Resources, left: Mapping[int, int], group: Iterable[tuple[SeatName, Occupant]]) -> str:
+def _short(resources: Resources, left: Mapping[int, int], group: Iterable[tuple[SeatName, Shape]]) -> str:
     """What is missing of the resources that these seats use, in words; nothing if nothing is."""
-    used = {number for _, seat in group for number, amount in seat.shape.amounts if amount > 0}
+    used = {number for _, shape in group for number, amount in shape.amounts if amount > 0}
     short = sorted((resources.name(number), -left[number]) for number in used if left[number] < 0)
     return ", ".join(f"{quantity_of(name, amount)} {name}" for name, amount in short)
 
 
 def _last_first(
-    snapshot: Snapshot, seats: Iterable[tuple[SeatName, Occupant]]
-) -> Iterator[tuple[Reservation, list[tuple[SeatName, Occupant]]]]:
+    snapshot: Snapshot, seats: Iterable[tuple[SeatName, Shape]]
+) -> Iterator[tuple[Reservation, list[tuple[SeatName, Shape]]]]:
     """The seats by reservation: changed ones, then the newest; names decide between equals."""
-    groups: dict[tuple[str, str], list[tuple[SeatName, Occupant]]] = {}
-    for name, seat in seats:
-        groups.setdefault((name.namespace, name.reservation), []).append((name, seat))
+    groups: dict[tuple[str, str], list[tuple[SeatName, Shape]]] = {}
+    for name, shape in seats:
+        groups.setdefault((name.namespace, name.reservation), []).append((name, shape))
     book = snapshot.reservations
     known = [(reservation, group) for key, group in groups.items() if (reservation := book.get(*key)) is not None]
     yield from sorted(known, key=lambda pair: _standing(pair[0]), reverse=True)

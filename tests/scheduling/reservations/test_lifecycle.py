@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from restow.model.objects import ObjectReference, Placement, Reservation, ReservationStatus
 from restow.model.times import format_time, parse_time
-from restow.scheduling.reservations.lifecycle import Facts, Found, next_status
+from restow.scheduling.reservations.lifecycle import MOST_OWNERS, Facts, Found, next_status
 from restow.scheduling.reservations.standing import Trouble, Troubled
 from restow.scheduling.reservations.validity import problems
 
@@ -270,6 +270,16 @@ def test_counts_amounts_and_owners() -> None:
     assert status.current_owner == ObjectReference(kind="Job", name="etl")
     assert status.current_owners == [status.current_owner]
     assert status.observed_generation == 1
+
+
+def test_of_very_many_owners_the_first_are_told() -> None:
+    pods = [
+        replace(seat(index, f"p{index}"), owner=ObjectReference(kind="Pod", name=f"p{index}")) for index in range(300)
+    ]
+    one = reservation("Available", replicas=400)
+    one = replace(one, status=after(one, *pods[:60]))
+    owners = after(one, *pods).current_owners or ()
+    assert [owner.name for owner in owners] == [f"p{index}" for index in range(MOST_OWNERS)]
 
 
 def test_one_condition_per_phase_updated_in_place() -> None:

@@ -52,6 +52,10 @@ PENDING, WAITING, AVAILABLE = ReservationPhase.PENDING, ReservationPhase.WAITING
 SUCCEEDED, FAILED = ReservationPhase.SUCCEEDED, ReservationPhase.FAILED
 
 
+MOST_OWNERS = 100
+"""More of them, beside thousands of seats, make an object that no API server stores."""
+
+
 class Reason(StrEnum):
     """Why a reservation is in its phase; those of `standing.Trouble` beside."""
 
@@ -212,12 +216,13 @@ def _conditions(old: Iterable[ReservationCondition], state: ReservationState) ->
 
 
 def _owners(old: Iterable[ObjectReference], seats: Iterable[Found]) -> list[ObjectReference]:
-    """Everybody who took a seat, in the order in which they came."""
-    owners = list(old)
-    for one in seats:
-        if one.owner is not None and one.owner not in owners:
-            owners.append(one.owner)
-    return owners
+    """For whom seats were taken, in the order in which they came: the first of them, if they are too many to tell."""
+    owners = {_identity(one): one for one in [*old, *(seat.owner for seat in seats if seat.owner is not None)]}
+    return list(owners.values())[:MOST_OWNERS]
+
+
+def _identity(reference: ObjectReference) -> tuple[str | None, ...]:
+    return reference.api_version, reference.kind, reference.namespace, reference.name, reference.uid
 
 
 def _counts(reservation: Reservation, seats: Sequence[Found], phase: ReservationPhase) -> dict[str, object]:

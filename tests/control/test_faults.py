@@ -6,7 +6,7 @@ import asyncio
 import random
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.client.verbs import Client
@@ -17,9 +17,7 @@ from restow.sim.loop import run_virtual
 from tests.control.stage import Audited, check_room, events, group, member, places, stage, world
 from tests.control.test_scheduler import CLAIM, CLASS, MOUNT
 from tests.sim.stage import Stage, node, pass_time, pod, ready, scheduler, virtual, workload
-
-# A failing run is found again by its seed; shrinking rates of faults explains nothing.
-PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+from tests.sim.troubles import PHASES, plans
 
 
 async def _everything(it: Stage) -> None:
@@ -75,20 +73,6 @@ def test_the_scheduler_may_die_after_any_of_its_writes() -> None:
 
 
 # --- faults of every kind ---------------------------------------------------------------------------------------------
-
-rate = st.floats(0, 0.25)
-plans = st.builds(
-    FaultPlan,
-    dropped=rate,
-    repeated=rate,
-    late=rate,
-    stale=rate,
-    conflict=rate,
-    busy=rate,
-    refused=rate,
-    unknown=rate,
-    slow=rate,
-)
 
 
 @given(st.integers(0, 2**32), plans)

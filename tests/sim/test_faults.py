@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.adapters.memory import MemoryApi
@@ -26,6 +26,7 @@ from restow.sim.world.job import Jobs
 from restow.sim.world.replica_set import ReplicaSets
 from restow.sim.world.stateful_set import StatefulSets
 from tests.sim.stage import Document, Stage, job, node, pass_time, ready, scheduler, stage, virtual, workload
+from tests.sim.troubles import PHASES, plans
 
 ALWAYS = 1.0
 
@@ -168,23 +169,6 @@ def test_an_informer_recovers_from_everything_a_stream_can_do(
 
 # ---- the world behind faults
 
-rate = st.floats(0, 0.25)
-
-
-plans = st.builds(
-    FaultPlan,
-    dropped=rate,
-    repeated=rate,
-    late=rate,
-    stale=rate,
-    conflict=rate,
-    busy=rate,
-    refused=rate,
-    unknown=rate,
-    slow=rate,
-)
-# A failing run is found again by its seed; shrinking rates of faults explains nothing.
-PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 NEW_TEMPLATE = {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -10,7 +11,10 @@ from typing import Any
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from restow.client.informers import Informers
+from restow.client.verbs import Client
 from restow.control.descheduler import Descheduler, Metrics
+from restow.control.descheduler.feed import Feed
 from restow.model import kinds
 from restow.model.objects import Pod, PodMigrationJob
 from restow.model.times import format_time
@@ -18,7 +22,7 @@ from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import installed
 from restow.ports import Api, OutcomeUnknown, Request, Response
 from tests.control.migrations.stage import Move, arguments, controller, scheduled
-from tests.sim.stage import Document, pass_time, pod, profile, running, template, workload
+from tests.sim.stage import Document, Stage, pass_time, pod, profile, running, template, workload
 
 QUICKLY = {"objectLimiters": {"workload": {"duration": "0s"}}, "maxMigratingPerWorkload": 4}
 
@@ -47,6 +51,19 @@ class Scattered(Move):
     async def used(self) -> set[str | None]:
         """The nodes that have a pod on them."""
         return set((await self.places()).values())
+
+
+@asynccontextmanager
+async def feeding(it: Stage) -> AsyncIterator[Feed]:
+    """What planning goes by, kept up with the API until this ends."""
+    feed = Feed(Informers(Client(it.api), random.Random(1)), it.clock, "restow-system")
+    task = asyncio.create_task(feed.run())
+    try:
+        await feed.synced()
+        yield feed
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 class Measuring:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from random import Random
 
-from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.descheduler.afresh import read_afresh
 from restow.control.descheduler.feed import Feed
 from restow.model import kinds
 from restow.ports import Api, Request, Response
+from tests.control.descheduler.stage import feeding
 from tests.control.migrations.stage import scheduled
 from tests.control.reservations.stage import reservation
 from tests.sim.stage import pass_time, pod, profile, virtual
@@ -39,10 +38,7 @@ def pods_on_n1(feed: Feed) -> set[str]:
 
 @virtual
 async def test_what_comes_while_a_list_is_on_its_way_stays() -> None:
-    async with scheduled(nodes=1) as it:
-        feed = Feed(Informers(Client(it.api), Random(1)), it.clock, "restow-system")
-        feeding = asyncio.create_task(feed.run())
-        await feed.synced()
+    async with scheduled(nodes=1) as it, feeding(it) as feed:
         await it.create(kinds.POD, pod("old", "1", nodeName="n1"))
         await pass_time(1)
         reading = asyncio.create_task(read_afresh(Client(_Slow(it.api)), feed, ["n1"]))
@@ -53,19 +49,15 @@ async def test_what_comes_while_a_list_is_on_its_way_stays() -> None:
         await reading
         assert pods_on_n1(feed) == {"old", "new"}
         assert feed.snapshot.reservations.names() == [("default", "seat")]
-        feeding.cancel()
 
 
 @virtual
 async def test_what_the_watches_have_not_shown_is_found() -> None:
     async with scheduled(nodes=1) as it:
-        feed = Feed(Informers(Client(it.api), Random(1)), it.clock, "restow-system")
-        feeding = asyncio.create_task(feed.run())
-        await feed.synced()
-        await it.create(kinds.POD, pod("old", "1", nodeName="n1"))
-        await it.create(kinds.RESERVATION, reservation("old", 1, "1"))
-        await pass_time(1)
-        feeding.cancel()
+        async with feeding(it) as feed:
+            await it.create(kinds.POD, pod("old", "1", nodeName="n1"))
+            await it.create(kinds.RESERVATION, reservation("old", 1, "1"))
+            await pass_time(1)
         await it.client.delete(kinds.POD, "old", "default", grace_seconds=0)
         await it.client.delete(kinds.RESERVATION, "old", "default")
         await it.create(kinds.POD, pod("new", "1", nodeName="n1"))
@@ -78,13 +70,10 @@ async def test_what_the_watches_have_not_shown_is_found() -> None:
 @virtual
 async def test_whoever_was_found_on_a_node_waits_no_more() -> None:
     async with scheduled(nodes=1) as it:
-        feed = Feed(Informers(Client(it.api), Random(1)), it.clock, "restow-system")
-        feeding = asyncio.create_task(feed.run())
-        await feed.synced()
-        await it.create(kinds.POD, pod("late", "1", nodeSelector={"disk": "fast"}))
-        await pass_time(1)
-        assert [one.metadata.name for one in feed.pending(profile())] == ["late"]
-        feeding.cancel()
+        async with feeding(it) as feed:
+            await it.create(kinds.POD, pod("late", "1", nodeSelector={"disk": "fast"}))
+            await pass_time(1)
+            assert [one.metadata.name for one in feed.pending(profile())] == ["late"]
         await it.patch(kinds.NODE, "n1", {"metadata": {"labels": {"disk": "fast"}}})
         await pass_time(2)
         await read_afresh(Client(it.api), feed, ["n1"])

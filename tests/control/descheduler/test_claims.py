@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.descheduler import Changed, Progress, Refused, Settings
 from restow.control.descheduler.claiming import Claiming
-from restow.control.descheduler.feed import Feed
 from restow.migration.conditions import is_ended
 from restow.model import kinds
 from restow.model.affinity import names_of
@@ -25,7 +23,7 @@ from restow.planning.plan import Move, Place, Plan
 from restow.ports import ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
-from tests.control.descheduler.stage import QUICKLY, Scattered, descheduler
+from tests.control.descheduler.stage import QUICKLY, Scattered, descheduler, feeding
 from tests.control.descheduler.test_applying import applying
 from tests.control.descheduler.test_faults import TROUBLE
 from tests.control.migrations.stage import controller, scheduled
@@ -255,18 +253,14 @@ async def test_pods_of_different_sizes_find_their_own_seats() -> None:
 
 @virtual
 async def test_a_place_that_goes_elsewhere_takes_its_claim_along_and_one_that_is_dropped_leaves_none() -> None:
-    async with crowded() as it:
+    async with crowded() as it, feeding(it) as feed:
         plan, client = await planned(it), Client(it.api)
-        feed = Feed(Informers(client, Random(1)), it.clock, "restow-system")
-        feeding = asyncio.create_task(feed.run())
-        await feed.synced()
         made = Claiming(client, it.clock, feed, Settings(), "plan")
         elsewhere = (plan.places[0], replace(plan.places[1], node="n4"))
         for seats, nodes in ((plan.places, {"n2", "n3"}), (elsewhere, {"n2", "n4"}), ((), set[str]())):
             await made.claim(made.wanted(seats, feed.pending(profile())), plan.moves)
             tasks = [task for one in await claims(it) for task in one.spec.tasks or ()]
             assert {name for task in tasks for name in names_of(task.template.spec)} == nodes
-        feeding.cancel()
 
 
 @virtual
@@ -314,11 +308,8 @@ async def test_room_that_others_make_meanwhile_is_not_given_up() -> None:
 
 @virtual
 async def test_what_is_held_elsewhere_after_a_repair_is_not_given_up_in_the_end() -> None:
-    async with crowded() as it:
+    async with crowded() as it, feeding(it) as feed:
         plan, client = await planned(it), Client(it.api)
-        feed = Feed(Informers(client, Random(1)), it.clock, "restow-system")
-        feeding = asyncio.create_task(feed.run())
-        await feed.synced()
         made = Claiming(client, it.clock, feed, Settings(), "plan")
         pending, repaired = feed.pending(profile()), (plan.places[0], replace(plan.places[1], node="n4"))
         await made.claim(made.wanted(repaired, pending), plan.moves)
@@ -326,7 +317,6 @@ async def test_what_is_held_elsewhere_after_a_repair_is_not_given_up_in_the_end(
         await made.claim(made.wanted(plan.places, pending), ())
         [after] = await claims(it)
         assert before.metadata.uid == after.metadata.uid
-        feeding.cancel()
 
 
 async def _dying(plan: FaultPlan) -> FaultyApi:

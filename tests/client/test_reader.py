@@ -19,34 +19,10 @@ from restow.client.verbs import Client
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, POD, POD_UNAVAILABLE_BUDGET, QUEUE
 from restow.model.objects import Pod
-from restow.ports import Api, Request, Response
+from restow.ports import Api
 from restow.sim.loop import VirtualClock
+from tests.client.wire import Wire
 from tests.client.world import play, workload
-
-
-class Wire:
-    """An Api that counts what goes over it, and can hold back what watches show, or lists."""
-
-    def __init__(self, api: Api) -> None:
-        self.api = api
-        self.flowing, self.listing = asyncio.Event(), asyncio.Event()
-        self.flowing.set()
-        self.listing.set()
-        self.lists = self.open = 0
-
-    async def call(self, request: Request) -> Response:
-        return await self.api.call(request)
-
-    async def watch(self, request: Request) -> AsyncIterator[bytes]:
-        is_list = "sendInitialEvents" in request.query
-        self.lists += is_list
-        self.open += 1
-        try:
-            async for event in self.api.watch(request):
-                await (self.listing if is_list else self.flowing).wait()
-                yield event
-        finally:
-            self.open -= 1
 
 
 class Component:
@@ -85,7 +61,7 @@ def test_all_read_through_one_watch_and_hold_the_same_objects() -> None:
             await client.create(POD, workload("b"))
             await asyncio.sleep(1)
             assert one.heard == two.heard == ["ADDED a", "ADDED b"]
-            assert (wire.open, one.pods.get("b", "shop") is two.pods.get("b", "shop")) == (1, True)
+            assert (wire.open.total(), one.pods.get("b", "shop") is two.pods.get("b", "shop")) == (1, True)
 
     play(story)
 
@@ -192,8 +168,8 @@ def test_who_has_left_is_told_nothing_and_when_all_have_nothing_is_read() -> Non
                 pass
             await client.create(POD, workload("a"))
             await asyncio.sleep(1)
-            assert (one.heard, two.heard, wire.open) == (["ADDED a"], [], 1)
-        assert wire.open == 0
+            assert (one.heard, two.heard, wire.open.total()) == (["ADDED a"], [], 1)
+        assert wire.open.total() == 0
         await client.create(POD, workload("b"))
         three = Component(informers)
         assert three.pods is not one.pods, "what was known is let go of"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
@@ -14,30 +12,10 @@ from restow.adapters.memory import MemoryApi
 from restow.configuration import Configuration
 from restow.control.aside import at_once
 from restow.parts import PARTS
-from restow.ports import Api, Request, Response
 from restow.posts import Part, Post, Station
 from restow.sim.loop import VirtualClock
+from tests.client.wire import Wire
 from tests.sim.stage import virtual
-
-
-class Wire:
-    """An Api that counts which watches are open."""
-
-    def __init__(self, api: Api) -> None:
-        self.api = api
-        self.open: Counter[str] = Counter()
-
-    async def call(self, request: Request) -> Response:
-        return await self.api.call(request)
-
-    async def watch(self, request: Request) -> AsyncIterator[bytes]:
-        what = f"{request.resource.plural}.{request.resource.group}"
-        self.open[what] += 1
-        try:
-            async for event in self.api.watch(request):
-                yield event
-        finally:
-            self.open[what] -= 1
 
 
 def part(name: str) -> Part:
@@ -61,7 +39,7 @@ def test_every_kind_is_watched_once_at_most(names: tuple[str, ...], pods: int) -
         holding = [asyncio.create_task(post.hold()) for post in posts]
         await asyncio.sleep(10)
         assert all(post.is_well for post in posts)
-        assert (wire.open["pods."], max(wire.open.values(), default=0)) == (pods, 1 if pods else 0)
+        assert (wire.open["pods"], max(wire.open.values(), default=0)) == (pods, 1 if pods else 0)
         for task in holding:
             task.cancel()
         await asyncio.gather(*holding, return_exceptions=True)
@@ -84,7 +62,7 @@ async def test_one_that_begins_anew_leaves_the_others_alone() -> None:
     await asyncio.sleep(10)
     after = {post.part.name: post.component for post in posts}
     assert [name for name in before if before[name] is not after[name]] == ["descheduler"]
-    assert (all(post.is_well for post in posts), wire.open["pods."]) == (True, 1)
+    assert (all(post.is_well for post in posts), wire.open["pods"]) == (True, 1)
     for task in holding:
         task.cancel()
     await asyncio.gather(*holding, return_exceptions=True)

@@ -1,0 +1,34 @@
+"""An Api that counts what goes over it, and can hold back what watches show, or lists."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+
+from restow.ports import Api, Request, Response
+
+
+class Wire:
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.flowing, self.listing = asyncio.Event(), asyncio.Event()
+        self.flowing.set()
+        self.listing.set()
+        self.lists = 0
+        self.open: Counter[str] = Counter()
+        """Watches, by what they are of."""
+
+    async def call(self, request: Request) -> Response:
+        return await self.api.call(request)
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        is_list = "sendInitialEvents" in request.query
+        self.lists += is_list
+        self.open[request.resource.plural] += 1
+        try:
+            async for event in self.api.watch(request):
+                await (self.listing if is_list else self.flowing).wait()
+                yield event
+        finally:
+            self.open[request.resource.plural] -= 1

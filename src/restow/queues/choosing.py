@@ -108,8 +108,10 @@ def choose(appraisal: Appraisal, wish: Wish, *, margin: float = MARGIN, effort: 
     lines = fleet.lines(dimensions)
     costs = _kept_cheaper(appraisal.costs(wish.queue, lines), wish.present, margin)
     needs = np.array([wish.asked.amounts[name] for name in dimensions], np.int64)
+    has = np.zeros(len(costs), np.bool_)
+    has[wish.present] = True
     for places in _pools(fleet, wish):
-        known = np.flatnonzero(np.isin(places, wish.present))
+        known = np.flatnonzero(has[places])
         for enough, gives in ((True, _there_now), (False, _there_later)):
             there = gives(fleet, wish.queue, lines)[:, places]
             found = cover(costs[places], there, needs, most=wish.most, effort=effort, known=known)

@@ -136,7 +136,8 @@ class _Pass:
         most = max(int(np.count_nonzero(free | mine)) - 1, 0)
         choice = self._choose(Wish(name, asked, candidates, np.flatnonzero(mine), most), effort)
         everybodys = (free | mine) & self._fleet.untainted
-        if not np.delete(everybodys, choice.nodes).any() and everybodys.any():
+        left = np.count_nonzero(everybodys) - np.count_nonzero(everybodys[list(choice.nodes)])
+        if not left and everybodys.any():
             candidates[_last(everybodys & ~mine, everybodys)] = False
             choice = self._choose(Wish(name, asked, candidates, np.flatnonzero(mine & candidates), most), effort)
         nodes = np.array(choice.nodes, np.intp)

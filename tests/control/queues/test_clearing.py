@@ -223,6 +223,21 @@ async def test_a_job_ends_with_its_lock_if_it_has_not_evicted_yet(happens: Any) 
         assert held == []
 
 
+@pytest.mark.parametrize("happens", [_delete, _disable, _no_longer_guaranteed, _close])
+@virtual
+async def test_a_job_that_has_evicted_ends_well_whatever_becomes_of_its_lock(happens: Any) -> None:
+    async with stage(nodes=2) as it:
+        await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
+        await it.fill(1, "1", terminationGracePeriodSeconds=60)
+        await it.ask(**GUARANTEED)
+        while not any(one.metadata.deletion_timestamp for one in await it.pods()):
+            await pass_time(0.05)
+        await happens(it)
+        await pass_time(120)
+        assert [(job.status.phase, job.status.node_name) for job in await it.jobs()] == [("Succeed", "n2")]
+        assert all(map(ready, await it.pods())) and len(await it.on("n2")) == 2
+
+
 @virtual
 async def test_a_lock_that_comes_back_moves_the_pod_after_all() -> None:
     async with stage(nodes=2) as it:

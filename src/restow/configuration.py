@@ -83,6 +83,7 @@ def read_configuration(data: bytes, name: str) -> Configuration:
     known = {key: value for key, value in written.items() if key in Configuration.__struct_fields__}
     configuration = convert(Configuration, {key: value for key, value in known.items() if isinstance(value, dict)})
     problems += _problems(configuration)
+    problems += [] if problems else _problems_together(configuration)
     if problems:
         raise WireError(name, problems)
     return configuration
@@ -95,3 +96,11 @@ def _problems(configuration: Configuration) -> Iterator[Problem]:
         except WireError as error:
             for one in error.problems:
                 yield Problem(f"{error.what}.{one.path}" if one.path else error.what, one.message)
+
+
+def _problems_together(configuration: Configuration) -> Iterator[Problem]:
+    """What sections that make sense alone do not make together."""
+    kept, rest = configuration.read_migration().finished_ttl, configuration.read_descheduler().cool_down
+    if rest > kept:
+        told = f"is {kept:g}s, shorter than a coolDownTime of {rest:g}s: ended jobs tell which nodes rest"
+        yield Problem("migration.finishedJobTTL", told)

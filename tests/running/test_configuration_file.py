@@ -56,6 +56,21 @@ def test_all_mistakes_of_all_sections_are_told_at_once(tmp_path: Path) -> None:
     ]
 
 
+RESTING = """
+migration: {{finishedJobTTL: {kept}}}
+descheduler:
+  profiles:
+  - pluginConfig: [{{name: NodeResourceBalance, args: {{coolDownTime: 7200}}}}]
+    plugins: {{balance: {{enabled: [NodeResourceBalance]}}}}
+"""
+
+
+def test_ended_jobs_are_kept_as_long_as_nodes_rest(tmp_path: Path) -> None:
+    with pytest.raises(WireError, match=r"migration.finishedJobTTL: is 3600s, shorter than a coolDownTime of 7200s"):
+        file(tmp_path / "c.yaml", RESTING.format(kept="1h")).read()
+    file(tmp_path / "c.yaml", RESTING.format(kept="2h")).read()
+
+
 def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WireError, match="migrations: unknown field"):
         file(tmp_path / "c.yaml", "migrations: {}\n").read()

@@ -125,6 +125,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     schedule: Schedule | None = None
     limits: Limits = Limits()
 
+    @property
+    def cool_down(self) -> float:
+        """The longest that one of its plugins asks for, in seconds."""
+        asked = (self.arguments.get(one.name, {}).get("coolDownTime") for one in self.planners)
+        return max((float(seconds) for seconds in asked if isinstance(seconds, int)), default=0.0)
+
     def metering(self) -> Iterator[Metering]:
         """How use is measured for those of its plugins that ask."""
         for one in self.planners:
@@ -140,6 +146,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     prometheus: Provider | None = None
     regard: Regard = Regard()
     """What its plugins are after, whichever profile they are in."""
+
+    @property
+    def cool_down(self) -> float:
+        """The longest that a plugin asks for, in seconds."""
+        return max((one.cool_down for one in self.profiles), default=0.0)
 
     def metering(self, profile: Profile) -> Metering | None:
         """How use is measured in cycles of a profile, once for all of its plugins: as the first of them has it that

@@ -61,6 +61,41 @@ def plural_of(document: Document) -> str:
     return f"{document['kind'].lower()}s"
 
 
+GROUP = "scheduling.volcano.sh/v1beta1"
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "spec", "field"),
+    [
+        pytest.param(GROUP, "Queue", {"weihgt": 2}, "spec.weihgt", id="queue"),
+        pytest.param(GROUP, "PodGroup", {"minMembers": 3}, "spec.minMembers", id="gang"),
+        pytest.param(
+            "scheduling.koordinator.sh/v1alpha1",
+            "PodMigrationJob",
+            {"podRef": {"namespace": "default", "name": "a", "node": "b"}},
+            "spec.podRef.node",
+            id="job",
+        ),
+        pytest.param(
+            "batch.volcano.sh/v1alpha1", "Reservation", {"tasks": [{"replica": 2}]}, "spec.tasks[0].replica", id="task"
+        ),
+    ],
+)
+async def test_a_misspelt_field_is_refused(
+    installed: Server, api_version: str, kind: str, spec: Document, field: str
+) -> None:
+    document = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "misspelt"}, "spec": spec}
+    with pytest.raises(Invalid) as refused:
+        await installed.create(plural_of(document), document, fieldValidation="Strict", dryRun="All")
+    assert f'unknown field "{field}"' in str(refused.value)
+
+
+async def test_what_upstream_has_besides_is_kept(installed: Server) -> None:
+    queue = {"apiVersion": GROUP, "kind": "Queue", "metadata": {"name": "kept"}, "spec": {"affinity": {"any": [1]}}}
+    kept = await installed.create("queues.scheduling.volcano.sh", queue, fieldValidation="Strict", dryRun="All")
+    assert kept["spec"]["affinity"] == {"any": [1]}
+
+
 # --- the status of a reservation, as the scheduler writes it ----------------------------------------------------------
 
 RESERVATIONS = "reservations.batch.volcano.sh"

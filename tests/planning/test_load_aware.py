@@ -73,6 +73,7 @@ def test_pods_without_metrics_are_left_alone() -> None:
         pytest.param(None, "there is no measured use: nobody measures", id="nobody measures"),
         pytest.param(used({}, {}), "there is no measured use: no node is measured", id="no node is measured"),
         pytest.param(used(BUSY, {"big": "3"}, age=400), "3 nodes were measured more than 300s ago", id="long ago"),
+        pytest.param(used({"a": "5"}, {}), "2 of 3 Ready nodes are not measured", id="some are not measured"),
         pytest.param(used(dict.fromkeys("abc", "5"), {}), "none of 3 measured nodes is above", id="nobody is busy"),
         pytest.param(used({"a": "9", "b": "5"}, {}), "0 of 2 measured nodes are below thresholds", id="nobody is idle"),
     ],

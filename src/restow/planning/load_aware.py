@@ -22,7 +22,7 @@ from restow.planning.bookings import Bookings
 from restow.planning.cooldown import moved_from, resting
 from restow.planning.effect import after, versions
 from restow.planning.heat import Heat
-from restow.planning.measured import Sample
+from restow.planning.measured import Measured, Sample
 from restow.planning.measures import is_ready, name_order, overview
 from restow.planning.movable import about_all, foreign_refusal, guests_of, refused
 from restow.planning.neighbours import Neighbours
@@ -81,8 +81,7 @@ class _Run:
         use, settings = self._request.measured, self._settings
         if use is None or not use.nodes:
             return [about_all(f"there is no measured use: {use.trouble if use else 'nobody measures'}")]
-        stale, _ = use.stale(self._request.now - settings.metering.max_age)
-        told = [about_all(f"{stale} nodes were measured more than {settings.metering.max_age:g}s ago")] if stale else []
+        told = self._unmeasured(use)
         rows = np.flatnonzero(self._part)
         busy = [row for row in rows.tolist() if self._is_busy(row)]
         idle = len(self._idle(rows))
@@ -93,6 +92,16 @@ class _Run:
         for row in sorted(busy, key=lambda one: (-self._heat.above(settings.busy, one), self._by_name[one])):
             told += self._relieve(row)
         return told
+
+    def _unmeasured(self, use: Measured) -> list[Refusal]:
+        """How many nodes are left alone because nobody knows what they use."""
+        max_age = self._settings.metering.max_age
+        stale, _ = use.stale(self._request.now - max_age)
+        ready = [self._name(row) for row in np.flatnonzero(is_ready(self._snapshot)).tolist()]
+        missing = sum(name not in use.nodes for name in ready)
+        found = [f"{stale} nodes were measured more than {max_age:g}s ago"] if stale else []
+        found += [f"{missing} of {len(ready)} Ready nodes are not measured"] if missing else []
+        return list(map(about_all, found))
 
     def _is_busy(self, row: int) -> bool:
         return self._heat.above(self._settings.busy, row) > 0

@@ -74,7 +74,8 @@ def test_the_choice_is_that_of_an_engine_that_knows_nothing_yet(events):
             case ("gone", name):
                 snapshot.remove_node(host(name))
             case ("pod", name, number, app, repels):
-                snapshot.apply_pod(pod(f"old{number}", on=name, labels={"app": app}, **(apart() if repels else {})))
+                size, extra = {"cpu": "350" if number % 2 else "1"}, apart() if repels else {}
+                snapshot.apply_pod(pod(f"old{number}", size, on=name, labels={"app": app}, **extra))
             case ("over", number):
                 snapshot.remove_pod(pod(f"old{number}"))
             case ("try", name, kind):
@@ -105,6 +106,28 @@ def test_nodes_that_share_a_host_name_are_not_told_apart_by_a_screen():
         snapshot.apply_node(host(name, "shared", version=90))
     assert not isinstance(kept.place(cycle(snapshot, pod("p", labels={"app": "x"}, **apart()))), Placed)
     assert not ranking.is_screened
+
+
+def screened():
+    """A cluster of four, and an engine that has put a pod on the first and knows what keeps others from it."""
+    kept, snapshot = engine(), cluster(*(host(f"n{number}") for number in range(4)))
+    snapshot.assume(pod("first", {"cpu": "1m"}, labels={"app": "x"}, **apart()), "n0", at=0.0)
+    snapshot.apply_pod(pod("other", {"cpu": "1m"}, on="n1", labels={"app": "z"}))
+    asking = cycle(snapshot, pod("p", {"cpu": "1m"}, labels={"app": "x"}, **apart()))
+    assert kept.place(asking).node == "n1"
+    return kept, snapshot, asking
+
+
+def test_a_pod_that_only_changes_its_labels_is_seen():
+    kept, snapshot, asking = screened()
+    snapshot.apply_pod(pod("other", {"cpu": "1m"}, on="n1", labels={"app": "x"}))
+    assert kept.place(asking).node == "n2"
+
+
+def test_a_node_that_others_fill_is_seen():
+    kept, snapshot, asking = screened()
+    snapshot.apply_pod(pod("big", {"cpu": "800"}, on="n1"))
+    assert kept.place(asking).node == "n2"
 
 
 def test_many_changes_at_once_are_seen():

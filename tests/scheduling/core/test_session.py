@@ -222,6 +222,13 @@ def test_what_only_others_keep_out_of_a_broken_gang_keeps_the_room_where_they_ma
     assert story.placed == {"y": "n1"}
 
 
+def test_a_broken_gang_keeps_room_where_nobody_is_in_its_way_though_more_is_lacking():
+    there = [node(f"n{number}", {"cpu": "4", "pods": "9"}) for number in range(2)]
+    running = [task("t0", "g", {"cpu": "1"}, labels={"app": "x"}, on="n0"), pod("a", {"cpu": "3"}, on="n1")]
+    story = Story(*there, groups=[gang("g", 2)], running=running, plugins=[Apart()])
+    assert story.run(task("t1", "g", {"cpu": "2"}, labels={"app": "x"})).nominated == {"t1": "n1"}
+
+
 def test_a_broken_gang_keeps_no_room_where_it_will_never_be_let_in():
     there = [node("n0", {"cpu": "2", "pods": "9"}), node("n1", {"cpu": "9", "pods": "9"}, unschedulable=True)]
     running = [task("t0", "g", {"cpu": "2"}, on="n0")]

@@ -20,6 +20,7 @@ from restow.model.objects import (
     SelectorSpec,
     WeightedPodAffinityTerm,
 )
+from restow.scheduling.engine import Engine, Placed, Unplaced
 from restow.scheduling.framework import ArgumentError, Code, Cycle
 from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tests.model.cluster.builders import node, pod, reservation
@@ -352,3 +353,20 @@ def test_who_may_be_first_is_no_longer_so_when_the_needed_pod_comes_outside_of_s
     assert not plugin.filter(cycle, rows).any()
     snapshot.remove_pod(web("first", on="n5"))
     assert plugin.filter(cycle, rows).all()
+
+
+def test_who_had_nothing_against_a_class_is_asked_again_when_somebody_has() -> None:
+    def repelling(name: str, app: str) -> Pod:
+        term = PodAffinityTerm(topology_key="host", label_selector=SelectorSpec(match_labels={"app": app}))
+        affinity = Affinity(pod_anti_affinity=PodAffinity(required=[term]))
+        return pod(name, on="n", labels={"app": "other"}, affinity=affinity)
+
+    snapshot, engine = Snapshot(), Engine([InterPodAffinity()])
+    snapshot.apply_node(node("n", labels={"host": "n"}))
+    snapshot.apply_pod(repelling("a", "db"))
+    asking = pod("p", labels={"app": "web"})
+    known = Cycle(asking, snapshot, 0.0).pod_class
+    assert isinstance(engine.place(Cycle(asking, snapshot, 0.0)), Placed)
+    snapshot.apply_pod(repelling("b", "web"))
+    assert Cycle(asking, snapshot, 0.0).pod_class is known  # the label was read before
+    assert isinstance(engine.place(Cycle(asking, snapshot, 0.0)), Unplaced)

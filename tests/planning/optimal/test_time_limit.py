@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from restow.model.inventory import read_inventory
 from restow.offline import Asked, Cluster, plan_request
@@ -23,6 +24,7 @@ from restow.planning.optimal.problem import STAY, Demand, Problem, value
 from restow.planning.optimal.solver import Effort
 from restow.planning.plan import Plan
 from restow.planning.replay import replay
+from restow.planning.request import Stand
 from restow.planning.strategies import make_plan
 from restow.scheduling.registry import read_profile
 from restow.sim.scenarios import Scenario, snapshot
@@ -30,8 +32,8 @@ from restow.sim.scenarios import Scenario, snapshot
 SEEDS = int(os.environ.get("RESTOW_OPTIMISER_CLUSTERS", "4"))
 OBJECTIVES = ("free-nodes", "slots", "pending")
 TICK = 0.001
-LOOKS_AFTERWARDS = 20
-"""Enough to drop everything and turn the answer into moves."""
+LOOKS_AFTERWARDS = 80
+"""Enough to drop everything and turn the answer into moves, with a look for each of them."""
 
 
 class Sections(msgspec.Struct):
@@ -51,12 +53,14 @@ class Clock:
         return 1e9 + self.looks * self._tick
 
 
-def planned(scenario: Scenario, clock: Clock, objective: str, limit: float, steps: int | None = None) -> Plan:
+def planned(
+    scenario: Scenario, clock: Clock, objective: str, limit: float, steps: int | None = None, **more: Any
+) -> Plan:
     cluster = Cluster(read_inventory(msgspec.json.encode(snapshot(scenario)), "generated"))
     asked = Asked(
         strategy="optimal", objective=objective, shape={"cpu": 4_000}, time_limit=limit, work_limit=steps, max_moves=10
     )
-    request = plan_request(cluster, read_profile({}), Sections(), asked, clock)
+    request = replace(plan_request(cluster, read_profile({}), Sections(), asked, clock), **more)
     plan = make_plan("optimal", cluster.snapshot, request)
     assert replay(cluster.snapshot, plan, request).valid
     return plan
@@ -78,6 +82,9 @@ class Impatient(Clock):
         super().__init__(tick)
         self._at, self._by = at, by
 
+    def enough(self) -> None:
+        self._at = self.looks
+
     def __call__(self) -> float:
         return super().__call__() + (self._by if self.looks > self._at else 0.0)
 
@@ -88,6 +95,22 @@ def test_soon_after_somebody_has_waited_enough_there_is_a_plan(at: int, objectiv
     clock = Impatient(0.1, at, 3_600.0)
     planned(Scenario(seed=1, nodes=6, pods=26, pending=2), clock, objective, 3_600.0)
     assert clock.looks <= at + 100
+
+
+@pytest.mark.parametrize("objective", ["free-nodes", "slots"])
+@pytest.mark.parametrize("phase", ["patterns", "flow", "neighbourhoods", "moves"])
+def test_what_was_best_when_somebody_had_enough_is_what_the_plan_brings(phase: str, objective: str) -> None:
+    clock, told = Impatient(0.001, 10**9, 3_600.0), list[Stand]()
+
+    def tell(stand: Stand) -> None:
+        told.append(stand)
+        if stand.phase == phase:
+            clock.enough()
+
+    plan = planned(Scenario(seed=3, nodes=8, pods=28), clock, objective, 3_600.0, tell=tell)
+    bests = [one.best for one in told if one.best is not None]
+    assert plan.after["slots" if objective == "slots" else "freeNodes"] >= max(bests)
+    assert plan.moves
 
 
 BAD = Scenario(seed=2, nodes=6, pods=30, pending=2)

@@ -41,6 +41,8 @@ OBJECTIVES = ("free-nodes", "slots", "pending")
 _REPAIRS = 4
 _KEPT_BACK, _KEPT_BACK_MOST = 0.06, 3.0
 """The share of the seconds, and the most of them, that are kept for turning the answer into moves."""
+_FOR_MOVES = 0.5
+"""Seconds that it may take at least, even if there is no time left for it."""
 _MEASURED_AGAIN = 2.0
 """Measuring the cluster afterwards and the replay, in times of what measuring took before."""
 _AT_LEAST, _AT_LEAST_MOST = 0.5, 2.0
@@ -110,7 +112,8 @@ def _searched(
 
     def realised(shift: Shift, bound: float) -> Outcome:
         tell("moves", shift, bound)
-        return realise(snapshot, request, reading, shift, late=lambda: seconds_left() <= -for_moves)
+        ends = min(seconds_left(), 0.0) - max(for_moves, _FOR_MOVES)
+        return realise(snapshot, request, reading, shift, late=lambda: seconds_left() <= ends)
 
     best = Outcome(shift=_as_it_is(problem))
     if best.shift.puts:

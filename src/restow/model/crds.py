@@ -31,7 +31,7 @@ from restow.model.objects import (
 
 Schema = dict[str, Any]
 
-QUANTITY_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+QUANTITY_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?$"
 _KEEP_UNKNOWN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 _FOREIGN_STRUCTS = (PodTemplate, ReservationTemplate)
 _FOREIGN_KINDS = (QUEUE, POD_GROUP, POD_MIGRATION_JOB)

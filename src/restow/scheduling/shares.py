@@ -56,15 +56,8 @@ class Shares:
 
     def refusal(self, name: str, request: Vector) -> str | None:
         """Why a queue cannot take this much more; None if it can."""
-        queue = self._queues.get(name)
-        if queue is None:
-            return f"queue {name} does not exist"
-        if queue.spec.parent not in (None, "", ROOT_QUEUE):
-            return f"queue {name} has the parent {queue.spec.parent}: Restow does not support spec.parent of queues"
-        state = queue.status.state or QueueState.OPEN
-        if state in (QueueState.CLOSED, QueueState.CLOSING):
-            return f"queue {name} is {state}"
-        return self._over_capability(queue, request) or self._over_guarantees(name, request)
+        why_not = shut(self._queues, name)
+        return why_not or self._over_capability(self._queues[name], request) or self._over_guarantees(name, request)
 
     def left(self, name: str) -> Vector:
         """How much a queue may still take of what its capability limits."""
@@ -162,6 +155,17 @@ class Shares:
             self._taken[each] += max(now.get(each, 0), least) - max(before.get(each, 0), least)
         self._used[name] = now
         self._orders.pop(name, None)
+
+
+def shut(queues: Mapping[str, Queue], name: str) -> str | None:
+    """Why a queue lets nobody in, whatever is asked for; None if it may."""
+    queue = queues.get(name)
+    if queue is None:
+        return f"queue {name} does not exist"
+    if queue.spec.parent not in (None, "", ROOT_QUEUE):
+        return f"queue {name} has the parent {queue.spec.parent}: Restow does not support spec.parent of queues"
+    state = queue.status.state or QueueState.OPEN
+    return f"queue {name} is {state}" if state in (QueueState.CLOSED, QueueState.CLOSING) else None
 
 
 def _is_below(used: Vector, guaranteed: Vector) -> bool:

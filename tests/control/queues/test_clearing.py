@@ -151,6 +151,19 @@ async def test_pods_stay_whose_successors_would_not_be_let_in(happens: Any, told
 
 
 @virtual
+async def test_a_limit_that_is_no_quantity_stops_nothing() -> None:
+    async with stage(nodes=2) as it:
+        await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
+        await it.create(kinds.QUEUE, queue("odd", capability={"cpu": f"0.{'9' * 999}"}))
+        spec = template("1", annotations=of("odd"), nodeName="n1")
+        await it.create(kinds.DEPLOYMENT, workload("web", 1, pods=spec))
+        await pass_time(5)
+        await it.ask(**GUARANTEED)
+        await pass_time(30)
+        assert "waits for 1 pod of other queues to leave: 1 moved by jobs" in ((await it.says())[2] or "")
+
+
+@virtual
 async def test_what_a_job_waits_for_is_said() -> None:
     async with stage(nodes=2) as it:
         await it.create(kinds.POD, pod("big", "3500m", nodeName="n2"))

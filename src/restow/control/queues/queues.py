@@ -63,7 +63,7 @@ from restow.queues.fleet import read_fleet
 from restow.queues.locking import Lock, Standing, locks_shown, relock
 from restow.queues.status import SATISFIED, Facts, next_status
 from restow.scheduling.roster import Roster
-from restow.scheduling.shares import Shares, offered
+from restow.scheduling.shares import offered, shut
 
 log = logging.getLogger(__name__)
 
@@ -192,7 +192,7 @@ class Queues:
         journal = Journal(jobs, rules.now, self._settings.after_failure)
         clearings = {}
         if cleared:
-            why_not = partial(_why_not, self._migration, rules, roster, Shares(roster, snapshot))
+            why_not = partial(_why_not, self._migration, rules, roster)
             clearings = {one: clear(one, nodes, snapshot, roster, journal, why_not) for one, nodes in cleared.items()}
         counts, usage = count_jobs(pods, roster), roster.usage()
         statuses = {}
@@ -344,7 +344,7 @@ def _standing(queue: Queue) -> Condition | None:
     return condition(queue.status.conditions, REJECTED if is_rejected(queue) else SATISFIED)
 
 
-def _why_not(migration: MigrationArguments, rules: Movability, roster: Roster, shares: Shares, pod: Pod) -> str | None:
+def _why_not(migration: MigrationArguments, rules: Movability, roster: Roster, pod: Pod) -> str | None:
     """Why a pod may never be moved, as arbitration will see it, or the scheduler that is asked for its seat."""
     if not migration.enabled:
         return "may not be moved: migrations are disabled"
@@ -352,8 +352,8 @@ def _why_not(migration: MigrationArguments, rules: Movability, roster: Roster, s
     reason = refusal(pod, migration.protections, around)
     if reason is None and around.replicas is not None:
         reason = smallness(around.replicas, migration.limits)
-    if reason is None and (refused := shares.refusal(roster.queue_of(pod), {})) is not None:
-        reason = f"its {refused}"
+    if reason is None and (why := shut(roster.queues, roster.queue_of(pod))) is not None:
+        reason = f"its {why}"
     return reason
 
 

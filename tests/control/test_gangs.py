@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import ClassVar
@@ -25,7 +26,7 @@ from restow.scheduling.framework import (
     wait,
 )
 from restow.scheduling.writes import Write
-from tests.control.interference import FORBIDDEN, Forbidding, interfered
+from tests.control.interference import FORBIDDEN, UNKNOWN, Forbidding, interfered
 from tests.control.stage import check_room, condition, events, group, member, places, stage, world
 from tests.sim.stage import Stage, pass_time, pod, ready, scheduler, virtual
 
@@ -434,3 +435,34 @@ def test_a_member_whose(happens: Callable[[Stage, str], Awaitable[None]]) -> Non
                 assert None not in (found["w1"], found["w2"])
 
     story()
+
+
+class Losing:
+    """An Api whose answers to the first bindings of a pod are lost before they take effect; notes when it was asked."""
+
+    def __init__(self, api: Api, name: str, times: int) -> None:
+        self.asked: list[float] = []
+        self.watch = api.watch
+        self._api = api
+        self._name = name
+        self._times = times
+
+    async def call(self, request: Request) -> Response:
+        if request.subresource == "binding" and request.name == self._name:
+            self.asked.append(asyncio.get_running_loop().time())
+            if len(self.asked) <= self._times:
+                raise UNKNOWN
+        return await self._api.call(request)
+
+
+@virtual
+async def test_a_member_whose_binding_was_tried_long_enough_is_decided_anew_at_once() -> None:
+    async with world(nodes=1) as it:
+        api = Losing(it.api, "w2", 5)
+        async with scheduler(api, it.clock):
+            await it.create(kinds.POD_GROUP, group("train", 2))
+            for name in ("w1", "w2"):
+                await it.create(kinds.POD, member(name, "train"))
+            await pass_time(30)
+            assert await places(it) == {"w1": "n1", "w2": "n1"}
+            assert api.asked[5] - api.asked[4] < 0.9  # the first back-off would be a second

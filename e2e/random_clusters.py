@@ -24,7 +24,8 @@ PRIORITIES = {"differential-low": -10, "differential-middle": 0, "differential-h
 ZONE, HOST_NAME, RACK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "rack"
 ZONES = ("z1", "z2", "z3")
 APPS = ("web", "db", "cache")
-DEVICE = "example.com/device"
+DEVICE, UNKNOWN = "example.com/device", "example.com/unknown"
+"""Something that some nodes have, and something that none has."""
 HUGE_PAGES = "hugepages-2Mi"
 TAINTS: tuple[Document, ...] = (
     {"key": "dedicated", "value": "db", "effect": "NoSchedule"},
@@ -156,6 +157,8 @@ class _Maker:
             spec["resources"] = {"requests": {"cpu": "3"}}
         if rng.random() < 0.15:
             spec["containers"][0]["ports"] = [_host_port(rng)]
+        if rng.random() < 0.08:
+            _put_on_host(spec, rng)
         if rng.random() < 0.2:
             spec["nodeSelector"] = dict([_pair(rng)])
         if rng.random() < 0.4:
@@ -207,6 +210,8 @@ class _Maker:
             requests[DEVICE] = rng.choice(("1", "2"))
         if requests.get("cpu") and rng.random() < 0.08:
             requests[HUGE_PAGES] = "64Mi"
+        if rng.random() < 0.03:
+            requests[UNKNOWN] = "1"
         return requests
 
     def _init_containers(self) -> list[Document]:
@@ -298,7 +303,7 @@ _NODE_LABELS = {"disk": ("ssd", "hdd"), "rank": ("1", "5", "12", "high"), RACK: 
 
 def _container(rng: Random, requests: dict[str, str]) -> Document:
     """What cannot be overcommitted must be limited to what it requests."""
-    limits = {key: value for key, value in requests.items() if key in (DEVICE, HUGE_PAGES)}
+    limits = {key: value for key, value in requests.items() if key in (DEVICE, UNKNOWN, HUGE_PAGES)}
     resources = {"requests": requests, "limits": limits} if requests else {}
     return {"name": f"c{rng.getrandbits(32):08x}", "image": "registry.invalid/app:1", "resources": resources}
 
@@ -310,6 +315,21 @@ def _host_port(rng: Random) -> Document:
     if rng.random() < 0.3:
         port["protocol"] = rng.choice(("UDP", "TCP"))
     return port
+
+
+def _put_on_host(spec: Document, rng: Random) -> None:
+    """Give a pod the network of its host, where every port is a host's."""
+    spec["hostNetwork"] = True
+    spec["containers"][0].setdefault("ports", []).append({"containerPort": rng.choice((8081, 8082))})
+    for container in (*spec["containers"], *spec.get("initContainers", ())):
+        for port in container.get("ports", ()):
+            port["containerPort"] = port.get("hostPort", port["containerPort"])
+        if "ports" in container:
+            container["ports"] = list({_meaning(port): port for port in container["ports"]}.values())
+
+
+def _meaning(port: Document) -> tuple[int, str, str]:
+    return port["containerPort"], port.get("protocol", "TCP"), port.get("hostIP", "")
 
 
 def _pair(rng: Random) -> tuple[str, str]:

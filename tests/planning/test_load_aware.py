@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from restow.model.objects import ContainerMetrics, Node, NodeMetrics, ObjectMeta, Pod, PodMetrics
+from restow.model.resources import Vector
 from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.planning.arguments import read_load_aware
-from restow.planning.measured import Measured, measured
+from restow.planning.measured import Measured, Sample, measured
 from restow.planning.plan import Plan
 from restow.planning.strategies import make_plan
 from tests.planning.clusters import NOW, annotated, app, cluster, moves, reasons, request, ten
@@ -81,6 +82,24 @@ def test_pods_without_metrics_are_left_alone() -> None:
 def test_nothing_moves_when(use: Measured | None, told: str) -> None:
     found = planned(NODES, PODS, use)
     assert not found.moves and any(told in one.reason for one in found.refusals), found.refusals
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "moved"),
+    [
+        pytest.param({"cpu": 9000, "memory": 1}, {"cpu": 3000, "memory": 1}, True, id="all that matters is known"),
+        pytest.param({"cpu": 9000}, {"cpu": 3000, "memory": 1}, False, id="of nodes only cpu"),
+        pytest.param({"cpu": 9000, "memory": 1}, {"cpu": 3000}, False, id="of pods only cpu"),
+    ],
+)
+def test_who_is_measured_in_part_is_not_measured(nodes: Vector, pods: Vector, moved: bool) -> None:
+    idle = {"cpu": 1000, "memory": 1}
+    use = Measured(
+        {"a": Sample(NOW, nodes), "b": Sample(NOW, idle), "c": Sample(NOW, idle)},
+        {("default", "big"): Sample(NOW, pods)},
+    )
+    limits = {"thresholds": {"cpu": 40, "memory": 40}, "targetThresholds": {"cpu": 70, "memory": 70}}
+    assert bool(planned(NODES, PODS, use, **limits).moves) is moved
 
 
 def test_enough_nodes_have_to_be_idle() -> None:

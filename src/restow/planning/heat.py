@@ -40,9 +40,9 @@ class Heat:
                 self._outdated[row] = True
                 continue
             used = {**sample.amounts, PODS: len(snapshot.occupants(name))}
-            if all(offers.item(row) > 0 for offers in self._offers.values()):
+            if all(each in used and offers.item(row) > 0 for each, offers in self._offers.items()):
                 for each, offers in self._offers.items():
-                    self.percents[each][row] = 100.0 * used.get(each, 0) / offers.item(row)
+                    self.percents[each][row] = 100.0 * used[each] / offers.item(row)
 
     @property
     def known(self) -> Mask:
@@ -51,10 +51,12 @@ class Heat:
         return known
 
     def sample(self, pod: Occupant) -> Sample | None:
-        """What a pod was last seen to use, if that is not too long ago."""
+        """What a pod was last seen to use, if that is not too long ago and says all that matters."""
         meta = pod.pod.metadata
         found = self._measured.pods.get((meta.namespace or "default", meta.name))
-        return None if found is None or found.at < self._since else found
+        if found is None or found.at < self._since:
+            return None
+        return found if all(name in found.amounts for name in self._offers if name != PODS) else None
 
     def above(self, limits: Percents, row: int) -> float:
         """By how many points a row is above the limit that it is most above."""

@@ -55,7 +55,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     terms: Terms
     now: float
     pod: Pod | None = None
-    """Whoever has the name of the job's pod."""
+    """The pod with the job's UID, if it is known; else whoever has its name."""
     owners: tuple[OwnerReference, ...] = ()
     """The controller of the pod, its controller, and so on."""
     workload: str | None = None

@@ -107,7 +107,7 @@ def _until(step: Step, deadline: float) -> Step:
 
 
 def _before_admission(facts: Facts) -> Step:
-    for rule in (_bad_words, _missing_pod, _unpinned, unmovable):
+    for rule in (_bad_words, _misnamed, _missing_pod, _unpinned, unmovable):
         step = rule(facts)
         if step is not None:
             return step
@@ -130,6 +130,17 @@ def _bad_words(facts: Facts) -> Step | None:
         where = f"{wanted.namespace} is not {reference.namespace}, the namespace of the pod"
         return fail(facts, JobReason.MISSING_RESERVATION, f"spec.reservationOptions.reservationRef.namespace: {where}")
     return None
+
+
+def _misnamed(facts: Facts) -> Step | None:
+    """Under another name its pod would seem to be gone."""
+    if facts.mover is None:
+        return None
+    meta, reference = facts.mover.metadata, facts.job.spec.pod_ref
+    if (meta.namespace, meta.name) == (reference.namespace, reference.name):
+        return None
+    told = f"spec.podRef: the pod with UID {facts.uid} is {meta.namespace}/{meta.name}, not {pod_name(facts)}"
+    return fail(facts, JobReason.INVALID_POD_REF, told)
 
 
 def _missing_pod(facts: Facts) -> Step | None:
@@ -157,7 +168,7 @@ def _unpinned(facts: Facts) -> Step | None:
 
 
 def _under_way(facts: Facts) -> Step:
-    changed = _bad_words(facts) or _other_pod(facts)
+    changed = _misnamed(facts) or _other_pod(facts) or (None if facts.is_evicting else _bad_words(facts))
     if changed is not None:
         return changed
     if facts.terms.mode == JobMode.EVICT_DIRECTLY:

@@ -268,6 +268,8 @@ DEEDS: dict[str, Deed] = {
     "the job is to use a seat that is not there": change_job(reservationOptions={"reservationRef": {"name": "none"}}),
     "the job forgets its seat": change_job(reservationOptions=None),
     "the job forgets its pod's UID": change_job(podRef={"uid": None}),
+    "the job has another name for its pod": change_job(podRef={"name": "nobody"}),
+    "the job's template is nonsense": change_job(reservationOptions={"template": {"metadata": {"name": "x"}}}),
     "the workload is scaled to none": scale_to_none,
     "the workload is deleted": delete_workload,
     "there is a budget": budget,

@@ -92,6 +92,13 @@ ROWS: list[Row] = [
     ("no pod, from caches", before(pod=None, fresh=False), Look, None, ""),
     ("paused, from caches", before(pending(spec={"paused": True}), fresh=False), Look, None, ""),
     ("no options at all", before(pending(spec={"reservationOptions": None})), AwaitAdmission, None, ""),
+    (
+        "the pod has another name",
+        before(pending(pod_ref={"name": "x"})),
+        Fail,
+        "InvalidPodRef",
+        "is shop/web-1, not shop/x",
+    ),
 ]
 
 

@@ -69,6 +69,13 @@ ROWS: list[Row] = [
         None,
         "",
     ),
+    (
+        "its pod was given another name",
+        facts(job(pod_ref={"name": "nobody"})),
+        Fail,
+        "InvalidPodRef",
+        "the pod with UID old is shop/web-1, not shop/nobody",
+    ),
 ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from restow.migration.facts import Facts
 from restow.migration.instructions import Done, Fail, Look, Wait
+from restow.migration.terms import Terms
 from tests.migration.moves import OURS, facts, heir, job, node, pod, reservation, said, seat
 from tests.migration.steps.rows import DIRECT, EVICTING, GONE, USERS, Row, check, given, table
 
@@ -358,6 +359,13 @@ ROWS: list[Row] = [
         Done,
         "",
         "moved to node n2",
+    ),
+    (
+        "its words are changed for the worse, too late",
+        left(of=job(GONE, options={"template": {"metadata": {"name": "x"}}}), terms=Terms(problem="spec.ttl: no")),
+        Wait,
+        "WaitForPodBindReservation",
+        "has not taken",
     ),
 ]
 

@@ -120,9 +120,16 @@ class Feed:
             priority_classes=self._evictions.priority_classes(),
         )
 
+    def pod_key(self, job: PodMigrationJob) -> Key:
+        """The name and the namespace of the pod that a job means: it is known by its UID, whatever it is called."""
+        reference = job.spec.pod_ref
+        known = self.pod_by_uid(reference.uid) if reference.uid else None
+        meta = known.metadata if known is not None else reference
+        return meta.name or "", meta.namespace or ""
+
     def facts(self, job: PodMigrationJob, arguments: Arguments) -> Facts:
         """What the caches know about a job."""
-        pod = self._pods.get(job.spec.pod_ref.name or "", job.spec.pod_ref.namespace)
+        pod = self._pods.get(*self.pod_key(job))
         where = reservation_key(job)
         reservation = self._made.get(where[1], where[0])
         heirs = self.heirs_of(job, reservation)

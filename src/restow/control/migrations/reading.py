@@ -41,7 +41,8 @@ class Reading:
         reference, where = job.spec.pod_ref, reservation_key(job)
         its_job = self._get(POD_MIGRATION_JOB, job.metadata.name)
         its_seat = self._get(RESERVATION, where[1], where[0])
-        found, pod, reservation = await asyncio.gather(its_job, self._pod(reference), its_seat)
+        its_pod = self._get(POD, *self._feed.pod_key(job))
+        found, pod, reservation = await asyncio.gather(its_job, its_pod, its_seat)
         if found is None or found.metadata.uid != job.metadata.uid:
             return None
         if (found.spec.pod_ref, reservation_key(found)) != (reference, where):  # it speaks of others now

@@ -11,7 +11,7 @@ from restow.model import kinds
 from restow.scheduling.framework import SUCCESS, Cycle, PermitPlugin, Verdict, wait
 from tests.control.reservations.stage import over_committed, read, reservation, seats
 from tests.control.stage import places, stage
-from tests.sim.stage import Stage, pass_time, pod, template, virtual
+from tests.sim.stage import Stage, node, pass_time, pod, template, virtual
 
 
 class Barrier(PermitPlugin):
@@ -40,6 +40,16 @@ async def take_away(it: Stage) -> None:
     await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": [task], "minAvailable": 1}})
 
 
+async def move(it: Stage) -> None:
+    """The seat is taken away, and found again on another node."""
+    await take_away(it)
+    await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
+    await it.create(kinds.NODE, node("n2"))
+    await pass_time(3)
+    task = {"name": "web", "replicas": 1, "template": template("1")}
+    await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": [task], "minAvailable": 1}})
+
+
 async def make_anew(it: Stage) -> None:
     await it.delete(kinds.RESERVATION, "r")
     await it.create(kinds.RESERVATION, reservation(replicas=1))
@@ -51,6 +61,7 @@ async def make_anew(it: Stage) -> None:
         pytest.param(nothing, True, id="nothing happens"),
         pytest.param(delete, False, id="the reservation is deleted"),
         pytest.param(take_away, False, id="the seat is taken away"),
+        pytest.param(move, False, id="the seat is elsewhere now"),
         pytest.param(make_anew, False, id="another of the same name is made"),
     ],
 )
@@ -71,6 +82,6 @@ async def test_a_seat_that_was_released_is_not_named(happens: Callable[[Stage], 
         [one] = await it.pods()
         assert ("restow.sh/reservation" in (one.metadata.annotations or {})) is named
         assert await over_committed(it.client) == []
-        if happens is make_anew:
+        if happens in (make_anew, move):
             assert (await read(it)).status.state.phase == "Available"
             assert [name for _, name in (await seats(it)).values()] == [None]

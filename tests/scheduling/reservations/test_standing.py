@@ -174,3 +174,19 @@ def test_a_pod_on_its_way_into_a_seat_makes_it_no_more_reliable(snapshot: Snapsh
     assert found(snapshot, "r") == {"r": "RoomBeingLeft"}
     snapshot.remove_pod(pod("old", on="n1"))
     assert found(snapshot, "r") == {}
+
+
+@pytest.mark.parametrize("lost", [pytest.param("9", id="its room is taken"), pytest.param(None, id="its node is gone")])
+def test_a_seat_is_not_lost_before_it_is_known_what_becomes_of_the_pod_on_its_way(
+    snapshot: Snapshot, lost: str | None
+) -> None:
+    snapshot.apply_reservation(made("r", 0, "3"))
+    coming = pod("p", {"cpu": "3"}, labels={"app": "web"})
+    snapshot.assume(coming, "n1", at=1.0, seat=SeatName("default", "r", "t", 0))
+    if lost is not None:
+        snapshot.apply_pod(pod("thief", {"cpu": lost}, on="n1"))
+    else:
+        snapshot.remove_node(node("n1"))
+    assert found(snapshot, "r") == ({"r": "RoomBeingLeft"} if lost else {})
+    snapshot.forget(coming)
+    assert found(snapshot, "r") == {"r": "RoomTaken" if lost else "NodeGone"}

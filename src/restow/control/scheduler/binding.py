@@ -284,8 +284,10 @@ class Binding:
         book = self._snapshot.reservations
         reservation = book.get(seat.namespace, seat.reservation) if seat else None
         found = book.seat(seat) if seat else None
-        if reservation is None or found is None or not book.promises.allows(found, pod.metadata.uid):
+        if reservation is None or found is None or occupant is None:
             return None  # released since: it is a pod like any other
+        if found.node != occupant.node or not book.promises.allows(found, pod.metadata.uid):
+            return None  # and so is one of which the seat is elsewhere now, or another one of that name
         meta = reservation.metadata
         source = (meta.annotations or {}).get(MOVED_FROM_ANNOTATION)
         moved = {MOVED_FROM_ANNOTATION: source, MOVED_AT_ANNOTATION: format_time(self._clock.now())} if source else {}

@@ -120,7 +120,9 @@ class Holding:
     def bound(self, assign: Assign) -> None:
         """A pod was bound."""
         seat = self._book.seat(assign.seat) if assign.seat is not None else None
-        if seat is not None and seat.consumer is None and self._book.promises.allows(seat, assign.pod.metadata.uid):
+        if seat is None or seat.consumer is not None or seat.node != assign.node:
+            return
+        if self._book.promises.allows(seat, assign.pod.metadata.uid):
             self._takers.bound(assign.pod, seat)
             if self._feed.latest(assign.pod) is None:  # it has come and gone before we were told
                 self._pod_changed(assign.pod, True)

@@ -10,6 +10,7 @@ with why.
     RoomBeingLeft   the room is there only once terminating pods have left it, or pods that the reservation awaits
 
 Whoever changed a reservation after it got its seats stands behind everybody else: nobody's seat is lost to a change.
+A seat that a pod is on its way to is not lost before it is known what becomes of the pod.
 """
 
 from __future__ import annotations
@@ -58,10 +59,12 @@ def troubles(snapshot: Snapshot, seats: Iterable[Seat]) -> dict[SeatName, Troubl
     book = snapshot.reservations
     for seat in seats:
         row = snapshot.rows.find(seat.node)
-        if seat.consumer is not None or row is None or not (book.holds(seat.name) or book.expects(seat.name)):
+        is_held = book.holds(seat.name)
+        if seat.consumer is not None or row is None or not (is_held or book.expects(seat.name)):
             continue
         if not snapshot.nodes.present[row]:
-            found[seat.name] = Troubled(Trouble.NODE_GONE, f"node {seat.node} is gone")
+            if is_held:
+                found[seat.name] = Troubled(Trouble.NODE_GONE, f"node {seat.node} is gone")
             continue
         why = _unfit(snapshot, row, snapshot.shapes.of(seat.stand_in))
         if why:
@@ -70,7 +73,8 @@ def troubles(snapshot: Snapshot, seats: Iterable[Seat]) -> dict[SeatName, Troubl
             if row not in crowded:
                 crowded[row] = _crowded_out(snapshot, row, [*_open_seats(snapshot, seat.node)])
             if seat.name in crowded[row]:
-                found[seat.name] = crowded[row][seat.name]
+                troubled = crowded[row][seat.name]
+                found[seat.name] = troubled if is_held else replace(troubled, trouble=Trouble.ROOM_BEING_LEFT)
     return found
 
 

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+USABLE := $(VENV)/.usable
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
@@ -11,17 +12,26 @@ PYTEST := $(BIN)/python -m pytest
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "restow needs Python 3.11 or newer; set PYTHON=python3.x")'
-	@echo "setting up $(VENV) (once)"
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+# What it takes to run Restow, and what it takes to work on it, which includes the other.
+$(USABLE): pyproject.toml
+	@test $(STAMP) -nt $< || $(MAKE) --no-print-directory install WHAT='.'
 	@touch $@
 
-demo: $(STAMP) ## Show a living embedded cluster; ends by itself
+$(STAMP): pyproject.toml
+	@$(MAKE) --no-print-directory install WHAT='.[dev]'
+	@touch $@
+
+.PHONY: install
+install:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "restow needs Python 3.11 or newer; set PYTHON=python3.x")'
+	@echo "setting up $(VENV), once; this takes a minute"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(WHAT)'
+
+demo: $(USABLE) ## Scattered room, a plan, its moves, a gang that then fits; ends by itself
 	@$(BIN)/restow demo
 
-dev: $(STAMP) ## Serve an embedded cluster for kubectl on port 6444
+dev: $(USABLE) ## Serve an embedded cluster for kubectl on port 6444
 	@$(BIN)/restow dev
 
 test: $(STAMP) ## Run the tests (Python alone, no network)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
 
-from restow.control.descheduler import Refused
+from restow.control.descheduler import Descheduler, Refused
 from restow.model import kinds
-from restow.ports import Request, Response
+from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.registry import installed
+from restow.ports import Clock, Request, Response
 from tests.control.descheduler.stage import Scattered, descheduler, packing, scattered, stage
+from tests.control.migrations.stage import arguments
 from tests.control.stage import check_room, events
-from tests.sim.stage import pass_time, ready, running, virtual
+from tests.sim.stage import pass_time, profile, ready, running, virtual
 
 T = TypeVar("T")
 
@@ -74,6 +78,37 @@ async def test_a_cron_expression_says_when() -> None:
         assert await it.jobs() == []
         await pass_time(20)
         assert len(await it.jobs()) == 4
+
+
+class Jumping:
+    """A clock that somebody puts forward."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.ahead = 0.0
+        self._clock = clock
+
+    def now(self) -> float:
+        return self._clock.now() + self.ahead
+
+
+@virtual
+async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right() -> None:
+    async with scattered() as it:
+        clock = Jumping(it.clock)
+        made = Descheduler(
+            it.api,
+            clock,
+            random.Random(1),
+            policy=read_policy(packing(cron="0 0 1 1 *"), installed()),
+            scheduler=profile(),
+            arguments=arguments(),
+        )
+        async with running(made):
+            await pass_time(30)
+            assert await it.jobs() == []
+            clock.ahead = 366 * 86400.0
+            await pass_time(90)
+            assert len(await it.jobs()) == 4
 
 
 @virtual

@@ -143,7 +143,8 @@ class Descheduler:
                 due = profile.schedule.after(self._clock.now()) if profile.schedule else None
                 if due is None:
                     return
-                await asyncio.sleep(max(due - self._clock.now(), 0.0))
+                while (left := due - self._clock.now()) > 0:
+                    await asyncio.sleep(min(left, self._settings.look_at_clock))
             await self._nothing_in_the_way(profile)
             try:
                 await self.deschedule(profile)

@@ -18,6 +18,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """For which a pod is left alone whose migration failed."""
     look_again: float = 5.0
     """Between two looks whether what was in the way of a run still is."""
+    look_at_clock: float = 60.0
+    """Between two looks at the clock while a schedule is waited for: machines sleep, and clocks are put right."""
     tries: int = 3
     """To create a job, while nobody knows whether it was created."""
     try_again: float = 1.0

@@ -4,7 +4,7 @@ Goes in: the plugins in order, with weights, and a `Cycle`. Comes out: `Placed` 
 changed. Then, once the caller has assumed the pod: `reserve`, `permit`, and `unreserve` after any failure.
 
     1  PreFilter     each plugin once: skip, go on, or refuse
-    2  the preferred node, if there is one, alone and with every filter
+    2  the nominated node, if there is one, alone and with every filter
     3  Filter and Score of NODE and ROW plugins: a `Ranking` per class of pods, updated for the rows that changed
     4  Filter of CLUSTER plugins: the best rows first, as many as needed
     5  scores that are of CLUSTER plugins or must be normalised: all rows that are left
@@ -132,16 +132,16 @@ class Engine:
 
     # --- the scheduling cycle -----------------------------------------------------------------------------------------
 
-    def place(self, cycle: Cycle, *, prefer: str | None = None, explain: bool = True) -> Placed | Unplaced:
-        """The best node. `prefer` is tried alone first, by default the pod's nominated node; without `explain` an
-        Unplaced carries no refusals by node and PostFilter is not asked."""
+    def place(self, cycle: Cycle, *, explain: bool = True) -> Placed | Unplaced:
+        """The best node; the pod's nominated one is tried alone first. Without `explain` an Unplaced carries no refusals
+        by node and PostFilter is not asked."""
         asked = self._begin(cycle)
         filtering, stopped = asked.pre_filter(cycle)
         if stopped is not None:
             return self._post_filter(cycle, self._stopped(cycle, stopped)) if explain else self._stopped(cycle, stopped)
-        preferred = prefer or cycle.pod.status.nominated_node_name
-        if preferred:
-            found = self._alone(cycle, preferred, filtering)
+        nominated = cycle.pod.status.nominated_node_name
+        if nominated:
+            found = self._alone(cycle, nominated, filtering)
             if found is not None:
                 return found
         scoring, failed = asked.pre_score(cycle)

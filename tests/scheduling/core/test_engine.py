@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from restow.model.objects import PodStatus, Taint
 from restow.scheduling.engine import Engine, Granted, Placed, Unplaced
@@ -92,15 +93,15 @@ def test_without_nodes():
 )
 def test_the_nominated_node_is_tried_first(nominated, expected):
     snapshot = cluster(*nodes(3), pods=[pod("full", {"cpu": "4"}, on="n1")])
-    asking = pod("p", phase="Pending")
-    asking = type(asking)(metadata=asking.metadata, spec=asking.spec, status=PodStatus(nominated_node_name=nominated))
+    asking = replace(pod("p"), status=PodStatus(nominated_node_name=nominated))
     assert place(Engine([Fit()]), snapshot, asking).node == expected
 
 
-def test_a_preferred_node_must_pass_every_filter():
+def test_a_nominated_node_must_pass_every_filter():
     engine = Engine([Fit(), Eligible(), Apart()])
     snapshot = cluster(*nodes(2), pods=[pod("a", on="n1", labels={"app": "x"})])
-    assert place(engine, snapshot, pod("p", labels={"app": "x"}), prefer="n1").node == "n0"
+    asking = replace(pod("p", labels={"app": "x"}), status=PodStatus(nominated_node_name="n1"))
+    assert place(engine, snapshot, asking).node == "n0"
     assert engine.fits(cycle(snapshot, pod("q")), "n1")
     assert not engine.fits(cycle(snapshot, pod("r", labels={"app": "x"})), "n1")
 

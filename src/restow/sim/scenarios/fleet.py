@@ -15,9 +15,9 @@ import numpy.typing as npt
 from restow.model.objects import Document
 
 Ints = npt.NDArray[np.int64]
+"""Amounts of cpu, memory, pods and GPUs, in this order."""
 Mask = npt.NDArray[np.bool_]
 
-RESOURCES = ("cpu", "memory", "pods", "nvidia.com/gpu")
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 BATCH_TAINT = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
 

@@ -133,8 +133,8 @@ class Engine:
     # --- the scheduling cycle -----------------------------------------------------------------------------------------
 
     def place(self, cycle: Cycle, *, explain: bool = True) -> Placed | Unplaced:
-        """The best node; the pod's nominated one is tried alone first. Without `explain` an Unplaced carries no refusals
-        by node and PostFilter is not asked."""
+        """The best node; the pod's nominated one is tried alone first. Without `explain` an Unplaced carries no
+        refusals by node and PostFilter is not asked."""
         asked = self._begin(cycle)
         filtering, stopped = asked.pre_filter(cycle)
         if stopped is not None:

@@ -89,6 +89,7 @@ async def test_somebody_else_binds_the_pod_first() -> None:
         await it.create(kinds.POD, pod("c", "4"))
         await pass_time(5)
         assert {**await places(it), "b": None, "c": None} == {"a": "n2", "b": None, "c": None}
+        assert "a" not in dict(await events(it, "FailedScheduling"))
         await check_room(it)
 
 

@@ -150,6 +150,23 @@ async def test_pods_stay_whose_successors_would_not_be_let_in(happens: Any, told
         assert f"waits for 1 pod of other queues to leave: 1 stays (1: {told})" in ((await it.says())[2] or "")
 
 
+@pytest.mark.parametrize("happens", [_lose, _shut])
+@virtual
+async def test_who_was_evicted_takes_its_seat_whatever_became_of_its_queue(happens: Any) -> None:
+    async with stage(nodes=2) as it:
+        await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
+        await it.create(kinds.QUEUE, queue("theirs"))
+        spec = template("1", annotations=of("theirs"), terminationGracePeriodSeconds=60)
+        await it.create(kinds.STATEFUL_SET, workload("web", 1, pods=spec))
+        await pass_time(5)
+        await it.ask(**GUARANTEED)
+        while not any(one.metadata.deletion_timestamp for one in await it.pods()):
+            await pass_time(0.05)
+        await happens(it)
+        await pass_time(120)
+        assert [job.status.phase for job in await it.jobs()] == ["Succeed"] and len(await it.on("n2")) == 2
+
+
 @virtual
 async def test_a_limit_that_is_no_quantity_stops_nothing() -> None:
     async with stage(nodes=2) as it:

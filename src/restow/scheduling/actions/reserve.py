@@ -12,6 +12,8 @@ is left of it is placed beside them, and nothing is committed unless it is enoug
 
 from __future__ import annotations
 
+from restow.model.cluster import Seat, SeatName
+from restow.model.cluster.seat import migrating_pod
 from restow.model.objects import MatchPolicy, Reservation
 from restow.model.resources import Vector, add, subtract
 from restow.model.tenancy import DEFAULT_QUEUE
@@ -185,15 +187,31 @@ def _is_exceeded(session: Session, job: Job, reservation: Reservation) -> bool:
 
 
 def _over_quota(session: Session, job: Job, statement: Statement) -> str | None:
-    """Why the queue of a job cannot take its pods; what their seats were charged to the same queue is no longer."""
+    """Why the queue of a job cannot take its pods; what their seats were charged to the same queue is no longer.
+
+    Who was moved away had its place before: its queue is not asked again, whatever became of that meanwhile.
+    """
     if not session.shares.counts and job.queue in session.roster.queues:
         return None
     request: Vector = {}
     given_back: Vector = {}
-    for step in statement.steps:
-        if isinstance(step, Assign):
-            request = add(request, requests_of(step.pod))
-            seat = session.snapshot.reservations.seat(step.seat) if step.seat is not None else None
-            if seat is not None and (seat.queue or DEFAULT_QUEUE) == job.queue:
-                given_back = add(given_back, requests_of(seat.stand_in))
-    return session.shares.refusal(job.queue, subtract(request, given_back))
+    new = [step for step in statement.steps if isinstance(step, Assign) and not _was_moved(session, job, step)]
+    for step in new:
+        request = add(request, requests_of(step.pod))
+        if step.seat is not None and (seat := _seat_of_queue(session, job, step.seat)) is not None:
+            given_back = add(given_back, requests_of(seat.stand_in))
+    return session.shares.refusal(job.queue, subtract(request, given_back)) if new else None
+
+
+def _was_moved(session: Session, job: Job, step: Assign) -> bool:
+    """Whether a pod takes the seat that was charged to its queue for whoever it replaces."""
+    if step.seat is None or _seat_of_queue(session, job, step.seat) is None:
+        return False
+    reservation = session.snapshot.reservations.get(step.seat.namespace, step.seat.reservation)
+    return reservation is not None and migrating_pod(reservation) is not None
+
+
+def _seat_of_queue(session: Session, job: Job, name: SeatName) -> Seat | None:
+    """A seat, if it is charged to the queue of a job."""
+    seat = session.snapshot.reservations.seat(name)
+    return seat if seat is not None and (seat.queue or DEFAULT_QUEUE) == job.queue else None

@@ -61,7 +61,7 @@ def _is_lasting(facts: Facts, step: Step) -> bool:
         case Wait() | AwaitAdmission() if step.status == facts.job.status:
             return True
         case Wait() | Done():
-            return facts.is_evicting and facts.has_left and not is_ended(facts.job)
+            return facts.is_evicting and facts.has_left
         case _:
             return False
 

@@ -29,6 +29,7 @@ from restow.migration.steps import next_step
 from restow.migration.terms import Terms
 from restow.model.cluster.seat import expires_at
 from restow.model.objects import ObjectReference
+from restow.model.pods import is_terminating
 from restow.model.times import format_time
 from tests.migration.moves import (
     NO,
@@ -47,6 +48,7 @@ from tests.migration.moves import (
     said,
     seat,
 )
+from tests.migration.steps.rows import EVICTING
 
 # --- what they carry --------------------------------------------------------------------------------------------------
 
@@ -94,6 +96,31 @@ def test_the_eviction_is_of_the_very_pod_and_says_where_to() -> None:
         ("ReservationScheduled", "True"),
         ("Eviction", "False"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("of", "said_so"),
+    [
+        pytest.param(facts(job(EVICTING), pod=None), ("True", "EvictComplete"), id="it is gone"),
+        pytest.param(facts(job(EVICTING), pod=pod(leaving=True)), ("False", "Evicting"), id="it is leaving"),
+        pytest.param(facts(pod=pod(leaving=True)), ("False", "Evicting"), id="by another hand"),
+    ],
+)
+def test_what_is_seen_of_its_leaving_is_told_with_what_is_waited_for(of: Facts, said_so: tuple[str, str]) -> None:
+    step = next_step(of)
+    assert isinstance(step, Wait)
+    told = {one.type: (str(one.status), one.reason) for one in step.status.conditions or ()}
+    assert (told["Eviction"], told["PodBoundReservation"]) == (said_so, ("False", "WaitForPodBindReservation"))
+
+
+@pytest.mark.parametrize("of", [before(job(ref=None), fresh=False), facts(fresh=False, trial=None)])
+def test_whoever_looks_before_something_depends_on_it_tries_the_eviction_at_once(of: Facts) -> None:
+    assert next_step(of) == Look(trial=True)
+
+
+def test_a_seat_that_is_let_go_is_not_said_to_be_kept() -> None:
+    step = next_step(facts(job(age=301)))
+    assert isinstance(step, Fail) and "kept" not in (step.status.message or "")
 
 
 def test_the_jobs_own_grace_period_counts() -> None:
@@ -300,7 +327,8 @@ def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(o
     if isinstance(step, Release):
         assert step.reservation.metadata.name == OURS
         assert not of.is_evicting
-        assert not (of.has_left and of.is_placed)
+        stays = of.pod is not None and of.pod.metadata.uid == "old" and not is_terminating(of.pod)
+        assert stays or not (of.has_left and of.is_placed)
         assert is_ended(of.job)
 
 

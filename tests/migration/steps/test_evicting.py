@@ -76,6 +76,13 @@ ROWS: list[Row] = [
         "InvalidPodRef",
         "the pod with UID old is shop/web-1, not shop/nobody",
     ),
+    (
+        "directly, the UID was removed",
+        facts(job(ref=None, pod_ref={"uid": ""}), terms=DIRECT, reservation=None),
+        Fail,
+        "InvalidPodRef",
+        "not the pod that was admitted",
+    ),
 ]
 
 

@@ -367,6 +367,27 @@ ROWS: list[Row] = [
         "WaitForPodBindReservation",
         "has not taken",
     ),
+    (
+        "the successor is new, and Ready",
+        left(reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(age=1.0),)),
+        Done,
+        "",
+        "moved to node n2",
+    ),
+    (
+        "the successor is new, and leaving",
+        left(reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(age=1.0, leaving=True),)),
+        Fail,
+        "MissingPod",
+        "was deleted",
+    ),
+    (
+        "its seat has to be found anew",
+        left(reservation=reservation(phase="Pending")),
+        Wait,
+        "WaitForPodBindReservation",
+        "has not taken",
+    ),
 ]
 
 

@@ -121,15 +121,16 @@ class Feed:
         )
 
     def pod_key(self, job: PodMigrationJob) -> Key:
-        """The name and the namespace of the pod that a job means: it is known by its UID, whatever it is called."""
+        """Where the pod is that a job means: it is known by its UID, whatever it is called."""
         reference = job.spec.pod_ref
         known = self.pod_by_uid(reference.uid) if reference.uid else None
         meta = known.metadata if known is not None else reference
-        return meta.name or "", meta.namespace or ""
+        return meta.namespace or "", meta.name or ""
 
     def facts(self, job: PodMigrationJob, arguments: Arguments) -> Facts:
         """What the caches know about a job."""
-        pod = self._pods.get(*self.pod_key(job))
+        inside, name = self.pod_key(job)
+        pod = self._pods.get(name, inside)
         where = reservation_key(job)
         reservation = self._made.get(where[1], where[0])
         heirs = self.heirs_of(job, reservation)

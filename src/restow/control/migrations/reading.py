@@ -38,10 +38,10 @@ class Reading:
     async def facts(self, job: PodMigrationJob, arguments: Arguments, *, trial: bool) -> Facts | None:
         """Everything about this very job; None if it is gone."""
         tried = await self._try(job, arguments) if trial else None
-        reference, where = job.spec.pod_ref, reservation_key(job)
+        reference, where, pod_at = job.spec.pod_ref, reservation_key(job), self._feed.pod_key(job)
         its_job = self._get(POD_MIGRATION_JOB, job.metadata.name)
         its_seat = self._get(RESERVATION, where[1], where[0])
-        its_pod = self._get(POD, *self._feed.pod_key(job))
+        its_pod = self._get(POD, pod_at[1], pod_at[0])
         found, pod, reservation = await asyncio.gather(its_job, its_pod, its_seat)
         if found is None or found.metadata.uid != job.metadata.uid:
             return None

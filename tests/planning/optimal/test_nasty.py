@@ -33,7 +33,7 @@ from restow.scheduling.shares import Shares
 from tests.planning.optimal.nasty import nasty
 from tests.planning.optimal.test_time_limit import Impatient
 
-CLUSTERS = int(os.environ.get("RESTOW_OPTIMISER_CLUSTERS", "8"))
+CLUSTERS = int(os.environ.get("RESTOW_OPTIMISER_CLUSTERS", "6"))
 FIGURES = {"free-nodes": "freeNodes", "slots": "slots", "pending": "placedPods"}
 SHAPES = ({"cpu": 1_000}, {"cpu": 4_000, "memory": 4 << 30}, {"nvidia.com/gpu": 2}, {"memory": 1 << 30})
 MOVES = (50, 5, 1, 10, 2, 0)

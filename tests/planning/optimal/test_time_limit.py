@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from restow.model.cluster import Mask
 from restow.model.inventory import read_inventory
 from restow.offline import Asked, Cluster, plan_request
 from restow.planning.lateness import never
@@ -19,6 +20,7 @@ from restow.planning.optimal.budget import Toil
 from restow.planning.optimal.flow import Flow
 from restow.planning.optimal.market import Market
 from restow.planning.optimal.openings import lines
+from restow.planning.optimal.patterns import kinds
 from restow.planning.optimal.pricing import Prices, surplus
 from restow.planning.optimal.problem import STAY, Demand, Problem, value
 from restow.planning.optimal.solver import Effort
@@ -203,3 +205,16 @@ def test_no_bound_is_below_what_single_pods_are_worth(seed: int) -> None:
     prices = np.array([demand.worth * share for demand in problem.demands])
     market = Market(problem, lines(problem, 1))
     assert market.bound(Prices(0.0, prices, np.zeros(1), np.zeros(2), 0.0)) >= value(problem, best)
+
+
+def test_nodes_are_asked_whom_they_could_take_only_until_it_is_late() -> None:
+    problem, _ = crowded()
+    asked: list[int] = []
+    slow = replace(problem, sizes=np.repeat(problem.sizes, 50, axis=0), suits=lambda which: _noted(asked, which))
+    assert kinds(slow, range(50), late=lambda: len(asked) >= 5)[0].classes == (0, 1, 2, 3, 4)
+    assert asked == [0, 1, 2, 3, 4]
+
+
+def _noted(asked: list[int], which: int) -> Mask:
+    asked.append(which)
+    return np.ones(2, np.bool_)

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask
+from restow.planning.lateness import Late, never
 from restow.planning.optimal.greedy import greedy
 from restow.planning.optimal.openings import Opening
 from restow.planning.optimal.pricing import Prices
@@ -49,8 +51,9 @@ class Kind(msgspec.Struct, frozen=True, eq=False):
 class Patterns:
     """Openings found so far, and the program over them."""
 
-    def __init__(self, problem: Problem, openings: Iterable[Opening]) -> None:
+    def __init__(self, problem: Problem, openings: Iterable[Opening], late: Late = never) -> None:
         self.problem = problem
+        self._late = late
         self.openings = list(dict.fromkeys(openings))
         self._known: dict[Opening, tuple[Ints, Floats] | None] = dict.fromkeys(self.openings)
         """Every opening there ever was, with its terms once they were needed."""
@@ -70,7 +73,7 @@ class Patterns:
     def prices(self, effort: Effort) -> Prices | None:
         """What everything is worth while fractions of openings are allowed."""
         program = self._program()
-        answer = program.solve(effort, whole=False)
+        answer = program.solve(effort, whole=False) if not self._late() else None
         if answer is None or answer.prices is None:
             return None
         return self._read_prices(np.maximum(answer.prices, 0.0), answer.bound)
@@ -197,7 +200,7 @@ class Patterns:
         if classes <= self._classes:
             return
         self._classes = classes
-        self._kinds = kinds(self.problem, sorted(classes))
+        self._kinds = kinds(self.problem, sorted(classes), self._late)
         self._kind_of = {node: (number, kind) for number, kind in enumerate(self._kinds) for node in kind.places}
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -258,11 +261,13 @@ class Patterns:
         return greedy(self.problem, rest, shift)[0]
 
 
-def kinds(problem: Problem, classes: Sequence[int]) -> list[Kind]:
-    """Nodes by the set of classes of which they can take one pod."""
+def kinds(problem: Problem, classes: Sequence[int], late: Late = never) -> list[Kind]:
+    """Nodes by the set of classes of which they can take one pod; once it is late, none takes those not asked about."""
     if not classes:
         return []
-    able = np.stack([fits(problem.free, problem.sizes[which]) & problem.suits(which) for which in classes])
+    able = np.zeros((len(classes), problem.nodes), np.bool_)
+    for row, which in zip(able, takewhile(lambda _: not late(), classes), strict=False):
+        row[:] = fits(problem.free, problem.sizes[which]) & problem.suits(which)
     if problem.empties:
         able &= problem.stuck | np.array([bool(held) for held in problem.held])
     _thin_out(able)

@@ -160,7 +160,7 @@ class _Search:
     def _patterns(self) -> None:
         """Look for openings whose leavers have a place already, then for any."""
         part = self._focus.problem
-        patterns = Patterns(part, self._openings)
+        patterns = Patterns(part, self._openings, self._late)
         if patterns.openings and not self._done:
             self._choose(patterns, self._easy)
         if patterns.openings and not self._done:

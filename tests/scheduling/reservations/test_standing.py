@@ -190,3 +190,16 @@ def test_a_seat_is_not_lost_before_it_is_known_what_becomes_of_the_pod_on_its_wa
     assert found(snapshot, "r") == ({"r": "RoomBeingLeft"} if lost else {})
     snapshot.forget(coming)
     assert found(snapshot, "r") == {"r": "RoomTaken" if lost else "NodeGone"}
+
+
+def test_a_seat_of_what_no_node_offers_any_more_is_lost(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(made("a", 1))
+    one = reservation("b", {0: "n1"}, requests={"example.com/gpu": "2"})
+    snapshot.apply_reservation(one)
+    seats = snapshot.reservations.seats("default", "b")
+    (trouble,) = troubles(snapshot, seats).values()
+    assert (trouble.trouble, trouble.message) == (
+        Trouble.ROOM_TAKEN,
+        "node n1 has 2 example.com/gpu less than is on it",
+    )
+    assert found(snapshot, "a") == {}

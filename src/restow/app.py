@@ -155,14 +155,19 @@ async def until_stopped(work: Coroutine[Any, Any, None], tell: Callable[[str], N
         asked.add(name)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it, which means what it says
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as nohup has it, which means what it says
             loop.add_signal_handler(number, stop, number.name)
     try:
         await task
     except asyncio.CancelledError as problem:
         if not asked:
             raise PartStopped("everything was called off, and nobody asked for it") from problem
+    finally:
+        for number, handler in before.items():  # not every loop puts back what was there
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
 
 
 Announce = Callable[[Path, str], None]

@@ -93,6 +93,12 @@ def is_rejected(queue: Queue) -> bool:
     return found is not None and found.status == ConditionStatus.TRUE
 
 
+def is_accepted(queue: Queue) -> bool:
+    """Whether a queue says that its guarantee, as it is written now, was accepted."""
+    found, generation = condition(queue.status.conditions, REJECTED), queue.metadata.generation
+    return found is not None and found.status == ConditionStatus.FALSE and found.observed_generation == generation
+
+
 def guarantee_problems(guarantee: Guarantee) -> list[Problem]:
     """Everything that is wrong with a guarantee as written, with paths."""
     problems = []

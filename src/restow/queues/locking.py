@@ -3,10 +3,11 @@
 Goes in: the fleet, the queues, the locks there are. Comes out: for every queue that has or had a guarantee, the nodes
 locked for it, what is idle on them, and how its guarantee stands, in a sentence with numbers.
 
-Queues are served by priority, then weight, the larger first, then name. A node is locked for one queue at a time, and
-nobody takes it from a queue that keeps it: nodes locked by another queue, or held by a reservation for another queue's
-job, are no candidates. What a queue gives up, the next ones may have at once. Whoever lost the right to its locks
-(deleted, closed, no guarantee any more, rejected) loses them before anybody chooses; so does a node that is gone,
+Queues are served by priority; whoever was accepted as it asks now comes before newcomers, so that nobody loses what it
+has to a queue that is as good; then by weight, the larger first, then name. A node is locked for one queue at a time,
+and nobody takes it from a queue that keeps it: nodes locked by another queue, or held by a reservation for another
+queue's job, are no candidates. What a queue gives up, the next ones may have at once. Whoever lost the right to its
+locks (deleted, closed, no guarantee any more, rejected) loses them before anybody chooses; so does a node that is gone,
 cordoned or not ready. Of the schedulable nodes one is always left unlocked, one without taints that keep pods off where
 there is any.
 """
@@ -20,7 +21,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, RowIndex
-from restow.model.guarantees import Asked, Cluster, Rejection, is_open, request_of
+from restow.model.guarantees import Asked, Cluster, Rejection, is_accepted, is_open, request_of
 from restow.model.objects import GuaranteePolicy, Queue
 from restow.model.quantity import quantity_of
 from restow.model.resources import CPU, MEMORY, Vector, add
@@ -184,8 +185,8 @@ def _last(*masks: Mask) -> int:
     return next(int(np.flatnonzero(mask)[-1]) for mask in masks if mask.any())
 
 
-def _order(queue: Queue) -> tuple[int, int, str]:
-    return -(queue.spec.priority or 0), -(queue.spec.weight or 1), queue.metadata.name
+def _order(queue: Queue) -> tuple[int, bool, int, str]:
+    return -(queue.spec.priority or 0), not is_accepted(queue), -(queue.spec.weight or 1), queue.metadata.name
 
 
 def _why_released(queue: Queue) -> tuple[str, str]:

@@ -156,10 +156,24 @@ async def test_a_large_request_does_not_block_the_jobs_of_others() -> None:
         await it.ask("modest", resource={"cpu": "8"})
         await it.ask("late", resource={"cpu": "1"})
         shown = [await _shown(it, name) for name in ("greedy", "modest", "late")]
-        assert shown == ["AboveQueueCeiling", "AboveClusterCeiling", "n1"]  # by name, late comes before modest
-        await it.delete(kinds.QUEUE, "late")
+        assert shown == ["AboveQueueCeiling", "n1 n2", "AboveClusterCeiling"]
+        await it.delete(kinds.QUEUE, "modest")
         await pass_time(1)
-        assert await _shown(it, "modest") == "n1 n2"
+        assert await _shown(it, "late") == "n1"
+
+
+@virtual
+async def test_nobody_loses_what_was_accepted_to_a_newcomer_of_the_same_priority() -> None:
+    async with bare(maxGuaranteed=50, maxGuaranteedPerQueue=50) as it:
+        await it.ask("old", resource={"cpu": "4"})
+        await it.ask("b", resource={"cpu": "4"})
+        await it.create(kinds.QUEUE, queue("a", weight=9, **asks(cpu="4")))
+        await it.change("b", guarantee={"resource": {"cpu": "5"}})  # whoever asks for more is a newcomer
+        assert [await _shown(it, name) for name in ("old", "b", "a")] == ["n1", "AboveClusterCeiling", "n2"]
+        await it.create(kinds.QUEUE, queue("z", priority=1, **asks(cpu="4")))
+        await pass_time(6)
+        told = [await _shown(it, name) for name in ("old", "a", "z")]
+        assert told == ["AboveClusterCeiling", "n2", "n1"]  # of those that are left, weight decides
 
 
 @virtual

@@ -42,6 +42,9 @@ def check(row: Row) -> None:
         return
     assert (found.status.reason or "") == reason or (isinstance(found, Wait) and _reason(found) == reason), found.status
     assert told in (found.status.message or ""), found.status
+    if isinstance(found, Wait) and reason not in ("", "Paused") and found.status.reason == reason:
+        waiting = [one for one in found.status.conditions or () if one.type == found.status.status]
+        assert [str(one.status) for one in waiting] == ["False"], "what is waited for is not so yet"
 
 
 def _reason(step: Wait) -> str:

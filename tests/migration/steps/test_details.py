@@ -132,6 +132,9 @@ def test_the_jobs_own_grace_period_counts() -> None:
     [
         pytest.param(facts(trial=NO), 10.0, id="a budget is asked again when it says"),
         pytest.param(facts(trial=Answer(False, "no")), 10.0, id="or after a while"),
+        pytest.param(facts(trial=Answer(False, "no", 30.0)), 30.0, id="or later"),
+        pytest.param(before(job(ref=None), outcome=Answer(False, "quota", 60.0)), 60.0, id="a quota when it says"),
+        pytest.param(before(job(ref=None), outcome=Answer(False, "quota")), 10.0, id="or after a while, too"),
         pytest.param(facts(trial=NO, terms=Terms(ttl=65.0)), 5.0, id="but the end comes first"),
         pytest.param(facts(stopped="x"), 240.0, id="until the end"),
         pytest.param(facts(reservation=reservation(phase="", age=1.0)), 4.0, id="a new reservation is given a moment"),

@@ -83,6 +83,7 @@ ROWS: list[Row] = [
         "InvalidPodRef",
         "not the pod that was admitted",
     ),
+    ("stopped, and not its turn", facts(stopped="stopped", turn=Answer(False, "x", 3.0)), Wait, "Stopped", "stopped"),
 ]
 
 

@@ -310,6 +310,13 @@ ROWS: list[Row] = [
         "FailedCreateReservation",
         "2 seats",
     ),
+    (
+        "no room for it, and so no node",
+        facts(reservation=reservation(phase="Pending", message="0/3 nodes are available."), node=None),
+        Wait,
+        "Unschedulable",
+        "0/3 nodes",
+    ),
 ]
 
 

@@ -176,6 +176,7 @@ def test_same_snapshot_seed_and_work_limit_same_plan() -> None:
         pytest.param({"max_moves": -1}, "maxMoves", id="fewer than no moves"),
         pytest.param({"time_limit": 0.0}, "timeLimit", id="no time"),
         pytest.param({"work_limit": -1}, "workLimit", id="less than no work"),
+        pytest.param({"seed": -1}, "seed", id="a seed below zero"),
         pytest.param({"objective": "beauty"}, "objective", id="an objective that nobody knows"),
     ],
 )

@@ -181,6 +181,8 @@ def _check(request: Request) -> None:
         mistakes.append(Mistake("maxMoves", f"must not be negative, is {request.max_moves}"))
     if request.time_limit <= 0:
         mistakes.append(Mistake("timeLimit", f"must be more than 0, is {request.time_limit:g}"))
+    if request.seed < 0:
+        mistakes.append(Mistake("seed", f"must not be negative, is {request.seed}"))
     if request.work_limit is not None and request.work_limit < 0:
         mistakes.append(Mistake("workLimit", f"must not be negative, is {request.work_limit}"))
     if request.objective == "slots" and not request.shape:

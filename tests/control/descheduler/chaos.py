@@ -12,14 +12,10 @@ job is over and everything that is free can be had.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -31,7 +27,7 @@ from restow.model.objects import Pod, PodMigrationJob, Reservation
 from restow.planning.plan import Move, Place, Plan
 from restow.ports import AlreadyExists, Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from restow.sim.loop import run_virtual
+from tests.control.accidents import Accidents, main
 from tests.control.descheduler.returns import PROFILES, Returns
 from tests.control.descheduler.stage import Measuring, Scattered, descheduler, running
 from tests.control.descheduler.test_applying import applying
@@ -41,7 +37,7 @@ from tests.control.queues.stage import queues
 from tests.control.queues.stage import running as locking
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.chaos import Leaders as Schedulers
-from tests.control.stage import group, member, world
+from tests.control.stage import group, member, trouble, world
 from tests.sim.stage import pass_time, pod, scheduler, template, workload
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
@@ -89,15 +85,12 @@ class Lives:
             await self._live(api, self.count)
 
 
-class Accidents:
-    """What may happen; each picks by chance, and may be refused."""
-
+class PlanAccidents(Accidents):
     def __init__(self, it: Scattered, auditor: Auditor, rng: random.Random, *, thieves: bool) -> None:
+        super().__init__(it, rng, NODES)
         self._it = it
         self._auditor = auditor
-        self._rng = rng
-        self._made = 0
-        self._all: list[Callable[[], Awaitable[object]]] = [
+        self.all = [
             *[self.crowd] * 3,
             self.thin_out,
             self.lose_web,
@@ -107,19 +100,14 @@ class Accidents:
             self.abort,
             self.cordon,
             self.uncordon,
-            self.stop,
-            self.go,
-            self.scale,
+            it.stop,
+            it.go,
+            self.grow,
             *[self.guarantee] * 2,
             self.let_go,
         ]
         if thieves:
-            self._all += [self.steal, self.give_back]
-
-    async def strike(self) -> None:
-        self._made += 1
-        with suppress(ApiError, IndexError):
-            await self._rng.choice(self._all)()
+            self.all += [self.steal, self.give_back]
 
     async def crowd(self) -> None:
         await self._it.create(kinds.POD, pod(f"crowd-{self._made}", self._rng.choice(("1", "2", "3")), app="crowd"))
@@ -152,21 +140,8 @@ class Accidents:
         live = [job for job in await self._it.jobs() if not is_ended(job)]
         await self._it.set_status(self._rng.choice(live).metadata.name, phase="Aborted")
 
-    async def cordon(self) -> None:
-        await self._it.patch(kinds.NODE, self._rng.choice(NODES), {"spec": {"unschedulable": True}})
-
-    async def uncordon(self) -> None:
-        for name in NODES:
-            await self._it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
-
-    async def stop(self) -> None:
-        await self._it.stop()
-
-    async def go(self) -> None:
-        await self._it.go()
-
-    async def scale(self) -> None:
-        await self._it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": self._rng.randint(2, 4)}})
+    async def grow(self) -> None:
+        await self.scale(2, 4)
 
     async def guarantee(self) -> None:
         name = self._rng.choice(QUEUES)
@@ -182,20 +157,15 @@ class Accidents:
 
     async def steal(self) -> None:
         where = self._rng.choice(NODES)
-        thief = pod(f"thief-{self._made}", "1", app="thief", schedulerName="other", nodeName=where)
         self._auditor.stolen[where] = self._it.clock.now()
-        await self._it.create(kinds.POD, thief)
-
-    async def give_back(self) -> None:
-        thieves = [one for one in await self._it.pods() if one.metadata.name.startswith("thief")]
-        await self._it.delete(kinds.POD, self._rng.choice(thieves).metadata.name, grace_seconds=0)
+        await self.rob(where, "1")
 
     async def calm(self) -> None:
         for one in await self._it.pods():
             if one.metadata.name.startswith(("thief", "crowd")):
                 await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=0)
         with suppress(ApiError):
-            await self.go()
+            await self._it.go()
         for name in QUEUES:
             with suppress(ApiError):
                 await self._it.delete(kinds.QUEUE, name)
@@ -260,7 +230,7 @@ async def run(seed: int) -> Counter[str]:
     """Carry a run out; AssertionError where a promise is broken. Comes out how jobs and claims ended."""
     rng = random.Random(seed)
     thieves = rng.random() < 0.5
-    plan = _faults(rng, timely=thieves)
+    plan = trouble(rng, timely=thieves)
     faults, cores = list[str](), random.Random(seed + 2).uniform(0.1, 1.5)
     async with world(nodes=len(NODES), seed=seed) as base:
         it = Scattered(base.api, base.world, base.clock)
@@ -295,7 +265,7 @@ async def run(seed: int) -> Counter[str]:
         if rng.random() < 0.5:
             everybody.append(Lives(it, rng, plan, lock, it.api))
         alive = [asyncio.create_task(one.run()) for one in (schedulers, *everybody)]
-        accidents = Accidents(it, auditor, random.Random(seed + 1), thieves=thieves)
+        accidents = PlanAccidents(it, auditor, random.Random(seed + 1), thieves=thieves)
         for _ in range(STEPS):
             await accidents.strike()
             await pass_time(rng.choice((0.0, 0.3, 1.0, 5.0, 15.0)))
@@ -328,15 +298,6 @@ def _maker(job: PodMigrationJob) -> str:
     return "a queue" if "restow.sh/queue" in (job.metadata.labels or {}) else job.metadata.name.split("-")[0]
 
 
-def _faults(rng: random.Random, *, timely: bool) -> FaultPlan:
-    """What others do behind a scheduler's back it cannot know: with thieves about, what it is shown is true."""
-    often = [rng.uniform(0, 0.15) for _ in range(8)]
-    late = {} if timely else {"dropped": often[0] / 2, "repeated": often[1], "late": often[2], "stale": often[3]}
-    return FaultPlan(
-        conflict=often[4], busy=often[5] / 2, refused=often[6], unknown=often[7], slow=0.1, delay=2.0, **late
-    )
-
-
 async def _is_at_rest(it: Scattered, auditor: Auditor) -> None:
     """Everything has ended, nothing is claimed for nobody, and no node has more on it than it offers."""
     assert [job.metadata.name for job in await it.jobs() if not is_ended(job)] == []
@@ -345,21 +306,5 @@ async def _is_at_rest(it: Scattered, auditor: Auditor) -> None:
     assert await auditor.shortages() == {}
 
 
-def main(wanted: int, file: Path) -> None:
-    logging.disable(logging.ERROR)
-    first = int(file.read_text()) if file.exists() else 0
-    total: Counter[str] = Counter()
-    for seed in range(first, wanted):
-        try:
-            total += run_virtual(run(seed))
-        except BaseException:
-            sys.stderr.write(f"seed {seed}\n")
-            raise
-        file.write_text(str(seed + 1))
-        if seed % 10 == 9:
-            sys.stdout.write(f"{seed + 1} runs passed: {dict(total)}\n")
-            sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else f"{tempfile.gettempdir()}/restow-claim-runs"))
+    main(run, "claim")

@@ -22,6 +22,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 .PHONY: install
+install: WHAT ?= .[dev]
 install:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "restow needs Python 3.11 or newer; set PYTHON=python3.x")'
 	@echo "setting up $(VENV), once; this takes a minute"

@@ -81,6 +81,8 @@ def main(run: Callable[[int], Coroutine[Any, Any, Counter[str]]], name: str) -> 
     wanted = int(sys.argv[1])
     file = Path(sys.argv[2] if len(sys.argv) > 2 else f"{tempfile.gettempdir()}/restow-{name}-runs")
     first = int(file.read_text()) if file.exists() else 0
+    if first:
+        sys.stdout.write(f"{first} runs had passed before, according to {file}\n")
     total: Counter[str] = Counter()
     for seed in range(first, wanted):
         try:

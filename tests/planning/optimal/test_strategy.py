@@ -22,7 +22,7 @@ from restow.model.objects import (
 )
 from restow.model.wire import WireError
 from restow.planning.optimal import solver
-from restow.planning.optimal.strategy import optimal
+from restow.planning.optimal.strategy import gap, optimal
 from restow.planning.plan import Plan
 from restow.planning.replay import replay
 from restow.scheduling.roster import Roster
@@ -97,6 +97,20 @@ def test_pods_of_several_priorities_are_counted_and_so_is_the_bound() -> None:
     plan = planned(scattered(), objective="pending", pending=tuple(pods))
     assert (plan.before["placedPods"], plan.after["placedPods"]) == (1, 2)
     assert (plan.bound, plan.after["gap"]) == (2, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("reached", "most", "percent"),
+    [
+        pytest.param(3, 3, 0.0, id="proven best"),
+        pytest.param(0, 0, 0.0, id="nothing to reach"),
+        pytest.param(3, 4, 25.0, id="a quarter"),
+        pytest.param(2, 3, 33.34, id="at most, so rounded up"),
+        pytest.param(99_999, 100_000, 0.01, id="never 0 by rounding"),
+    ],
+)
+def test_the_gap_is_0_only_where_nothing_better_is_possible(reached: float, most: float, percent: float) -> None:
+    assert gap(reached, most) == percent
 
 
 def test_amounts_that_nothing_divides_are_told_as_they_are() -> None:

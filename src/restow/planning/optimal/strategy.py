@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from math import inf
+from math import ceil, inf
 
 import msgspec
 import numpy as np
@@ -58,7 +58,8 @@ def optimal(snapshot: Snapshot, request: Request) -> Plan:
     began = request.clock() if request.began is None else request.began
     request.tell(Stand("reading"))
     reading, has_read = read(snapshot, request), request.clock()
-    measure, before = _measure(request), _measure(request)(snapshot)
+    measure = _measure(request)
+    before = measure(snapshot)
     score = Score(reading, request.objective)
     measured = request.clock()
     for_moves = min(_KEPT_BACK * request.time_limit, _KEPT_BACK_MOST)
@@ -72,7 +73,7 @@ def optimal(snapshot: Snapshot, request: Request) -> Plan:
     bound = score.bound(found.bound)
     if bound is not None:
         bound = max(bound, reached)
-        later["gap"] = round(100 * (bound - reached) / bound, 2) if bound else 0.0
+        later["gap"] = gap(reached, bound)
     return Plan(
         strategy="optimal",
         objective=request.objective,
@@ -110,6 +111,9 @@ def _searched(
     def tell(phase: str, shift: Shift, bound: float) -> None:
         request.tell(Stand(phase, score.reached(shift), score.bound(bound)))
 
+    def tell_again(phase: str, shift: Shift, _: float) -> None:
+        tell(phase, shift, first.bound)
+
     def realised(shift: Shift, bound: float) -> Outcome:
         tell("moves", shift, bound)
         ends = min(seconds_left(), 0.0) - max(for_moves, _FOR_MOVES)
@@ -122,7 +126,8 @@ def _searched(
     steps = request.work_limit
     for turn in range(_REPAIRS):
         spare = 0.0 if problem.settled else _FOR_REPAIRS * seconds_left()
-        found = search(problem, Budget(seconds_left, steps, spare), rng, tell, start=best.shift)
+        heard = tell_again if turn else tell
+        found = search(problem, Budget(seconds_left, steps, spare), rng, heard, start=best.shift)
         first = first if turn else found
         steps = None if steps is None else max(steps - found.steps, 0)
         outcome = realised(found.shift, first.bound)
@@ -168,6 +173,11 @@ def _measure(request: Request) -> Callable[[Snapshot], Measures]:
         return {**figures, "slots": slots(snapshot, request.shape)} if request.objective == "slots" else figures
 
     return measure
+
+
+def gap(reached: float, bound: float) -> float:
+    """How far an answer is from the best, in percent at most; rounded up, since 0 is the word for proven best."""
+    return ceil(10_000 * (bound - reached) / bound) / 100 if bound else 0.0
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

@@ -99,7 +99,10 @@ def test_who_is_measured_in_part_is_not_measured(nodes: Vector, pods: Vector, mo
         {("default", "big"): Sample(NOW, pods)},
     )
     limits = {"thresholds": {"cpu": 40, "memory": 40}, "targetThresholds": {"cpu": 70, "memory": 70}}
-    assert bool(planned(NODES, PODS, use, **limits).moves) is moved
+    found = planned(NODES, PODS, use, **limits)
+    assert bool(found.moves) is moved
+    told = any("1 of 3 Ready nodes are not measured" in one.reason for one in found.refusals)
+    assert told is ("memory" not in nodes)
 
 
 def test_enough_nodes_have_to_be_idle() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
-from restow.model.resources import CPU, MEMORY
+from restow.model.resources import CPU, MEMORY, PODS
 from restow.planning.arguments import LoadAware, read_load_aware
 from restow.planning.bookings import Bookings
 from restow.planning.cooldown import moved_from, resting
@@ -98,7 +98,8 @@ class _Run:
         max_age = self._settings.metering.max_age
         stale, _ = use.stale(self._request.now - max_age)
         ready = [self._name(row) for row in np.flatnonzero(is_ready(self._snapshot)).tolist()]
-        missing = sum(name not in use.nodes for name in ready)
+        wanted = self._settings.busy.keys() - {PODS}
+        missing = sum(name not in use.nodes or not wanted <= use.nodes[name].amounts.keys() for name in ready)
         found = [f"{stale} nodes were measured more than {max_age:g}s ago"] if stale else []
         found += [f"{missing} of {len(ready)} Ready nodes are not measured"] if missing else []
         return list(map(about_all, found))

@@ -123,6 +123,7 @@ class Post:
         around = self._around
         means = Means(api, around.clock, Random(around.rng.getrandbits(64)), around.informers)
         while True:
+            self._news.clear()  # what came while nobody was at work is known from the start
             component = self.part.make(means, self._configuration)
             await self._attend(component)
             log.info("starting anew with another configuration", extra={"component": self.part.name})

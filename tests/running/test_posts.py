@@ -121,6 +121,18 @@ def test_another_configuration(adopts: bool, diary: list[str]) -> None:
 
 
 @virtual
+async def test_who_begins_knows_what_was_configured_before() -> None:
+    part = WorkerPart()
+    post = lone(part, a=1)
+    post.configure(configured(a=2))
+    holding = asyncio.create_task(post.hold())
+    await asyncio.sleep(2)
+    assert part.diary == ["starts with {'a': 2}"]
+    holding.cancel()
+    await asyncio.wait([holding])
+
+
+@virtual
 async def test_one_that_breaks_ends_all_and_is_named() -> None:
     whole, broken = WorkerPart(), WorkerPart()
     with pytest.raises(PostLost, match="the worker stopped: out of ideas"):

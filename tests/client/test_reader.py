@@ -134,6 +134,22 @@ def test_a_newcomer_is_not_put_off_by_news_that_comes_just_then() -> None:
     play(story)
 
 
+def test_a_newcomer_is_not_put_off_by_a_watch_that_is_given_up_just_then() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        one, listed = Component(shared(api)), asyncio.Event()
+        async with one.at_work():
+            await asyncio.sleep(10)
+            idle = one.pods._following
+            assert idle is not None
+            idle.reschedule(asyncio.get_running_loop().time())
+            await asyncio.sleep(0)
+            one.pods.refresh(listed)
+            async with asyncio.timeout(5):
+                await listed.wait()
+
+    play(story)
+
+
 @pytest.mark.parametrize("ticks", range(6))
 def test_a_kind_that_was_installed_meanwhile_is_not_missing_to_a_newcomer(ticks: int) -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:

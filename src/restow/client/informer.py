@@ -167,7 +167,7 @@ class Informer(Generic[T]):
         self._wanted.append(done)
         self._listed, self.failure = False, None
         self._roused.set()
-        if self._following is not None:
+        if self._following is not None and not self._following.expired():
             self._following.reschedule(asyncio.get_running_loop().time())
             self._following = None
 

@@ -81,7 +81,7 @@ async def test_a_cron_expression_says_when() -> None:
 
 
 class Jumping:
-    """A clock that somebody puts forward."""
+    """A clock that somebody sets."""
 
     def __init__(self, clock: Clock) -> None:
         self.ahead = 0.0
@@ -91,23 +91,36 @@ class Jumping:
         return self._clock.now() + self.ahead
 
 
+YEAR = 366 * 86400.0
+
+
+@pytest.mark.parametrize(
+    ("cron", "before", "after"),
+    [
+        pytest.param("0 0 1 1 *", 0.0, YEAR, id="it was behind"),
+        pytest.param("* * 1 1 *", YEAR, 0.0, id="it was ahead"),
+    ],
+)
 @virtual
-async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right() -> None:
+async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right(
+    cron: str, before: float, after: float
+) -> None:
     async with scattered() as it:
         clock = Jumping(it.clock)
+        clock.ahead = before
         made = Descheduler(
             it.api,
             clock,
             random.Random(1),
-            policy=read_policy(packing(cron="0 0 1 1 *"), installed()),
+            policy=read_policy(packing(cron=cron), installed()),
             scheduler=profile(),
             arguments=arguments(),
         )
         async with running(made):
             await pass_time(30)
             assert await it.jobs() == []
-            clock.ahead = 366 * 86400.0
-            await pass_time(90)
+            clock.ahead = after
+            await pass_time(190)
             assert len(await it.jobs()) == 4
 
 

@@ -44,6 +44,7 @@ from restow.migration.arguments import Arguments
 from restow.migration.history import evicted_at
 from restow.migration.plans import busy, migrated, under_way
 from restow.model.cluster import MOVED_FROM_ANNOTATION
+from restow.model.cron import Schedule
 from restow.model.kinds import POD, POD_MIGRATION_JOB
 from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob, Reservation
 from restow.model.wire import WireError
@@ -139,12 +140,8 @@ class Descheduler:
     async def _keep(self, profile: Profile) -> None:
         """Run a profile whenever it is due."""
         while True:
-            if profile.interval is None:
-                due = profile.schedule.after(self._clock.now()) if profile.schedule else None
-                if due is None:
-                    return
-                while (left := due - self._clock.now()) > 0:
-                    await asyncio.sleep(min(left, self._settings.look_at_clock))
+            if profile.interval is None and not (profile.schedule and await self._until_due(profile.schedule)):
+                return
             await self._nothing_in_the_way(profile)
             try:
                 await self.deschedule(profile)
@@ -155,6 +152,17 @@ class Descheduler:
                 self._metrics.cycle(profile.name, "error")
             if profile.interval is not None:
                 await asyncio.sleep(profile.interval)
+
+    async def _until_due(self, schedule: Schedule) -> bool:
+        """Wait until a schedule says so, by a clock that may be set meanwhile; False if it never does."""
+        began = now = self._clock.now()
+        due = schedule.after(now)
+        while due is not None and now < due:
+            await asyncio.sleep(min(due - now, self._settings.look_at_clock))
+            now = self._clock.now()
+            if now < began:  # then another time may be the next
+                began, due = now, schedule.after(now)
+        return due is not None
 
     async def _nothing_in_the_way(self, profile: Profile) -> None:
         told = ""

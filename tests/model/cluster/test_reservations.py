@@ -258,6 +258,17 @@ def test_a_seat_is_not_taken_by_who_took_that_of_an_earlier_reservation_of_the_n
     assert held(snapshot) == (1000 if holds else 0)
 
 
+def test_what_was_seen_is_seen_anew_for_a_reservation_that_only_has_the_name_of_an_earlier_one(
+    snapshot: Snapshot,
+) -> None:
+    before = reservation("r", {0: "n1"}, version=5)
+    snapshot.apply_reservation(before)
+    meta = msgspec.structs.replace(before.metadata, uid="uid-next", resource_version="9")
+    snapshot.apply_reservation(msgspec.structs.replace(before, metadata=meta))
+    seat = snapshot.reservations.seat(SEAT)
+    assert seat is not None and (seat.life, seat.version) == ("uid-next", 9)
+
+
 def test_what_a_seat_holds_beyond_an_assumed_pod_stays_held_until_that_is_confirmed(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}, requests={"cpu": "3"}))
     small = pod("p", {"cpu": "1"}, labels=WEB)

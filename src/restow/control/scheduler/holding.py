@@ -248,10 +248,9 @@ class Holding:
         facts = self._without_lost_hopes(reservation, facts)
         status = next_status(reservation, facts, self._clock.now())
         self._watch(key, {one.placement.node_name for one in facts.seats if not one.is_ready})
-        if status is not None:
-            await self._write(reservation, status)
+        written = status is None or await self._write(reservation, status)
         self._hoping.discard(key)
-        for one in facts.seats:
+        for one in facts.seats if written else ():
             if one.is_taken:
                 self._takers.settle(_name(reservation, one.placement))
 
@@ -337,7 +336,8 @@ class Holding:
                 if one.book == "requested" and one.assumed_at is None and one.key not in there:
                     self._feed.hide(one.pod)
 
-    async def _write(self, reservation: Reservation, status: ReservationStatus) -> None:
+    async def _write(self, reservation: Reservation, status: ReservationStatus) -> bool:
+        """Whether it is written; if not, and nothing is raised, there is nothing to be done about it now."""
         meta = reservation.metadata
         try:
             written = await self._client.patch(
@@ -351,12 +351,12 @@ class Holding:
             )
         except NotFound:
             self._tickets.hide(reservation)
-            return
+            return False
         except (Invalid, Forbidden) as error:  # nothing that comes of itself will change it: hold nothing meanwhile
             log.error("reservation not written", extra={"reservation": meta.name, "err": str(error)})
             self._tickets.give_back(reservation)
             self._pause(key_of(reservation))
-            return
+            return False
         except ApiError:  # it may have moved on, or be written although it seemed to fail: read it, and look again
             await self._read_again(reservation)
             raise
@@ -365,6 +365,7 @@ class Holding:
         self._tickets.show(written)
         self._feed.changed.set()
         self._tell(reservation, status)
+        return True
 
     async def _read_again(self, reservation: Reservation) -> None:
         meta = reservation.metadata

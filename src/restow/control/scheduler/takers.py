@@ -59,7 +59,8 @@ class Takers:
         unseen = self._unseen.pop(uid, None)
         if unseen is not None:
             seat, bound = unseen
-            self._gone[seat] = bound
+            if self._bound.get(seat, ("", ""))[0] == uid:  # else its reservation is gone as well
+                self._gone[seat] = bound
             return seat
         taken = self._seat_of.pop(uid, None)
         if taken is not None:

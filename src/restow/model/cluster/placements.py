@@ -162,7 +162,7 @@ class Placements:
         """Later versions of the reservation say nothing new about when a consumer was named. A seat of which nothing
         else is new, either, stays the very same."""
         old = self._seats.get(seat.name)
-        if old is None or old.consumer != seat.consumer:
+        if old is None or (old.life, old.consumer) != (seat.life, seat.consumer):
             return seat
         same = old.stand_in is seat.stand_in and old.node == seat.node and old.open == seat.open
         return old if same else replace(seat, version=old.version)

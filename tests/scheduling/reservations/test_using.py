@@ -390,3 +390,16 @@ def test_a_seat_of_another_queue_does_not_lift_the_limit_of_its_own() -> None:
     stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="other")))
     stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "1"})))
     assert "queue default would exceed its capability" in stage.session(user("p", ALL)).refused["p"]
+
+
+@pytest.mark.parametrize(
+    ("asks", "seats"),
+    [
+        pytest.param({"cpu": "2"}, {"p": "r/t/0"}, id="as much as it had"),
+        pytest.param({"cpu": "3"}, {}, id="more than it had"),
+    ],
+)
+def test_who_was_moved_is_not_refused_what_it_had(asks: dict[str, str], seats: dict[str, str]) -> None:
+    stage = Stage(*rooms("n1"), booking("r", task(1, {"cpu": "2"}), at={0: "n1"}, migrating="uid-old", **FITS))
+    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "1"})))
+    assert stage.session(user("p", asks)).seats == seats

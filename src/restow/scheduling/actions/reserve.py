@@ -15,7 +15,7 @@ from __future__ import annotations
 from restow.model.cluster import Seat, SeatName
 from restow.model.cluster.seat import migrating_pod
 from restow.model.objects import MatchPolicy, Reservation
-from restow.model.resources import Vector, add, subtract
+from restow.model.resources import Vector, add, fits, subtract
 from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.actions.seating import (
     NOT_USED,
@@ -189,7 +189,8 @@ def _is_exceeded(session: Session, job: Job, reservation: Reservation) -> bool:
 def _over_quota(session: Session, job: Job, statement: Statement) -> str | None:
     """Why the queue of a job cannot take its pods; what their seats were charged to the same queue is no longer.
 
-    Who was moved away had its place before: its queue is not asked again, whatever became of that meanwhile.
+    Who was moved away had its place before: its queue is not asked again, whatever became of that meanwhile, unless the
+    pod wants more than it had.
     """
     if not session.shares.counts and job.queue in session.roster.queues:
         return None
@@ -204,11 +205,13 @@ def _over_quota(session: Session, job: Job, statement: Statement) -> str | None:
 
 
 def _was_moved(session: Session, job: Job, step: Assign) -> bool:
-    """Whether a pod takes the seat that was charged to its queue for whoever it replaces."""
-    if step.seat is None or _seat_of_queue(session, job, step.seat) is None:
+    """Whether a pod takes the seat that was charged to its queue for whoever it replaces, and no more than that."""
+    seat = _seat_of_queue(session, job, step.seat) if step.seat is not None else None
+    if seat is None:
         return False
-    reservation = session.snapshot.reservations.get(step.seat.namespace, step.seat.reservation)
-    return reservation is not None and migrating_pod(reservation) is not None
+    reservation = session.snapshot.reservations.get(seat.name.namespace, seat.name.reservation)
+    is_move = reservation is not None and migrating_pod(reservation) is not None
+    return is_move and fits(requests_of(step.pod), requests_of(seat.stand_in))
 
 
 def _seat_of_queue(session: Session, job: Job, name: SeatName) -> Seat | None:

@@ -81,10 +81,14 @@ def request_of(queue: Queue, cluster: Cluster) -> Asked | Rejection | None:
     )
 
 
+def is_closed(queue: Queue) -> bool:
+    """Whether somebody closed a queue, be there jobs left in it or not."""
+    return queue.status.state in (QueueState.CLOSED, QueueState.CLOSING)
+
+
 def is_open(queue: Queue) -> bool:
-    """Whether a queue lets jobs in. One that does not needs nothing kept for it."""
-    closed = queue.status.state in (QueueState.CLOSED, QueueState.CLOSING)
-    return not closed and not queue.metadata.deletion_timestamp
+    """Whether a queue is there to stay. One that is not needs nothing kept for it."""
+    return not is_closed(queue) and not queue.metadata.deletion_timestamp
 
 
 def is_rejected(queue: Queue) -> bool:

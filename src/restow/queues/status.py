@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from restow.model.guarantees import REJECTED
+from restow.model.guarantees import REJECTED, is_closed
 from restow.model.objects import Condition, Queue, QueueReservation, QueueState, QueueStatus
 from restow.model.pods import condition
 from restow.model.resources import Vector, quantities
@@ -59,10 +59,9 @@ def next_status(queue: Queue, facts: Facts) -> QueueStatus:
 
 
 def _state(queue: Queue, counts: JobCounts) -> str:
-    state = queue.status.state
-    if state in (QueueState.CLOSED, QueueState.CLOSING):
+    if is_closed(queue):
         return QueueState.CLOSING if counts.unfinished else QueueState.CLOSED
-    return state or QueueState.OPEN
+    return queue.status.state or QueueState.OPEN
 
 
 def _conditions(queue: Queue, facts: Facts) -> list[Condition]:

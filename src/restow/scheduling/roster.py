@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from restow.model.cluster.owners import group_name
 from restow.model.guarantees import Asked, Cluster, is_open, is_rejected, request_of
 from restow.model.objects import ObjectMeta, Pod, PodGroup, PodSpec, PriorityClass, Queue, Reservation
+from restow.model.pods import is_finished
 from restow.model.resources import PODS, Vector, add, pod_requests, subtract
 from restow.model.tenancy import DEFAULT_QUEUE, queue_name
 
@@ -43,7 +44,7 @@ class Roster:
         if key is not None:
             self._gang_of[uid] = key
             self._members.setdefault(key, {})[uid] = pod
-        if pod.status.phase in ("Succeeded", "Failed"):
+        if is_finished(pod):
             self._displace(uid)
         elif pod.spec.node_name:
             self.assume(pod)

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Snapshot
-from restow.model.guarantees import Cluster
-from restow.model.objects import Queue, QueueState
+from restow.model.guarantees import Cluster, is_closed
+from restow.model.objects import Queue
 from restow.model.quantity import quantity_of
 from restow.model.resources import Vector, add, amounts, subtract
 from restow.model.tenancy import DEFAULT_QUEUE
@@ -164,8 +164,7 @@ def shut(queues: Mapping[str, Queue], name: str) -> str | None:
         return f"queue {name} does not exist"
     if queue.spec.parent not in (None, "", ROOT_QUEUE):
         return f"queue {name} has the parent {queue.spec.parent}: Restow does not support spec.parent of queues"
-    state = queue.status.state or QueueState.OPEN
-    return f"queue {name} is {state}" if state in (QueueState.CLOSED, QueueState.CLOSING) else None
+    return f"queue {name} is {queue.status.state}" if is_closed(queue) else None
 
 
 def _is_below(used: Vector, guaranteed: Vector) -> bool:

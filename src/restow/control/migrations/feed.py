@@ -152,8 +152,8 @@ class Feed:
         placements = (reservation.status.placements if reservation else None) or ()
         named = [job.status.pod_ref, *(one.pod_ref for one in placements)]
         if reservation is None:
-            claims = self._pods.find("seat", "/".join(reservation_key(job)))
-            named += [ObjectReference(name=one.metadata.name, uid=one.metadata.uid) for one in claims]
+            takers = self._pods.find("seat", "/".join(reservation_key(job)))
+            named += [ObjectReference(name=one.metadata.name, uid=one.metadata.uid) for one in takers]
         namespace = job.spec.pod_ref.namespace
         found = {
             one.uid: ObjectReference(namespace=one.namespace or namespace, name=one.name, uid=one.uid)

@@ -146,7 +146,7 @@ def _takes_the_same(old: Occupant, new: Occupant) -> bool:
     )
 
 
-def claims_the_same(before: Occupant, after: Occupant) -> bool:
+def sits_the_same(before: Occupant, after: Occupant) -> bool:
     """Whether nothing changed by which a pod is believed to sit in a seat."""
     old, new = before.pod.metadata, after.pod.metadata
     return (

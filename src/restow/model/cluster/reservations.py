@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from restow.model.cluster.classes import Classes
 from restow.model.cluster.holdings import Holder, Holdings
 from restow.model.cluster.listing import Amounts
-from restow.model.cluster.occupancy import Occupancy, Occupant, claims_the_same
+from restow.model.cluster.occupancy import Occupancy, Occupant, sits_the_same
 from restow.model.cluster.owners import Kinship
 from restow.model.cluster.placements import Key, Placements
 from restow.model.cluster.pods import Pods
@@ -44,7 +44,8 @@ class Reservations:
         self._seats = self._placements.seats
         self._shape_of = self._placements.shapes
         self._held: dict[SeatName, Occupant] = {}
-        self._claims: dict[SeatName, frozenset[str]] = {}
+        self._namers: dict[SeatName, frozenset[str]] = {}
+        """The UIDs of pods that are assumed in a seat, or say that they took it."""
         self._unseen: dict[SeatName, None] = {}
         self._vacated: dict[SeatName, None] = {}
         self._spent: dict[SeatName, None] = {}
@@ -96,7 +97,7 @@ class Reservations:
         seat = self._seats.get(name)
         if seat is None or not seat.open:
             return None
-        for uid in sorted(self._claims.get(name, ())):
+        for uid in sorted(self._namers.get(name, ())):
             if self._may_take(seat, self._pods.known[uid]):
                 return self._pods.known[uid]
         return None
@@ -165,12 +166,12 @@ class Reservations:
         if left is None and taken is None and uid not in self._placements.consumed:
             return
         self._promise(uid, before, after)
-        if left == taken and before is not None and after is not None and claims_the_same(before, after):
+        if left == taken and before is not None and after is not None and sits_the_same(before, after):
             return
         if left and left != taken:
-            self._drop_claim(left, uid)
+            self._drop_namer(left, uid)
         if taken and left != taken:
-            self._log.put(self._claims, taken, self._claims.get(taken, frozenset()) | {uid})
+            self._log.put(self._namers, taken, self._namers.get(taken, frozenset()) | {uid})
         consumed = self._placements.consumed.get(uid)
         if consumed is None and taken is not None and left in (None, taken):
             if taken in self._vacated and after is not None and after.assumed_at is not None:
@@ -180,12 +181,12 @@ class Reservations:
         else:
             self._settle({seat for seat in (left, taken) if seat} | (consumed or frozenset()))
 
-    def _drop_claim(self, name: SeatName, uid: str) -> None:
-        others = self._claims[name] - {uid}
+    def _drop_namer(self, name: SeatName, uid: str) -> None:
+        others = self._namers[name] - {uid}
         if others:
-            self._log.put(self._claims, name, others)
+            self._log.put(self._namers, name, others)
         else:
-            self._log.drop(self._claims, name)
+            self._log.drop(self._namers, name)
 
     def _promise(self, uid: str, before: Occupant | None, after: Occupant | None) -> None:
         """Remember whose seat a pod is on its way to: another reservation may get the name meanwhile."""
@@ -204,8 +205,8 @@ class Reservations:
 
     def kinship_changed(self) -> None:
         """Owners that did not match may match now, or the other way round."""
-        claimed = self._seats.keys() & self._claims.keys()
-        self._settle(name for name in claimed if self._seats[name].open)
+        named = self._seats.keys() & self._namers.keys()
+        self._settle(name for name in named if self._seats[name].open)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
@@ -264,7 +265,7 @@ class Reservations:
             seat is not None
             and seat.open
             and name not in self._held
-            and len(self._claims[name]) == 1
+            and len(self._namers[name]) == 1
             and taker.shape is self._shape_of[name]
             and not self._occupancy.any_aside
             and self._may_take(seat, taker)

@@ -12,13 +12,13 @@ import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from bench.measure import Cost, measured
 from bench.report import Claim, Report, Row
+from restow.configuration import Configuration
 from restow.model.inventory import Inventory, read_inventory
 from restow.model.kinds import POD
 from restow.model.objects import Pod
@@ -47,14 +47,9 @@ NO_SEARCH = 0
 MOST_MB, MOST_GAP = 2_000, 3.0
 
 
-class _Sections(msgspec.Struct):
-    descheduler: dict[str, Any] = {}
-    migration: dict[str, Any] = {}
-
-
 def _asked(inventory: Inventory, asked: Asked) -> tuple[Cluster, Request]:
     cluster = Cluster(inventory)
-    return cluster, plan_request(cluster, read_profile({}), _Sections(), asked, time.time)
+    return cluster, plan_request(cluster, read_profile({}), Configuration(), asked, time.time)
 
 
 def _checked(cluster: Cluster, request: Request) -> Plan:

@@ -1,5 +1,5 @@
-"""Answers from a snapshot file, without a cluster: where pending pods would go, why one pod is where it is, which pods
-should move and whether a plan for that is valid.
+"""Answers about a cluster that was written down, or looked at once: where pending pods would go, why one pod is where
+it is, which pods should move and whether a plan for that is valid.
 
 Goes in: an `Inventory`, a scheduler's profile, the configuration and the time. Comes out: values that print as a table
 or as JSON. The scheduler is the very one that runs against a cluster; only nothing is written.
@@ -14,7 +14,7 @@ import msgspec
 
 from restow.eviction.budgets import Budgets
 from restow.eviction.workloads import Workloads
-from restow.migration.arguments import read_arguments
+from restow.migration.arguments import Arguments
 from restow.migration.limits import at_once
 from restow.migration.plans import busy, migrated
 from restow.model.cluster import Snapshot
@@ -48,13 +48,12 @@ from restow.model.kinds import (
     Kind,
 )
 from restow.model.objects import PersistentVolumeClaim, Pod
-from restow.model.pods import scheduler_of
+from restow.model.pods import is_pending, scheduler_of
 from restow.model.resources import Vector
 from restow.planning.arguments import LOAD_AWARE, read_load_aware
 from restow.planning.descheduling.cycle import Guarded
-from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.policy import Policy
 from restow.planning.descheduling.providers import Provider
-from restow.planning.descheduling.registry import installed
 from restow.planning.measured import Queries, measured
 from restow.planning.movable import Movability
 from restow.planning.plan import Plan, Refusal, fingerprint
@@ -161,24 +160,15 @@ class Cluster:
         """What nodes and pods really use, as far as the inventory says."""
 
     def pending(self) -> list[Pod]:
-        """Pods without a node that have not ended and are not being deleted."""
-        return [
-            pod
-            for pod in self.pods
-            if not pod.spec.node_name
-            and pod.status.phase in (None, "", "Pending")
-            and pod.metadata.deletion_timestamp is None
-        ]
+        return [pod for pod in self.pods if is_pending(pod)]
 
 
 class Sections(Protocol):
-    """What planning reads of the configuration."""
+    """What planning reads of the configuration; each raises WireError."""
 
-    @property
-    def descheduler(self) -> Mapping[str, Any]: ...
+    def read_descheduler(self) -> Policy: ...
 
-    @property
-    def migration(self) -> Mapping[str, Any]: ...
+    def read_migration(self) -> Arguments: ...
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,7 +213,7 @@ def plan_request(
     left_out = _gated(ours, profile) + _foreign(len(waiting) - len(ours), profile)
     return Request(
         engine=profile.engine,
-        mobility=Guarded(_mobility(cluster, profile, sections, now), (), busy(jobs, now, 0.0)),
+        mobility=Guarded(_mobility(cluster, sections, now), (), busy(jobs, now, 0.0)),
         now=now,
         pending=tuple(pod for pod in ours if not _gate(pod, profile)),
         left_out=tuple(Refusal(namespace=one.namespace, pod=one.pod, reason=one.message) for one in left_out),
@@ -231,7 +221,7 @@ def plan_request(
         roster=cluster.roster,
         migrated=migrated(jobs),
         measured=cluster.measured,
-        arguments=_strategy_arguments(sections.descheduler, asked.strategy),
+        arguments=_strategy_arguments(sections.read_descheduler(), asked.strategy),
         max_moves=asked.max_moves,
         objective=asked.objective,
         shape=asked.shape,
@@ -248,20 +238,19 @@ def prometheus_of(sections: Sections, strategy: str) -> tuple[Provider, Queries]
     WireError for a wrong configuration."""
     if PLUGINS.get(strategy) != LOAD_AWARE:
         return None
-    provider = read_policy(sections.descheduler, installed()).prometheus
-    queries = read_load_aware(_strategy_arguments(sections.descheduler, strategy)).metering.queries
-    return (provider, queries) if provider is not None and queries is not None else None
+    policy = sections.read_descheduler()
+    queries = read_load_aware(_strategy_arguments(policy, strategy)).metering.queries
+    return (policy.prometheus, queries) if policy.prometheus is not None and queries is not None else None
 
 
-def _strategy_arguments(section: Mapping[str, Any], strategy: str) -> Mapping[str, Any]:
+def _strategy_arguments(policy: Policy, strategy: str) -> Mapping[str, Any]:
     """The arguments of a strategy's plugin, in the first profile that has some."""
-    policy, plugin = read_policy(section, installed()), PLUGINS.get(strategy, "")
+    plugin = PLUGINS.get(strategy, "")
     return next((one.arguments[plugin] for one in policy.profiles if plugin in one.arguments), {})
 
 
-def _mobility(cluster: Cluster, profile: Profile, sections: Sections, now: float) -> Movability:
-    inventory = cluster.inventory
-    arguments = read_arguments(sections.migration, profile.scheduler_names)
+def _mobility(cluster: Cluster, sections: Sections, now: float) -> Movability:
+    inventory, arguments = cluster.inventory, sections.read_migration()
     budgets, workloads = Budgets(), Workloads()
     for disruption in inventory.of(POD_DISRUPTION_BUDGET):
         budgets.put(disruption)
@@ -313,7 +302,7 @@ def explain(cluster: Cluster, profile: Profile, sections: Sections, pod: Pod, no
     """What every node says to this pod; a pod that is placed is taken off its node for the question. Raises WireError
     for a wrong configuration."""
     snapshot, node = cluster.snapshot, pod.spec.node_name or None
-    obstacles = list(_mobility(cluster, profile, sections, now).obstacles(pod)) if node else []
+    obstacles = list(_mobility(cluster, sections, now).obstacles(pod)) if node else []
     mark = snapshot.mark()
     if node:
         snapshot.remove_pod(pod)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from restow.configuration import Configuration
 from restow.model.cluster import Mask
 from restow.model.inventory import read_inventory
 from restow.offline import Asked, Cluster, plan_request
@@ -38,11 +39,6 @@ LOOKS_AFTERWARDS = 80
 """Enough to drop everything and turn the answer into moves, with a look for each of them."""
 
 
-class Sections(msgspec.Struct):
-    descheduler: dict[str, Any] = {}
-    migration: dict[str, Any] = {}
-
-
 class Clock:
     """Goes on by a tick whenever it is looked at."""
 
@@ -62,7 +58,7 @@ def planned(
     asked = Asked(
         strategy="optimal", objective=objective, shape={"cpu": 4_000}, time_limit=limit, work_limit=steps, max_moves=10
     )
-    request = replace(plan_request(cluster, read_profile({}), Sections(), asked, clock), **more)
+    request = replace(plan_request(cluster, read_profile({}), Configuration(), asked, clock), **more)
     plan = make_plan("optimal", cluster.snapshot, request)
     assert replay(cluster.snapshot, plan, request).valid
     return plan

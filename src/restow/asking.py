@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from restow import operating
 from restow.mistakes import misfortunes, unwritable, user_mistakes
-from restow.moving import KUBECONFIG, NAMESPACE, tell_other_configuration
+from restow.moving import CONFIG, KUBECONFIG, NAMESPACE, named_configuration, tell_other_configuration
 
 if TYPE_CHECKING:
     from restow.configuration import Configuration
@@ -42,11 +42,6 @@ SNAPSHOT = click.option(
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     help="What `restow snapshot` or `kubectl get nodes,pods,… -A -o json` printed; .gz accepted, - reads stdin. "
     "Without it, the cluster as it is now.",
-)
-CONFIG = click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Configuration file; by default what is installed in the cluster.",
 )
 PLAN_OUTPUT = click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
@@ -71,7 +66,7 @@ class Subject(msgspec.Struct, frozen=True):
             sections, inventory = self._living(waiting)
         else:
             inventory = _read(self.snapshot, waiting)
-            sections = _written(self.config) or operating.kept_configuration(inventory, self.namespace)
+            sections = named_configuration(self.config) or operating.kept_configuration(inventory, self.namespace)
         return _cluster(inventory, waiting), sections
 
     def _living(self, waiting: Patience) -> tuple[Configuration, Inventory]:
@@ -82,7 +77,8 @@ class Subject(msgspec.Struct, frozen=True):
         waiting.doing("reading the cluster")
         with misfortunes(CannotList, ApiError):
             try:
-                sections = _written(self.config) or operating.living_configuration(self.kubeconfig, self.namespace)
+                written = named_configuration(self.config)
+                sections = written or operating.living_configuration(self.kubeconfig, self.namespace)
                 return sections, operating.living_inventory(self.kubeconfig, waiting.heed)
             except ConfigError as problem:
                 advice = "" if self.kubeconfig else "; or name a file with --snapshot"
@@ -199,12 +195,12 @@ def plan(
 ) -> None:
     """Which pods should move where, and what that brings."""
     from restow import offline, patience, printing
-    from restow.planning.strategies import InvalidPlan
+    from restow.planning.strategies import DEFAULT, InvalidPlan
 
     where = subject(asked)
     with user_mistakes(), misfortunes(InvalidPlan), patience.shown() as waiting:
         wanted = offline.Asked(
-            strategy=_strategy(strategy),
+            strategy=strategy or DEFAULT,
             shape=_shape(shape, asked["objective"]),
             time_limit=_seconds(time_limit or ("1h" if asked["work_limit"] else "5s")),
             **asked,
@@ -278,17 +274,6 @@ def _page(plan: Plan, cluster: Cluster, shape: Vector) -> str:
     return page(plan, nodes, pods, resource=resource, made=format_time(time.time()))
 
 
-def _strategy(name: str | None) -> str:
-    from restow.planning.strategies import DEFAULT, STRATEGIES
-
-    if name is not None and name not in STRATEGIES:
-        known = ", ".join(sorted(STRATEGIES))
-        raise click.BadParameter(
-            f"{name} cannot be asked about a snapshot; there are {known}", param_hint="'--strategy'"
-        )
-    return name or DEFAULT
-
-
 def _tell_idle_objective(strategy: str | None) -> None:
     """Only `optimal` has a choice of what it is after."""
     given = click.get_current_context().get_parameter_source("objective") is ParameterSource.COMMANDLINE
@@ -346,12 +331,6 @@ def _cluster(inventory: Inventory, waiting: Patience) -> Cluster:
 
     waiting.doing("looking at every pod")
     return Cluster(inventory)
-
-
-def _written(path: Path | None) -> Configuration | None:
-    from restow.configuration import read_configuration
-
-    return read_configuration(path.read_bytes(), str(path)) if path else None
 
 
 COMMANDS = (plan, replay, schedule, explain)

@@ -27,6 +27,13 @@ CONFIG = click.option(
 NAMESPACE = click.option("--namespace", default=HOME, show_default=True, help="Where Restow is installed.")
 
 
+def named_configuration(config: Path | None) -> Configuration | None:
+    """What the file of --config says. Raises WireError and OSError."""
+    from restow.configuration import read_configuration
+
+    return read_configuration(config.read_bytes(), str(config)) if config is not None else None
+
+
 # --- deschedule -------------------------------------------------------------------------------------------------------
 
 
@@ -51,13 +58,14 @@ def deschedule(
     from restow import app, patience, printing
     from restow.adapters.kubernetes import ConfigError
     from restow.control.descheduler import Refused
+    from restow.figures import counted
     from restow.ports import ApiError
 
     if not now:
         raise click.UsageError("say when: --now; profiles with an interval or a cron expression run by themselves")
 
     async def work() -> Run:
-        async with app.bearing(kubeconfig, _written(config), namespace) as at:
+        async with app.bearing(kubeconfig, named_configuration(config), namespace) as at:
             return await app.deschedule(at, namespace, profile, dry_run=dry_run)
 
     with (
@@ -74,13 +82,8 @@ def deschedule(
         meta = removal.pod.metadata
         click.echo(f"restow: removes {meta.namespace}/{meta.name}: {removal.reason}", err=True)
     if done.jobs:
-        click.echo(f"restow: {len(done.jobs)} jobs of plan {done.plan}; follow them with kubectl get pmj -w", err=True)
-
-
-def _written(config: Path | None) -> Configuration | None:
-    from restow.configuration import read_configuration
-
-    return read_configuration(config.read_bytes(), str(config)) if config is not None else None
+        jobs = counted(len(done.jobs), "job")
+        click.echo(f"restow: {jobs} of plan {done.plan}; follow them with kubectl get pmj -w", err=True)
 
 
 # --- apply ------------------------------------------------------------------------------------------------------------
@@ -104,7 +107,7 @@ def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: 
         plan = read_plan(written.read_bytes(), str(written))
 
     async def work(shown: progress.Shown) -> Progress:
-        async with app.bearing(kubeconfig, _written(config), namespace) as at:
+        async with app.bearing(kubeconfig, named_configuration(config), namespace) as at:
             try:
                 return await app.carry_out(at, namespace, plan, shown.update, strict=strict)
             except Changed:

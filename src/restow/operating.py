@@ -1,4 +1,6 @@
-"""The commands for a cluster that lives: `run`, `snapshot`, `install`, `pause` and `resume`."""
+"""The commands for a cluster that lives, `run`, `snapshot`, `install`, `pause` and `resume`; and what is read of one in
+order to answer questions.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ import msgspec
 from restow import __version__
 from restow.defaults import HOME, PORT
 from restow.mistakes import misfortunes, unwritable, user_mistakes
-from restow.moving import KUBECONFIG, NAMESPACE, apply, deschedule
+from restow.moving import KUBECONFIG, NAMESPACE, apply, deschedule, named_configuration
 
 if TYPE_CHECKING:
     from restow.capture import Heed
@@ -94,11 +96,12 @@ def snapshot(kubeconfig: Path | None, namespace: str, anonymise: bool) -> None:
     from restow import app
     from restow.adapters.kubernetes import ConfigError
     from restow.capture import CannotList
+    from restow.ports import ApiError
 
     def printing(client: Client) -> Awaitable[None]:
         return _print_anonymised(client) if anonymise else _print_whole(client, namespace)
 
-    with user_mistakes(ConfigError), misfortunes(CannotList):
+    with user_mistakes(ConfigError), misfortunes(CannotList, ApiError):
         asyncio.run(app.ask(kubeconfig, printing))
 
 
@@ -204,7 +207,7 @@ def measured_use(cluster: Cluster, sections: Configuration, strategy: str, *, li
 
 @click.command()
 @KUBECONFIG
-@click.option("--namespace", default=HOME, show_default=True)
+@click.option("--namespace", default=HOME, show_default=True, help="Where it is to be, which need not be there yet.")
 @click.option("--image", default=f"restow:{__version__}", show_default=True, help="What the Deployment runs.")
 @click.option(
     "--config",
@@ -216,14 +219,13 @@ def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | 
     from restow import app
     from restow.installing import CONFIGURATION, documents, manifest
     from restow.model.names import dns_label_problems
-    from restow.running import Options, Process
 
     if wrong := dns_label_problems(namespace):
         raise click.BadParameter(f"{namespace!r} {'; '.join(wrong)}", param_hint="'--namespace'")
     if not image:
         raise click.BadParameter("name the image that you built", param_hint="'--image'")
     with user_mistakes():
-        Process(Options(config=config))  # which every part of it has to understand
+        named_configuration(config)  # what is wrong with it is told before a cluster is looked at
         written = config.read_text() if config else None
     before = asyncio.run(app.look_before_install(kubeconfig, namespace))
     without: tuple[str, ...] = ()
@@ -254,7 +256,7 @@ def _tell_found(found: Found) -> None:
 
 @click.command()
 @KUBECONFIG
-@click.option("--namespace", default=HOME, show_default=True)
+@NAMESPACE
 @click.option("--reason", default="", help="Shown wherever somebody waits because of it; the last one stays otherwise.")
 def pause(kubeconfig: Path | None, namespace: str, reason: str) -> None:
     """Stop all evictions, now and until `restow resume`."""
@@ -263,7 +265,7 @@ def pause(kubeconfig: Path | None, namespace: str, reason: str) -> None:
 
 @click.command()
 @KUBECONFIG
-@click.option("--namespace", default=HOME, show_default=True)
+@NAMESPACE
 def resume(kubeconfig: Path | None, namespace: str) -> None:
     """Let evictions go on."""
     _switch(kubeconfig, namespace, {"paused": "false", "reason": None})

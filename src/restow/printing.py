@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from restow import figures
+from restow.figures import counted
 from restow.offline import Explanation, Schedule
 from restow.planning.plan import Plan, Refusal, by_reason, printed
 from restow.planning.replay import Replay
@@ -41,8 +42,8 @@ def _width() -> int | None:
 
 def plan_table(result: Plan) -> RenderableType:
     waves = len({move.wave for move in result.moves})
-    counted = f"{_count(len(result.moves), 'move')} in {_count(waves, 'wave')}" if result.moves else "nothing to move"
-    parts: list[RenderableType] = [Text(f"{result.strategy}: {counted}", style="bold")]
+    told = f"{counted(len(result.moves), 'move')} in {counted(waves, 'wave')}" if result.moves else "nothing to move"
+    parts: list[RenderableType] = [Text(f"{result.strategy}: {told}", style="bold")]
     moves = _table("order", "wave", "namespace", "pod", "from", "to")
     for move in result.moves:
         moves.add_row(str(move.order), str(move.wave), move.namespace, move.pod, move.source, move.target)
@@ -53,8 +54,8 @@ def plan_table(result: Plan) -> RenderableType:
     for row in figures.rows(result):
         effect.add_row(*row)
     parts += [table for table in (moves, places, effect, _refusal_table(result.refusals)) if table.row_count]
-    if told := figures.verdict(result):
-        parts.append(Text(told, style="bold"))
+    if verdict := figures.verdict(result):
+        parts.append(Text(verdict, style="bold"))
     return Group(*parts)
 
 
@@ -67,9 +68,9 @@ def _refusal_table(refusals: Iterable[Refusal]) -> Table:
 
 
 def replay_table(result: Replay) -> RenderableType:
-    moves, waves, places = _count(result.moves, "move"), _count(result.waves, "wave"), _count(result.places, "place")
+    moves, waves, places = counted(result.moves, "move"), counted(result.waves, "wave"), counted(result.places, "place")
     size = f"{moves} in {waves}, {places}"
-    verdict = "valid" if result.valid else f"not valid, {_count(len(result.defects), 'defect')}"
+    verdict = "valid" if result.valid else f"not valid, {counted(len(result.defects), 'defect')}"
     parts: list[RenderableType] = [Text(f"{verdict}: {size}", style="bold")]
     defects = _table("order", "wave", "namespace", "pod", "what is wrong")
     for one in result.defects:
@@ -85,8 +86,8 @@ def schedule_table(result: Schedule) -> RenderableType:
     for one in result.unschedulable:
         waiting.add_row(one.namespace, one.pod, one.message)
     waits = sum(bool(one.pod) for one in result.unschedulable)
-    counted = f"{_count(len(result.placements), 'pod')} would be placed, {waits} would wait"
-    parts: list[RenderableType] = [Text(counted, style="bold")]
+    told = f"{counted(len(result.placements), 'pod')} would be placed, {waits} would wait"
+    parts: list[RenderableType] = [Text(told, style="bold")]
     parts += [table for table in (placed, waiting) if table.row_count]
     return Group(*parts)
 
@@ -101,10 +102,6 @@ def explanation_text(result: Explanation) -> RenderableType:
             table.add_row(str(len(why.nodes)), why.reason, _some(why.nodes))
         parts.append(table)
     return Group(*parts)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _some(names: list[str]) -> str:

@@ -14,17 +14,18 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from restow import figures
+from restow.figures import counted
 from restow.model.objects import Node, Pod
 from restow.model.resources import pod_requests
 from restow.picture import NodeUse, node_uses, slots, workload_of
 from restow.planning.plan import Plan, Refusal, by_reason
+from restow.scheduling.plugins.node_resources_fit import is_extended
 
 COLOURS = 8
 """Workloads with a colour of their own; the others share one."""
 OTHERS = "others"
 MOST_UNCHANGED = 200
 MOST_EXAMPLES = 20
-NATIVE = ("cpu", "memory", "ephemeral-storage", "pods")
 
 
 def page(plan: Plan, nodes: Sequence[Node], pods: Sequence[Pod], *, resource: str, made: str) -> str:
@@ -43,7 +44,7 @@ def page(plan: Plan, nodes: Sequence[Node], pods: Sequence[Pod], *, resource: st
         _places(plan, pods, resource),
         _refusals(plan.refusals),
     ]
-    title = f"Restow: {plan.strategy} plan, {_count(len(plan.moves), 'move')}"
+    title = f"Restow: {plan.strategy} plan, {counted(len(plan.moves), 'move')}"
     return _PAGE.format(title=escape(title), style=_STYLE, body="\n".join(part for part in body if part))
 
 
@@ -63,7 +64,7 @@ def main_resource(plan: Plan, nodes: Iterable[Node], pods: Iterable[Pod], shape:
     placed = {(place.namespace, place.pod) for place in plan.places}
     wanted = Counter(name for pod in pods if _name(pod) in placed for name in pod_requests(pod))
     offered = {name for node in nodes for name in node.status.allocatable or ()}
-    extended = sorted(name for name in wanted if name in offered and name not in NATIVE)
+    extended = sorted(name for name in wanted if name in offered and is_extended(name))
     return next(iter([*extended, *asked, "cpu"]))
 
 
@@ -72,9 +73,9 @@ def main_resource(plan: Plan, nodes: Iterable[Node], pods: Iterable[Pod], shape:
 
 def _headline(plan: Plan, resource: str, made: str) -> str:
     waves = len({move.wave for move in plan.moves})
-    said = f"{_count(len(plan.moves), 'move')} in {_count(waves, 'wave')}" if plan.moves else "nothing to move"
+    said = f"{counted(len(plan.moves), 'move')} in {counted(waves, 'wave')}" if plan.moves else "nothing to move"
     if plan.places:
-        said += f", {_count(len(plan.places), 'pending pod')} placed"
+        said += f", {counted(len(plan.places), 'pending pod')} placed"
     objective = f", objective {plan.objective}" if plan.objective else ""
     line = f"strategy {plan.strategy}{objective}; made {made} in {plan.seconds:g} s; bars show {resource}"
     told = figures.verdict(plan)
@@ -99,7 +100,7 @@ def _profile(before: Sequence[NodeUse], after: Sequence[NodeUse], resource: str)
     )
     key = "<span><i class=before></i>before</span><span><i class=after></i>after</span>"
     said = (
-        f"{_count(len(old), 'node')} from the fullest to the emptiest, how much of their {escape(resource)} is taken."
+        f"{counted(len(old), 'node')} from the fullest to the emptiest, how much of their {escape(resource)} is taken."
     )
     return _section("All nodes", f"<p class=key>{said} {key}</p>{drawing}")
 
@@ -170,7 +171,7 @@ def _nodes(before: Sequence[NodeUse], after: Sequence[NodeUse], bars: _Bars) -> 
     if same:
         shown = same[:MOST_UNCHANGED]
         more = f" (the first {len(shown)} of them)" if len(shown) < len(same) else ""
-        summary = f"{_count(len(same), 'node')} as before{more}"
+        summary = f"{counted(len(same), 'node')} as before{more}"
         parts.append(f"<details><summary>{summary}</summary>{_table_of_bars(shown, bars)}</details>")
     return _section("Nodes that change" if changed else "Nodes", "".join(parts))
 
@@ -298,12 +299,8 @@ def _amount(resource: str, base_units: int) -> str:
     return str(base_units)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def _name(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.namespace or "", pod.metadata.name
+    return pod.metadata.namespace or "default", pod.metadata.name
 
 
 _PAGE = """<!doctype html>

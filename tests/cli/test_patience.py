@@ -75,7 +75,7 @@ def test_a_short_wait_shows_nothing() -> None:
     assert told.getvalue() == ""
 
 
-def test_ctrl_c_while_a_snapshot_is_read_leaves_without_a_word() -> None:
+def test_ctrl_c_while_a_snapshot_is_read_ends_it_in_good_order() -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "restow", "plan", "--snapshot", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs) as process:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click import Choice
 from click.testing import CliRunner
 
 from restow.cli import restow
 from restow.model.times import format_time
+from restow.planning.optimal.strategy import OBJECTIVES
+from restow.planning.strategies import STRATEGIES
 from tests.cli.conftest import Run
 from tests.cli.test_offline import node, pod
 
@@ -38,6 +42,14 @@ def snapshot(tmp_path: Path) -> str:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     return str(path)
+
+
+@pytest.mark.parametrize(
+    ("option", "known"), [("strategy", STRATEGIES), ("objective", OBJECTIVES)], ids=["strategies", "objectives"]
+)
+def test_all_there_are_can_be_asked_for(option: str, known: Iterable[str]) -> None:
+    [found] = [one for one in restow.commands["plan"].params if one.name == option]
+    assert isinstance(found.type, Choice) and {*found.type.choices} == {*known}
 
 
 MOVES = [{"order": 1, "wave": 1, "namespace": "a", "pod": "small", "from": "n1", "to": "n2"}]

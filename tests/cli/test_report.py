@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace
 
 from restow.model.objects import Container, Node, NodeSpec, NodeStatus, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from restow.planning.plan import Move, Place, Plan, Refusal
@@ -107,6 +108,11 @@ def test_an_empty_plan_has_a_page_too() -> None:
 def test_which_resource_is_drawn(plan: Plan, shape: tuple[str, ...], resource: str) -> None:
     nodes = [node("n1", **{"nvidia.com/gpu": "8"})]
     assert main_resource(plan, nodes, [pod("waiting", **{"nvidia.com/gpu": "8"})], shape) == resource
+
+
+def test_pods_that_a_file_gives_no_namespace_are_those_of_default() -> None:
+    bare = [replace(one, metadata=replace(one.metadata, namespace=None)) for one in PODS]
+    assert [one.spec.node_name for one in moved(PLAN, bare)] == ["n2", "n2", "n3", "n1"]
 
 
 def test_what_travels_is_striped_where_it_leaves_and_where_it_comes() -> None:

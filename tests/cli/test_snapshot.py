@@ -226,6 +226,16 @@ def test_reading_that_takes_long_says_how_far_it_is(
     assert capsys.readouterr().err == "restow: reading pods, 1200 so far\nrestow: reading pods, 2300 so far\n"
 
 
+async def test_a_server_that_ails_in_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ails(*_: Any) -> None:
+        raise error(500, "InternalError")
+
+    monkeypatch.setattr("restow.app.installed_document", ails)
+    async with cluster(tmp_path) as (_, kubeconfig):
+        done = await restow_on("snapshot", "--kubeconfig", kubeconfig)
+    assert (done.exit_code, done.stderr) == (1, "Error: InternalError, said the server\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -1,7 +1,8 @@
 """The only place that wires things together: which API server, which clock, which world.
 
 `embedded_cluster` is the whole embedded system in one process, `serve_embedded` puts it behind HTTP for kubectl;
-`run_against` runs our components against somebody's cluster.
+`run_against` runs our components against somebody's cluster, `ask` puts a question to it, and with a `bearing` there
+`deschedule` and `carry_out` act on it once.
 """
 
 from __future__ import annotations

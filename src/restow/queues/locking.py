@@ -3,13 +3,13 @@
 Goes in: the fleet, the queues, the locks there are. Comes out: for every queue that has or had a guarantee, the nodes
 locked for it, what is idle on them, and how its guarantee stands, in a sentence with numbers.
 
-Queues are served by priority; whoever was accepted as it asks now comes before newcomers, so that nobody loses what it
-has to a queue that is as good; then by weight, the larger first, then name. A node is locked for one queue at a time,
-and nobody takes it from a queue that keeps it: nodes locked by another queue, or held by a reservation for another
-queue's job, are no candidates. What a queue gives up, the next ones may have at once. Whoever lost the right to its
-locks (deleted, closed, no guarantee any more, rejected) loses them before anybody chooses; so does a node that is gone,
-cordoned or not ready. Of the schedulable nodes one is always left unlocked, one without taints that keep pods off where
-there is any.
+Queues are served by priority; whoever was accepted with the spec that it has now comes before newcomers, so that nobody
+loses what it has to a queue that is as good; then by weight, the larger first, then name. A node is locked for one
+queue at a time, and nobody takes it from a queue that keeps it: nodes locked by another queue, or held by a reservation
+for another queue's job, are no candidates. What a queue gives up, the next ones may have at once. Whoever lost the
+right to its locks (deleted, closed, no guarantee any more, rejected) loses them before anybody chooses; so does a node
+that is gone, cordoned or not ready. Of the schedulable nodes one is always left unlocked, one without taints that keep
+pods off where there is any.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from restow.control.scheduler import Scheduler
 from restow.model import kinds
 from restow.scheduling.registry import read_profile
@@ -14,11 +16,18 @@ THING = "example.com/thing"
 IGNORING = {"plugins": [{"name": "NodeResourcesFit", "arguments": {"ignoredResources": [THING]}}]}
 
 
+ASKING = [{"name": "c", "image": "i", "resources": {"requests": {THING: "1"}, "limits": {THING: "1"}}}]
+PROFILE = read_profile({"schedulerNames": ["default-scheduler"], "tiers": [IGNORING]})
+
+
 @virtual
-async def test_a_pod_that_asks_for_what_is_ignored_and_no_node_offers_is_bound() -> None:
-    profile = read_profile({"schedulerNames": ["default-scheduler"], "tiers": [IGNORING]})
-    async with world(nodes=1) as it, running(Scheduler(it.api, it.clock, random.Random(1), profile=profile)):
-        asking = {"requests": {THING: "1"}, "limits": {THING: "1"}}
-        await it.create(kinds.POD, pod("a", containers=[{"name": "c", "image": "i", "resources": asking}]))
-        await pass_time(5)
-        assert await places(it) == {"a": "n1"}
+@pytest.mark.parametrize("offered", [None, "1"], ids=["no node offers it", "another pod has all of it"])
+async def test_a_pod_that_asks_for_what_is_ignored_is_bound(offered: str | None) -> None:
+    async with world(nodes=1) as it, running(Scheduler(it.api, it.clock, random.Random(1), profile=PROFILE)):
+        if offered:
+            amounts = {"allocatable": {THING: offered}, "capacity": {THING: offered}}
+            await it.client.patch(kinds.NODE, "n1", {"status": amounts}, subresource="status")
+        for name in ("a", "b"):
+            await it.create(kinds.POD, pod(name, containers=ASKING))
+            await pass_time(5)
+        assert await places(it) == {"a": "n1", "b": "n1"}

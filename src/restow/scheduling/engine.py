@@ -118,6 +118,7 @@ class Engine:
         self.sort = next((one for one in plugins if isinstance(one, QueueSortPlugin)), None)
         """What decides the order of the queue, if a plugin does."""
         self._filters = [one for one in plugins if isinstance(one, FilterPlugin)]
+        self._counting = [one for one in self._filters if type(one).demanded is not FilterPlugin.demanded]
         self.scores = [(one, (weights or {}).get(one.name, 1)) for one in plugins if isinstance(one, ScorePlugin)]
         self._post_filters = [one for one in plugins if isinstance(one, PostFilterPlugin)]
         self._reserves = [one for one in plugins if isinstance(one, ReservePlugin)]
@@ -159,6 +160,11 @@ class Engine:
         """Whether every filter accepts this one node."""
         filtering, stopped = self._begin(cycle).pre_filter(cycle)
         return stopped is None and self._alone(cycle, node, filtering) is not None
+
+    def is_overfull(self, cycle: Cycle, node: str) -> bool:
+        """Whether the node of a pod that is counted there lacks something that the filters count."""
+        row, room = cycle.snapshot.rows.find(node), cycle.snapshot.room
+        return row is None or any(room.lacks(row, plugin.demanded(cycle)) for plugin in self._counting)
 
     def why_not(self, cycle: Cycle, node: str) -> str:
         """What keeps a pod from one node; empty if nothing does."""

@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from restow.model.cluster import Mask, PodClass, Snapshot, Which
 from restow.model.cluster.boards import Board
 from restow.model.cluster.domains import Domains
+from restow.model.cluster.listing import Amounts
 from restow.model.objects import Pod
 from restow.scheduling.writes import Write
 
@@ -197,6 +198,10 @@ class FilterPlugin(Plugin):
         """`filter` for one row at a time, for which plugins may have a quicker way. Of a NODE or ROW plugin it is good
         for all pods of the class, whatever happens to the cluster meanwhile."""
         return lambda row: bool(self.filter(cycle, np.array([row], np.intp))[0])
+
+    def demanded(self, cycle: Cycle) -> Amounts:
+        """What of a node's resources it counts for the pod: looked at once more before the pod is bound."""
+        return ()
 
     def boards(self, cycle: Cycle) -> Sequence[Board[np.bool_]] | None:
         """The boards by which a CLUSTER plugin accepts rows: those whose domains have a true value on all of them, and

@@ -215,7 +215,7 @@ class Binding:
         row = self._snapshot.rows.find(assign.node)
         if row is None or not self._snapshot.nodes.present[row]:
             return Failed(f"node {assign.node} is gone", at_once=True)
-        if self._snapshot.room.lacks(row, occupant.shape.amounts):
+        if self._engine.is_overfull(assign.cycle, assign.node):
             return Failed(f"another pod took the room on node {assign.node} first", at_once=True)
         return None
 

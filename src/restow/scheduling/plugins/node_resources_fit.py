@@ -88,18 +88,18 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         self._scored: WeakKeyDictionary[Shape, Asked] = WeakKeyDictionary()
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        room, demanded, few = cycle.snapshot.room, self._demanded(cycle), few_rows(rows)
+        room, demanded, few = cycle.snapshot.room, self.demanded(cycle), few_rows(rows)
         if few is None:
             return filters.fits(room, demanded, rows)
         return np.array([filters.fits_row(room, demanded, row) for row in few], np.bool_)
 
     def judge(self, cycle: Cycle) -> Callable[[int], bool]:
-        return partial(filters.fits_row, cycle.snapshot.room, self._demanded(cycle))
+        return partial(filters.fits_row, cycle.snapshot.room, self.demanded(cycle))
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A row that is too small even when empty stays so, whoever leaves."""
         room, found = cycle.snapshot.room, list[Refusal]()
-        demanded = {room.resources.name(column): (column, amount) for column, amount in self._demanded(cycle)}
+        demanded = {room.resources.name(column): (column, amount) for column, amount in self.demanded(cycle)}
         for name, short in filters.shortages(room, tuple(demanded.values()), rows).items():
             column, amount = demanded[name]
             if name == PODS:
@@ -121,7 +121,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         room = cycle.snapshot.room
         return partial(allocation_score, self._strategy, room, scored_books(room), self._asked(cycle))
 
-    def _demanded(self, cycle: Cycle) -> Amounts:
+    def demanded(self, cycle: Cycle) -> Amounts:
         shape = cycle.pod_class.shape
         if not self._ignored and not self._ignored_groups:
             return shape.amounts

@@ -122,11 +122,14 @@ class Telling:
     # --- gangs --------------------------------------------------------------------------------------------------------
 
     def group(self, group: PodGroup, status: PodGroupStatus) -> None:
-        """How a gang fares. That it runs is not said before it is certain, and then found out."""
+        """How a gang fares. That it runs is not said before it is certain, and then found out; what was to be said
+        before is no longer so."""
         key = (group.metadata.namespace or "", group.metadata.name)
-        if status.phase != PodGroupPhase.RUNNING or not self.is_pending(key):
+        if status.phase == PodGroupPhase.RUNNING and self.is_pending(key):
+            self._groups.pop(key, None)
+        else:
             self._groups[key] = status
-            self._queue.add(key)
+        self._queue.add(key)
 
     def member(self, pod: Pod) -> None:
         """A pod of a gang changed: its counts may have."""

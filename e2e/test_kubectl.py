@@ -6,7 +6,9 @@ import asyncio
 import json
 import random
 import re
+import subprocess
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -201,14 +203,10 @@ class Kubectl:
 
     async def run(self, command: str, stdin: str = "") -> str:
         """What it printed and how it ended, without what differs from run to run."""
-        process = await asyncio.create_subprocess_shell(
-            f"{self._program} --kubeconfig {self._kubeconfig} -n {NAMESPACE} {command}",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        stdout, stderr = await asyncio.wait_for(process.communicate(stdin.encode()), 60)
-        return normal(f"$ kubectl {command}\n{stdout.decode()}{stderr.decode()}(exit {process.returncode})")
+        written = f"{self._program} --kubeconfig {self._kubeconfig} -n {NAMESPACE} {command}"
+        run = partial(subprocess.run, written, shell=True, input=stdin, capture_output=True, text=True, timeout=60)
+        ended = await asyncio.to_thread(run)  # a loop that ends soon after would leave a process of its own unfinished
+        return normal(f"$ kubectl {command}\n{ended.stdout}{ended.stderr}(exit {ended.returncode})")
 
 
 def normal(text: str) -> str:

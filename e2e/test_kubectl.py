@@ -204,7 +204,7 @@ class Kubectl:
     async def run(self, command: str, stdin: str = "") -> str:
         """What it printed and how it ended, without what differs from run to run."""
         written = f"{self._program} --kubeconfig {self._kubeconfig} -n {NAMESPACE} {command}"
-        run = partial(subprocess.run, written, shell=True, input=stdin, capture_output=True, text=True, timeout=60)
+        run = partial(subprocess.run, written, shell=True, input=stdin, capture_output=True, text=True, timeout=180)
         ended = await asyncio.to_thread(run)  # a loop that ends soon after would leave a process of its own unfinished
         return normal(f"$ kubectl {command}\n{ended.stdout}{ended.stderr}(exit {ended.returncode})")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from restow.ports import Invalid, NotFound
-from tests.conformance.server import Document, Server
+from tests.conformance.server import Document, Server, eventually
 
 ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}
 
@@ -39,7 +39,11 @@ async def test_a_token_is_worth_nothing_once_its_account_is_gone(server: Server)
     await server.create("serviceaccounts", ACCOUNT)
     made = await token(server)
     await server.delete("serviceaccounts", "robot")
-    assert not (await review(server, made["status"]["token"])).get("authenticated")
+
+    async def refused() -> bool:
+        return not (await review(server, made["status"]["token"])).get("authenticated")
+
+    await eventually(refused, "its token is worth nothing")
 
 
 async def test_an_account_that_does_not_exist_gets_none(server: Server) -> None:

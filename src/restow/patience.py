@@ -110,7 +110,7 @@ def _told(stand: Stand) -> str:
     if stand.bound is not None:
         parts.append(f"bound {stand.bound:g}")
     if stand.best is not None and stand.bound:
-        parts.append(f"gap {100 * max(stand.bound - stand.best, 0) / stand.bound:.1f} %")
+        parts.append(f"gap {100 * (stand.bound - stand.best) / stand.bound:.1f} %")
     return ", ".join(parts)
 
 

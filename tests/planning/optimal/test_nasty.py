@@ -113,7 +113,7 @@ def test_what_a_plan_promises_comes_true_and_no_bound_is_below_it(seed: int, obj
         assert reached == [plan.after[FIGURES[objective]]]
     assert plan.bound is not None and "gap" in plan.after
     bounds = [stand.bound for stand in TOLD[seed, objective] if stand.bound is not None]
-    assert bounds and min(bounds) >= max(reached)  # before it is raised to what is reached, which hides what is wrong
+    assert bounds and min(bounds) >= max(reached)
 
 
 def useless(cluster: Cluster, request: Request, plan: Plan) -> list[str]:

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
-from restow.planning.optimal import patterns, solver
+from restow.planning.optimal import patterns, solver, strategy
 from restow.planning.optimal.budget import Budget
 from restow.planning.optimal.problem import value
 from restow.planning.optimal.search import search
 from restow.planning.request import Stand
 from tests.planning.clusters import app, cluster, ten
-from tests.planning.optimal.test_strategy import gang, planned, waits
+from tests.planning.optimal.test_strategy import gang, planned, scattered, waits
 from tests.planning.optimal.test_time_limit import crowded
 
 NO_HELP = "the solver was of no help: this is the greedy plan"
@@ -62,6 +63,16 @@ def test_a_search_tells_what_it_does_and_what_it_has() -> None:
     assert told[-1] == Stand("moves", plan.after["slots"], plan.bound)
     bests = [one.best for one in told if one.best is not None]
     assert bests == sorted(bests)
+
+
+@pytest.mark.parametrize("objective", ["free-nodes", "slots", "pending"])
+def test_what_an_answer_exceeds_is_no_bound_and_proves_nothing(monkeypatch: pytest.MonkeyPatch, objective: str) -> None:
+    monkeypatch.setattr(strategy, "search", lambda *a, **b: replace(search(*a, **b), bound=0.0))
+    told: list[Stand] = []
+    asked = {"objective": objective, "shape": {"cpu": 10_000}, "pending": (waits("large", "9"),)}
+    plan = planned(scattered(), **asked, tell=told.append)
+    assert (plan.bound, "gap" in plan.after, told[-1].bound) == (None, False, None)
+    assert len(plan.moves) > 0
 
 
 def laborious() -> solver.Program:

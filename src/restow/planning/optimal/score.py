@@ -34,8 +34,13 @@ class Score:
             return sum(shift.puts.values())
         return self._shown(value(self._problem, shift))
 
-    def bound(self, worth: float) -> int | float | None:
-        """The same for a worth that no answer exceeds; None while none is known."""
+    def bound(self, worth: float, reached: float) -> int | float | None:
+        """The same for a worth that no answer exceeds; None while none is known. What an answer that is there exceeds
+        is no bound, and nothing is proven by it."""
+        most = self._most(worth)
+        return None if most is None or most < reached else most
+
+    def _most(self, worth: float) -> int | float | None:
         if self._counts_pods:
             return self._most_pods
         return self._shown(int(worth)) if isfinite(worth) else None

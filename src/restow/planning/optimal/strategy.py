@@ -70,9 +70,8 @@ def optimal(snapshot: Snapshot, request: Request) -> Plan:
     outcome, found = searched.best, searched.found
     later = after(snapshot, request, outcome.moves, measure, outcome.places) | score.placed(outcome.shift)
     reached = later[score.figure]
-    bound = score.bound(found.bound)
+    bound = score.bound(found.bound, reached)
     if bound is not None:
-        bound = max(bound, reached)
         later["gap"] = gap(reached, bound)
     return Plan(
         strategy="optimal",
@@ -109,7 +108,8 @@ def _searched(
     rng, problem = np.random.default_rng(request.seed), reading.problem
 
     def tell(phase: str, shift: Shift, bound: float) -> None:
-        request.tell(Stand(phase, score.reached(shift), score.bound(bound)))
+        reached = score.reached(shift)
+        request.tell(Stand(phase, reached, score.bound(bound, reached)))
 
     def tell_again(phase: str, shift: Shift, _: float) -> None:
         tell(phase, shift, first.bound)

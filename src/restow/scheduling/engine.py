@@ -17,12 +17,14 @@ remembered while the other PreFilters still run, an ERROR ends it as an error.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
+from restow.model.cluster.listing import Amounts
 from restow.scheduling.asking import Asked, Asking, overrides, signed
 from restow.scheduling.blocks import BLOCK, REFUSED
 from restow.scheduling.choice import Say, accepts, accepts_row, best_compared, best_of, cells_of, screen_of
@@ -163,8 +165,13 @@ class Engine:
 
     def is_overfull(self, cycle: Cycle, node: str) -> bool:
         """Whether the node of a pod that is counted there lacks something that the filters count."""
-        row, room = cycle.snapshot.rows.find(node), cycle.snapshot.room
-        return row is None or any(room.lacks(row, plugin.demanded(cycle)) for plugin in self._counting)
+        row = cycle.snapshot.rows.find(node)
+        return row is None or cycle.snapshot.room.lacks(row, self.counted(cycle))
+
+    def counted(self, cycle: Cycle) -> Amounts:
+        """What of a node's resources the filters count for a pod."""
+        each = [plugin.demanded(cycle) for plugin in self._counting]
+        return each[0] if len(each) == 1 else tuple(dict(sorted(chain.from_iterable(each))).items())
 
     def why_not(self, cycle: Cycle, node: str) -> str:
         """What keeps a pod from one node; empty if nothing does."""

@@ -9,9 +9,13 @@ from msgspec.structs import replace
 
 from restow.model.cluster import SeatName, Snapshot
 from restow.model.objects import Node, Reservation, Taint
+from restow.scheduling.engine import Engine
+from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.registry import read_profile
-from restow.scheduling.reservations.standing import Trouble, blocked, troubles
+from restow.scheduling.reservations.standing import Trouble, Troubled, blocked, troubles
 from tests.model.cluster.builders import node, pod, reservation
+
+ENGINE = read_profile({}).engine
 
 
 def made(name: str, at: int, cpu: str = "1", *, changed: bool = False, **more: Any) -> Reservation:
@@ -28,12 +32,14 @@ def snapshot() -> Snapshot:
     return snapshot
 
 
+def told(snapshot: Snapshot, name: str, engine: Engine = ENGINE) -> list[Troubled]:
+    """The trouble that the seats of a reservation are in."""
+    return [*troubles(snapshot, engine, snapshot.reservations.seats("default", name), 0.0).values()]
+
+
 def found(snapshot: Snapshot, *names: str) -> dict[str, str]:
-    """The trouble that the seats of each reservation are in."""
-    book = snapshot.reservations
-    return {
-        name: one.trouble.value for name in names for one in troubles(snapshot, book.seats("default", name)).values()
-    }
+    """The same in a word, of each reservation."""
+    return {name: one.trouble.value for name in names for one in told(snapshot, name)}
 
 
 def test_seats_that_fit_are_in_no_trouble(snapshot: Snapshot) -> None:
@@ -118,7 +124,7 @@ def test_an_unfit_node_is_told_in_words(snapshot: Snapshot, changed: Node, messa
     snapshot.apply_node(
         replace(changed, metadata=replace(changed.metadata, labels=changed.metadata.labels or {"zone": "a"}))
     )
-    [one] = troubles(snapshot, snapshot.reservations.seats("default", "a")).values()
+    [one] = told(snapshot, "a")
     assert (one.trouble, one.message) == (Trouble.NODE_UNFIT, message)
 
 
@@ -131,10 +137,10 @@ def test_a_node_that_is_gone_takes_its_seats_along(snapshot: Snapshot) -> None:
 def test_one_that_waits_is_asked_by_every_filter_and_leaves_no_trace(snapshot: Snapshot) -> None:
     one = made("a", 0)
     snapshot.apply_reservation(one)
-    engine, free = read_profile({}).engine, snapshot.room.free.copy()
-    assert blocked(snapshot, engine, one, 0.0) == {}
+    free = snapshot.room.free.copy()
+    assert blocked(snapshot, ENGINE, one, 0.0) == {}
     snapshot.apply_pod(pod("full", {"cpu": "3500m"}, on="n1", leaving=True))
-    [why] = blocked(snapshot, engine, one, 0.0).values()
+    [why] = blocked(snapshot, ENGINE, one, 0.0).values()
     assert (why.trouble, why.message) == (
         Trouble.ROOM_BEING_LEFT,
         "terminating pods have not left node n1 yet: Insufficient cpu",
@@ -196,10 +202,26 @@ def test_a_seat_of_what_no_node_offers_any_more_is_lost(snapshot: Snapshot) -> N
     snapshot.apply_reservation(made("a", 1))
     one = reservation("b", {0: "n1"}, requests={"example.com/gpu": "2"})
     snapshot.apply_reservation(one)
-    seats = snapshot.reservations.seats("default", "b")
-    (trouble,) = troubles(snapshot, seats).values()
+    (trouble,) = told(snapshot, "b")
     assert (trouble.trouble, trouble.message) == (
         Trouble.ROOM_TAKEN,
         "node n1 has 2 example.com/gpu less than is on it",
     )
     assert found(snapshot, "a") == {}
+
+
+@pytest.mark.parametrize(
+    ("ignored", "expected"),
+    [
+        pytest.param([], ["node n1 has 1 example.com/gpu less than is on it"], id="which the filter counts"),
+        pytest.param(["example.com/gpu"], [], id="which it leaves to somebody else"),
+    ],
+)
+def test_a_resource_of_which_too_much_is_taken_costs_seats_as_it_keeps_pods_from_being_bound(
+    snapshot: Snapshot, ignored: list[str], expected: list[str]
+) -> None:
+    snapshot.apply_node(node("n1", {"cpu": "4", "pods": "9", "example.com/gpu": "2"}))
+    snapshot.apply_reservation(reservation("a", {0: "n1"}, requests={"example.com/gpu": "2"}))
+    snapshot.apply_pod(pod("thief", {"example.com/gpu": "1"}, on="n1"))
+    engine = Engine([NodeResourcesFit({"ignoredResources": ignored})])
+    assert [one.message for one in told(snapshot, "a", engine)] == expected

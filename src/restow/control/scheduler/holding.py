@@ -256,9 +256,10 @@ class Holding:
 
     def _look(self, reservation: Reservation) -> Facts:
         self._feed.catch_up()
-        found = troubles(self._snapshot, self._book.seats(*key_of(reservation)))
+        now = self._clock.now()
+        found = troubles(self._snapshot, self._engine, self._book.seats(*key_of(reservation)), now)
         if reservation.status.state.phase == ReservationPhase.WAITING or key_of(reservation) in self._hoping:
-            found = blocked(self._snapshot, self._engine, reservation, self._clock.now()) | found
+            found = blocked(self._snapshot, self._engine, reservation, now) | found
         seats = [self._found(reservation, placement, found) for placement in self._placements(reservation)]
         return Facts(seats=seats, problems=self._problems(reservation), refusal=self._refusals.get(key_of(reservation)))
 

@@ -4,8 +4,8 @@ Goes in: the snapshot and the seats of a reservation. Comes out: those that nobo
 with why.
 
     NodeGone        the node does not exist (any more): the seat is lost
-    RoomTaken       there is more on the node than it offers, even once those who are leaving have left: seats are lost,
-                    those of the newest reservation first, until the rest fits
+    RoomTaken       there is more on the node than it offers of what filters count, even once those who are leaving
+                    have left: seats are lost, those of the newest reservation first, until the rest fits
     NodeUnfit       the node is cordoned, or its taints or labels keep the pod of the seat away: it is held, but no use
     RoomBeingLeft   the room is there only once terminating pods have left it, or pods that the reservation awaits
 
@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.model.cluster import Occupant, Seat, SeatName, Shape, Snapshot
-from restow.model.cluster.listing import Resources
+from restow.model.cluster.listing import Amounts, Resources
 from restow.model.cluster.seat import awaited_pods, migrating_pod
 from restow.model.objects import Reservation, Taint
 from restow.model.quantity import quantity_of
@@ -52,8 +52,9 @@ class Troubled(msgspec.Struct, frozen=True):
     message: str
 
 
-def troubles(snapshot: Snapshot, seats: Iterable[Seat]) -> dict[SeatName, Troubled]:
-    """Which of these seats are in trouble; it costs little as long as none is."""
+def troubles(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: float) -> dict[SeatName, Troubled]:
+    """Which of these seats are in trouble; it costs little as long as none is. What the filters of the engine do not
+    count costs nobody a seat."""
     found: dict[SeatName, Troubled] = {}
     crowded: dict[int, dict[SeatName, Troubled]] = {}
     book = snapshot.reservations
@@ -71,7 +72,8 @@ def troubles(snapshot: Snapshot, seats: Iterable[Seat]) -> dict[SeatName, Troubl
             found[seat.name] = Troubled(Trouble.NODE_UNFIT, f"node {seat.node} {why}")
         if snapshot.room.is_overdrawn(row):
             if row not in crowded:
-                crowded[row] = _crowded_out(snapshot, row, [*_open_seats(snapshot, seat.node)])
+                there = [(one.name, engine.counted(_there(one, snapshot, now))) for one in _open(snapshot, seat.node)]
+                crowded[row] = _crowded_out(snapshot, row, there)
             if seat.name in crowded[row]:
                 troubled = crowded[row][seat.name]
                 found[seat.name] = troubled if is_held else replace(troubled, trouble=Trouble.ROOM_BEING_LEFT)
@@ -113,21 +115,19 @@ def _there(seat: Seat, snapshot: Snapshot, now: float) -> Cycle:
 
 def seats_on(snapshot: Snapshot, node: str) -> list[SeatName]:
     """The seats on a node that nobody has taken and that take room there."""
-    return [name for name, _ in _open_seats(snapshot, node)]
+    return [seat.name for seat in _open(snapshot, node)]
 
 
-def _open_seats(snapshot: Snapshot, node: str) -> Iterator[tuple[SeatName, Shape]]:
-    """With the room that each takes; one that a pod is on its way to takes it, too, until the pod is there."""
+def _open(snapshot: Snapshot, node: str) -> Iterator[Seat]:
+    """Those that are held, and those that a pod is on its way to: they take room, too, until the pod is there."""
     book = snapshot.reservations
     for one in snapshot.occupants(node):
         name = SeatName.parse(one.key) if one.book == "reserved" else one.seat
         seat = book.seat(name) if name is not None else None
         if seat is None or seat.consumer is not None:
             continue
-        if one.book == "reserved":
-            yield seat.name, one.shape
-        elif one.assumed_at is not None and book.taker(seat.name) is one:
-            yield seat.name, snapshot.shapes.of(seat.stand_in)
+        if one.book == "reserved" or (one.assumed_at is not None and book.taker(seat.name) is one):
+            yield seat
 
 
 # --- the node ---------------------------------------------------------------------------------------------------------
@@ -152,11 +152,14 @@ def _written(taint: Taint) -> str:
 
 # --- the room ---------------------------------------------------------------------------------------------------------
 
+_Asking = tuple[SeatName, Amounts]
+"""A seat, and what of its node's resources the filters count for it."""
 
-def _crowded_out(snapshot: Snapshot, row: int, seats: Sequence[tuple[SeatName, Shape]]) -> dict[SeatName, Troubled]:
+
+def _crowded_out(snapshot: Snapshot, row: int, seats: Sequence[_Asking]) -> dict[SeatName, Troubled]:
     """The seats for which there is no room, and those for which there is none yet; whole reservations, last first."""
     room = snapshot.room
-    numbers = {number for _, shape in seats for number, _ in shape.amounts}
+    numbers = {number for _, amounts in seats for number, _ in amounts}
     free = {number: room.left(number, row) for number in numbers}
     later = {number: room.left(number, row, after_leaving=True) for number in numbers}
     node = snapshot.rows.name(row) or ""
@@ -171,8 +174,8 @@ def _crowded_out(snapshot: Snapshot, row: int, seats: Sequence[tuple[SeatName, S
         waits = lost or _short(room.resources, free, group)
         if not waits:
             continue
-        for name, shape in group:
-            for column, amount in shape.amounts:
+        for name, amounts in group:
+            for column, amount in amounts:
                 free[column] += amount
                 if lost or awaited:  # nobody else loses a seat to one that only hopes
                     later[column] += amount
@@ -194,20 +197,18 @@ def _who(awaited: list[Occupant]) -> str:
     return "pods that are to move" if awaited else "terminating pods"
 
 
-def _short(resources: Resources, left: Mapping[int, int], group: Iterable[tuple[SeatName, Shape]]) -> str:
+def _short(resources: Resources, left: Mapping[int, int], group: Iterable[_Asking]) -> str:
     """What is missing of the resources that these seats use, in words; nothing if nothing is."""
-    used = {number for _, shape in group for number, amount in shape.amounts if amount > 0}
+    used = {number for _, amounts in group for number, amount in amounts if amount > 0}
     short = sorted((resources.name(number), -left[number]) for number in used if left[number] < 0)
     return ", ".join(f"{quantity_of(name, amount)} {name}" for name, amount in short)
 
 
-def _last_first(
-    snapshot: Snapshot, seats: Iterable[tuple[SeatName, Shape]]
-) -> Iterator[tuple[Reservation, list[tuple[SeatName, Shape]]]]:
+def _last_first(snapshot: Snapshot, seats: Iterable[_Asking]) -> Iterator[tuple[Reservation, list[_Asking]]]:
     """The seats by reservation: changed ones, then the newest; names decide between equals."""
-    groups: dict[tuple[str, str], list[tuple[SeatName, Shape]]] = {}
-    for name, shape in seats:
-        groups.setdefault((name.namespace, name.reservation), []).append((name, shape))
+    groups: dict[tuple[str, str], list[_Asking]] = {}
+    for name, amounts in seats:
+        groups.setdefault((name.namespace, name.reservation), []).append((name, amounts))
     book = snapshot.reservations
     known = [(reservation, group) for key, group in groups.items() if (reservation := book.get(*key)) is not None]
     yield from sorted(known, key=lambda pair: _standing(pair[0]), reverse=True)

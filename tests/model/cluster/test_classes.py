@@ -210,6 +210,18 @@ def test_a_seat_reads_as_the_pod_it_will_become() -> None:
     assert snapshot.class_of(one) is not snapshot.class_of(other)
 
 
+def test_what_nobody_reads_any_more_splits_no_classes_in_the_long_run() -> None:
+    snapshot = Snapshot()
+    snapshot.apply_pod(pod("stays", on="n1", **spread("app")))
+    for number in range(200):  # each reads a label of its own, and goes
+        snapshot.class_of(pod(f"p{number}", **spread(f"run-{number}")))
+    labels = {f"run-{number}": "x" for number in range(100)}
+    one, other, another = (pod("p", labels={**labels, "app": app}) for app in "xyx")
+    another.metadata.labels["run-7"] = "y"
+    assert snapshot.class_of(one) is not snapshot.class_of(other)
+    assert snapshot.class_of(one) is snapshot.class_of(another)
+
+
 PODS = st.builds(
     lambda labels, namespace, cpu, reads: pod(
         "p", {"cpu": cpu}, labels=labels, namespace=namespace, **(spread(*reads) if reads else {})

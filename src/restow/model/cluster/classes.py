@@ -4,23 +4,26 @@
 
 Labels are projected onto the keys that some selector reads, so that a pod index or a template hash does not make every
 pod a class of its own. `Interest` is the set of those keys, per namespace: a selector in one namespace says nothing
-about pods of another. Interest only grows. When it does, `version` changes and `of` may give a pod another, narrower
-class than before; a holder of a class from an older version must ask again. Keys that nobody reads any more keep
-classes finer than needed, which costs memory and is never wrong.
+about pods of another. When it grows, `version` changes and `of` may give a pod another, narrower class than before; a
+holder of a class from an older version must ask again. Keys that nobody reads any more keep classes finer than needed,
+which is never wrong; they are forgotten when half of those who read anything may be gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from restow.model.cluster.locks import Locks
-from restow.model.cluster.shapes import Reading, Shape, Shapes, surely_alike
+from restow.model.cluster.shapes import Shape, Shapes, surely_alike
 from restow.model.objects import Pod
 
 Projection = tuple[tuple[str, str], ...]
 Key = tuple[int, str | None, Projection, str | None]
 """What tells classes apart: the number of their shape, namespace, labels, tenancy (see `locks`)."""
+
+_SPARE = 64
+"""So many readers more are not worth a review."""
 
 
 class PodClass:
@@ -54,32 +57,28 @@ class PodClass:
 class Interest:
     """Which label keys of pods are read, per namespace."""
 
-    __slots__ = ("_everywhere", "_in_namespace", "_keys", "version")
+    __slots__ = ("_everywhere", "_in_namespace", "_keys", "_noted", "_readers", "_review_at", "version")
 
     def __init__(self) -> None:
         self.version = 0
+        self._readers: WeakKeyDictionary[Shape, set[str]] = WeakKeyDictionary()
+        """The shapes whose selectors read something, with the namespaces of their pods."""
+        self._noted, self._review_at = 0, _SPARE
         self._everywhere: set[str] | None = None
         self._in_namespace: dict[str, set[str]] = {}
         self._keys: dict[str, tuple[str, ...] | None] = {}
 
-    def add(self, reading: Reading, own_namespace: str) -> None:
-        """Note what a selector reads, from a pod in `own_namespace`."""
-        if reading.all_namespaces:
-            self.read_everywhere(reading.keys)
-        for namespace in (*reading.namespaces, *([own_namespace] if reading.own_namespace else ())):
-            self.read(namespace, reading.keys)
-
-    def read(self, namespace: str, keys: Collection[str]) -> None:
-        """Note that keys of pods in one namespace are read; no keys at all still tells its pods from others."""
-        known = self._in_namespace.get(namespace)
-        if known is None or not known.issuperset(keys):
-            self._in_namespace[namespace] = {*(known or ()), *keys}
-            self._grown()
-
-    def read_everywhere(self, keys: Collection[str]) -> None:
-        if self._everywhere is None or not self._everywhere.issuperset(keys):
-            self._everywhere = {*(self._everywhere or ()), *keys}
-            self._grown()
+    def note(self, shape: Shape, namespace: str) -> None:
+        """What selectors of this shape read, from pods in this namespace, matters for as long as the shape lives."""
+        known = self._readers.get(shape)
+        if known is not None and namespace in known:
+            return
+        self._readers.setdefault(shape, set()).add(namespace)
+        self._noted += 1
+        if self._noted > self._review_at:
+            self._review()
+        else:
+            self._add(shape, namespace)
 
     def keys(self, namespace: str) -> tuple[str, ...] | None:
         """The keys read of pods in a namespace, sorted; None when no selector looks there."""
@@ -89,7 +88,37 @@ class Interest:
             self._keys[namespace] = tuple(sorted({*(local or ()), *(self._everywhere or ())})) if read else None
         return self._keys[namespace]
 
-    def _grown(self) -> None:
+    def _review(self) -> None:
+        """Forget what only those read who are gone; again once there may be twice as many as are left."""
+        readers = list(self._readers.items())
+        self._noted = sum(len(namespaces) for _, namespaces in readers)
+        self._review_at = 2 * self._noted + _SPARE
+        self._everywhere, self._in_namespace = None, {}
+        self._changed()
+        for shape, namespaces in readers:
+            for namespace in namespaces:
+                self._add(shape, namespace)
+
+    def _add(self, shape: Shape, own_namespace: str) -> None:
+        for reading in shape.readings:
+            if reading.all_namespaces:
+                self._read_everywhere(reading.keys)
+            for namespace in (*reading.namespaces, *([own_namespace] if reading.own_namespace else ())):
+                self._read(namespace, reading.keys)
+
+    def _read(self, namespace: str, keys: Collection[str]) -> None:
+        """Keys of pods in one namespace are read; no keys at all still tells its pods from others."""
+        known = self._in_namespace.get(namespace)
+        if known is None or not known.issuperset(keys):
+            self._in_namespace[namespace] = {*(known or ()), *keys}
+            self._changed()
+
+    def _read_everywhere(self, keys: Collection[str]) -> None:
+        if self._everywhere is None or not self._everywhere.issuperset(keys):
+            self._everywhere = {*(self._everywhere or ()), *keys}
+            self._changed()
+
+    def _changed(self) -> None:
         self.version += 1
         self._keys.clear()
 
@@ -117,8 +146,8 @@ class Classes:
 
     def note(self, shape: Shape, namespace: str) -> None:
         """A pod of this shape exists or is to be placed: what its selectors read matters from now on."""
-        for reading in shape.readings:
-            self.interest.add(reading, namespace)
+        if shape.readings:
+            self.interest.note(shape, namespace)
 
     def of(self, pod: Pod, shape: Shape | None = None) -> PodClass:
         """The class of a pod, at the present version."""
@@ -140,8 +169,7 @@ class Classes:
 
     def _of(self, pod: Pod, shape: Shape) -> PodClass:
         namespace = pod.metadata.namespace or ""
-        if shape.readings:
-            self.note(shape, namespace)
+        self.note(shape, namespace)
         keys = self.interest.keys(namespace)
         labels = project(pod.metadata.labels or {}, keys) if keys else ()
         local = namespace if shape.local or keys is not None else None

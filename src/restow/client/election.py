@@ -25,7 +25,18 @@ from restow.model.kinds import LEASE
 from restow.model.objects import Document
 from restow.model.times import format_micro_time
 from restow.model.wire import WireError
-from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown, Request, Response
+from restow.ports import (
+    AlreadyExists,
+    Api,
+    ApiError,
+    Clock,
+    Conflict,
+    NotFound,
+    OutcomeUnknown,
+    Request,
+    Response,
+    TooManyRequests,
+)
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +45,10 @@ JITTER = 1.2  # the longest wait between tries, as a multiple of retry_period
 
 class LeadershipLost(Exception):
     """The Lease was not renewed in time: whatever ran as the leader has been stopped."""
+
+
+class Held(Exception):
+    """Somebody else keeps the Lease; the message is who."""
 
 
 class Fenced(ApiError):
@@ -105,6 +120,41 @@ class LeaderElection:
             await self._lead(lead)
         finally:
             await self._release()
+
+    async def run_if_free(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """The same for those who do not want to wait until somebody else has ended: a Lease that moves is kept, and one
+        that does not move for its duration has been left. Raises Held and ApiError, too."""
+        try:
+            await self._acquire_if_free()
+            await self._lead(lead)
+        finally:
+            await self._release()
+
+    async def _acquire_if_free(self) -> None:
+        loop, timing = asyncio.get_running_loop(), self.timing
+        until, first = loop.time() + timing.lease_duration + timing.renew_deadline, None
+        while (trouble := await self._take_or_say()) is not None:
+            seen = _version(self._observed) if self._observed else None
+            if isinstance(trouble, Held) and first not in (None, seen):
+                raise trouble
+            if loop.time() >= until:
+                raise trouble
+            first = first or seen
+            await asyncio.sleep(timing.retry_period * self._rng.uniform(1.0, JITTER))
+
+    async def _take_or_say(self) -> Held | ApiError | None:
+        """Try once to take the Lease; what was in the way, if time may change it. Raises ApiError otherwise."""
+        sent_at = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(self.timing.request_timeout):
+                if not await self._take():
+                    return Held(self.holder or "somebody")
+        except (Conflict, TooManyRequests, OutcomeUnknown) as error:
+            return error
+        except TimeoutError:
+            return OutcomeUnknown.because(504, "Timeout", f"no answer within {self.timing.request_timeout:g}s")
+        self._renewed_at = sent_at
+        return None
 
     async def _acquire(self) -> None:
         taken = await self._attempt()

@@ -1,0 +1,72 @@
+"""Turns: in a cluster one run of the descheduler is under way, or one plan is applied, whichever process does it.
+
+Goes in: work. It is done while this process holds the Lease `restow-cycle`, with an Api whose writes are refused once
+that may be over. Whoever dies with it keeps others from their turn until the Lease has not moved for its duration.
+The jobs that a turn leaves behind are for everybody to see: they are read afresh when the next one begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from random import Random
+from typing import Final, TypeVar
+
+from restow.client.election import FencedApi, Held, LeaderElection, LeadershipLost
+from restow.client.verbs import Client
+from restow.control.descheduler.feed import Feed
+from restow.control.descheduler.settings import Settings
+from restow.model.kinds import POD_MIGRATION_JOB
+from restow.ports import Api, Clock, NotFound
+
+TURN: Final = "restow-cycle"
+
+T = TypeVar("T")
+
+
+class Taken(Exception):
+    """It is somebody else's turn; the message says whose."""
+
+
+class TurnLost(Exception):
+    """The turn was over before the work was: it has been stopped."""
+
+
+class Turns:
+    """`api` is for what is written in a turn."""
+
+    def __init__(self, api: Api, clock: Clock, rng: Random, feed: Feed, settings: Settings) -> None:
+        self._client = Client(api, manager="restow-descheduler")
+        self._feed = feed
+        self._lease = f"{settings.namespace}/{TURN}"
+        self._election = LeaderElection(
+            self._client,
+            namespace=settings.namespace,
+            name=TURN,
+            identity=f"{settings.who} ({rng.getrandbits(64):016x})",
+            clock=clock,
+            rng=Random(rng.getrandbits(64)),
+        )
+        self.api = FencedApi(api, self._election)
+
+    async def take(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do this when nobody else has a turn. Raises Taken, TurnLost, ApiError and whatever the work does."""
+        done: list[T] = []
+
+        async def lead() -> None:
+            await self._read_jobs()
+            done.append(await work())
+
+        try:
+            await self._election.run_if_free(lead)
+        except Held as holder:
+            raise Taken(f"a run is under way: {holder} has the Lease {self._lease}") from None
+        except LeadershipLost:
+            raise TurnLost(f"the Lease {self._lease} was lost meanwhile; what is created is carried out") from None
+        return done[0]
+
+    async def _read_jobs(self) -> None:
+        """What the turn before has created, the watch may not have shown yet."""
+        with suppress(NotFound):  # where there are no such objects nobody has made one
+            for job in (await self._client.list(POD_MIGRATION_JOB)).items:
+                self._feed.note(job)

@@ -64,6 +64,15 @@ class Forgetful:
                 yield line
 
 
+class Mute(Forgetful):
+    """One that does not say what became of them either."""
+
+    async def call(self, request: Request) -> Response:
+        if (request.verb, request.resource.plural) == ("get", self._about[1]):
+            raise OutcomeUnknown.because(504, "Timeout", "no answer came")
+        return await super().call(request)
+
+
 class Locked(Move):
     """The cluster, and the queues in it."""
 

@@ -26,11 +26,11 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
+from restow.client.creating import create_once
 from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.descheduler.afresh import read_afresh
 from restow.control.descheduler.claiming import Claiming, hopes
-from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.jobs import PlanJobs, plan_name, reference_to
 from restow.control.descheduler.settings import Settings
@@ -217,7 +217,7 @@ class Applying:
             written = replace(course.known(move), wave=course.wave, source=move.source, target=move.target)
             pod = ObjectReference(namespace=move.namespace, name=move.pod, uid=move.uid)
             document = course.jobs.move(written, pod, course.plan.strategy)
-            self._feed.note(await create_once(self._client, POD_MIGRATION_JOB, document, self._settings))
+            self._feed.note(await create_once(self._client, POD_MIGRATION_JOB, document))
 
     async def _ended(self, course: _Course, claims: Claiming) -> None:
         """Wait until everything that has begun is over, however it ends."""

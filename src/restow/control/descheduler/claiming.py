@@ -15,8 +15,8 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import replace
 
+from restow.client.creating import create_once
 from restow.client.verbs import Client
-from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.settings import Settings
 from restow.model.cluster import Snapshot
@@ -118,10 +118,10 @@ class Claiming:
     async def _create(self, claim: Claim, moves: list[Move]) -> None:
         built = reservation_for(claim, self._plan, moves, seconds=self._settings.claim_seconds, notes=self._notes)
         document = msgspec.to_builtins(built)
-        made = await create_once(self._client, RESERVATION, document, self._settings)
+        made = await create_once(self._client, RESERVATION, document)
         if is_ended(made):  # of an earlier attempt
             await self._delete(made)
-            made = await create_once(self._client, RESERVATION, document, self._settings)
+            made = await create_once(self._client, RESERVATION, document)
         self._made[_key(made)] = made
 
     async def _extend(self, one: Reservation, until: float) -> None:

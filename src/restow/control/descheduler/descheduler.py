@@ -21,12 +21,12 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
+from restow.client.creating import create_once
 from restow.client.events import EventRecorder
 from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.aside import Aside, at_once
 from restow.control.descheduler.claiming import Claiming, claims_in, deserted, hopes, let_go, plan_behind
-from restow.control.descheduler.creating import create_once
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.jobs import (
     PROFILE_ANNOTATION,
@@ -327,7 +327,7 @@ class Descheduler:
 
     async def _create(self, document: Document) -> str:
         name: str = document["metadata"]["name"]
-        self._feed.note(await create_once(self._client, POD_MIGRATION_JOB, document, self._settings))
+        self._feed.note(await create_once(self._client, POD_MIGRATION_JOB, document))
         return name
 
     # --- telling ------------------------------------------------------------------------------------------------------

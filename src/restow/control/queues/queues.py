@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from restow.client.creating import create_once
 from restow.client.events import EventRecorder
 from restow.client.informers import Informers
 from restow.client.verbs import Client
@@ -55,7 +56,7 @@ from restow.model.objects import (
 from restow.model.pods import condition
 from restow.model.wire import WireError, convert
 from restow.planning.movable import Movability
-from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown
+from restow.ports import Api, ApiError, Clock, NotFound, OutcomeUnknown
 from restow.queues.admission import shown_ceilings
 from restow.queues.arguments import Arguments
 from restow.queues.counting import JobCounts, count_jobs
@@ -270,9 +271,9 @@ class Queues:
     async def _move(self, queue: str, document: Document) -> bool:
         name: str = document["metadata"]["name"]
         try:
-            made = await self._client.create(POD_MIGRATION_JOB, document)
-        except (AlreadyExists, OutcomeUnknown):  # it is there, or may be: no pod must get another one meanwhile
-            self._feed.jobs.note(await self._found(name) or convert(PodMigrationJob, document))
+            made = await create_once(self._client, POD_MIGRATION_JOB, document)
+        except OutcomeUnknown:  # it may be there: no pod must get another one meanwhile
+            self._feed.jobs.note(convert(PodMigrationJob, document))
             return False
         except (ApiError, WireError) as error:
             log.info("job not created", extra={"queue": queue, "job": name, "err": str(error)})
@@ -280,13 +281,7 @@ class Queues:
         self._feed.jobs.note(made)
         self._metrics.job("created")
         log.info("job created", extra={"queue": queue, "job": name, "pod": document["spec"]["podRef"]["name"]})
-        return True
-
-    async def _found(self, name: str) -> PodMigrationJob | None:
-        try:
-            return await self._client.get(POD_MIGRATION_JOB, name)
-        except (ApiError, WireError):
-            return None
+        return not is_ended(made)  # one of before that is over moves nobody: the next attempt is another one
 
     async def _abort(self, job: PodMigrationJob) -> bool:
         """End a job before it evicts: should it have begun to meanwhile, its version is another, and it goes on."""

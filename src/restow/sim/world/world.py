@@ -17,13 +17,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from restow.client.cache import Change, Key, Object, key_of
+from restow.client.creating import create_once
 from restow.client.events import EventRecorder
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
 from restow.model.kinds import NODE, POD, Kind
 from restow.model.times import format_time
-from restow.ports import Api, ApiError, Clock, NotFound, OutcomeUnknown, TooManyRequests
+from restow.ports import Api, ApiError, Clock, NotFound, TooManyRequests
 from restow.sim.world.pods import is_lost_early
 from restow.sim.world.rule import Rule
 from restow.sim.world.rules import default_rules
@@ -32,8 +33,6 @@ from restow.sim.world.step import Create, Delete, Patch, Record, Write
 from restow.sim.world.view import View, maker_of
 
 log = logging.getLogger(__name__)
-
-_LOOK_AGAIN = 1.0  # seconds until the server is asked once more whether something was made
 
 
 class World:
@@ -213,7 +212,7 @@ class World:
 
     async def _carry_out(self, write: Write) -> None:
         if isinstance(write, Create):
-            self._told(write.kind, await self._create(write))
+            await self._create(write)
         elif isinstance(write, Patch):
             await self._patch(write)
         elif isinstance(write, Delete):
@@ -221,27 +220,10 @@ class World:
         elif isinstance(write, Record):
             self._recorder.record(write.about, write.reason, write.message, type=write.type)
 
-    async def _create(self, write: Create) -> Object:
-        """Create; where it is not known whether that took effect, look until it is. Whoever made one more instead might
-        have one too many, and of the pods of a Job it would count."""
-        try:
-            return await self._client.create(write.kind, write.document)
-        except OutcomeUnknown:
-            meta = write.document["metadata"]
-            made = await self._look_for(write.kind, meta["name"], meta.get("namespace"))
-            if made is None:
-                raise
-            return made
-
-    async def _look_for(self, kind: Kind[Any], name: str, namespace: str | None) -> Object | None:
-        while True:
-            with suppress(TooManyRequests, OutcomeUnknown):
-                try:
-                    found: Object = await self._client.get(kind, name, namespace)
-                except NotFound:
-                    return None
-                return found
-            await asyncio.sleep(_LOOK_AGAIN)
+    async def _create(self, write: Create) -> None:
+        """Create, however long it takes until it is known that that took effect. Whoever made one of another name
+        instead might have one too many, and of the pods of a Job it would count."""
+        self._told(write.kind, await create_once(self._client, write.kind, write.document, tries=None, adopt=False))
 
     async def _patch(self, write: Patch) -> None:
         patched = await self._client.patch(

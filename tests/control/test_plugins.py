@@ -162,4 +162,4 @@ async def test_a_plugin_that_breaks_on_one_pod_does_not_stop_the_others() -> Non
             await it.create(kinds.POD, pod(name, cpu))
         await pass_time(20)
         assert {name for name, where in (await places(it)).items() if where} == {"a", "c"}
-        assert await condition(it, "bad") == ("False", "SchedulerError", "RuntimeError: boom")
+        assert await condition(it, "bad") == ("False", "SchedulerError", "Explosive: RuntimeError: boom")

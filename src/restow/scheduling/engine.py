@@ -29,7 +29,7 @@ from restow.scheduling.asking import Asked, Asking, overrides, signed
 from restow.scheduling.blocks import BLOCK, REFUSED
 from restow.scheduling.choice import Say, accepts, accepts_row, best_compared, best_of, cells_of, screen_of
 from restow.scheduling.divided import Divided
-from restow.scheduling.explain import counted, joined, sentence
+from restow.scheduling.explain import complete, counted, joined, sentence
 from restow.scheduling.framework import (
     SUCCESS,
     Code,
@@ -246,7 +246,7 @@ class Engine:
         for plugin in self._permits:
             verdict, seconds = plugin.permit(cycle, node)
             if verdict.code is Code.WAIT:
-                waits[plugin.name] = min(seconds, _LONGEST_WAIT)
+                waits[plugin.name] = max(min(_LONGEST_WAIT, seconds), 0.0)  # what is no number is the longest
             elif verdict.code is not Code.SUCCESS:
                 return signed(verdict, plugin)
         return Granted(waits) if waits else GO
@@ -352,7 +352,8 @@ class Engine:
         if mask.all():
             return rows
         failing = rows[~mask]
-        spread = [self._over_all(cycle.snapshot, one, failing) for one in plugin.refusals(cycle, failing)]
+        refusals = complete(plugin, plugin.refusals(cycle, failing), len(failing))
+        spread = [self._over_all(cycle.snapshot, one, failing) for one in refusals]
         refused.setdefault(plugin.name, []).extend(one for one in spread if one.rows.any())
         return rows[mask]
 

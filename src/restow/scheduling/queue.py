@@ -24,8 +24,9 @@ from itertools import islice
 from typing import Any
 
 from restow.model.objects import Pod
+from restow.scheduling.explain import culprit, spoken
 from restow.scheduling.flights import Flights
-from restow.scheduling.framework import Code, PreEnqueuePlugin, QueueSortPlugin, Verdict, error
+from restow.scheduling.framework import Code, PreEnqueuePlugin, QueueSortPlugin, Verdict
 from restow.scheduling.wakeups import News, Wakeups
 
 FIRST_BACKOFF = 1.0
@@ -75,6 +76,7 @@ class _Entry:
         "queued",
         "refusals",
         "ticket",
+        "turn",
         "updated",
         "waits_for",
         "where",
@@ -92,6 +94,8 @@ class _Entry:
         self.gate: Verdict | None = None
         self.updated = False
         self.ticket = 0
+        self.turn: Any = ()
+        """Its place in the order, as last told."""
         self.waits_for: frozenset[str] | None = None
         self.woken = False
 
@@ -122,6 +126,7 @@ class SchedulingQueue:
         self._wakeups = wakeups or Wakeups()
         self._gates = tuple(gates)
         self._order = order
+        self._some_turn: Any = ()
         self._entries: dict[str, _Entry] = {}
         self._active: dict[Lane, list[tuple[Any, int, str]]] = {}
         self._backoff: list[tuple[float, Any, int, str]] = []
@@ -140,7 +145,7 @@ class SchedulingQueue:
     def pods(self, where: Where) -> list[Pod]:
         """The pods in one place, in the order they would be tried."""
         found = [entry for entry in self._entries.values() if entry.where is where]
-        return [entry.pod for entry in sorted(found, key=lambda one: self._order(one.pod, one.queued))]
+        return [entry.pod for entry in sorted(found, key=lambda one: one.turn)]
 
     # --- pods come, change and go -------------------------------------------------------------------------------------
 
@@ -165,6 +170,7 @@ class SchedulingQueue:
         elif entry.where is Where.GATED or (changed and entry.where is Where.UNSCHEDULABLE):
             self._admit(entry, now)
         elif entry.where is Where.ACTIVE:
+            self._take_turn(entry)
             self._put_active(entry)
 
     def delete(self, uid: str) -> None:
@@ -310,30 +316,43 @@ class SchedulingQueue:
         elif entry.ready_at > now:
             entry.where = Where.BACKOFF
             entry.ticket = self._ticket()
-            queue_key = self._order(entry.pod, entry.queued)
-            heapq.heappush(self._backoff, (entry.ready_at, queue_key, entry.ticket, entry.pod.metadata.uid))
+            heapq.heappush(self._backoff, (entry.ready_at, entry.turn, entry.ticket, entry.pod.metadata.uid))
         else:
             self._put_active(entry)
 
     def _is_let_in(self, entry: _Entry) -> bool:
+        entry.gate = self._held_back(entry.pod) or self._take_turn(entry)
+        if entry.gate is not None:
+            entry.plugins = frozenset([entry.gate.plugin])
+        return entry.gate is None
+
+    def _held_back(self, pod: Pod) -> Verdict | None:
+        """By which plugin. What one raises must not stop the news of all others."""
         for plugin in self._gates:
             try:
-                verdict = plugin.pre_enqueue(entry.pod)
-            except Exception as broken:  # of a plugin: it must not stop the news of all others
-                verdict = error(f"{type(broken).__name__}: {broken}")
-            if verdict.code is not Code.SUCCESS:
-                entry.gate = Verdict(verdict.code, verdict.reasons, plugin.name)
-                entry.plugins = frozenset([plugin.name])
-                return False
-        entry.gate = None
-        return True
+                verdict = plugin.pre_enqueue(pod)
+                if verdict.code is not Code.SUCCESS:
+                    return Verdict(verdict.code, verdict.reasons, plugin.name)
+            except Exception as broken:
+                return Verdict(Code.ERROR, (spoken(broken),), plugin.name)
+        return None
+
+    def _take_turn(self, entry: _Entry) -> Verdict | None:
+        """Find out when it is a pod's turn; or why that cannot be told, or not be compared with that of another."""
+        try:
+            turn = self._order(entry.pod, entry.queued)
+            self._some_turn = self._some_turn or turn
+            sorted((turn, self._some_turn))
+        except Exception as broken:
+            return Verdict(Code.ERROR, (spoken(broken),), culprit(broken) or "QueueSort")
+        entry.turn = turn
+        return None
 
     def _put_active(self, entry: _Entry) -> None:
         entry.where = Where.ACTIVE
         entry.ticket = self._ticket()
-        key = self._order(entry.pod, entry.queued)
         line = self._active.setdefault(self.lane_of(entry.pod), [])
-        heapq.heappush(line, (key, entry.ticket, entry.pod.metadata.uid))
+        heapq.heappush(line, (entry.turn, entry.ticket, entry.pod.metadata.uid))
 
     def _line_up(self, lane: Lane) -> bool:
         """Drop who has left a lane from its head; whether somebody stands there now."""

@@ -54,7 +54,7 @@ def test_a_plugin_that_breaks_stops_nobody_else(group):
     before = everything(story.snapshot)
     story.run(task("a", group))
     (refusal,) = [one for one in story.decisions if isinstance(one, Refuse)]
-    assert (refusal.code, refusal.message) == (Code.ERROR, "ValueError: a bug")
+    assert (refusal.code, refusal.message) == (Code.ERROR, "a: ValueError: a bug")
     assert everything(story.snapshot) == before
 
 
@@ -267,7 +267,7 @@ def test_a_plugin_that_breaks_on_what_is_to_come_stops_nobody_else():
     old = pod("old", {"cpu": "4"}, on="n0", leaving=True)
     story = Story(*nodes(1), running=[old], groups=[gang("g", 1)], plugins=[Bursts()])
     story.run(task("big", "g", {"cpu": "4"}, priority=1), task("small", requests={}))
-    assert (story.placed, story.refused) == ({"small": "n0"}, {"big": "RuntimeError: nobody is there"})
+    assert (story.placed, story.refused) == ({"small": "n0"}, {"big": "Says: RuntimeError: nobody is there"})
 
 
 def test_a_failed_reserve_of_one_member_discards_the_gang():

@@ -42,7 +42,7 @@ from restow.model.wire import WireError
 from restow.ports import ApiError, Clock, Conflict, NotFound, OutcomeUnknown, TooManyRequests
 from restow.scheduling.decisions import Assign
 from restow.scheduling.engine import Engine
-from restow.scheduling.explain import joined
+from restow.scheduling.explain import blamed, joined
 from restow.scheduling.framework import BindPlugin, Code, PreBindPlugin, Verdict, unschedulable
 from restow.scheduling.writes import Write
 
@@ -158,7 +158,7 @@ class Binding:
             if in_vain is not None:
                 return in_vain
             if verdict.code is not Code.SUCCESS:
-                return Failed(f"{plugin.name}: {joined(verdict.reasons)}")
+                return Failed(f"{plugin.name}: {joined(verdict.reasons) or verdict.code.value}")
         return None
 
     async def _settled(self, plugin: PreBindPlugin, assign: Assign, muster: Muster | None) -> Verdict:
@@ -316,4 +316,4 @@ class Binding:
 
 def _told(error: Exception) -> str:
     """What people are told of an error; those of an API server speak for themselves."""
-    return str(error) if isinstance(error, ApiError | WireError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, ApiError | WireError) else blamed(error)

@@ -44,7 +44,7 @@ from restow.control.scheduler.telling import SCHEDULER_ERROR, Telling
 from restow.model.objects import Pod, Reservation
 from restow.ports import Api, Clock
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
-from restow.scheduling.explain import joined
+from restow.scheduling.explain import blamed, joined
 from restow.scheduling.framework import Code, PostBindPlugin
 from restow.scheduling.jobs import is_half_placed
 from restow.scheduling.queue import SchedulingQueue, Where, order_by
@@ -321,7 +321,7 @@ class Scheduler:
             outcome = await self._binding.run(assign)
         except Exception as error:  # of a plugin: one pod's trouble must not stop the others
             log.exception("binding cycle failed", extra={"pod": assign.pod.metadata.name, "node": assign.node})
-            outcome = Failed(f"{type(error).__name__}: {error}")
+            outcome = Failed(blamed(error))
         self._conclude(assign, outcome)
         self._feed.changed.set()
 
@@ -407,7 +407,7 @@ def _completed(
     """The decisions, with one for every pod and every reservation that has none."""
     decisions = list(decided)
     known = {one.pod.metadata.uid for one in decisions if isinstance(one, Assign | Refuse)}
-    message = f"{type(error).__name__}: {error}"
+    message = blamed(error)
     left = [pod for pod in pods if pod.metadata.uid not in known]
     decisions += [Refuse(pod, Code.ERROR, message) for pod in left]
     settled = {one.reservation.metadata.uid for one in decisions if isinstance(one, Hold | Decline)}

@@ -31,6 +31,7 @@ from restow.scheduling.actions.seating import (
 )
 from restow.scheduling.actions.starting import incomplete, place_together
 from restow.scheduling.decisions import Assign
+from restow.scheduling.explain import blamed
 from restow.scheduling.framework import Code
 from restow.scheduling.jobs import Job
 from restow.scheduling.reservations.matching import candidates, named_by, too_many, why_not_its, why_not_usable
@@ -65,7 +66,7 @@ def _look_for_seats(session: Session, job: Job, name: str | None, swarm: Swarm) 
     try:
         result = _try_all(session, job, swarm) if name is None else _insist(session, job, name)
     except Exception as error:  # of a plugin: it must not keep other jobs from starting
-        session.refuse(job, f"{type(error).__name__}: {error}", (), Code.ERROR)
+        session.refuse(job, blamed(error), (), Code.ERROR)
         return
     if isinstance(result, Waits):
         session.refuse(job, result.message, [RESERVATION])

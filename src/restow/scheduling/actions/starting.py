@@ -17,6 +17,7 @@ from restow.model.cluster.seat import migrating_pod
 from restow.model.objects import Placement, Pod, Reservation
 from restow.model.resources import Vector, add, subtract
 from restow.scheduling.engine import Placed, Unplaced
+from restow.scheduling.explain import blamed, joined
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
 from restow.scheduling.jobs import Job, seat_of
 from restow.scheduling.roster import requests_of
@@ -60,7 +61,7 @@ def start(session: Session, job: Job) -> Started | Failure:
 
 def broken_by(error: Exception) -> Failure:
     """What a plugin raised: it must not keep other jobs from starting."""
-    return Failure(f"{type(error).__name__}: {error}", frozenset(), Code.ERROR)
+    return Failure(blamed(error), frozenset(), Code.ERROR)
 
 
 def _start(session: Session, job: Job) -> Started | Failure:
@@ -277,7 +278,7 @@ def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdi
     if not failed:
         return _lacks_roles(job)
     _, first = failed[0]
-    said = first.message if isinstance(first, Unplaced) else ", ".join(first.reasons)
+    said = first.message if isinstance(first, Unplaced) else joined(first.reasons)
     plugins = _plugins(found for _, found in failed)
     if job.reservation is not None and job.known > 1:
         needed = max(job.least, job.placed + 1)

@@ -1,0 +1,208 @@
+"""Plugins that break, or answer nonsense, about some pods: these are told so by the name of the plugin, and all others
+are scheduled as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from restow.control.scheduler import Settings
+from restow.model import kinds
+from restow.model.objects import Pod
+from restow.scheduling.framework import (
+    SKIP,
+    SUCCESS,
+    BindPlugin,
+    Cycle,
+    FilterPlugin,
+    PermitPlugin,
+    Plugin,
+    PostFilterPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    QueueSortPlugin,
+    Reach,
+    Refusal,
+    ReservePlugin,
+    ScorePlugin,
+    unschedulable,
+    wait,
+)
+from tests.control.stage import condition, places, stage
+from tests.sim.stage import pass_time, pod, virtual
+
+
+class Odd(Plugin):
+    """Answers as it is told to where a pod's name says so, and properly elsewhere."""
+
+    name: ClassVar[str] = "Odd"
+
+    def __init__(self, **answers: Callable[[], Any]) -> None:
+        super().__init__()
+        self._answers = answers
+
+    def say(self, point: str, pod: Pod, proper: Any) -> Any:
+        return self._answers[point]() if point in self._answers and "odd" in pod.metadata.name else proper
+
+
+class OddFilter(Odd, FilterPlugin):
+    def pre_filter(self, cycle: Cycle) -> Any:
+        return self.say("pre_filter", cycle.pod, SUCCESS)
+
+    def filter(self, cycle: Cycle, rows: Any) -> Any:
+        return self.say("filter", cycle.pod, cycle.snapshot.nodes.present[rows])
+
+    def refusals(self, cycle: Cycle, rows: Any) -> Any:
+        return self.say("refusals", cycle.pod, [])
+
+    def demanded(self, cycle: Cycle) -> Any:
+        return self.say("demanded", cycle.pod, ())
+
+
+class OddClusterFilter(OddFilter):
+    reach: ClassVar[Reach] = Reach.CLUSTER
+
+
+class OddScore(Odd, ScorePlugin):
+    def pre_score(self, cycle: Cycle) -> Any:
+        return self.say("pre_score", cycle.pod, SUCCESS)
+
+    def score(self, cycle: Cycle, rows: Any) -> Any:
+        return self.say("score", cycle.pod, np.ones(len(cycle.snapshot.nodes.present[rows]), np.int64))
+
+
+class OddNormalized(OddScore):
+    def normalize(self, cycle: Cycle, raw: Any) -> Any:
+        return self.say("normalize", cycle.pod, raw)
+
+
+class OddGate(Odd, PreEnqueuePlugin):
+    def pre_enqueue(self, pod: Pod) -> Any:
+        return self.say("pre_enqueue", pod, SUCCESS)
+
+
+class OddOrder(Odd, QueueSortPlugin):
+    def key(self, pod: Pod) -> Any:
+        return self.say("key", pod, 5)
+
+
+class OddPostFilter(Odd, PostFilterPlugin):
+    def post_filter(self, cycle: Cycle, refused: Mapping[str, Sequence[Refusal]]) -> Any:
+        return self.say("post_filter", cycle.pod, (unschedulable("nothing to be done"), ""))
+
+
+class OddReserve(Odd, ReservePlugin):
+    def reserve(self, cycle: Cycle, node: str) -> Any:
+        return self.say("reserve", cycle.pod, SUCCESS)
+
+    def unreserve(self, cycle: Cycle, node: str) -> Any:
+        return self.say("unreserve", cycle.pod, None)
+
+
+class OddPermit(Odd, PermitPlugin):
+    def permit(self, cycle: Cycle, node: str) -> Any:
+        return self.say("permit", cycle.pod, (SUCCESS, 0.0))
+
+
+class OddPreBind(Odd, PreBindPlugin):
+    def pre_bind(self, cycle: Cycle, node: str) -> Any:
+        return self.say("pre_bind", cycle.pod, ())
+
+    def settled(self, cycle: Cycle, node: str) -> Any:
+        return self.say("settled", cycle.pod, SUCCESS)
+
+
+class OddBind(Odd, BindPlugin):
+    def bind(self, cycle: Cycle, node: str) -> Any:
+        return self.say("bind", cycle.pod, None)
+
+
+def boom() -> Any:
+    raise RuntimeError("boom")
+
+
+def nothing() -> Any:
+    return None
+
+
+def none_at_all() -> Any:
+    return np.zeros(3, np.bool_)
+
+
+def scored(value: float) -> Callable[[], Any]:
+    return lambda: np.full(3, value)
+
+
+SEVEN: Any = 7
+LATE = "did not permit it in time"
+BOOM, NO_CODE, NO_PAIR = "Odd: RuntimeError: boom", "no attribute 'code'", "cannot unpack"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "told"),
+    [
+        pytest.param(OddFilter(pre_filter=boom), BOOM, id="PreFilter raises"),
+        pytest.param(OddFilter(pre_filter=nothing), NO_CODE, id="PreFilter says nothing"),
+        pytest.param(OddFilter(pre_filter=lambda: "yes"), NO_CODE, id="PreFilter says what is no verdict"),
+        pytest.param(OddFilter(pre_filter=lambda: unschedulable("half \ud800")), "half ?", id="half a character"),
+        pytest.param(OddFilter(pre_filter=lambda: unschedulable("no" * 99_999)), "nono", id="a reason without end"),
+        pytest.param(
+            OddFilter(pre_filter=lambda: unschedulable(SEVEN)), "available: 7.", id="a reason that is no text"
+        ),
+        pytest.param(OddFilter(filter=boom), BOOM, id="Filter raises"),
+        pytest.param(OddFilter(filter=nothing), "bitwise_and", id="Filter says nothing"),
+        pytest.param(OddFilter(filter=lambda: np.ones(2, np.bool_)), "broadcast", id="Filter forgets a row"),
+        pytest.param(OddFilter(filter=lambda: np.array([0, 1, 1])), "bitwise_and", id="Filter answers numbers"),
+        pytest.param(OddFilter(filter=none_at_all, refusals=boom), BOOM, id="refusals raise"),
+        pytest.param(OddFilter(filter=none_at_all, refusals=nothing), "not iterable", id="refusals are none"),
+        pytest.param(
+            OddFilter(filter=none_at_all),
+            "0/3 nodes are available: 3 node(s) that Odd refuses without a reason.",
+            id="Filter refuses without a reason",
+        ),
+        pytest.param(OddFilter(demanded=nothing), "not iterable", id="what it counts is nothing"),
+        pytest.param(OddClusterFilter(filter=boom), BOOM, id="a Filter that looks at the cluster raises"),
+        pytest.param(
+            OddClusterFilter(filter=nothing), "subscriptable", id="a Filter that looks at the cluster is mute"
+        ),
+        pytest.param(OddScore(pre_score=nothing), NO_CODE, id="PreScore says nothing"),
+        pytest.param(OddScore(score=boom), BOOM, id="Score raises"),
+        pytest.param(OddScore(score=scored(-1)), "Odd scored outside of 0..100", id="Score is negative"),
+        pytest.param(OddScore(score=scored(2**62)), "Odd scored outside of 0..100", id="Score is enormous"),
+        pytest.param(OddScore(score=scored(float("nan"))), "TypeError", id="Score is no number"),
+        pytest.param(OddNormalized(normalize=scored(101)), "Odd scored outside of 0..100", id="normalised beyond"),
+        pytest.param(OddGate(pre_enqueue=boom), BOOM, id="PreEnqueue raises"),
+        pytest.param(OddGate(pre_enqueue=nothing), NO_CODE, id="PreEnqueue says nothing"),
+        pytest.param(OddOrder(key=boom), BOOM, id="QueueSort raises"),
+        pytest.param(OddOrder(key=lambda: "first"), "not supported between", id="QueueSort cannot be compared"),
+        pytest.param(OddPostFilter(post_filter=boom), BOOM, id="PostFilter raises"),
+        pytest.param(OddPostFilter(post_filter=nothing), NO_PAIR, id="PostFilter says nothing"),
+        pytest.param(OddPostFilter(post_filter=lambda: (SUCCESS, "gone")), "node gone, which", id="PostFilter invents"),
+        pytest.param(OddReserve(reserve=boom), BOOM, id="Reserve raises"),
+        pytest.param(OddReserve(reserve=lambda: unschedulable("no"), unreserve=boom), BOOM, id="Unreserve raises"),
+        pytest.param(OddPermit(permit=boom), BOOM, id="Permit raises"),
+        pytest.param(OddPermit(permit=lambda: (wait(), "5")), "TypeError", id="Permit waits for a text"),
+        pytest.param(OddPermit(permit=lambda: (wait(), -5)), "Odd did not permit it", id="Permit waited before"),
+        pytest.param(OddPermit(permit=lambda: (wait(), float("nan"))), LATE, id="Permit waits for no number"),
+        pytest.param(OddPreBind(pre_bind=boom), BOOM, id="PreBind raises"),
+        pytest.param(OddPreBind(pre_bind=lambda: [7]), "AttributeError", id="PreBind writes nonsense"),
+        pytest.param(OddPreBind(settled=boom), BOOM, id="what is written never settles but raises"),
+        pytest.param(OddPreBind(settled=lambda: SKIP), "Odd: Skip", id="what is written neither settles nor fails"),
+        pytest.param(OddBind(bind=boom), BOOM, id="Bind raises"),
+        pytest.param(OddBind(bind=list), "not bound to node", id="Bind does nothing"),
+    ],
+)
+@virtual
+async def test_who_is_answered_nonsense_is_told_so_and_nobody_else_notices(plugin: Odd, told: str) -> None:
+    large = "9" if isinstance(plugin, OddPostFilter) else "1100m"
+    async with stage(plugin, settings=Settings(settle_limit=10.0)) as it:
+        for name, cpu in (("a", "1"), ("odd", large), ("b", "1")):
+            await it.create(kinds.POD, pod(name, cpu))
+        await pass_time(15)
+        await it.create(kinds.POD, pod("late", "1"))
+        await pass_time(900 if told == LATE else 1)
+        assert {name for name, where in (await places(it)).items() if where} == {"a", "b", "late"}
+        assert told in ((await condition(it, "odd"))[2] or "")

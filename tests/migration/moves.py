@@ -42,7 +42,7 @@ def pod(name: str = "web-1", uid: str = "old", *, node: str | None = "n1", leavi
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": {**status, **more}}, Pod)
 
 
-def heir(**more: Any) -> Pod:
+def successor(**more: Any) -> Pod:
     """The one that took the seat."""
     return pod("web-2", "new", node="n2", **more)
 
@@ -113,8 +113,11 @@ def reservation(
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Reservation)
 
 
-def node(name: str = "n2", **spec: Any) -> Node:
-    return msgspec.convert({"metadata": {"name": name, "labels": spec.pop("labels", {})}, "spec": spec}, Node)
+def node(name: str = "n2", *, age: float | None = None, **spec: Any) -> Node:
+    metadata = {"name": name, "labels": spec.pop("labels", {})}
+    if age is not None:
+        metadata["creationTimestamp"] = format_time(NOW - age)
+    return msgspec.convert({"metadata": metadata, "spec": spec}, Node)
 
 
 def facts(of: PodMigrationJob | None = None, **changes: Any) -> Facts:

@@ -11,10 +11,10 @@ MOVED = {"restow.sh/moved-at": "2027-01-15T08:00:00Z"}
 OWNERS = [deployment(), replica_set()]
 
 
-def moved(name: str, heir: str, **more: str) -> PodMigrationJob:
+def moved(name: str, successor: str, **more: str) -> PodMigrationJob:
     """A job that succeeded, and who came in its pod's place."""
     one = job(name, pod="gone", phase="Succeed", annotations=more)
-    reference = ObjectReference(namespace="shop", name=heir, uid=heir)
+    reference = ObjectReference(namespace="shop", name=successor, uid=successor)
     return replace(one, status=replace(one.status, pod_ref=reference))
 
 

@@ -66,9 +66,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The one that the job refers to, or else the one that is named after it."""
     node: Node | None = None
     """Where the seat is."""
-    consumers: tuple[Pod, ...] = ()
+    takers: tuple[Pod, ...] = ()
     """The pods that the reservation, or the job, names as having taken a seat, as far as they exist."""
-    claimed: frozenset[str] = frozenset()
+    of_others: frozenset[str] = frozenset()
     """UIDs of pods that are the successors of other jobs."""
     ahead: tuple[str, ...] = ()
     """Other jobs that were given the same reservation, have no successor in it yet, and come first."""
@@ -155,26 +155,26 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # --- the successor ------------------------------------------------------------------------------------------------
 
     @property
-    def heir(self) -> ObjectReference | None:
-        """Who took the seat in the pod's place."""
+    def successor_ref(self) -> ObjectReference | None:
+        """Who took the seat in the pod's place, by name and UID."""
         if self.job.status.pod_ref is not None:
             return self.job.status.pod_ref
-        return next(self._heirs(), None)
+        return next(self._successors(), None)
 
     @property
     def successor(self) -> Pod | None:
-        """The heir itself, while it exists."""
-        heir = self.heir
-        assert heir is not None, "asked only then"
-        return next((pod for pod in self.consumers if pod.metadata.uid == heir.uid), None)
+        """The pod that took the seat, while it exists."""
+        reference = self.successor_ref
+        assert reference is not None, "asked only then"
+        return next((pod for pod in self.takers if pod.metadata.uid == reference.uid), None)
 
-    def _heirs(self) -> Iterator[ObjectReference]:
-        found = {pod.metadata.uid: pod for pod in self.consumers}
-        for heir in self._takers():
-            if heir.uid == self.uid or heir.uid in self.claimed:
+    def _successors(self) -> Iterator[ObjectReference]:
+        found = {pod.metadata.uid: pod for pod in self.takers}
+        for one in self._seated():
+            if one.uid == self.uid or one.uid in self.of_others:
                 continue
-            if self._was_ours or self._came_after(found.get(heir.uid or "")):
-                yield heir
+            if self._was_ours or self._came_after(found.get(one.uid or "")):
+                yield one
 
     @property
     def _was_ours(self) -> bool:
@@ -182,14 +182,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         named = self.reference.name if self.reference else None
         return self.is_ours or (self.reservation is None and named == reservation_name(self.job))
 
-    def _takers(self) -> Iterator[ObjectReference]:
+    def _seated(self) -> Iterator[ObjectReference]:
         """Who took seats: as the reservation says; once it was used up and is gone, as the pods themselves say, on
         whom it was written when they were bound."""
         if self.reservation is not None:
             yield from (one.pod_ref for one in self.placements if one.pod_ref is not None)
             return
         where = self.job.spec.pod_ref.namespace, self.reference.name if self.reference else None
-        for pod in self.consumers:
+        for pod in self.takers:
             seat, meta = named_seat(pod), pod.metadata
             if seat is not None and pod.spec.node_name and (seat.namespace, seat.reservation) == where:
                 yield ObjectReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
@@ -200,6 +200,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         since = min((time for one in told if one and (time := time_of(one.last_transition_time))), default=None)
         made = time_of(pod.metadata.creation_timestamp) if pod else None
         return since is not None and made is not None and made >= since
+
+
+def is_made_anew(node: Node, reservation: Reservation) -> bool:
+    """Whether a node came into being after a seat was kept on what had its name before."""
+    kept = time_of(reservation.status.state.last_transition_time)
+    made = time_of(node.metadata.creation_timestamp)
+    return kept is not None and made is not None and made > kept
 
 
 def unfit(node: Node, pod: Pod) -> str | None:

@@ -35,15 +35,15 @@ from restow.model.pods import is_ready, is_terminating
 
 def follow(facts: Facts) -> Step:
     """The pod leaves, or has left: see its successor into the seat."""
-    step = _just_starting(facts) if facts.heir is not None else _no_seat(facts) or _just_left(facts)
+    step = _just_starting(facts) if facts.successor_ref is not None else _no_seat(facts) or _just_left(facts)
     if step is not None:
         return step
     facts = _observed(facts)
-    if facts.heir is None:
+    if facts.successor_ref is None:
         told = f"the successor of pod {pod_name(facts)} has not taken the seat{_where(facts)} yet"
         waiting = Said(JobConditionType.POD_BOUND_RESERVATION, False, JobReason.WAIT_FOR_POD_BIND_RESERVATION, told)
         return wait(facts, waiting)
-    return _see_ready(facts, facts.heir)
+    return _see_ready(facts, facts.successor_ref)
 
 
 def _no_seat(facts: Facts) -> Step | None:
@@ -88,24 +88,24 @@ def _observed(facts: Facts) -> Facts:
     return facts.saying(recorded(facts.job.status, said, now=facts.now))
 
 
-def _see_ready(facts: Facts, heir: ObjectReference) -> Step:
+def _see_ready(facts: Facts, reference: ObjectReference) -> Step:
     """The seat is taken: once its taker was Ready, only the pod itself is waited for, whatever becomes of the taker."""
     if not holds(facts.job.status, JobConditionType.BOUND_POD_READY):
         successor = facts.successor
         lost = _lost(successor)
         if successor is None or lost:
-            return fail(facts, JobReason.MISSING_POD, f"successor {heir.name} {lost} before it was Ready")
-        facts = facts.saying(_bound(facts, heir, successor))
+            return fail(facts, JobReason.MISSING_POD, f"successor {reference.name} {lost} before it was Ready")
+        facts = facts.saying(_bound(facts, reference, successor))
         if not _has_arrived(successor):
-            told = f"pod {heir.name} on node {facts.job.status.node_name} is not Ready yet"
+            told = f"pod {reference.name} on node {facts.job.status.node_name} is not Ready yet"
             waiting = Said(JobConditionType.BOUND_POD_READY, False, JobReason.WAIT_FOR_BOUND_POD_READY, told)
             return wait(facts, waiting)
-        told = f"pod {heir.name} on node {facts.job.status.node_name} is Ready"
+        told = f"pod {reference.name} on node {facts.job.status.node_name} is Ready"
         ready = Said(JobConditionType.BOUND_POD_READY, True, "", told)
         facts = facts.saying(recorded(facts.job.status, ready, now=facts.now))
     if not facts.is_gone:
         return Wait(facts.job.status)
-    return done(facts, f"pod {pod_name(facts)} moved to node {facts.job.status.node_name} as {heir.name}")
+    return done(facts, f"pod {pod_name(facts)} moved to node {facts.job.status.node_name} as {reference.name}")
 
 
 def _has_arrived(successor: Pod) -> bool:
@@ -119,11 +119,11 @@ def _lost(successor: Pod | None) -> str:
     return "failed" if successor.status.phase == "Failed" else ""
 
 
-def _bound(facts: Facts, heir: ObjectReference, successor: Pod) -> PodMigrationJobStatus:
+def _bound(facts: Facts, reference: ObjectReference, successor: Pod) -> PodMigrationJobStatus:
     node = successor.spec.node_name or facts.job.status.node_name
-    bound = f"pod {heir.name} took the seat on node {node}"
+    bound = f"pod {reference.name} took the seat on node {node}"
     return recorded(
-        replace(facts.job.status, pod_ref=heir, node_name=node),
+        replace(facts.job.status, pod_ref=reference, node_name=node),
         Said(JobConditionType.POD_SCHEDULED, True, "", bound),
         Said(JobConditionType.RESERVATION_BOUND, True, "", bound),
         Said(JobConditionType.POD_BOUND_RESERVATION, True, "", bound),

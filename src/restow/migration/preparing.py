@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from restow.migration.conditions import Said, is_in_doubt, recorded, spent, time_of
-from restow.migration.facts import Answer, Facts, unfit
+from restow.migration.facts import Answer, Facts, is_made_anew, unfit
 from restow.migration.history import evicted_at
 from restow.migration.instructions import (
     Evict,
@@ -187,13 +187,16 @@ def _misplaced(facts: Facts) -> Step | None:
         return forbid(facts, others)
     if facts.seat is None or not facts.fresh:
         return None
+    name, problem = facts.seat.node_name, None
     if facts.node is None:
-        problem: str | None = f"node {facts.seat.node_name} is gone"
+        problem = f"node {name} is gone"
+    elif facts.is_ours and is_made_anew(facts.node, reservation):  # seats of others may be kept one after the other
+        problem = f"node {name} is another one, made after the seat was kept"
     else:
         problem = unfit(facts.node, pod)
     if problem is None:
         return None
-    return fail(facts, JobReason.UNSCHEDULABLE, f"its seat is on node {facts.seat.node_name}, but {problem}")
+    return fail(facts, JobReason.UNSCHEDULABLE, f"its seat is on node {name}, but {problem}")
 
 
 def _useless(facts: Facts, reservation: Reservation, pod: Pod) -> str:

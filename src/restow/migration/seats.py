@@ -67,6 +67,6 @@ def _belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference
         annotations=meta.annotations,
         owner_references=list(owners),
     )
-    heir = Pod(metadata=made, spec=pod.spec)
+    successor = Pod(metadata=made, spec=pod.spec)
     same = (reservation.metadata.namespace or "") == (meta.namespace or "")
-    return same and Owners.of(reservation.spec.owners or ()).match(heir, Kinship(UndoLog()))
+    return same and Owners.of(reservation.spec.owners or ()).match(successor, Kinship(UndoLog()))

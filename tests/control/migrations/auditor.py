@@ -1,7 +1,8 @@
 """An auditor between the migration controller and its API server: is everything that it does justified by what it read?
 
 2  no eviction unless the reservation was read as Available, for whoever takes the pod's place and large enough, and
-   after that its node as fit; it is of the pod that the job names, by UID, and it was recorded as intended before
+   after that its node as fit and no younger than the seat; it is of the pod that the job names, by UID, and it was
+   recorded as intended before
 3  no reservation is deleted of which the pod is leaving or gone, nor one that was given to a job
 6  no eviction unless the stop switch was read as off, within a minute; the budget has room, or the server refuses
 -  success only with a successor that was read, or shown by a watch, as Ready
@@ -26,6 +27,7 @@ from restow.model.cluster.seat import migrating_pod
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import ConfigMap, Node, Pod, PodMigrationJob, PodTemplate, Reservation
 from restow.model.pods import is_ready, is_terminating
+from restow.model.times import parse_time
 from restow.ports import Api, ApiError, Clock, NotFound, Request, Response
 from restow.sim.writes import is_write, name_of
 
@@ -151,6 +153,9 @@ class Auditor:
         later, _, node = self._read("nodes", seats[0])
         if node is None or node.spec.unschedulable or later < number:
             return f"node {seats[0]} was read as {node}, {later - number} calls later"
+        made, kept = node.metadata.creation_timestamp or "", found.status.state.last_transition_time or ""
+        if parse_time(made) > parse_time(kept) and is_made_for(found, job):
+            return f"node {seats[0]} was made at {made}, and the seat kept on it at {kept}"
         return None
 
     async def _may_take(self, pod: Pod, reservation: Reservation) -> bool:
@@ -183,16 +188,16 @@ class Auditor:
     async def _readiness(self, request: Request) -> None:
         status = msgspec.json.decode(request.body).get("status") or {}
         said = {one["type"]: one["status"] for one in status.get("conditions") or ()}
-        heir = status.get("podRef") or {}
+        successor = status.get("podRef") or {}
         job = await self._truth.get(kinds.POD_MIGRATION_JOB, request.name or "")
         if any(one.get("reason") == "Evicting" for one in status.get("conditions") or ()):
             self._intended[job.spec.pod_ref.uid or ""] = job
         if said.get("BoundPodReady") != "True":
-            if status.get("phase") == "Succeed" and heir and job.spec.mode != "EvictDirectly":
+            if status.get("phase") == "Succeed" and successor and job.spec.mode != "EvictDirectly":
                 self._blame(request, "nobody was said to be Ready")
             return
-        if not holds(job.status, "BoundPodReady") and heir.get("uid") not in self._arrived:
-            self._blame(request, f"its successor was never seen Ready: {heir}")
+        if not holds(job.status, "BoundPodReady") and successor.get("uid") not in self._arrived:
+            self._blame(request, f"its successor was never seen Ready: {successor}")
 
 
 def _requests(pod: Pod | PodTemplate) -> list[Any]:

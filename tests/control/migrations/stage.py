@@ -21,6 +21,7 @@ from restow.model.cluster.owners import Kinship, Owners
 from restow.model.cluster.seat import expires_at, is_ended, migrating_pod
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Pod, PodMigrationJob, Reservation
+from restow.model.times import format_time
 from restow.ports import Api, ApiError, Clock
 from tests.control.stage import world
 from tests.sim.stage import Document, Stage, pass_time, running, scheduler, template, workload
@@ -85,7 +86,9 @@ class Seats:
     async def write(
         self, reservation: Reservation, placements: list[Document] | None = None, phase: str = "Available", **state: Any
     ) -> None:
-        changes: Document = {"state": {"reason": None, "message": None, **state, "phase": phase}}
+        since = format_time(self._clock.now())
+        told = {"reason": None, "message": None, **state, "phase": phase, "lastTransitionTime": since}
+        changes: Document = {"state": told}
         if placements is not None:
             changes["placements"] = placements
         meta = reservation.metadata

@@ -176,8 +176,8 @@ async def lead_as_well(it: Move, old: Pod) -> None:
 async def steal_room(it: Move, old: Pod) -> None:
     """While it is only held: a node with too much on it is not ours to answer for."""
     found = await seat(it)
-    claimed = any("restow.sh/reservation" in (one.metadata.annotations or {}) for one in await it.pods())
-    if found is not None and found.status.placements and not claimed:
+    taken = any("restow.sh/reservation" in (one.metadata.annotations or {}) for one in await it.pods())
+    if found is not None and found.status.placements and not taken:
         container = {"name": "a", "image": "a", "resources": {"requests": {"cpu": "3700m"}}}
         spec = {"containers": [container], "nodeName": found.status.placements[0].node_name, "schedulerName": "other"}
         await it.create(kinds.POD, {"metadata": {"name": "thief", "namespace": "default"}, "spec": spec})

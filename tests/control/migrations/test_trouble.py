@@ -16,7 +16,7 @@ from restow.ports import Request, Response
 from restow.sim.faults import FaultyApi
 from restow.sim.writes import is_write
 from tests.control.migrations.stage import Move, arguments, cluster, controller, stage, stays
-from tests.sim.stage import Document, pass_time, ready, running, virtual
+from tests.sim.stage import Document, node, pass_time, ready, running, virtual
 
 ANYTHING = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 KRUISE = {
@@ -102,6 +102,28 @@ async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go() -> 
         await it.delete(kinds.POD_DISRUPTION_BUDGET, "web")
         await pass_time(30)
         assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_a_node_made_anew_is_not_the_one_that_the_seat_was_kept_on() -> None:
+    """Even if nobody has told the reservation yet."""
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        it.seats.refusing = "no room"
+        await it.move(old)
+        await pass_time(5)
+        await budget(it, 2)
+        it.seats.refusing = None
+        await pass_time(10)
+        assert (await it.told())[1] == "FailedEvict"
+        target = (await it.job()).status.node_name or ""
+        await it.delete(kinds.NODE, target)
+        await it.create(kinds.NODE, node(target))
+        await it.delete(kinds.POD_DISRUPTION_BUDGET, "web")
+        await pass_time(15)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "Unschedulable") and f"{target} is another one" in (message or "")
+        assert await it.reservations() == [] and await stays(it, old)
 
 
 @virtual

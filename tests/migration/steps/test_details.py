@@ -39,7 +39,6 @@ from tests.migration.moves import (
     YES,
     before,
     facts,
-    heir,
     job,
     node,
     pending,
@@ -47,6 +46,7 @@ from tests.migration.moves import (
     reservation,
     said,
     seat,
+    successor,
 )
 from tests.migration.steps.rows import EVICTING
 
@@ -254,8 +254,8 @@ everything = st.builds(
     workload=st.sampled_from((None, "deploy")),
     reservation=st.none() | reservations,
     node=st.sampled_from((None, node(), node(unschedulable=True))),
-    consumers=st.sampled_from(((), (heir(),), (heir(conditions=[]),), (heir(leaving=True),))),
-    claimed=st.sampled_from((frozenset(), frozenset({"new"}))),
+    takers=st.sampled_from(((), (successor(),), (successor(conditions=[]),), (successor(leaving=True),))),
+    of_others=st.sampled_from((frozenset(), frozenset({"new"}))),
     rival=st.sampled_from((None, "other")),
     stopped=st.sampled_from((None, "stopped")),
     turn=answers,

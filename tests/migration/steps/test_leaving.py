@@ -7,7 +7,7 @@ from typing import Any
 from restow.migration.facts import Facts
 from restow.migration.instructions import Done, Fail, Look, Wait
 from restow.migration.terms import Terms
-from tests.migration.moves import OURS, facts, heir, job, node, pod, reservation, said, seat
+from tests.migration.moves import OURS, facts, job, node, pod, reservation, said, seat, successor
 from tests.migration.steps.rows import DIRECT, EVICTING, GONE, USERS, Row, check, given, table
 
 GONE_SINCE = said("Eviction", "True", "EvictComplete", age=10.0)
@@ -76,14 +76,14 @@ ROWS: list[Row] = [
     ("stopped", left(stopped="x"), Wait, "WaitForPodBindReservation", "has not taken"),
     (
         "the successor starts",
-        left(reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(conditions=[]),)),
+        left(reservation=reservation(seat(by="new"), phase="Succeeded"), takers=(successor(conditions=[]),)),
         Wait,
         "WaitForBoundPodReady",
         "pod web-new on node n2 is not Ready yet",
     ),
     (
         "the successor is Ready",
-        left(reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(),)),
+        left(reservation=reservation(seat(by="new"), phase="Succeeded"), takers=(successor(),)),
         Done,
         "",
         "pod shop/web-1 moved to node n2 as web-new",
@@ -94,7 +94,7 @@ ROWS: list[Row] = [
             job(EVICTING),
             pod=pod(leaving=True),
             reservation=reservation(seat(by="new"), phase="Succeeded"),
-            consumers=(heir(),),
+            takers=(successor(),),
         ),
         Wait,
         "",
@@ -104,7 +104,7 @@ ROWS: list[Row] = [
         "the successor has done its work",
         left(
             reservation=reservation(seat(by="new"), phase="Succeeded"),
-            consumers=(heir(phase="Succeeded", conditions=[]),),
+            takers=(successor(phase="Succeeded", conditions=[]),),
         ),
         Done,
         "",
@@ -113,7 +113,8 @@ ROWS: list[Row] = [
     (
         "the successor failed",
         left(
-            reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(phase="Failed", conditions=[]),)
+            reservation=reservation(seat(by="new"), phase="Succeeded"),
+            takers=(successor(phase="Failed", conditions=[]),),
         ),
         Fail,
         "MissingPod",
@@ -128,28 +129,28 @@ ROWS: list[Row] = [
     ),
     (
         "the successor is leaving",
-        left(reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(leaving=True),)),
+        left(reservation=reservation(seat(by="new"), phase="Succeeded"), takers=(successor(leaving=True),)),
         Fail,
         "MissingPod",
         "was deleted",
     ),
     (
         "the successor was Ready once, and is deleted",
-        left(of=job(GONE, WAS_READY, podRef=NEW, nodeName="n2"), reservation=None, consumers=()),
+        left(of=job(GONE, WAS_READY, podRef=NEW, nodeName="n2"), reservation=None, takers=()),
         Done,
         "",
         "moved to node n2 as web-2",
     ),
     (
         "it was Ready once, and the pod is still leaving",
-        facts(job(EVICTING, WAS_READY, podRef=NEW), pod=pod(leaving=True), consumers=()),
+        facts(job(EVICTING, WAS_READY, podRef=NEW), pod=pod(leaving=True), takers=()),
         Wait,
         "Evicting",
         "",
     ),
     (
         "Ready in the last moment",
-        left(of=job(GONE, age=301), reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(),)),
+        left(of=job(GONE, age=301), reservation=reservation(seat(by="new"), phase="Succeeded"), takers=(successor(),)),
         Done,
         "",
         "moved to node n2",
@@ -159,7 +160,7 @@ ROWS: list[Row] = [
         left(
             of=job(GONE, podRef={"namespace": "shop", "name": "web-2", "uid": "new"}),
             reservation=None,
-            consumers=(heir(),),
+            takers=(successor(),),
         ),
         Done,
         "",
@@ -167,21 +168,21 @@ ROWS: list[Row] = [
     ),
     (
         "taken, and cleared away since",
-        left(reservation=None, consumers=(heir(annotations=SEATED),)),
+        left(reservation=None, takers=(successor(annotations=SEATED),)),
         Done,
         "",
         "moved to node n2 as web-2",
     ),
     (
         "a given one taken late",
-        left(**(given(seat(by="new")) | {"of": job(KEPT, GONE_SINCE, ref=USERS)}), consumers=(heir(age=30.0),)),
+        left(**(given(seat(by="new")) | {"of": job(KEPT, GONE_SINCE, ref=USERS)}), takers=(successor(age=30.0),)),
         Done,
         "",
         "moved to node n2 as web-new",
     ),
     (
         "an earlier pod sits in a given seat",
-        left(**given(seat(by="new"), seat(index=1)), consumers=(heir(),)),
+        left(**given(seat(by="new"), seat(index=1)), takers=(successor(),)),
         Wait,
         "WaitForPodBindReservation",
         "has not taken",
@@ -210,7 +211,7 @@ ROWS: list[Row] = [
     ),
     (
         "the successor starts in this moment",
-        left(reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(conditions=[], age=1.0),)),
+        left(reservation=reservation(seat(by="new"), phase="Succeeded"), takers=(successor(conditions=[], age=1.0),)),
         Wait,
         "Evicting",
         "",
@@ -220,7 +221,7 @@ ROWS: list[Row] = [
         facts(
             pod=None,
             reservation=reservation(seat(by="new"), phase="Succeeded"),
-            consumers=(heir(conditions=[], age=1.0),),
+            takers=(successor(conditions=[], age=1.0),),
         ),
         Wait,
         "WaitForBoundPodReady",
@@ -230,7 +231,7 @@ ROWS: list[Row] = [
         "the successor in a given seat starts in this moment",
         left(
             **(given(seat(by="new")) | {"of": job(KEPT, GONE_SINCE, ref=USERS)}),
-            consumers=(heir(conditions=[], age=1.0),),
+            takers=(successor(conditions=[], age=1.0),),
         ),
         Wait,
         "WaitForBoundPodReady",
@@ -241,7 +242,7 @@ ROWS: list[Row] = [
         left(
             of=job(EVICTING, nodeName="n2"),
             reservation=reservation(seat(by="new"), phase="Succeeded"),
-            consumers=(pod("web-2", "new", node=None, conditions=[]),),
+            takers=(pod("web-2", "new", node=None, conditions=[]),),
         ),
         Wait,
         "WaitForBoundPodReady",
@@ -274,7 +275,7 @@ ROWS: list[Row] = [
             job(EVICTING, ref=None),
             pod=None,
             reservation=reservation(seat(by="new"), phase="Succeeded"),
-            consumers=(pod("web-3", "third"), heir()),
+            takers=(pod("web-3", "third"), successor()),
         ),
         Done,
         "",
@@ -284,8 +285,8 @@ ROWS: list[Row] = [
         "a given one, taken by the successor of another",
         left(
             **(given(seat(by="new"), seat(index=1)) | {"of": job(KEPT, ref=USERS)}),
-            consumers=(heir(age=30.0),),
-            claimed=frozenset({"new"}),
+            takers=(successor(age=30.0),),
+            of_others=frozenset({"new"}),
         ),
         Wait,
         "WaitForPodBindReservation",
@@ -309,7 +310,7 @@ ROWS: list[Row] = [
         "a given one, taken, and it is not known since when it was kept",
         left(
             **(given(seat(by="new"), seat(index=1)) | {"of": job(TIMELESS, ref=USERS)}),
-            consumers=(heir(age=30.0),),
+            takers=(successor(age=30.0),),
         ),
         Wait,
         "WaitForPodBindReservation",
@@ -317,21 +318,21 @@ ROWS: list[Row] = [
     ),
     (
         "cleared away, and somebody has no seat",
-        left(reservation=None, consumers=(heir(),)),
+        left(reservation=None, takers=(successor(),)),
         Fail,
         "MissingReservation",
         "has left",
     ),
     (
         "cleared away, and somebody has another's seat",
-        left(reservation=None, consumers=(heir(annotations={"restow.sh/reservation": "shop/other/pod/0"}),)),
+        left(reservation=None, takers=(successor(annotations={"restow.sh/reservation": "shop/other/pod/0"}),)),
         Fail,
         "MissingReservation",
         "has left",
     ),
     (
         "cleared away, and somebody claims the seat and is not on a node",
-        left(reservation=None, consumers=(pod("web-2", "new", node=None, annotations=SEATED),)),
+        left(reservation=None, takers=(pod("web-2", "new", node=None, annotations=SEATED),)),
         Fail,
         "MissingReservation",
         "has left",
@@ -355,7 +356,7 @@ ROWS: list[Row] = [
     ("its seat is gone, by the caches", left(reservation=None, fresh=False), Look, None, ""),
     (
         "the successor is Ready, by the caches",
-        left(reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(),), fresh=False),
+        left(reservation=reservation(seat(by="new"), phase="Succeeded"), takers=(successor(),), fresh=False),
         Done,
         "",
         "moved to node n2",
@@ -369,14 +370,14 @@ ROWS: list[Row] = [
     ),
     (
         "the successor is new, and Ready",
-        left(reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(age=1.0),)),
+        left(reservation=reservation(seat(by="new"), phase="Succeeded"), takers=(successor(age=1.0),)),
         Done,
         "",
         "moved to node n2",
     ),
     (
         "the successor is new, and leaving",
-        left(reservation=reservation(seat(by="new"), phase="Succeeded"), consumers=(heir(age=1.0, leaving=True),)),
+        left(reservation=reservation(seat(by="new"), phase="Succeeded"), takers=(successor(age=1.0, leaving=True),)),
         Fail,
         "MissingPod",
         "was deleted",

@@ -8,7 +8,8 @@ from restow.migration.facts import Answer
 from restow.migration.instructions import Abort, Evict, Extend, Fail, Look, Refer, Reserve, Wait
 from restow.migration.terms import Terms
 from restow.model.objects import OwnerReference
-from tests.migration.moves import NO, YES, before, facts, job, node, pod, reservation, seat
+from restow.model.times import format_time
+from tests.migration.moves import NO, NOW, YES, before, facts, job, node, pod, reservation, seat
 from tests.migration.steps.rows import DRY, USERS, Row, check, given, table
 
 NO_OWNER = {"owners": [{"controller": {"uid": "other"}}]}
@@ -25,6 +26,8 @@ TWO_SEATS = {"template": {"spec": {"tasks": [{"name": "a", "replicas": 2}]}}}
 EMPTY = replace(reservation(), status=replace(reservation().status, placements=[]))
 LEAVING = replace(node().metadata, deletion_timestamp="2027-01-01T00:00:00Z")
 NAMING = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="web", uid="deploy", controller=True)
+A_MINUTE_AGO = format_time(NOW - 60)
+KEPT_FOR_A_MINUTE = reservation(lastTransitionTime=A_MINUTE_AGO)
 BY_LABEL = {"owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}]}
 
 
@@ -142,6 +145,28 @@ ROWS: list[Row] = [
         "where it is already",
     ),
     ("its target is gone", facts(node=None), Fail, "Unschedulable", "node n2 is gone"),
+    (
+        "its target was made anew since",
+        facts(reservation=KEPT_FOR_A_MINUTE, node=node(age=59.0)),
+        Fail,
+        "Unschedulable",
+        "node n2 is another one, made after the seat was kept",
+    ),
+    (
+        "its target is as old as the seat",
+        facts(reservation=KEPT_FOR_A_MINUTE, node=node(age=60.0)),
+        Evict,
+        "Evicting",
+        "",
+    ),
+    ("nobody knows how old its target is", facts(reservation=KEPT_FOR_A_MINUTE), Evict, "Evicting", ""),
+    (
+        "its target is newer than other seats of what it was given",
+        facts(**given(lastTransitionTime=A_MINUTE_AGO), node=node(age=59.0)),
+        Evict,
+        "Evicting",
+        "",
+    ),
     ("its target was cordoned", facts(node=node(unschedulable=True)), Fail, "Unschedulable", "node n2 is cordoned"),
     (
         "its target was tainted",

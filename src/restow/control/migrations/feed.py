@@ -133,8 +133,8 @@ class Feed:
         pod = self._pods.get(name, inside)
         where = reservation_key(job)
         reservation = self._made.get(where[1], where[0])
-        heirs = self.heirs_of(job, reservation)
-        found = (self._pods.get(heir.name or "", heir.namespace) for heir in heirs)
+        named = self.takers_of(job, reservation)
+        found = (self._pods.get(one.name or "", one.namespace) for one in named)
         return self.around(
             Facts(
                 job=job,
@@ -142,18 +142,18 @@ class Feed:
                 now=self._clock.now(),
                 pod=pod,
                 reservation=reservation,
-                consumers=tuple(pod for pod in found if pod is not None),
+                takers=tuple(pod for pod in found if pod is not None),
                 stopped=self.stopped(),
             )
         )
 
-    def heirs_of(self, job: PodMigrationJob, reservation: Reservation | None) -> list[ObjectReference]:
+    def takers_of(self, job: PodMigrationJob, reservation: Reservation | None) -> list[ObjectReference]:
         """Who has taken seats, by what the job and the reservation say; once that is gone, by what pods say."""
         placements = (reservation.status.placements if reservation else None) or ()
         named = [job.status.pod_ref, *(one.pod_ref for one in placements)]
         if reservation is None:
-            takers = self._pods.find("seat", "/".join(reservation_key(job)))
-            named += [ObjectReference(name=one.metadata.name, uid=one.metadata.uid) for one in takers]
+            bound = self._pods.find("seat", "/".join(reservation_key(job)))
+            named += [ObjectReference(name=one.metadata.name, uid=one.metadata.uid) for one in bound]
         namespace = job.spec.pod_ref.namespace
         found = {
             one.uid: ObjectReference(namespace=one.namespace or namespace, name=one.name, uid=one.uid)
@@ -173,7 +173,7 @@ class Feed:
             workload=workload.uid if workload else None,
             queue=self._queue_of(pod) if pod is not None else None,
             rival=self._rival(job),
-            claimed=frozenset(self._claimed(job)) if given else frozenset(),
+            of_others=frozenset(self._of_others(job)) if given else frozenset(),
             ahead=tuple(self._ahead(job)) if given else (),
         )
 
@@ -195,7 +195,7 @@ class Feed:
         first = min(same, key=_precedence, default=None)
         return first.metadata.name if first is not None and _precedence(first) < _precedence(job) else None
 
-    def _claimed(self, job: PodMigrationJob) -> Iterator[str]:
+    def _of_others(self, job: PodMigrationJob) -> Iterator[str]:
         for other in self.jobs():
             if other.metadata.uid != job.metadata.uid and other.status.pod_ref is not None:
                 yield other.status.pod_ref.uid or ""

@@ -47,9 +47,9 @@ class Reading:
             return None
         if (found.spec.pod_ref, reservation_key(found)) != (reference, where):  # it speaks of others now
             return await self.facts(found, arguments, trial=trial)
-        node, consumers, why = await asyncio.gather(
+        node, takers, why = await asyncio.gather(
             self._node(reservation, pod),
-            self._all(self._feed.heirs_of(found, reservation)),
+            self._all(self._feed.takers_of(found, reservation)),
             self._stopped(trial),
         )
         return self._feed.around(
@@ -60,7 +60,7 @@ class Reading:
                 pod=pod,
                 reservation=reservation,
                 node=node,
-                consumers=consumers,
+                takers=takers,
                 stopped=why,
                 trial=tried,
                 fresh=True,

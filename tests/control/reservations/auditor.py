@@ -5,8 +5,8 @@
    fit once those have left as well, and take nothing from anybody else until then
 3  a reservation fails for a reason that is true at that moment, and only for one
    nobody is bound where pods alone are more than the node offers: onto room that somebody has yet to leave
-5  nobody is bound into a seat that somebody was bound into before; a seat is marked for the pod that was bound into
-   it, after that; what is marked stays marked
+5  nobody is bound into a seat that somebody was bound into before, nor into one that never was for its owner; a seat is
+   marked for the pod that was bound into it, after that; what is marked stays marked
 
 Where it looks away, and why that hides nothing:
 
@@ -18,6 +18,12 @@ Where it looks away, and why that hides nothing:
 - Room that others took at the very instant of a write is not held against it: nobody can have heard of it.
 - A seat that a change of the spec took away need not be marked. A pod that was on its way there is bound without a
   name, if that is known by then; if not, the index is still not given to another one while that pod is there.
+- A change of the spec is no write of ours, and is heard of when it is heard of. Until a status is written that has seen
+  it (observedGeneration), a seat counts for the least that its reservation has asked for since one was: who has not
+  heard of the change cannot count on less being held, who has may. The write that has seen it is guarded by the version
+  of the change and answers for all of it. To know every change, the auditor has to `look` after each.
+- A pod that names a seat and is none of the owners (any more) is believed by the scheduler that bound it. To the next
+  one it is the same as a forger: it may hold the seat for others beside that pod, and fail if both have no room.
 """
 
 from __future__ import annotations
@@ -29,16 +35,21 @@ import msgspec
 from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
 from restow.model import kinds
+from restow.model.cluster.owners import Kinship, Owners
 from restow.model.cluster.seat import awaited_pods, is_expired
+from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Node, Pod, Reservation
-from restow.model.resources import PODS, Vector, add, amounts, fits, pod_requests, subtract
+from restow.model.resources import PODS, Vector, add, amounts, fits, minimum, pod_requests, subtract, template_requests
 from restow.ports import Api, Clock, Request, Response
+from restow.scheduling.reservations.standing import is_changed
 from restow.scheduling.reservations.validity import problems
 from restow.sim.writes import is_write, name_of
 from tests.control.reservations.stage import open_seats, takes_room
 
 Shortages = dict[tuple[str, str, str], int]
 """How much is missing, by book, node and resource."""
+Held = dict[str, list[tuple[str, Vector]]]
+"""The nodes and sizes of the seats in which nobody sits, by the UID of their reservation."""
 
 
 class _AtOnce:
@@ -70,10 +81,18 @@ class Auditor:
         """The pod that was bound into a seat, by the seat and the UID of its reservation."""
         self._bound_in: dict[tuple[str, str], int] = {}
         """In whose life."""
+        self._seat_of: dict[str, tuple[str, str]] = {}
+        """The same, by the UID of the pod."""
+        self._supplanted: set[str] = set()
+        """Pods whose seats others took, who could not know."""
         self._on: dict[str, str] = {}
         self._outdone: dict[str, float] = {}
         """When a reservation last had to give way, by its UID: several may fail for the same cause."""
         self._marked: dict[tuple[str, str, int], str] = {}
+        self._asked: dict[str, dict[str, Vector]] = {}
+        """What a seat of each task is sure to hold, by the UID of its reservation."""
+        self._meant_for: dict[str, set[Owners]] = {}
+        """Everybody whom a reservation was for, by its UID."""
 
     async def call(self, request: Request) -> Response:
         ours = is_write(request) and (request.subresource == "binding" or request.resource.plural == "reservations")
@@ -105,6 +124,18 @@ class Auditor:
         found = (await self._client.list(kinds.RESERVATION, request.namespace)).items
         return next((one for one in found if one.metadata.name == request.name), None)
 
+    async def look(self) -> list[Reservation]:
+        """Take note of what reservations ask for, and for whom."""
+        found = (await self._client.list(kinds.RESERVATION)).items
+        for one in found:
+            uid, asked = one.metadata.uid, _sizes(one)
+            if is_changed(one):
+                before = self._asked.get(uid, asked)
+                asked = {task: minimum(size, before.get(task, {})) for task, size in asked.items()}
+            self._asked[uid] = asked
+            self._meant_for.setdefault(uid, set()).add(Owners.of(one.spec.owners or ()))
+        return found
+
     # --- 1 ------------------------------------------------------------------------------------------------------------
 
     async def shortages(self) -> Shortages:
@@ -116,13 +147,13 @@ class Auditor:
     async def _left(self) -> dict[tuple[str, str], Vector]:
         """What pods and seats leave of every node, in every book."""
         pods = [one for one in (await self._client.list(kinds.POD)).items if takes_room(one)]
-        reservations = (await self._client.list(kinds.RESERVATION)).items
+        reservations = await self.look()
         free: dict[tuple[str, str], Vector] = {
             (book, one.metadata.name): dict(amounts(one.status.allocatable))
             for one in await self._nodes()
             for book in ("now", "later", "hope")
         }
-        held = {one.metadata.uid: _held(one, pods) for one in reservations}
+        held = {uid: _held(one, pods, self._asked[uid]) for one in reservations for uid in [one.metadata.uid]}
         hopes = {(uid, node) for one in reservations for uid in awaited_pods(one) for node, _ in held[one.metadata.uid]}
         for pod in pods:
             where = pod.spec.node_name or ""
@@ -143,20 +174,33 @@ class Auditor:
         return free
 
     async def _losers(self) -> set[str]:
-        """Who has to give way on nodes with more on them than they offer, once those who are leaving have left."""
-        found = (await self._client.list(kinds.RESERVATION)).items
+        """Who has to give way on nodes with more on them than they offer, once those who are leaving have left; whether
+        pods that may be forgers are believed, or not."""
+        found, kinship = await self.look(), await self._kinship()
         pods = [one for one in (await self._client.list(kinds.POD)).items if takes_room(one)]
+        losers = set[str]()
+        for believing in (True, False):
+            held = {
+                one.metadata.uid: _held(
+                    one, [pod for pod in pods if believing or not self._is_doubtful(pod, one, kinship)], _sizes(one)
+                )
+                for one in found
+            }
+            losers |= await self._crowded_out(found, pods, held)
+        return losers
+
+    async def _crowded_out(self, found: list[Reservation], pods: list[Pod], held: Held) -> set[str]:
         free = {one.metadata.name: dict(amounts(one.status.allocatable)) for one in await self._nodes()}
         staying = [(one.spec.node_name or "", one) for one in pods if one.metadata.deletion_timestamp is None]
         on_it = [(node, pod_requests(pod)) for node, pod in staying]
-        for node, request in [*on_it, *(held for one in found for held in _held(one, pods))]:
+        for node, request in [*on_it, *(seat for seats in held.values() for seat in seats)]:
             if node in free:
                 free[node] = subtract(free[node], add(request, {PODS: 1}))
         losers: set[str] = set()
         for one in sorted(found, key=_standing, reverse=True):
-            held = _held(one, pods)
-            for place in {node for node, _ in held if node in free}:
-                there = [add(request, {PODS: 1}) for node, request in held if node == place]
+            seats = held[one.metadata.uid]
+            for place in {node for node, _ in seats if node in free}:
+                there = [add(request, {PODS: 1}) for node, request in seats if node == place]
                 awaited = _still_awaited(one, place, pods)
                 hoped = free[place]
                 for pod in awaited:
@@ -197,12 +241,16 @@ class Auditor:
         where = self._on[uid] = body["target"]["name"]
         seat = (notes.get("restow.sh/reservation", ""), notes.get("restow.sh/reservation-uid", ""))
         before, same = self._bound.get(seat, uid), self._bound_in.get(seat) == self.life
-        if before != uid and (same or await self._is_remembered(seat[1], before)):
-            self._note(request, f"{seat[0]} was taken by {before}, and now by {uid}")
+        if before != uid:
+            self._supplanted.add(before)
+            if same or await self._is_remembered(seat[1], before):
+                self._note(request, f"{seat[0]} was taken by {before}, and now by {uid}")
+        if seat[0] and not await self._was_meant_for(uid, seat[1]):
+            self._note(request, f"{seat[0]} never was for the owner of {uid}")
         if where in await self._overfull() and self.stolen.get(where) != self._clock.now():
             self._note(request, f"{uid} was bound to {where}, whose pods are more than it offers")
         if seat[0]:
-            self._bound[seat], self._bound_in[seat] = uid, self.life
+            self._bound[seat], self._bound_in[seat], self._seat_of[uid] = uid, self.life, seat
 
     async def _overfull(self) -> list[str]:
         """Nodes with pods for which there is no room, whatever is held for whom."""
@@ -214,10 +262,44 @@ class Auditor:
         return [name for name, left in nodes.items() if any(amount < 0 for amount in left.values())]
 
     async def _is_remembered(self, life: str, uid: str) -> bool:
-        """Whether the API knows of a pod: nothing does if it was gone before a dying scheduler marked its seat."""
-        pods = (await self._client.list(kinds.POD)).items
-        marked = {taker for (one, *_), taker in self._marked.items() if one == life}
-        return uid in marked or any(one.metadata.uid == uid for one in pods)
+        """Whether the API knows of a pod that it took a seat: nothing does if it was gone before a dying scheduler
+        marked the seat, and nobody can tell if its owner is none of the reservation's any more."""
+        if uid in {taker for (one, *_), taker in self._marked.items() if one == life}:
+            return True
+        kinship, pod = await self._kinship(), await self._pod(uid)
+        known = [one for one in await self.look() if one.metadata.uid == life]
+        return pod is not None and not any(self._is_doubtful(pod, one, kinship) for one in known)
+
+    async def must_be_marked(self, pod: Pod, reservation: Reservation) -> bool:
+        """Whether it has to be written down in the end that a pod took its seat."""
+        return pod.metadata.uid not in self._supplanted and not self._is_doubtful(
+            pod, reservation, await self._kinship()
+        )
+
+    async def _was_meant_for(self, uid: str, life: str) -> bool:
+        kinship, pod = await self._kinship(), await self._pod(uid)
+        return pod is None or any(one.match(pod, kinship) for one in self._meant_for.get(life, ()))
+
+    async def _pod(self, uid: str) -> Pod | None:
+        return next((one for one in (await self._client.list(kinds.POD)).items if one.metadata.uid == uid), None)
+
+    async def _kinship(self) -> Kinship:
+        known = Kinship(UndoLog())
+        for owner in (await self._client.list(kinds.REPLICA_SET)).items:
+            known.put(owner.metadata)
+        for job in (await self._client.list(kinds.JOB)).items:
+            known.put(job.metadata)
+        for group in (await self._client.list(kinds.POD_GROUP)).items:
+            known.put_group(group)
+        return known
+
+    def _is_doubtful(self, pod: Pod, reservation: Reservation, kinship: Kinship) -> bool:
+        """Whether a pod says that it took a seat, and whoever leads now cannot know that it is true."""
+        notes = pod.metadata.annotations or {}
+        seat = (notes.get("restow.sh/reservation", ""), notes.get("restow.sh/reservation-uid", ""))
+        if seat[1] != reservation.metadata.uid or self._bound_in.get(seat) == self.life:
+            return False
+        return not Owners.of(reservation.spec.owners or ()).match(pod, kinship)
 
     def _marks(self, request: Request, one: Reservation) -> None:
         found = {(each.task, each.index): each for each in one.status.placements or ()}
@@ -232,7 +314,7 @@ class Auditor:
             uid = each.pod_ref.uid or ""
             if self._marked.setdefault((one.metadata.uid, *seat), uid) == uid and seat not in marked:
                 name = f"{one.metadata.namespace}/{one.metadata.name}/{each.task}/{each.index}"
-                if self._bound.get((name, one.metadata.uid)) != uid or self._on.get(uid) != each.node_name:
+                if self._seat_of.get(uid) != (name, one.metadata.uid) or self._on.get(uid) != each.node_name:
                     self._note(request, f"seat {seat} was marked for {uid}, which was not bound into it")
         taken = [each.pod_ref.uid for each in found.values() if each.pod_ref is not None]
         if len(taken) != len(set(taken)):
@@ -241,9 +323,12 @@ class Auditor:
 
 def _standing(one: Reservation) -> tuple[bool, str, str]:
     """Changed ones give way first, then the newest."""
-    observed = one.status.observed_generation
-    changed = observed is not None and observed != one.metadata.generation
-    return changed, one.metadata.creation_timestamp or "", one.metadata.name
+    return is_changed(one), one.metadata.creation_timestamp or "", one.metadata.name
+
+
+def _sizes(one: Reservation) -> dict[str, Vector]:
+    """What its spec asks for, for a seat of each task."""
+    return {task.name: template_requests(task.template.spec) for task in one.spec.tasks or ()}
 
 
 def _charge(free: dict[tuple[str, str], Vector], book: str, node: str, request: Vector) -> None:
@@ -256,11 +341,11 @@ def _waiting(reservation: Reservation) -> int:
     return sum((one.phase or {}).get("Waiting", 0) for one in (reservation.status.task_status_count or {}).values())
 
 
-def _held(one: Reservation, pods: list[Pod]) -> list[tuple[str, Vector]]:
-    """The nodes and sizes of the seats in which nobody sits."""
+def _held(one: Reservation, pods: list[Pod], sizes: dict[str, Vector]) -> list[tuple[str, Vector]]:
+    """The nodes of the seats in which nobody sits, and what they hold."""
     return [
-        (node, request)
-        for seat, node, request in open_seats(one)
+        (node, sizes[task])
+        for task, seat, node in open_seats(one)
         if not any(_sits_in(pod, seat, one, node) for pod in pods)
     ]
 

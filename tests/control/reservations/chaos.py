@@ -12,22 +12,26 @@ import asyncio
 import random
 from collections import Counter
 from contextlib import suppress
+from typing import Any
 
 from msgspec.structs import replace
 
 from restow.client.election import Fenced
 from restow.model import kinds
+from restow.model.objects import Pod
+from restow.model.times import format_time
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.writes import is_write
 from tests.control.accidents import Accidents, main
 from tests.control.reservations.auditor import Auditor
-from tests.control.reservations.stage import reservation
+from tests.control.reservations.stage import WEB, reservation
 from tests.control.stage import places, trouble, world
-from tests.sim.stage import Stage, node, pass_time, pod, scheduler, template
+from tests.sim.stage import Document, Stage, node, pass_time, pod, scheduler, template
 
 NODES = ("n1", "n2", "n3")
 STEPS = 25
+OTHER = {"labelSelector": {"matchLabels": {"app": "other"}}}
 
 
 class Fence:
@@ -96,6 +100,10 @@ class SeatAccidents(Accidents):
             self.leave,
             self.leave,
             self.change,
+            self.resize,
+            self.retask,
+            self.hand_on,
+            self.set_term,
             self.delete,
             self.cordon,
             self.uncordon,
@@ -103,6 +111,10 @@ class SeatAccidents(Accidents):
         ]
         if thieves:
             self.all += [self.steal, self.steal, self.give_back]
+
+    async def strike(self) -> None:
+        await super().strike()
+        await self._auditor.look()
 
     def _cpu(self) -> str:
         return self._rng.choice(("500m", "1", "1500m"))
@@ -130,10 +142,42 @@ class SeatAccidents(Accidents):
     async def other(self) -> None:
         await self._it.create(kinds.POD, pod(f"other{self._made}", self._cpu(), app="other"))
 
+    # --- changes to reservations --------------------------------------------------------------------------------------
+
     async def change(self) -> None:
-        one = await self._any()
-        task = {"name": "web", "replicas": self._rng.randint(1, 3), "template": template(self._cpu())}
-        await self._it.patch(kinds.RESERVATION, one, {"spec": {"tasks": [task], "minAvailable": 1}})
+        """Other templates, and perhaps more or fewer seats of them."""
+        await self._edit(tasks=[self._task("web")], minAvailable=1)
+
+    async def resize(self) -> None:
+        """More or fewer seats of the same kind, or none at all."""
+        name = await self._any()
+        tasks = (await self._it.document(kinds.RESERVATION, name))["spec"]["tasks"]
+        tasks[0]["replicas"] = self._rng.randint(0, 4)
+        changes = {"tasks": tasks, "minAvailable": self._rng.choice((1, None))}
+        await self._it.patch(kinds.RESERVATION, name, {"spec": changes})
+
+    async def retask(self) -> None:
+        """Other tasks instead of those there are, or beside them."""
+        names = self._rng.choice((("web",), ("db",), ("web", "db")))
+        await self._edit(tasks=[self._task(name) for name in names], minAvailable=1)
+
+    async def hand_on(self) -> None:
+        """It is for others from now on, for others as well, or for nobody."""
+        await self._edit(owners=self._rng.choice(([WEB], [OTHER], [WEB, OTHER], [])))
+
+    async def set_term(self) -> None:
+        """It ends at another time: soon, later, never, or a while ago."""
+        if self._rng.random() < 0.5:
+            await self._edit(ttl=self._rng.choice(("0s", "1s", "20s", "120s", None)))
+        else:
+            when = self._it.clock.now() + self._rng.choice((-60, 1, 5, 60))
+            await self._edit(ttl=None, expires=self._rng.choice((format_time(when), None)))
+
+    def _task(self, name: str) -> Document:
+        return {"name": name, "replicas": self._rng.randint(1, 3), "template": template(self._cpu())}
+
+    async def _edit(self, **spec: Any) -> None:
+        await self._it.patch(kinds.RESERVATION, await self._any(), {"spec": spec})
 
     async def delete(self) -> None:
         await self._it.delete(kinds.RESERVATION, await self._any())
@@ -187,17 +231,19 @@ async def _is_at_rest(it: Stage, auditor: Auditor) -> None:
         notes = each.metadata.annotations or {}
         named = notes.get("restow.sh/reservation")
         if named is not None:
-            await _is_marked(it, named, notes["restow.sh/reservation-uid"], each.metadata.uid)
+            await _is_marked(it, auditor, named, each)
 
 
-async def _is_marked(it: Stage, seat: str, life: str, uid: str) -> None:
+async def _is_marked(it: Stage, auditor: Auditor, seat: str, pod: Pod) -> None:
     _, _, task, index = seat.split("/")
-    found = [one for one in (await it.client.list(kinds.RESERVATION)).items if one.metadata.uid == life]
-    for one in found:
+    life = (pod.metadata.annotations or {})["restow.sh/reservation-uid"]
+    for one in (await it.client.list(kinds.RESERVATION)).items:
+        if one.metadata.uid != life or not await auditor.must_be_marked(pod, one):
+            continue
         placements = {(each.task, each.index): each.pod_ref for each in one.status.placements or ()}
         if (task, int(index)) in placements:  # a change to the reservation may have released it meanwhile
             reference = placements[task, int(index)]
-            assert reference is not None and reference.uid == uid, (seat, uid, one.status)
+            assert reference is not None and reference.uid == pod.metadata.uid, (seat, pod.metadata.uid, one.status)
 
 
 async def _leaks_nothing(it: Stage) -> None:

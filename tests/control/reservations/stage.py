@@ -59,10 +59,11 @@ async def over_committed(client: Client) -> list[str]:
             free[where] = subtract(free[where], add(pod_requests(pod), {PODS: 1}))
     named = {(pod.metadata.annotations or {}).get("restow.sh/reservation"): pod for pod in pods}
     for one in reservations:
-        for seat, node, request in open_seats(one):
+        sizes = {task.name: template_requests(task.template.spec) for task in one.spec.tasks or ()}
+        for task, seat, node in open_seats(one):
             taker = named.get(seat)
             if node in free and (taker is None or taker.spec.node_name != node):
-                free[node] = subtract(free[node], add(request, {PODS: 1}))
+                free[node] = subtract(free[node], add(sizes[task], {PODS: 1}))
     return [node for node, left in sorted(free.items()) if any(amount < 0 for amount in left.values())]
 
 
@@ -70,13 +71,14 @@ def takes_room(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
 
 
-def open_seats(one: Reservation) -> list[tuple[str, str, Vector]]:
+def open_seats(one: Reservation) -> list[tuple[str, str, str]]:
+    """The seats of a reservation that nobody took, with their tasks and nodes: (task, seat, node)."""
     if is_ended(one):
         return []
-    tasks = {task.name: template_requests(task.template.spec) for task in one.spec.tasks or ()}
+    tasks = {task.name for task in one.spec.tasks or ()}
     name = f"{one.metadata.namespace}/{one.metadata.name}"
     return [
-        (f"{name}/{each.task}/{each.index}", each.node_name, tasks[each.task])
+        (each.task, f"{name}/{each.task}/{each.index}", each.node_name)
         for each in one.status.placements or ()
         if each.pod_ref is None and each.task in tasks
     ]

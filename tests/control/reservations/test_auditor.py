@@ -1,4 +1,4 @@
-"""The auditor itself: what it lets a claim count on, and what not."""
+"""The auditor itself: what it lets a claim count on, and what not; and what it thinks of changes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import pytest
 
 from restow.model import kinds
 from tests.control.reservations.auditor import Auditor
-from tests.control.reservations.stage import reservation
+from tests.control.reservations.stage import read, reservation
 from tests.control.stage import world
-from tests.sim.stage import Document, pod, virtual
+from tests.sim.stage import Document, Stage, pod, virtual
+
+SEEN = "seen"
 
 
 @pytest.mark.parametrize(
@@ -57,3 +59,42 @@ async def test_who_waits_counts_on_what_everybody_else_leaves() -> None:
             }
             await it.client.patch(kinds.RESERVATION, name, {"status": held}, "default", subresource="status")
         assert await auditor.shortages() == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "comer", "short"),
+    [
+        pytest.param([], "3", 1000, id="a seat holds what it was given"),
+        pytest.param(["3"], "2", 0, id="of a change somebody may not have heard"),
+        pytest.param(["3", SEEN], "2", 1000, id="who has seen it answers for it"),
+        pytest.param(["1"], "3", 0, id="what was given up is there for others"),
+        pytest.param(["1", "2"], "3", 0, id="also if it was asked for again since"),
+        pytest.param(["1", "2", SEEN], "3", 1000, id="until somebody agrees to that"),
+    ],
+)
+@virtual
+async def test_changes_that_nobody_may_have_heard_of(changes: list[str], comer: str, short: int) -> None:
+    """A seat of 2 on a node of 4 cores, of which something else is asked; and a pod that comes beside it."""
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        await it.create(kinds.RESERVATION, reservation("r", 1, "2"))
+        for change in [SEEN, *changes]:
+            if change is SEEN:
+                await _agree(it)
+            else:
+                tasks = reservation("r", 1, change)["spec"]["tasks"]
+                await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": tasks}})
+            await auditor.look()
+        await it.create(kinds.POD, pod("comer", comer, nodeName="n1"))
+        assert (await auditor.shortages()).get(("now", "n1", "cpu"), 0) == short
+
+
+async def _agree(it: Stage) -> None:
+    """What the reservation asks for now is held."""
+    generation = (await read(it)).metadata.generation
+    held = {
+        "state": {"phase": "Available"},
+        "placements": [{"task": "web", "index": 0, "nodeName": "n1"}],
+        "observedGeneration": generation,
+    }
+    await it.client.patch(kinds.RESERVATION, "r", {"status": held}, "default", subresource="status")

@@ -13,8 +13,9 @@ from restow.control.scheduler import Settings
 from restow.model import kinds
 from restow.ports import Api, Request, Response
 from tests.control.reservations.stage import over_committed, phase, read, reservation, seats
+from tests.control.reservations.test_on_the_way import Barrier, take_away
 from tests.control.stage import events, places, stage
-from tests.sim.stage import pass_time, pod, virtual
+from tests.sim.stage import node, pass_time, pod, virtual
 
 ALL = Settings(namespace_share=100)
 OTHERS = {"spec": {"owners": [{"labelSelector": {"matchLabels": {"app": "db"}}}]}}
@@ -115,6 +116,27 @@ async def test_a_seat_stays_taken_if_its_pod_is_gone_before_the_server_has_answe
         await it.delete(kinds.POD, "a", grace_seconds=0)
         await pass_time(8)
         assert await seats(it) == {0: ("n1", "a")}
+
+
+@virtual
+async def test_who_was_bound_without_its_seat_has_not_taken_it_even_if_the_seat_is_there_again() -> None:
+    slow, barrier = Slow({}, after={"a": 9.0}), Barrier()
+    async with stage(barrier, nodes=1, around=slow.around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await pass_time(3)
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(1)
+        await take_away(it)
+        await pass_time(1)
+        barrier.lifted = True
+        await it.create(kinds.NODE, node("n2"))  # news, for which it waits
+        await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": True}})
+        await pass_time(1)
+        assert await places(it) == {"a": "n1"}
+        await take_away(it, instead="web")
+        await it.delete(kinds.POD, "a", grace_seconds=0)
+        await pass_time(15)
+        assert await seats(it) == {0: ("n1", None)}
 
 
 @virtual

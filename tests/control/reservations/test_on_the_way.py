@@ -10,7 +10,7 @@ import pytest
 from restow.model import kinds
 from restow.scheduling.framework import SUCCESS, Cycle, PermitPlugin, Verdict, wait
 from tests.control.reservations.stage import over_committed, read, reservation, seats
-from tests.control.stage import places, stage
+from tests.control.stage import events, places, stage
 from tests.sim.stage import Stage, node, pass_time, pod, template, virtual
 
 
@@ -35,8 +35,8 @@ async def delete(it: Stage) -> None:
     await it.delete(kinds.RESERVATION, "r")
 
 
-async def take_away(it: Stage) -> None:
-    task = {"name": "other", "replicas": 1, "template": template("1")}
+async def take_away(it: Stage, instead: str = "other") -> None:
+    task = {"name": instead, "replicas": 1, "template": template("1")}
     await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": [task], "minAvailable": 1}})
 
 
@@ -46,8 +46,7 @@ async def move(it: Stage) -> None:
     await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
     await it.create(kinds.NODE, node("n2"))
     await pass_time(3)
-    task = {"name": "web", "replicas": 1, "template": template("1")}
-    await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": [task], "minAvailable": 1}})
+    await take_away(it, instead="web")
 
 
 async def make_anew(it: Stage) -> None:
@@ -81,6 +80,8 @@ async def test_a_seat_that_was_released_is_not_named(happens: Callable[[Stage], 
         assert await places(it) == {"a": "n1"}
         [one] = await it.pods()
         assert ("restow.sh/reservation" in (one.metadata.annotations or {})) is named
+        [(_, told)] = await events(it, "Scheduled")
+        assert ("in the seat default/r/web/0" in told) is named
         assert await over_committed(it.client) == []
         if happens in (make_anew, move):
             assert (await read(it)).status.state.phase == "Available"

@@ -24,7 +24,7 @@ import msgspec
 from restow.client.verbs import Client
 from restow.control.scheduler.feed import Feed
 from restow.control.scheduler.musters import Muster, Musters
-from restow.control.scheduler.outcomes import Bound, Failed, Lost, Outcome, Rejected
+from restow.control.scheduler.outcomes import Bound, Failed, Lost, Outcome, Rejected, Taken
 from restow.control.scheduler.settings import Settings
 from restow.control.scheduler.steady import steady_time
 from restow.model.cluster import (
@@ -33,6 +33,7 @@ from restow.model.cluster import (
     RESERVATION_ANNOTATION,
     RESERVATION_UID_ANNOTATION,
 )
+from restow.model.cluster.seat import named_seat
 from restow.model.cluster.storage import StorageObject
 from restow.model.kinds import POD
 from restow.model.objects import Pod
@@ -211,7 +212,7 @@ class Binding:
         if occupant is None:
             return Lost(None)
         if occupant.assumed_at is None:
-            return Bound() if occupant.node == assign.node else Lost(occupant.pod)
+            return Bound(_taken(assign, occupant.pod)) if occupant.node == assign.node else Lost(occupant.pod)
         row = self._snapshot.rows.find(assign.node)
         if row is None or not self._snapshot.nodes.present[row]:
             return Failed(f"node {assign.node} is gone", at_once=True)
@@ -223,7 +224,7 @@ class Binding:
 
     async def _bind(self, assign: Assign) -> Outcome:
         """By the first plugin that wants to, else by a Binding; a seat is taken by a Binding only, which names it."""
-        if self._annotations(assign.pod) is None:
+        if self._takes(assign.pod) is None:
             for plugin in self._binds:
                 writes = plugin.bind(assign.cycle, assign.node)
                 if writes is not None:
@@ -253,15 +254,16 @@ class Binding:
                 obstacle = self._obstacle(assign)
                 if obstacle is not None:
                     return obstacle
+                taken = self._takes(assign.pod)
                 try:
                     await self._client.bind(
                         meta.namespace or "",
                         meta.name,
                         uid=meta.uid,
                         node=assign.node,
-                        annotations=self._annotations(assign.pod),
+                        annotations=self._annotations(taken),
                     )
-                    return Bound()
+                    return Bound(taken)
                 except (OutcomeUnknown, TooManyRequests, Conflict, NotFound) as error:
                     failure: ApiError = error
                 except ApiError as error:
@@ -276,22 +278,27 @@ class Binding:
                 await asyncio.sleep(max(delay, getattr(failure, "retry_after", None) or 0.0))
         return await self._look(assign) or Failed(f"binding to node {assign.node}: {failure}", at_once=True)
 
-    def _annotations(self, pod: Pod) -> dict[str, str] | None:
-        """The seat it takes, if it takes one: naming it and taking it are the same write. Of a seat that was made for a
-        move also whence, and when."""
+    def _takes(self, pod: Pod) -> Taken | None:
+        """The seat that a pod takes if it is bound now."""
         occupant = self._snapshot.pods.known.get(pod.metadata.uid)
-        seat = occupant.seat if occupant else None
         book = self._snapshot.reservations
-        reservation = book.get(seat.namespace, seat.reservation) if seat else None
-        found = book.seat(seat) if seat else None
-        if reservation is None or found is None or occupant is None:
+        seat = book.seat(occupant.seat) if occupant is not None and occupant.seat is not None else None
+        if occupant is None or seat is None:
             return None  # released since: it is a pod like any other
-        if found.node != occupant.node or not book.promises.allows(found, pod.metadata.uid):
+        if seat.node != occupant.node or not book.promises.allows(seat, pod.metadata.uid):
             return None  # and so is one of which the seat is elsewhere now, or another one of that name
-        meta = reservation.metadata
-        source = (meta.annotations or {}).get(MOVED_FROM_ANNOTATION)
+        return Taken(seat.name, seat.life)
+
+    def _annotations(self, taken: Taken | None) -> dict[str, str] | None:
+        """What names the seat: naming it and taking it are the same write. Of one that was made for a move also whence,
+        and when."""
+        if taken is None:
+            return None
+        named = {RESERVATION_ANNOTATION: str(taken.seat), RESERVATION_UID_ANNOTATION: taken.life}
+        reservation = self._snapshot.reservations.get(taken.seat.namespace, taken.seat.reservation)
+        source = ((reservation and reservation.metadata.annotations) or {}).get(MOVED_FROM_ANNOTATION)
         moved = {MOVED_FROM_ANNOTATION: source, MOVED_AT_ANNOTATION: format_time(self._clock.now())} if source else {}
-        return {RESERVATION_ANNOTATION: str(seat), RESERVATION_UID_ANNOTATION: meta.uid, **moved}
+        return named | moved
 
     async def _look(self, assign: Assign) -> Outcome | None:
         """What the API server knows of the pod; None if it still waits to be bound."""
@@ -308,10 +315,16 @@ class Binding:
         if pod.metadata.uid != meta.uid:
             return Lost(None)
         if pod.spec.node_name == assign.node:
-            return Bound()
+            return Bound(_taken(assign, pod))
         if pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
             return Lost(pod)
         return None
+
+
+def _taken(assign: Assign, pod: Pod) -> Taken | None:
+    """The seat that a pod was bound into, according to the pod: the one that it was given; others it may make up."""
+    life = (pod.metadata.annotations or {}).get(RESERVATION_UID_ANNOTATION)
+    return Taken(assign.seat, life) if assign.seat is not None and life and named_seat(pod) == assign.seat else None
 
 
 def _told(error: Exception) -> str:

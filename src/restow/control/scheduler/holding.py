@@ -24,6 +24,7 @@ from restow.client.events import EventRecorder
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
 from restow.control.scheduler.feed import Feed
+from restow.control.scheduler.outcomes import Taken
 from restow.control.scheduler.settings import Settings
 from restow.control.scheduler.takers import Takers, mark_of, works_for
 from restow.control.scheduler.telling import about
@@ -117,15 +118,14 @@ class Holding:
         self._refusals[key_of(decline.reservation)] = decline.message
         self._queue.add(key_of(decline.reservation))
 
-    def bound(self, assign: Assign) -> None:
-        """A pod was bound."""
-        seat = self._book.seat(assign.seat) if assign.seat is not None else None
-        if seat is None or seat.consumer is not None or seat.node != assign.node:
+    def bound(self, assign: Assign, taken: Taken | None) -> None:
+        """A pod was bound, into a seat or not. The seat may have been released, or be another one, by now."""
+        seat = self._book.seat(taken.seat) if taken is not None else None
+        if taken is None or seat is None or (seat.life, seat.node, seat.consumer) != (taken.life, assign.node, None):
             return
-        if self._book.promises.allows(seat, assign.pod.metadata.uid):
-            self._takers.bound(assign.pod, seat)
-            if self._feed.latest(assign.pod) is None:  # it has come and gone before we were told
-                self._pod_changed(assign.pod, True)
+        self._takers.bound(assign.pod, seat)
+        if self._feed.latest(assign.pod) is None:  # it has come and gone before we were told
+            self._pod_changed(assign.pod, True)
 
     # --- what happened ------------------------------------------------------------------------------------------------
 

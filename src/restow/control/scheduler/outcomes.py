@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
+from restow.model.cluster import SeatName
 from restow.model.objects import Pod
 from restow.scheduling.framework import Verdict
 
 
+class Taken(msgspec.Struct, frozen=True):
+    """The seat that a Binding named: what was decided may have been released before that was written."""
+
+    seat: SeatName
+    life: str
+    """The UID of its reservation."""
+
+
 class Bound(msgspec.Struct, frozen=True):
     """The pod is on its node."""
+
+    taken: Taken | None = None
+    """In which seat, if in one."""
 
 
 class Lost(msgspec.Struct, frozen=True):

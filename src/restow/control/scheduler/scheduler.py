@@ -335,8 +335,8 @@ class Scheduler:
         del self._under_way[uid]
         if isinstance(outcome, Bound):
             self._queue.done(uid)
-            self._telling.scheduled(assign)
-            self._holding.bound(assign)
+            self._telling.scheduled(assign, outcome.taken)
+            self._holding.bound(assign, outcome.taken)
             self._post_bind(assign)
             return
         self._give_back(assign, outcome)

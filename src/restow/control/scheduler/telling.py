@@ -24,6 +24,7 @@ from restow.client.events import EventRecorder
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
 from restow.control.scheduler.feed import Feed
+from restow.control.scheduler.outcomes import Taken
 from restow.model.kinds import POD, POD_GROUP, Kind
 from restow.model.objects import (
     Condition,
@@ -87,12 +88,12 @@ class Telling:
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
-    def scheduled(self, assign: Assign) -> None:
+    def scheduled(self, assign: Assign, taken: Taken | None) -> None:
         meta = assign.pod.metadata
         self._pods.pop(meta.uid, None)
         message = f"Successfully assigned {meta.namespace}/{meta.name} to {assign.node}"
-        if assign.seat is not None:
-            message += f", in the seat {assign.seat} that was reserved"
+        if taken is not None:
+            message += f", in the seat {taken.seat} that was reserved"
         self._recorder.record(about(POD, meta), "Scheduled", message)
 
     def refused(self, pod: Pod, message: str, *, nominated: str = "", reason: str = UNSCHEDULABLE) -> None:

@@ -15,6 +15,7 @@ from restow.model.times import (
     format_time,
     parse_duration,
     parse_time,
+    time_of,
 )
 
 
@@ -31,13 +32,14 @@ from restow.model.times import (
     ],
 )
 def test_timestamps_are_read(text: str, seconds: float) -> None:
-    assert parse_time(text) == seconds
+    assert parse_time(text) == time_of(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "now", "2026-01-31", "2026-01-31T12:00:00", "2026-02-30T00:00:00Z", "1e9"])
 def test_other_timestamps_are_refused(text: str) -> None:
     with pytest.raises(TimeError, match="time "):
         parse_time(text)
+    assert time_of(text) is None
 
 
 @given(st.integers(0, 2**33))

@@ -17,7 +17,7 @@ from restow.eviction.costs import EVICTION_COST, NEVER, eviction_cost
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.pods import MIRROR, controller_of, is_of_daemon_set, is_terminating, scheduler_of
 from restow.model.selectors import EVERYTHING, LabelSelector
-from restow.model.times import TimeError, parse_time
+from restow.model.times import time_of
 from restow.model.volumes import READ_WRITE_ONCE_POD, claims_used, class_name
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
@@ -185,10 +185,7 @@ def _replicas(pod: Pod, options: Protections, around: Surroundings) -> Iterator[
 def _age(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
     if not options.min_age:
         return
-    try:
-        started = parse_time(pod.status.start_time) if pod.status.start_time else None
-    except TimeError:
-        started = None
+    started = time_of(pod.status.start_time)
     if started is None and pod.status.phase != "Running":
         yield "it has not started"
     elif started is not None and around.now - started < options.min_age:

@@ -22,7 +22,7 @@ from restow.model.objects import (
     PodMigrationJobCondition,
     PodMigrationJobStatus,
 )
-from restow.model.times import TimeError, format_time, parse_time
+from restow.model.times import format_time, time_of
 
 ENDED = frozenset({JobPhase.SUCCEED, JobPhase.FAILED, JobPhase.ABORTED})
 
@@ -186,11 +186,3 @@ def ended_at(job: PodMigrationJob) -> float | None:
     """When a job was over; None while it is not."""
     found = condition(job.status, JobConditionType.COMPLETE)
     return time_of(found.last_transition_time) if found is not None and is_ended(job) else None
-
-
-def time_of(text: str | None) -> float | None:
-    """A time as written; None where there is none, or none that can be read."""
-    try:
-        return parse_time(text) if text else None
-    except TimeError:
-        return None

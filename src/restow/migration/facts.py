@@ -12,7 +12,7 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from restow.migration.conditions import condition, is_evicting, time_of
+from restow.migration.conditions import condition, is_evicting
 from restow.migration.reservation import is_made_for, reservation_name
 from restow.migration.seats import seats_elsewhere
 from restow.migration.terms import Terms
@@ -32,6 +32,7 @@ from restow.model.objects import (
 )
 from restow.model.pods import is_terminating
 from restow.model.taints import UNSCHEDULABLE, untolerated
+from restow.model.times import time_of
 
 DEFAULT_GRACE = 30.0
 """Seconds a pod is given to stop where it does not say."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import Said, holds, recorded, time_of
+from restow.migration.conditions import Said, holds, recorded
 from restow.migration.facts import Facts
 from restow.migration.history import evicted_at
 from restow.migration.instructions import (
@@ -31,6 +31,7 @@ from restow.model.objects import (
     ReservationPhase,
 )
 from restow.model.pods import is_ready, is_terminating
+from restow.model.times import time_of
 
 
 def follow(facts: Facts) -> Step:

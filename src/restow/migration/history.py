@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from restow.eviction.workloads import Workloads
-from restow.migration.conditions import condition, is_evicting, time_of
+from restow.migration.conditions import condition, is_evicting
 from restow.model.cluster import MOVED_AT_ANNOTATION
 from restow.model.objects import JobConditionType, JobPhase, ObjectReference, Pod, PodMigrationJob
+from restow.model.times import time_of
 
 WORKLOAD_ANNOTATION = "restow.sh/workload"
 """On a job: the UID of the workload that its pod is a replica of."""

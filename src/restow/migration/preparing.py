@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import Said, is_in_doubt, recorded, spent, time_of
+from restow.migration.conditions import Said, is_in_doubt, recorded, spent
 from restow.migration.facts import Answer, Facts, is_made_anew, unfit
 from restow.migration.history import evicted_at
 from restow.migration.instructions import (
@@ -42,7 +42,7 @@ from restow.model.objects import (
     ReservationPhase,
 )
 from restow.model.pods import is_finished
-from restow.model.times import TimeError
+from restow.model.times import TimeError, time_of
 
 MARGIN = 120.0
 """Seconds that a seat must outlive the pod's grace period by."""

@@ -46,6 +46,14 @@ def parse_time(text: str) -> float:
     return whole + float(f"0.{fraction}") if fraction else float(whole)
 
 
+def time_of(text: str | None) -> float | None:
+    """The same; None where there is none, or none that can be read."""
+    try:
+        return parse_time(text) if text else None
+    except TimeError:
+        return None
+
+
 def format_time(seconds: float) -> str:
     """An RFC 3339 timestamp in UTC with whole seconds, as metav1.Time is written."""
     return _format_second(int(seconds // 1))

@@ -17,6 +17,7 @@ from tests.control.stage import stage, world
 from tests.sim.stage import Stage, pass_time, pod, virtual
 
 NAMES = frozenset({"restow"})
+ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 @asynccontextmanager
@@ -62,6 +63,28 @@ async def test_what_is_another_schedulers_is_left_alone() -> None:
         await it.client.patch(kinds.RESERVATION, "r", failed, "default", subresource="status")
         await pass_time(60)
         assert await names(it) == ["r"]
+
+
+@virtual
+async def test_an_end_that_cannot_be_read_is_that_of_something_old() -> None:
+    """Where somebody else's definition lets anything be written."""
+    async with world(nodes=1) as it, collecting(it, gcDuration="30s"):
+        await lose_formats(it)
+        for name in ("a", "b"):
+            await it.create(kinds.RESERVATION, reservation(name))
+        failed = {"status": {"state": {"phase": "Failed", "lastTransitionTime": "at noon"}}}
+        await it.client.patch(kinds.RESERVATION, "a", failed, "default", subresource="status")
+        await pass_time(20)
+        assert await names(it) == ["a", "b"]
+        await pass_time(20)
+        assert await names(it) == ["b"]
+
+
+async def lose_formats(it: Stage) -> None:
+    name = kinds.RESERVATION.qualified_name
+    [version] = (await it.document(kinds.CUSTOM_RESOURCE_DEFINITION, name))["spec"]["versions"]
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] = ANYTHING
+    await it.patch(kinds.CUSTOM_RESOURCE_DEFINITION, name, {"spec": {"versions": [version]}})
 
 
 @virtual

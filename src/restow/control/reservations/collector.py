@@ -16,7 +16,7 @@ from restow.client.verbs import Client
 from restow.model.cluster.seat import is_ended
 from restow.model.kinds import RESERVATION
 from restow.model.objects import Reservation
-from restow.model.times import parse_time
+from restow.model.times import time_of
 from restow.ports import Api, ApiError, Clock, Conflict, NotFound
 from restow.scheduling.reservations.arguments import Arguments
 from restow.scheduling.reservations.validity import is_for
@@ -66,8 +66,8 @@ class Collector:
             await self._delete(one)
 
     def _is_over(self, one: Reservation, now: float) -> bool:
-        since = one.status.state.last_transition_time or one.metadata.creation_timestamp
-        return is_ended(one) and bool(since) and now - parse_time(since or "") >= self._arguments.gc_duration
+        since = time_of(one.status.state.last_transition_time) or time_of(one.metadata.creation_timestamp)
+        return is_ended(one) and since is not None and now - since >= self._arguments.gc_duration
 
     async def _delete(self, one: Reservation) -> None:
         meta = one.metadata

@@ -42,9 +42,10 @@ class Mirror:
             self.pods[key] = change.object
 
 
-async def disturb(api: MemoryApi, rng: Random, steps: int) -> None:
-    """Create, change and delete a few pods again and again; now and then the server forgets its history."""
-    client = Client(api)
+async def disturb(api: MemoryApi, informer: Informer[Pod], rng: Random, steps: int) -> list[asyncio.Event]:
+    """Create, change and delete a few pods again and again; now and then the server forgets its history, and somebody
+    wants a list, to be told when it is in."""
+    client, wanted = Client(api), list[asyncio.Event]()
     for _ in range(steps):
         name = f"p{rng.randrange(6)}"
         await asyncio.sleep(rng.choice((0.0, 0.1, 5.0)))
@@ -58,6 +59,10 @@ async def disturb(api: MemoryApi, rng: Random, steps: int) -> None:
             await client.create(POD, workload(name, colour="red"))
         if rng.random() < 0.05:
             api.compact()
+        if rng.random() < 0.2:
+            wanted.append(asyncio.Event())
+            informer.refresh(wanted[-1])
+    return wanted
 
 
 async def versions(api: MemoryApi, labels: str | None) -> dict[tuple[str, str], str]:
@@ -72,9 +77,10 @@ def check(seed: int, plan: FaultPlan, labels: str | None, steps: int) -> None:
         )
         mirror = Mirror(informer)
         task = asyncio.create_task(informer.run())
-        await disturb(api, Random(seed), steps)
+        wanted = await disturb(api, informer, Random(seed), steps)
         faulty.plan = FaultPlan()
         await asyncio.sleep(300)
+        assert all(listed.is_set() for listed in wanted)
         truth = await versions(api, labels)
         assert {key_of(pod): pod.metadata.resource_version for pod in informer} == truth
         assert {key: pod.metadata.resource_version for key, pod in mirror.pods.items()} == truth

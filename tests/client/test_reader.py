@@ -121,6 +121,32 @@ def test_a_list_that_was_begun_before_a_newcomer_came_does_not_do_for_it() -> No
     play(story)
 
 
+def test_the_others_hear_news_while_a_newcomer_waits_for_its_list() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        wire, client = Wire(api), Client(api)
+        informers = shared(wire)
+        one, two = Component(informers), Component(informers)
+        for name in ("a", "b"):
+            await client.create(POD, workload(name))
+        async with one.at_work():
+            await asyncio.sleep(700)  # as above
+            wire.listing.clear()
+            second = asyncio.create_task(two.reader.run())
+            await asyncio.sleep(1)
+            await client.create(POD, workload("c"))
+            await client.patch(POD, "a", {"metadata": {"labels": {"app": "web"}}}, "shop")
+            await asyncio.sleep(1)
+            assert one.heard[2:] == two.heard[2:] == ["ADDED c", "MODIFIED a"]
+            wire.listing.set()
+            async with asyncio.timeout(5):
+                await two.reader.synced()
+            assert (one.heard[4:], two.heard[4:], wire.lists, wire.open.total()) == ([], [], 2, 1)
+            second.cancel()
+            await asyncio.wait((second,))
+
+    play(story)
+
+
 def test_a_newcomer_is_not_put_off_by_news_that_comes_just_then() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         one, listed = Component(shared(api)), asyncio.Event()

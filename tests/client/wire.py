@@ -20,6 +20,9 @@ class Wire:
         """Watches, by what they are of."""
 
     async def call(self, request: Request) -> Response:
+        if request.verb == "list":
+            self.lists += 1
+            await self.listing.wait()
         return await self.api.call(request)
 
     async def watch(self, request: Request) -> AsyncIterator[bytes]:

@@ -2,7 +2,9 @@
 
     start ──watch-list, or paged LIST──> following ──stream ends, breaks or idles──> following, from the last version
                   ^                          │
-                  └── 410 Gone, or `refresh`: list again, announcing what vanished meanwhile as DELETED
+                  └── 410 Gone: list again, announcing what vanished meanwhile as DELETED
+
+    `refresh`: a paged LIST beside the stream, which goes on; what of both is older is ignored (`Cache`)
 
 Lists are consistent: resourceVersion is left unset, never 0, so a process that takes over sees at least what its
 predecessor wrote. Every failure waits (exponential back-off with full jitter, or the server's Retry-After) and goes on.
@@ -25,6 +27,7 @@ from restow.client.rate import Backoff
 from restow.client.replies import Unreadable
 from restow.client.requests import Selector
 from restow.client.verbs import Client, Event
+from restow.model.cluster.versions import version_number
 from restow.model.interning import Interner
 from restow.model.kinds import Kind
 from restow.model.wire import WireError
@@ -93,10 +96,9 @@ class Informer(Generic[T]):
         self._handlers: list[Handler[T]] = []
         self._synced = asyncio.Event()
         self._roused = asyncio.Event()
+        self._asked = asyncio.Event()
         self._wanted: list[asyncio.Event] = []
         """Who waits for a list that begins later than now."""
-        self._served: tuple[asyncio.Event, ...] = ()
-        """Those of them whom the list that is being read will do for."""
         self._following: asyncio.Timeout | None = None
         self._told: str | None = None
         self._listed = False
@@ -152,6 +154,14 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """Keep the cache true until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_following(), name=f"following {self.kind.kind}")
+                tasks.create_task(self._keep_refreshing(), name=f"refreshing {self.kind.kind}")
+        except BaseExceptionGroup as problems:
+            raise problems.exceptions[0] from None
+
+    async def _keep_following(self) -> None:
         while True:
             self._roused.clear()
             delay = await self._once()
@@ -165,11 +175,30 @@ class Informer(Generic[T]):
 
         Whoever comes to an informer that others read already needs it, to see at least what was written before."""
         self._wanted.append(done)
-        self._listed, self.failure = False, None
+        self.failure = None
+        if self._following is None or version_number(self.version or "") is None:
+            self._begin_anew()
+        else:
+            self._asked.set()
+
+    def _begin_anew(self) -> None:
+        """Let go of the stream, if there is one, and list."""
+        self._listed = False
         self._roused.set()
         if self._following is not None and not self._following.expired():
             self._following.reschedule(asyncio.get_running_loop().time())
             self._following = None
+
+    async def _keep_refreshing(self) -> None:
+        """List for those who want it while the stream goes on; where that fails, the stream has to wait for it."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                await self._list_beside()
+            except (ApiError, WireError, OSError, TimeoutError, _Stale) as error:
+                log.debug("not listed beside the stream", extra={"kind": self.kind.kind, "err": str(error)})
+                self._begin_anew()
 
     async def _once(self) -> float:
         """List if need be and follow until something ends it; the seconds to wait before going on."""
@@ -205,19 +234,27 @@ class Informer(Generic[T]):
 
     async def _list(self) -> bool:
         self.unreadable.clear()
-        self._served = tuple(self._wanted)
+        served = tuple(self._wanted)
         if self._unmarked < UNMARKED:
             try:
-                return await self._list_by_watch()
+                return await self._list_by_watch(served)
             except Invalid as error:
                 self._unmarked, reason = UNMARKED, str(error)
             except _Ignored as error:
                 self._unmarked, reason = self._unmarked + 1, str(error)
             log.info("watch-list not available, listing in pages", extra={"kind": self.kind.kind, "err": reason})
-        await self._list_pages()
+        self._replace(*await self._read_pages(), served)
         return False
 
-    async def _list_pages(self) -> None:
+    async def _list_beside(self) -> None:
+        """List while the stream goes on. Raises _Stale for a list that is no news to what was known when it began."""
+        served, known = tuple(self._wanted), self._cache.version
+        items, version = await self._read_pages()
+        if is_older(version, known) or is_older(self._cache.version, known):
+            raise _Stale(f"a list of version {version} came after version {known} was seen")
+        self._take(self._cache.replace(items, version, keep=self.unreadable), served)
+
+    async def _read_pages(self) -> tuple[list[T], str]:
         """Read the present state in pages; if the list expires half-way, the next try reads it in one."""
         items: list[T] = []
         version = ""
@@ -238,14 +275,14 @@ class Informer(Generic[T]):
             self._limit = 0
             raise
         self._limit = self._page_size
-        self._replace(items, version)
+        return items, version
 
-    async def _list_by_watch(self) -> bool:
+    async def _list_by_watch(self, served: tuple[asyncio.Event, ...]) -> bool:
         """Read the present state as the beginning of a watch, then follow the same stream."""
         async with aclosing(self._stream(None)) as events:
             staged, version = await self._stage(events)
             self._unmarked = 0
-            self._replace(staged.values(), version)
+            self._replace(staged.values(), version, served)
             staged.clear()
             return await self._consume(events)
 
@@ -280,19 +317,24 @@ class Informer(Generic[T]):
             return held
         return self._interner.share(item)
 
-    def _replace(self, items: Iterable[T], version: str) -> None:
+    def _replace(self, items: Iterable[T], version: str, served: tuple[asyncio.Event, ...]) -> None:
+        """Go by a list from which the stream then begins, or goes on."""
         stale = is_older(version, self._cache.version)
         self._stale_lists = self._stale_lists + 1 if stale else 0
         if stale and self._stale_lists < STALE_LISTS:
             raise _Stale(f"a list of version {version} came after version {self._cache.version} was seen")
         changes = self._cache.replace(items, version, keep=self.unreadable, reset=stale)
-        self._wanted = self._wanted[len(self._served) :]
-        self._listed = not self._wanted
-        self._listed_at = asyncio.get_running_loop().time()
+        self._listed = set(self._wanted) <= set(served)
         self._silences = 0
-        self._announce(changes)
+        self._take(changes, served)
         self._synced.set()
-        for done in self._served:
+
+    def _take(self, changes: list[Change[T]], served: tuple[asyncio.Event, ...]) -> None:
+        """A list is in: tell what it changed, and those who waited for it."""
+        self._listed_at = asyncio.get_running_loop().time()
+        self._wanted = [one for one in self._wanted if one not in served]
+        self._announce(changes)
+        for done in served:
             done.set()
 
     # ---- following
@@ -339,7 +381,7 @@ class Informer(Generic[T]):
 
     @asynccontextmanager
     async def _until_idle(self) -> AsyncIterator[asyncio.Timeout]:
-        """Follow until nothing comes any more, which `refresh` can bring about."""
+        """Follow until nothing comes any more, or a list has to come first."""
         async with asyncio.timeout(self._pace.idle) as idle:
             self._following = idle
             try:

@@ -11,7 +11,9 @@ _BUCKETS = tuple(0.0001 * 2**power for power in range(16))
 
 
 class Metrics:
-    def __init__(self, registry: CollectorRegistry) -> None:
+    """Without a registry nobody sees them."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._attempts = Counter(
             "scheduler_schedule_attempts",
             "Number of attempts to schedule pods, by the result.",

@@ -89,7 +89,7 @@ class Scheduler:
         self._settings = settings or Settings()
         self._profile = profile
         self._clock = clock
-        self._metrics = metrics
+        self._metrics = metrics or Metrics()
         client = Client(api, manager="restow-scheduler")
         self._queue = SchedulingQueue(wakeups=profile.wakeups, gates=profile.gates, order=order_by(profile.engine.sort))
         self._feed = Feed(informers or Informers(client, rng), self._queue, profile.scheduler_names)
@@ -111,9 +111,8 @@ class Scheduler:
         self._leaks.withdraw = self._withdraw
         self._broken: set[Key] = set()
         self._ready = asyncio.Event()
-        if metrics is not None:
-            for name, where in _PENDING.items():
-                metrics.pending(name, partial(self._waiting, where))
+        for name, where in _PENDING.items():
+            self._metrics.pending(name, partial(self._waiting, where))
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -253,8 +252,6 @@ class Scheduler:
     def _measure(self, decisions: Iterable[Decision], pods: list[Pod], seconds: float) -> None:
         assigned = sum(isinstance(decision, Assign) for decision in decisions)
         log.info("session", extra={"pods": len(pods), "assigned": assigned, "seconds": round(seconds, 4)})
-        if self._metrics is None:
-            return
         for decision in decisions:
             if isinstance(decision, Assign):
                 result = SCHEDULED

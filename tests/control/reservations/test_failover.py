@@ -90,3 +90,26 @@ async def _take_over(it: Stage, auditor: Auditor, views: Views) -> None:
         await pass_time(15)
         assert await places(it) == {"a": "n1", "b": None, "rest": None}
         assert (await seats(it), await phase(it)) == ({0: ("n1", "a")}, ("Succeeded", "Consumed"))
+
+
+@virtual
+async def test_to_a_new_leader_who_is_none_of_the_owners_any_more_is_a_forger() -> None:
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        mortal = FaultyApi(auditor, random.Random(1), FaultPlan(crash_after=BOUND))
+        await it.create(kinds.RESERVATION, reservation())
+        await it.create(kinds.POD, pod("a"))
+        await run_until_crash(mortal, _schedule(it, mortal))
+        await it.patch(kinds.RESERVATION, "r", {"spec": {"owners": [{"object": {"kind": "Pod", "name": "b"}}]}})
+        auditor.life += 1
+        async with scheduler(auditor, it.clock, seed=2):
+            await it.create(kinds.POD, pod("b"))
+            await pass_time(5)
+            assert await places(it) == {"a": "n1", "b": "n1"}
+            assert await seats(it) == {0: ("n1", "b"), 1: ("n1", None)}
+        assert auditor.faults == []
+
+
+async def _schedule(it: Stage, api: Api) -> None:
+    async with scheduler(api, it.clock):
+        await asyncio.sleep(100)

@@ -89,6 +89,14 @@ def test_a_rolling_update_still_matches_its_controller() -> None:
     assert stage.session(user("p", owner=SECOND, labels={})).seats == {"p": "r/t/0"}
 
 
+def test_several_owners_share_the_seats() -> None:
+    named = ReservationOwner(object=ObjectReference(kind="Pod", name="b"))
+    stage = Stage(*rooms("n1"), booking("r", task(3), at={0: "n1", 1: "n1", 2: "n1"}, owners=[WORKLOAD, named]))
+    workload(stage.snapshot)
+    outcome = stage.session(user("a", owner=FIRST, labels={}), user("b", labels={}), user("c", labels={}))
+    assert outcome.seats == {"a": "r/t/0", "b": "r/t/1"}  # although c is like b in everything but its name
+
+
 def test_another_namespace_is_another_owner() -> None:
     stage = Stage(*rooms("n1"), booking("r", at={0: "n1"}, namespace="other"))
     assert stage.session(user("p")).seats == {}

@@ -177,7 +177,9 @@ class Swarm:
         if last is None or self._cycle is None or not _are_alike(pod, self._cycle.pod) or book.vacancies.is_sought(pod):
             return None
         seat = next(book.vacant(last.name.namespace, last.name.reservation), None)
-        return seat if seat is not None and seat.name.task == last.name.task else None
+        if seat is None or seat.name.task != last.name.task or not seat.owners.match(pod, self._snapshot.kinship):
+            return None  # the one before may have been meant by name
+        return seat
 
     def cycle(self, pod: Pod) -> Cycle:
         """The attempt of a pod that is like the one before."""

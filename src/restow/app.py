@@ -42,7 +42,7 @@ from restow.model.crds import custom_resource_definitions
 from restow.model.inventory import Inventory
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NODE, POD_MIGRATION_JOB, STORAGE_CLASS
 from restow.model.objects import ConfigMap, Node
-from restow.parts import PARTS
+from restow.parts import PARTS, in_a_thread
 from restow.planning.descheduling.providers import Provider
 from restow.planning.measured import Measured, Queries
 from restow.planning.plan import Plan
@@ -324,20 +324,21 @@ class NotInstalled(Exception):
     """The cluster does not know what moves pods."""
 
 
-async def _check_installed(api: Api) -> None:
-    """Whether jobs could be made at all: otherwise a server says of a path of ours that there is no such thing."""
+async def _check_installed(api: Api, namespace: str) -> None:
+    """Whether jobs could be made at all, which servers do not say in so many words; and a place for turns' Lease."""
     try:
         async with aclosing(Client(api).pages(POD_MIGRATION_JOB, limit=1)) as pages:
             await anext(pages, None)
     except NotFound as problem:
         advice = "restow install | kubectl apply --server-side -f - brings that, and who carries them out"
         raise NotInstalled(f"the cluster does not know {POD_MIGRATION_JOB.qualified_name}; {advice}") from problem
+    await find_namespace(Client(api), namespace)
 
 
 async def deschedule(at: Bearing, namespace: str, profile: str | None, *, dry_run: bool) -> Run:
-    """One cycle of a profile, now. Raises Refused, NotInstalled, LookupError, WireError and ApiError."""
+    """One cycle of a profile, now. Raises Refused, NotInstalled, LookupError, WireError, CannotRun and ApiError."""
     if not dry_run:
-        await _check_installed(at.api)
+        await _check_installed(at.api, namespace)
     policy = at.configuration.read_descheduler()
     made = Descheduler(
         at.api,
@@ -346,8 +347,9 @@ async def deschedule(at: Bearing, namespace: str, profile: str | None, *, dry_ru
         policy=policy,
         scheduler=at.configuration.read_scheduler(),
         arguments=at.configuration.read_migration(),
-        settings=DeschedulerSettings(namespace=namespace),
+        settings=DeschedulerSettings(namespace=namespace, who=f"restow deschedule on {socket.gethostname()}"),
         prometheus=PrometheusServer(policy.prometheus) if policy.prometheus else None,
+        aside=in_a_thread,
     )
     return await made.once(profile, dry_run=dry_run)
 
@@ -361,17 +363,19 @@ async def carry_out(
     at: Bearing, namespace: str, plan: Plan, tell: Callable[[Progress], None], *, strict: bool = False
 ) -> Progress:
     """Carry a plan out; `tell` hears how it goes. With `strict` nothing is repaired. Raises Changed, InTheWay,
-    NotInstalled, WireError and ApiError."""
-    await _check_installed(at.api)
+    NotInstalled, WireError, CannotRun and ApiError."""
+    await _check_installed(at.api, namespace)
+    settings = DeschedulerSettings(namespace=namespace, who=f"restow apply on {socket.gethostname()}", look_again=1.0)
     applying = Applying(
         at.api,
         at.clock,
         at.rng,
         scheduler=at.configuration.read_scheduler(),
         arguments=at.configuration.read_migration(),
-        settings=DeschedulerSettings(namespace=namespace, look_again=1.0),
+        settings=settings,
         strict=strict,
         tell=tell,
+        aside=in_a_thread,
     )
     return await applying.apply(plan)
 
@@ -407,10 +411,7 @@ def _storage_class() -> dict[str, Any]:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "metadata": {
-            "name": "standard",
-            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
-        },
+        "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
         "provisioner": "sim.restow.sh/volumes",
         "volumeBindingMode": "WaitForFirstConsumer",
     }

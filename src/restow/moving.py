@@ -60,6 +60,7 @@ def deschedule(
     from restow.control.descheduler import Refused
     from restow.figures import counted
     from restow.ports import ApiError
+    from restow.running import CannotRun
 
     if not now:
         raise click.UsageError("say when: --now; profiles with an interval or a cron expression run by themselves")
@@ -70,7 +71,7 @@ def deschedule(
 
     with (
         user_mistakes(ConfigError, LookupError),
-        misfortunes(Refused, app.NotInstalled, ApiError),
+        misfortunes(Refused, app.NotInstalled, CannotRun, ApiError),
         patience.shown() as waiting,
     ):
         waiting.doing("reading the cluster, and planning")
@@ -102,6 +103,7 @@ def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: 
     from restow.control.descheduler import Changed, InTheWay
     from restow.planning.plan import read_plan
     from restow.ports import ApiError
+    from restow.running import CannotRun
 
     with user_mistakes():
         plan = read_plan(written.read_bytes(), str(written))
@@ -115,7 +117,7 @@ def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: 
                 raise
 
     try:
-        could_not = misfortunes(Changed, InTheWay, app.NotInstalled, ApiError)
+        could_not = misfortunes(Changed, InTheWay, app.NotInstalled, CannotRun, ApiError)
         with user_mistakes(ConfigError), could_not, progress.shown(plan) as shown:
             done = asyncio.run(work(shown))
     except CouldNot as problem:

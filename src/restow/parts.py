@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import TypeVar, cast
 
@@ -102,7 +103,7 @@ class DeschedulerPart:
     def __init__(self, registry: CollectorRegistry, namespace: str, aside: Aside = in_a_thread) -> None:
         self._aside = aside
         self._metrics = descheduler.Metrics(registry)
-        self._settings = descheduler.Settings(namespace=namespace)
+        self._settings = descheduler.Settings(namespace=namespace, who=f"the descheduler on {socket.gethostname()}")
 
     def read(self, configuration: Configuration) -> object:
         return configuration.descheduler, configuration.scheduler, configuration.migration

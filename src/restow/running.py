@@ -137,8 +137,9 @@ class Process:
         await reach(client, where)
         for kind in await missing_kinds(client):
             log.warning("not installed; `restow install` prints its definition", extra={"kind": kind.qualified_name})
-        if options.leader_elect:
+        if options.leader_elect or DeschedulerPart.name in options.components:  # both need a place for Leases
             await find_namespace(client, options.namespace)
+        if options.leader_elect:
             elect = _elections(client, clock, rng, options)
         around = Station(api, clock, rng, elect)
         posts = [Post(part, around, self._configuration) for part in self._parts]

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from restow.client.election import Fenced, FencedApi, LeaderElection, LeadershipLost, LeaseTiming
+from restow.client.election import Fenced, FencedApi, Held, LeaderElection, LeadershipLost, LeaseTiming
 from restow.client.verbs import Client
 from restow.model.kinds import CONFIG_MAP, LEASE
 from restow.ports import Api, OutcomeUnknown, Request, Response
@@ -243,3 +243,59 @@ def test_a_fenced_write_that_is_not_answered_ends_in_time():
 def test_timings_that_cannot_be_safe(timing):
     with pytest.raises(ValueError, match="does not hold"):
         LeaseTiming(**timing)
+
+
+def impatient(api: Api, clock, name: str = "c") -> LeaderElection:
+    return LeaderElection(Client(api), namespace="shop", name="restow", identity=name, clock=clock, rng=Random(1))
+
+
+async def nothing() -> None: ...
+
+
+def test_who_does_not_want_to_wait_leads_at_once_where_nobody_does():
+    async def story(api, clock):
+        await impatient(api, clock).run_if_free(nothing)
+        await impatient(api, clock, "d").run_if_free(nothing)
+        assert asyncio.get_running_loop().time() < 1
+        assert "holderIdentity" not in await lease(api)
+
+    play(story)
+
+
+def test_who_does_not_want_to_wait_is_told_who_leads():
+    async def story(api, clock):
+        a = Contender(api, clock, "a")
+        await asyncio.sleep(1)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(Held, match=r"^a$"):
+            await impatient(api, clock).run_if_free(nothing)
+        assert asyncio.get_running_loop().time() < began + 5
+        assert a.election.is_leader
+        await a.stop()
+
+    play(story)
+
+
+def test_a_lease_that_was_left_is_taken_when_it_has_not_moved_for_its_duration():
+    async def story(api, clock):
+        a = Contender(api, clock, "a")
+        await asyncio.sleep(1)
+        a.api.mode = "fails"
+        began = asyncio.get_running_loop().time()
+        await impatient(api, clock).run_if_free(nothing)
+        assert began + 15 <= asyncio.get_running_loop().time() < began + 18
+        await a.stop()
+
+    play(story)
+
+
+@pytest.mark.parametrize("mode", ["fails", "hangs"])
+def test_who_does_not_want_to_wait_does_not_wait_for_a_server_for_ever(mode):
+    async def story(api, clock):
+        cut = Cut(api)
+        cut.mode = mode
+        with pytest.raises(OutcomeUnknown):
+            await impatient(cut, clock).run_if_free(nothing)
+        assert asyncio.get_running_loop().time() < 60
+
+    play(story)

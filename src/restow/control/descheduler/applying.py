@@ -19,8 +19,10 @@ A pod that moves twice is another pod the second time: the job of its first move
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from random import Random
 
 import msgspec
@@ -29,11 +31,13 @@ from msgspec.structs import replace
 from restow.client.creating import create_once
 from restow.client.informers import Informers
 from restow.client.verbs import Client
+from restow.control.aside import Aside, at_once
 from restow.control.descheduler.afresh import read_afresh
 from restow.control.descheduler.claiming import Claiming, hopes
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.jobs import PlanJobs, plan_name, reference_to
 from restow.control.descheduler.settings import Settings
+from restow.control.descheduler.turns import Taken, TurnLost, Turns
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended
 from restow.migration.plans import busy, under_way
@@ -47,6 +51,8 @@ from restow.planning.replay import Defect, replay
 from restow.planning.request import Request
 from restow.ports import Api, ApiError, Clock
 from restow.scheduling.registry import Profile as SchedulerProfile
+
+log = logging.getLogger(__name__)
 
 TITLE = "apply"
 _TOLD = 3
@@ -66,7 +72,7 @@ class Changed(Exception):
 
 
 class InTheWay(Exception):
-    """Another plan is under way."""
+    """Another plan is under way, or being made."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,15 +111,18 @@ class Applying:
         settings: Settings | None = None,
         strict: bool = False,
         tell: Callable[[Progress], None] = lambda progress: None,
+        aside: Aside = at_once,
     ) -> None:
-        self._client = Client(api, manager="restow-apply")
         self._clock = clock
         self._scheduler = scheduler
         self._arguments = arguments
         self._settings = settings or Settings()
         self._strict = strict
         self._tell = tell
-        self._feed = Feed(Informers(self._client, rng), clock, self._settings.namespace)
+        self._aside = aside
+        self._feed = Feed(Informers(Client(api), rng), clock, self._settings.namespace)
+        self._turns = Turns(api, clock, Random(rng.getrandbits(64)), self._feed, self._settings)
+        self._client = Client(self._turns.api, manager="restow-apply")
         self._news = asyncio.Event()
         self._feed.on_job = lambda job: self._news.set()
 
@@ -122,11 +131,24 @@ class Applying:
         feeding = asyncio.create_task(self._feed.run(), name="apply feed")
         try:
             await self._feed.synced()
-            return await self._follow(_Course(plan))
+            return await self._in_turn(_Course(plan))
         finally:
             feeding.cancel()
             with suppress(asyncio.CancelledError):
                 await feeding
+
+    async def _in_turn(self, course: _Course) -> Progress:
+        """Follow the plan as long as it takes: whoever was cut off from the cluster goes on, after whoever has done
+        something there meanwhile."""
+        interrupted = False
+        while True:
+            try:
+                return await self._turns.take(partial(self._follow, course), wait=interrupted)
+            except Taken as why:
+                raise InTheWay(str(why)) from None
+            except TurnLost as why:
+                interrupted = True
+                log.warning("interrupted", extra={"plan": course.name, "told": str(why)})
 
     async def _follow(self, course: _Course) -> Progress:
         others = under_way(job for job in self._feed.jobs() if plan_of(job) != course.name)
@@ -159,10 +181,10 @@ class Applying:
         rest = replace(course.plan, moves=tuple(moves))
         if not left:
             return rest
-        repaired = self._repaired(course, claims, rest)
+        repaired = await self._repaired(course, claims, rest)
         if repaired.changes:
             await read_afresh(self._client, self._feed, nodes_of(rest))
-            repaired = self._repaired(course, claims, rest)
+            repaired = await self._repaired(course, claims, rest)
         changes = lost + repaired.changes
         held = bool(repaired.plan.places and not repaired.plan.moves and claims.live())  # others have made the room
         if not (repaired.worthwhile or held) or (self._strict and changes):
@@ -170,13 +192,14 @@ class Applying:
         course.repair(repaired.plan, changes)
         return repaired.plan
 
-    def _repaired(self, course: _Course, claims: Claiming, rest: Plan) -> Repaired:
+    async def _repaired(self, course: _Course, claims: Claiming, rest: Plan) -> Repaired:
+        sources = [move.source for move in course.plan.moves]
         with self._feed.held(), claims.lifted():
-            request = self._request()
-            if self._strict:
-                replayed = replay(self._feed.snapshot, rest, request)
-                return Repaired(rest, replayed.defects, worthwhile=replayed.valid)
-            return repair(self._feed.snapshot, rest, request, (move.source for move in course.plan.moves))
+            snapshot, request = self._feed.snapshot, self._request()
+            if not self._strict:
+                return await self._aside(partial(repair, snapshot, rest, request, sources))
+            replayed = await self._aside(partial(replay, snapshot, rest, request))
+            return Repaired(rest, replayed.defects, worthwhile=replayed.valid)
 
     def _request(self) -> Request:
         now = self._clock.now()

@@ -6,9 +6,10 @@ Goes in: an API server, a clock, a Random, a policy, the arguments of migrations
 out are jobs, which others carry out, and an Event on each pod that is to move. Nothing that matters lives only here:
 whether a plan is under way, which pods are on the move and which nodes rest is read off the jobs.
 
-A run is refused while a plan is under way, whoever made it, and while the stop switch is on, also where that comes
-about while it plans; runs on an interval or a schedule wait until nothing is in their way. A run that somebody asks for
-ends with the descheduler that it was asked of: the next one knows nothing of it but its jobs.
+A run is refused while a plan is under way, whoever made it, while another process plans (`turns`), and while the stop
+switch is on, also where that comes about while it plans; runs on an interval or a schedule wait until nothing is in
+their way. A run that somebody asks for ends with the descheduler that it was asked of: the next one knows nothing of it
+but its jobs.
 """
 
 from __future__ import annotations
@@ -28,16 +29,10 @@ from restow.client.verbs import Client
 from restow.control.aside import Aside, at_once
 from restow.control.descheduler.claiming import Claiming, claims_in, deserted, hopes, let_go, plan_behind
 from restow.control.descheduler.feed import Feed
-from restow.control.descheduler.jobs import (
-    PROFILE_ANNOTATION,
-    STRATEGY_ANNOTATION,
-    Document,
-    PlanJobs,
-    plan_name,
-    reference_to,
-)
+from restow.control.descheduler.jobs import PROFILE_ANNOTATION, STRATEGY_ANNOTATION, PlanJobs, plan_name, reference_to
 from restow.control.descheduler.metrics import Metrics
 from restow.control.descheduler.settings import Settings
+from restow.control.descheduler.turns import Taken, TurnLost, Turns
 from restow.control.descheduler.usage import Meter, Reading
 from restow.defaults import NAME
 from restow.migration.arguments import Arguments
@@ -46,7 +41,7 @@ from restow.migration.plans import busy, migrated, under_way
 from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.cron import Schedule
 from restow.model.kinds import POD, POD_MIGRATION_JOB
-from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob, Reservation
+from restow.model.objects import Document, JobPhase, ObjectReference, PodMigrationJob, Reservation
 from restow.model.wire import WireError
 from restow.planning.descheduling.cycle import Guarded, Outcome, run_cycle
 from restow.planning.descheduling.policy import Policy, Profile
@@ -103,6 +98,9 @@ class Descheduler:
         self._feed = Feed(informers or Informers(self._client, rng), clock, self._settings.namespace)
         self._feed.on_ended = self._count_ended
         self._recorder = EventRecorder(self._client, clock, Random(rng.getrandbits(64)))
+        self._turns = Turns(api, clock, Random(rng.getrandbits(64)), self._feed, self._settings)
+        self._acting = Client(self._turns.api, manager="restow-descheduler")
+        """For what only whoever has a turn may write."""
         self._planning = asyncio.Lock()
         """Nobody plans while somebody else does."""
         self._is_acting = False
@@ -139,19 +137,28 @@ class Descheduler:
 
     async def _keep(self, profile: Profile) -> None:
         """Run a profile whenever it is due."""
+        while profile.interval is not None or (profile.schedule and await self._until_due(profile.schedule)):
+            await self._run_due(profile)
+            if profile.interval is not None:
+                await asyncio.sleep(profile.interval)
+
+    async def _run_due(self, profile: Profile) -> None:
+        """Run a profile that is due; while something is in its way it waits, for the next time may be tomorrow."""
+        told = ""
         while True:
-            if profile.interval is None and not (profile.schedule and await self._until_due(profile.schedule)):
-                return
             await self._nothing_in_the_way(profile)
             try:
                 await self.deschedule(profile)
+                return
             except Refused as refusal:
-                log.info("cycle refused", extra={"profile": profile.name, "told": str(refusal)})
+                if str(refusal) != told:
+                    log.info("cycle refused", extra={"profile": profile.name, "told": str(refusal)})
+                told = str(refusal)
             except (ApiError, WireError) as error:
                 log.warning("cycle interrupted", extra={"profile": profile.name, "err": str(error)})
                 self._metrics.cycle(profile.name, "error")
-            if profile.interval is not None:
-                await asyncio.sleep(profile.interval)
+                return
+            await asyncio.sleep(self._settings.look_again)
 
     async def _until_due(self, schedule: Schedule) -> bool:
         """Wait until a schedule says so, by a clock that may be set meanwhile; False if it never does."""
@@ -227,7 +234,9 @@ class Descheduler:
         self._is_acting = True
         try:
             async with self._planning:
-                return await self._cycle(profile, dry_run=False)
+                return await self._turns.take(partial(self._cycle, profile, dry_run=False))
+        except (Taken, TurnLost) as why:
+            raise self._refusal(profile, str(why)) from None
         finally:
             self._is_acting = False
 
@@ -247,8 +256,11 @@ class Descheduler:
     def _refuse(self, profile: Profile, why: str) -> None:
         """Raises Refused if there is something in the way."""
         if why:
-            self._metrics.cycle(profile.name, "refused")
-            raise Refused(why)
+            raise self._refusal(profile, why)
+
+    def _refusal(self, profile: Profile, why: str) -> Refused:
+        self._metrics.cycle(profile.name, "refused")
+        return Refused(why)
 
     async def _forget_claims(self) -> None:
         """No plan of ours is under way, so what they still claim will never be free; and what they claimed for pods
@@ -257,7 +269,7 @@ class Descheduler:
         waiting = hopes(claims)
         rest = [one for one in claims if _is_ours(one) and one not in waiting]
         for one in waiting + deserted(rest, self._feed.pending(self._scheduler), snapshot.kinship):
-            await let_go(self._client, snapshot, one)
+            await let_go(self._acting, snapshot, one)
 
     async def _decide(self, profile: Profile, *, dry_run: bool) -> Outcome:
         metering, use = self._policy.metering(profile), None
@@ -317,7 +329,7 @@ class Descheduler:
         if not plan.places:
             return
         notes = {PROFILE_ANNOTATION: profile.name}
-        claims = Claiming(self._client, self._clock, self._feed, self._settings, name, notes)
+        claims = Claiming(self._acting, self._clock, self._feed, self._settings, name, notes)
         wanted = claims.wanted(plan.places, self._feed.pending(self._scheduler))
         await claims.claim(wanted, plan.moves)
         late = [claim.name for claim in wanted if not claim.is_due(plan.moves)]
@@ -327,7 +339,7 @@ class Descheduler:
 
     async def _create(self, document: Document) -> str:
         name: str = document["metadata"]["name"]
-        self._feed.note(await create_once(self._client, POD_MIGRATION_JOB, document))
+        self._feed.note(await create_once(self._acting, POD_MIGRATION_JOB, document))
         return name
 
     # --- telling ------------------------------------------------------------------------------------------------------

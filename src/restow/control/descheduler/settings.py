@@ -11,7 +11,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds."""
 
     namespace: str = HOME
-    """Where the stop switch is."""
+    """Where the stop switch is, and the Lease of whose turn it is."""
+    who: str = "a descheduler"
+    """Who does the work, as others are told who want to do some."""
     most_moves: int = 50
     """In one cycle, where maxNoOfPodsToEvictTotal does not say."""
     after_failure: float = 600.0

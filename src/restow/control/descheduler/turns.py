@@ -7,8 +7,8 @@ The jobs that a turn leaves behind are for everybody to see: they are read afres
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from random import Random
 from typing import Final, TypeVar
 
@@ -17,9 +17,11 @@ from restow.client.verbs import Client
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.settings import Settings
 from restow.model.kinds import POD_MIGRATION_JOB
-from restow.ports import Api, Clock, NotFound
+from restow.ports import Api, Clock, NotFound, OutcomeUnknown, TooManyRequests
 
 TURN: Final = "restow-cycle"
+_PAUSE: Final = 1.0
+"""Seconds before a question is asked again."""
 
 T = TypeVar("T")
 
@@ -49,8 +51,9 @@ class Turns:
         )
         self.api = FencedApi(api, self._election)
 
-    async def take(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do this when nobody else has a turn. Raises Taken, TurnLost, ApiError and whatever the work does."""
+    async def take(self, work: Callable[[], Awaitable[T]], *, wait: bool = False) -> T:
+        """Do this when nobody else has a turn; wait for that, and for an API server that answers, if told to. Raises
+        Taken, TurnLost, ApiError and whatever the work does."""
         done: list[T] = []
 
         async def lead() -> None:
@@ -58,7 +61,7 @@ class Turns:
             done.append(await work())
 
         try:
-            await self._election.run_if_free(lead)
+            await (self._election.run if wait else self._election.run_if_free)(lead)
         except Held as holder:
             raise Taken(f"a run is under way: {holder} has the Lease {self._lease}") from None
         except LeadershipLost:
@@ -66,7 +69,13 @@ class Turns:
         return done[0]
 
     async def _read_jobs(self) -> None:
-        """What the turn before has created, the watch may not have shown yet."""
-        with suppress(NotFound):  # where there are no such objects nobody has made one
-            for job in (await self._client.list(POD_MIGRATION_JOB)).items:
-                self._feed.note(job)
+        """What the turn before has created, the watch may not have shown yet. Asks as long as the turn lasts."""
+        while True:
+            try:
+                for job in (await self._client.list(POD_MIGRATION_JOB)).items:
+                    self._feed.note(job)
+                return
+            except NotFound:  # where there is no such kind nobody has made one
+                return
+            except (OutcomeUnknown, TooManyRequests):
+                await asyncio.sleep(_PAUSE)

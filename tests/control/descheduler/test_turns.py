@@ -1,0 +1,172 @@
+"""Turns: in a cluster one run is under way, or one plan applied, whichever processes want to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from restow.control.descheduler import Descheduler, InTheWay, Refused, Settings
+from restow.ports import Api, OutcomeUnknown, Request, Response
+from tests.control.descheduler.stage import Scattered, descheduler, packing, scattered
+from tests.control.descheduler.test_applying import applying, planned
+from tests.sim.stage import pass_time, running, virtual
+
+T = TypeVar("T")
+LAPTOP = Settings(who="restow deschedule on laptop")
+UNDER_WAY = r"a run is under way: restow deschedule on laptop \(\w+\) has the Lease restow-system/restow-cycle"
+
+
+async def _slowly(work: Callable[[], T]) -> T:
+    """Planning takes half a minute."""
+    await asyncio.sleep(30)
+    return work()
+
+
+def command(it: Scattered, seed: int, **more: Any) -> Descheduler:
+    """What `restow deschedule --now` is, in a process of its own."""
+    return descheduler(it, packing(), seed=seed, settings=LAPTOP, **more)
+
+
+class Severed:
+    """An Api that answers nobody while it is cut off; its watches say nothing of jobs if they are to be late."""
+
+    def __init__(self, api: Api, *, late: bool = False) -> None:
+        self.cut = False
+        self._api = api
+        self._late = late
+
+    async def call(self, request: Request) -> Response:
+        if self.cut:
+            raise OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
+        return await self._api.call(request)
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        if self._late and request.resource.plural == "podmigrationjobs":
+            await asyncio.Event().wait()
+        async for event in self._api.watch(request):
+            yield event
+
+
+@virtual
+async def test_the_controller_is_refused_while_a_command_plans() -> None:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing())) as made:
+        asked = asyncio.create_task(command(it, 2, aside=_slowly).once())
+        await pass_time(10)
+        with pytest.raises(Refused, match=UNDER_WAY):
+            await made.trigger()
+        assert len((await made.trigger(dry_run=True)).outcome.plan.moves) == 4
+        assert len((await asked).jobs) == len(await it.jobs()) == 4
+
+
+@virtual
+async def test_a_command_is_refused_while_the_controller_plans() -> None:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing(), aside=_slowly)) as made:
+        asked = asyncio.create_task(made.trigger())
+        await pass_time(10)
+        with pytest.raises(Refused, match=r"a run is under way: a descheduler \(\w+\) has the Lease"):
+            await command(it, 2).once()
+        assert len((await asked).jobs) == len(await it.jobs()) == 4
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.1, 2.0, 29.0], ids=lambda seconds: f"{seconds:g} s apart")
+@virtual
+async def test_of_two_commands_one_gets_a_run(apart: float) -> None:
+    async with scattered(migrating=False) as it:
+        first = asyncio.create_task(command(it, 2, aside=_slowly).once())
+        await pass_time(apart)
+        second = asyncio.create_task(command(it, 3, aside=_slowly).once())
+        found = await asyncio.gather(first, second, return_exceptions=True)
+        assert sorted(isinstance(one, Refused) for one in found) == [False, True], found
+        assert len(await it.jobs()) == 4
+
+
+@virtual
+async def test_jobs_of_the_turn_before_are_seen_also_where_the_watch_is_late() -> None:
+    async with scattered(migrating=False) as it:
+        late = descheduler(it, packing(), api=Severed(it.api, late=True), seed=2)
+        async with running(late):
+            await command(it, 3).once()
+            with pytest.raises(Refused, match="is under way: 4 of its 4 jobs have not ended"):
+                await late.trigger()
+        assert len(await it.jobs()) == 4
+
+
+@virtual
+async def test_whoever_dies_in_its_turn_keeps_the_others_for_the_duration_of_the_lease_only() -> None:
+    async with scattered() as it:
+        dying = Severed(it.api)
+        asked = asyncio.create_task(command(it, 2, api=dying, aside=_slowly).once())
+        await pass_time(10)
+        dying.cut = True
+        asked.cancel()
+        await asyncio.wait((asked,))
+        began = asyncio.get_running_loop().time()
+        assert len((await command(it, 3).once()).jobs) == 4
+        assert 10 < asyncio.get_running_loop().time() - began < 25
+
+
+@virtual
+async def test_whoever_is_cut_off_while_it_plans_creates_nothing() -> None:
+    async with scattered(migrating=False) as it:
+        severed = Severed(it.api)
+        asked = asyncio.create_task(command(it, 2, api=severed, aside=_slowly).once())
+        await pass_time(10)
+        severed.cut = True
+        with pytest.raises(Refused, match="the Lease restow-system/restow-cycle was lost meanwhile"):
+            await asked
+        assert await it.jobs() == []
+
+
+@virtual
+async def test_a_run_on_a_schedule_waits_for_its_turn_and_is_not_put_off_to_the_next_hour() -> None:
+    async with scattered() as it, running(descheduler(it, packing(cron="0 * * * *"))):
+        await pass_time(3590 - it.clock.now() % 3600)
+        asked = asyncio.create_task(command(it, 2, aside=_slowly).once())
+        await pass_time(15)
+        asked.cancel()
+        await pass_time(30)
+        assert len(await it.jobs()) == 4
+
+
+@virtual
+async def test_nobody_runs_between_two_waves_of_a_plan_that_is_applied() -> None:
+    async with scattered() as it, running(descheduler(it, packing(interval="1s"))) as made:
+        await it.stop()
+        plan = await planned(it)
+        await pass_time(10)
+        applied = asyncio.create_task(applying(it, settings=Settings(who="restow apply on laptop")).apply(plan))
+        await pass_time(10)
+        await it.go()
+        with pytest.raises(Refused, match="is under way"):
+            await made.trigger()
+        assert (await applied).succeeded == 4
+        assert {(job.metadata.annotations or {}).get("restow.sh/profile") for job in await it.jobs()} == {None}
+
+
+@virtual
+async def test_no_plan_is_applied_while_a_run_is_under_way() -> None:
+    async with scattered(migrating=False) as it:
+        plan = await planned(it)
+        asked = asyncio.create_task(command(it, 2, aside=_slowly).once())
+        await pass_time(10)
+        with pytest.raises(InTheWay, match=UNDER_WAY):
+            await applying(it).apply(plan)
+        await asked
+        assert len(await it.jobs()) == 4
+
+
+@virtual
+async def test_whoever_applies_a_plan_and_is_cut_off_goes_on() -> None:
+    async with scattered() as it:
+        plan, severed = await planned(it), Severed(it.api)
+        await it.stop()
+        applied = asyncio.create_task(applying(it, api=severed).apply(plan))
+        await pass_time(10)
+        severed.cut = True
+        await pass_time(30)
+        severed.cut = False
+        await it.go()
+        assert (await applied).succeeded == 4

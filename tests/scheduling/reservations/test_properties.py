@@ -43,6 +43,10 @@ def for_app(app: str) -> dict[str, Any]:
     return {"owners": [ReservationOwner(label_selector=SelectorSpec(match_labels={"app": app}))]}
 
 
+def for_app_or_pod(name: str) -> dict[str, Any]:
+    return for_app(name) if name in APPS else {"owners": [ReservationOwner(object=ObjectReference(name=name))]}
+
+
 class Cluster(RuleBasedStateMachine):
     """A scheduler and an API server in one: decisions are carried out at once, later, or not at all."""
 
@@ -281,20 +285,26 @@ def test_the_same_cluster_gives_the_same_decisions_in_whatever_order_it_is_told(
     assert decided(made, at) == decided(told, at)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=80)
 @given(
-    st.lists(st.tuples(apps, sizes, st.integers(0, 2)), min_size=1, max_size=6),
-    st.lists(st.tuples(apps, sizes, st.booleans()), min_size=2, max_size=10),
+    st.lists(
+        st.tuples(
+            st.sampled_from([*APPS, "p0", "p1"]), sizes, st.integers(0, 2), st.sampled_from(["Fits", "Template"])
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    st.lists(st.tuples(apps, sizes), min_size=2, max_size=10),
 )
 def test_pods_that_come_in_swarms_get_the_seats_they_would_get_alone(held, swarm) -> None:
     def seats(follows: bool) -> dict[str, str]:
         stage = Stage(*(node(name, {"cpu": "20", "pods": "20"}) for name in NODES))
-        for number, (app, size, mover) in enumerate(held):
-            seat = task(2, {"cpu": size}, labels={"app": app})
+        for number, (owner, size, mover, policy) in enumerate(held):
+            seat = task(2, {"cpu": size}, labels={"app": owner})
             placed = {0: NODES[number % 3], 1: NODES[(number + 1) % 3]}
-            migrating = f"uid-m{mover}" if mover else None
-            stage.show(booking(f"r{number}", seat, at=placed, match_policy="Fits", migrating=migrating, **for_app(app)))
-        pods = [user(f"p{number}", {"cpu": size}, labels={"app": app}) for number, (app, size, _) in enumerate(swarm)]
+            terms = {"match_policy": policy, "migrating": f"uid-m{mover}" if mover else None}
+            stage.show(booking(f"r{number}", seat, at=placed, **terms, **for_app_or_pod(owner)))
+        pods = [user(f"p{number}", {"cpu": size}, labels={"app": app}) for number, (app, size) in enumerate(swarm)]
         with pytest.MonkeyPatch.context() as patched:
             if not follows:
                 patched.setattr(Swarm, "seat", lambda self, pod: None)

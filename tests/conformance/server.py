@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from restow.model.objects import Document
 from restow.ports import APPLY_PATCH, JSON, Api, NotFound, OutcomeUnknown, Request, Resource, TooManyRequests, Verb
 
-Document = dict[str, Any]
 Names = list[str]  # the class below has a verb of that name
 
 CORE = ("pods", "configmaps", "services", "serviceaccounts", "events", "secrets", "persistentvolumeclaims")
@@ -30,8 +30,16 @@ GROUPS = {
     "storage.k8s.io/v1": ("storageclasses",),
     "apiextensions.k8s.io/v1": ("customresourcedefinitions",),
     "authentication.k8s.io/v1": ("tokenreviews",),
+    "networking.k8s.io/v1": ("ingresses", "ingressclasses", "networkpolicies"),
+    "discovery.k8s.io/v1": ("endpointslices",),
+    "autoscaling/v2": ("horizontalpodautoscalers",),
+    "node.k8s.io/v1": ("runtimeclasses",),
 }
-CLUSTER_SCOPED = {*CLUSTER, "priorityclasses", "storageclasses", "customresourcedefinitions", "tokenreviews"}
+CLUSTER_SCOPED = {
+    *CLUSTER,
+    *("priorityclasses", "storageclasses", "customresourcedefinitions", "tokenreviews"),
+    *("ingressclasses", "runtimeclasses"),
+}
 WAIT_SECONDS = 20.0
 
 

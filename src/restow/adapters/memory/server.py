@@ -28,8 +28,10 @@ from restow.adapters.memory import (
     writes,
 )
 from restow.adapters.memory.definitions import Definitions
+from restow.adapters.memory.expiry import EventExpiry
 from restow.adapters.memory.garbage import Garbage
-from restow.adapters.memory.resources import BUILTINS, Catalog, ResourceType
+from restow.adapters.memory.resources import Catalog, ResourceType
+from restow.adapters.memory.served import BUILTINS
 from restow.adapters.memory.state import State
 from restow.adapters.memory.store import Store
 from restow.ports import Clock, Request, Response
@@ -79,6 +81,7 @@ class MemoryApi:
     `collect_garbage` and `end_namespaces` switch the two controllers that live in the server: without them, dependents
     stay when owners go, and a deleted namespace waits for somebody to empty and finalize it. `track_fields` keeps
     managedFields of ordinary writes; without it they cost less, and server-side apply sees them as one owner's.
+    `event_seconds` is how long an Event is kept after it was written last; without it, for ever.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class MemoryApi:
         collect_garbage: bool = True,
         end_namespaces: bool = True,
         track_fields: bool = True,
+        event_seconds: float | None = None,
     ) -> None:
         self._state = State(clock, rng, Store(history=history), Catalog(BUILTINS), track_fields=track_fields)
         self._bookmark_seconds = bookmark_seconds
@@ -103,6 +107,8 @@ class MemoryApi:
             Garbage(self._state)
         if end_namespaces:
             namespaces.Namespaces(self._state)
+        if event_seconds is not None:
+            EventExpiry(self._state, event_seconds)
         bootstrap.fill(self._state)
 
     def resources(self) -> list[ResourceType]:

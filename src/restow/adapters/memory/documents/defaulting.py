@@ -267,6 +267,30 @@ def _limit_range(doc: Document) -> None:
             )
 
 
+def _network_policy(doc: Document) -> None:
+    spec = doc.setdefault("spec", {})
+    spec.setdefault("policyTypes", ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
+    for rule in (*spec.get("ingress", ()), *spec.get("egress", ())):
+        for port in rule.get("ports", ()):
+            _fill(port, protocol="TCP")
+
+
+def _ingress_class(doc: Document) -> None:
+    if "parameters" in doc.get("spec", {}):
+        _fill(doc["spec"]["parameters"], scope="Cluster")
+
+
+def _autoscaler(doc: Document) -> None:
+    target = {"type": "Utilization", "averageUtilization": 80}
+    metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    _fill(doc.setdefault("spec", {}), minReplicas=1, metrics=metrics)
+
+
+def _endpoint_slice(doc: Document) -> None:
+    for port in doc.get("ports", ()):
+        _fill(port, name="", protocol="TCP")
+
+
 _DEFAULTS: dict[tuple[str, str], Callable[[Document], None]] = {
     ("", "Pod"): default_pod,
     ("", "PodTemplate"): default_template,
@@ -285,6 +309,10 @@ _DEFAULTS: dict[tuple[str, str], Callable[[Document], None]] = {
     ("apps", "DaemonSet"): _daemon_set,
     ("batch", "Job"): _job,
     ("batch", "CronJob"): _cron_job,
+    ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
+    ("networking.k8s.io", "NetworkPolicy"): _network_policy,
+    ("networking.k8s.io", "IngressClass"): _ingress_class,
+    ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
     ("storage.k8s.io", "StorageClass"): _storage_class,
     ("storage.k8s.io", "CSIDriver"): _csi_driver,
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,

@@ -29,6 +29,7 @@ GROUPS = {
     "rbac.v1": "rbac.authorization.k8s.io",
     "admissionregistration.v1": "admissionregistration.k8s.io",
     "autoscaling.v1": "autoscaling",
+    "autoscaling.v2": "autoscaling",
     "discovery.v1": "discovery.k8s.io",
     "networking.v1": "networking.k8s.io",
     "node.v1": "node.k8s.io",

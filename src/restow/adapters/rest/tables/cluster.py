@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from restow.adapters.rest.reading import Document, at, condition_is_true, flag, mapping, number, sequence, strings, text
+from restow.adapters.rest.reading import at, condition_is_true, flag, mapping, number, sequence, strings, text
 from restow.adapters.rest.tables.ages import UNKNOWN, since
 from restow.adapters.rest.tables.columns import (
     AGE,
@@ -20,6 +20,7 @@ from restow.adapters.rest.tables.columns import (
     selector_text,
     wide,
 )
+from restow.model.objects import Document
 
 ROLE_PREFIX = "node-role.kubernetes.io/"
 ROLE_LABEL = "kubernetes.io/role"
@@ -183,6 +184,26 @@ def _network_policy(item: Document, now: float) -> Cells:
     return [name_of(item), selector_text(mapping(item, "spec", "podSelector")), age_of(item, now)]
 
 
+def _ingress(item: Document, now: float) -> Cells:
+    hosts = [text(each, "host") for each in sequence(item, "spec", "rules") if text(each, "host")]
+    points = sequence(item, "status", "loadBalancer", "ingress")
+    address = ",".join(sorted({text(each, "ip") or text(each, "hostname") for each in points}))
+    ports = "80, 443" if sequence(item, "spec", "tls") else "80"
+    cells = [name_of(item), text(item, "spec", "ingressClassName") or NONE, abbreviated(hosts) or "*"]
+    return [*cells, address, ports, age_of(item, now)]
+
+
+def _ingress_class(item: Document, now: float) -> Cells:
+    parameters = mapping(item, "spec", "parameters")
+    group, name = text(parameters, "apiGroup"), text(parameters, "name")
+    shown = f"{text(parameters, 'kind')}{f'.{group}' if group else ''}/{name}" if parameters else NONE
+    return [name_of(item), text(item, "spec", "controller"), shown, age_of(item, now)]
+
+
+def _runtime_class(item: Document, now: float) -> Cells:
+    return [name_of(item), text(item, "handler"), age_of(item, now)]
+
+
 def _metrics(item: Document, now: float) -> Cells:
     usage = mapping(item, "usage")
     return [name_of(item), text(usage, "cpu"), text(usage, "memory"), text(item, "window")]
@@ -224,5 +245,8 @@ PRINTERS = {
     ("rbac.authorization.k8s.io", "RoleBinding"): printer(_role_binding, *_BINDING_COLUMNS),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): printer(_role_binding, *_BINDING_COLUMNS),
     ("networking.k8s.io", "NetworkPolicy"): printer(_network_policy, NAME, "Pod-Selector", AGE),
+    ("networking.k8s.io", "Ingress"): printer(_ingress, NAME, "Class", "Hosts", "Address", "Ports", AGE),
+    ("networking.k8s.io", "IngressClass"): printer(_ingress_class, NAME, "Controller", "Parameters", AGE),
+    ("node.k8s.io", "RuntimeClass"): printer(_runtime_class, NAME, "Handler", AGE),
     ("metrics.k8s.io", "NodeMetrics"): printer(_metrics, NAME, "CPU", "Memory", "Window"),
 }

@@ -1,0 +1,31 @@
+"""Events go when nobody has written them for a while, where that is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from restow.ports import MERGE_PATCH
+from tests.memory.cluster import Cluster
+
+
+def event(name: str) -> dict[str, Any]:
+    about = {"kind": "Pod", "namespace": "default", "name": "a"}
+    return {"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "involvedObject": about}
+
+
+async def test_old_events_go_and_those_that_are_written_again_stay() -> None:
+    cluster = Cluster(event_seconds=3600)
+    for name in ("old", "repeated"):
+        await cluster.create("events", event(name))
+    cluster.clock.seconds += 1800
+    await cluster.call("patch", "events", "repeated", {"count": 2}, content_type=MERGE_PATCH)
+    cluster.clock.seconds += 1800
+    await cluster.create("events", event("new"))
+    assert await cluster.names("events") == ["new", "repeated"]
+
+
+async def test_events_stay_unless_their_end_is_asked_for(cluster: Cluster) -> None:
+    await cluster.create("events", event("old"))
+    cluster.clock.seconds += 86_400
+    await cluster.create("events", event("new"))
+    assert await cluster.names("events") == ["new", "old"]

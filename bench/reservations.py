@@ -20,7 +20,7 @@ import msgspec
 
 from bench.measure import Cost, measured
 from bench.report import Claim, Report, Row
-from bench.workloads import Document, node_document, nodes
+from bench.workloads import node_document, nodes
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
@@ -28,7 +28,7 @@ from restow.control.scheduler import Scheduler, Settings
 from restow.model.cluster import Snapshot
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, RESERVATION
-from restow.model.objects import Pod, Reservation
+from restow.model.objects import Document, Pod, Reservation
 from restow.ports import Api, Request, Response
 from restow.scheduling.decisions import Assign
 from restow.scheduling.registry import read_profile

@@ -7,11 +7,10 @@ from documents as an informer decodes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
-from restow.model.objects import Node, Pod
+from restow.model.objects import Document, Node, Pod
 
 ZONE, HOST_NAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 ZONES = 6
@@ -26,7 +25,6 @@ PREFERENCES = {
     "near": "preferred affinity, zone",
     "elsewhere": "preferred anti-affinity, host name",
 }
-Document = dict[str, Any]
 
 
 def node_document(number: int) -> Document:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from restow.model.objects import Document
 from tests.conformance.documents import container
-from tests.conformance.server import Document
 
 ABSENT = object()
 

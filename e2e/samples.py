@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from e2e.pod_samples import ABSENT, POD, expression
+from restow.model.objects import Document
 from tests.conformance.documents import budget, config_map, container, lease, pod, workload
-from tests.conformance.server import Document
 
 LONG = "x" * 300
 NAMESPACE = "differential"  # where all of it lives

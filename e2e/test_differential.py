@@ -20,8 +20,9 @@ from e2e.samples import BASES, NAMESPACE, cases
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import KubernetesApi
 from restow.adapters.memory import MemoryApi
+from restow.model.objects import Document
 from restow.ports import AlreadyExists, Api, ApiError
-from tests.conformance.server import Document, Server
+from tests.conformance.server import Server
 
 # Kinds that no controller of the real cluster rewrites once they exist, or only in parts that can be set aside.
 UPDATED = (

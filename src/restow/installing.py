@@ -21,6 +21,7 @@ from restow.migration.stop import STOP_NAME
 from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import Kind
+from restow.model.objects import Document
 from restow.ports import ApiError
 from restow.queues.admission import CEILINGS, policy_documents, shown_ceilings
 
@@ -32,8 +33,6 @@ _MASTERS: Final = {
     "vc-controller-manager": "Volcano's controllers, which also write Queues and PodGroups",
     "koord-descheduler": "Koordinator's descheduler, which also carries out PodMigrationJobs",
 }
-
-Document = dict[str, Any]
 
 
 class _Readable(yaml.SafeDumper):

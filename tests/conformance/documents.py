@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-Document = dict[str, Any]
+from restow.model.objects import Document
 
 SCHEDULER = "restow-conformance"  # nobody listens to this name, so a real control plane leaves the pods alone
 NODE = "restow-conformance-node"

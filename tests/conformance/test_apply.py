@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import APPLY_PATCH, MERGE_PATCH, Conflict, Invalid
 from tests.conformance.documents import container, deployment, pod
-from tests.conformance.server import Document, Server
+from tests.conformance.server import Server
 
 
 def settings(data: dict[str, str] | None, **meta: Any) -> Document:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import MERGE_PATCH, ApiError, Conflict, NotFound
 from tests.conformance.documents import NODE, binding, pod
-from tests.conformance.server import Document, Server
+from tests.conformance.server import Server
 
 
 async def bind(server: Server, document: Document) -> Document:

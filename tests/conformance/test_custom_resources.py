@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import MERGE_PATCH, ApiError, Invalid, NotFound, OutcomeUnknown
 from tests.conformance.documents import definition
-from tests.conformance.server import Document, Server, eventually
+from tests.conformance.server import Server, eventually
 
 SIZE = {"type": "integer", "minimum": 1, "maximum": 10}
 

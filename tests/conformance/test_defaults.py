@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import Forbidden
 from tests.conformance.documents import container, deployment, pod, workload
-from tests.conformance.server import Document, Server
+from tests.conformance.server import Server
 
 NOT_READY = {
     "key": "node.kubernetes.io/not-ready",

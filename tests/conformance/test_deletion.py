@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import MERGE_PATCH, Conflict, Forbidden, Invalid, NotFound
 from tests.conformance.documents import binding, config_map, pod
-from tests.conformance.server import Document, Server, eventually
+from tests.conformance.server import Server, eventually
 
 NOBODY = "11111111-2222-3333-4444-555555555555"
 

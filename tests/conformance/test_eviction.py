@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import MERGE_PATCH, ApiError, Conflict, NotFound, OutcomeUnknown, TooManyRequests
 from tests.conformance.documents import binding, budget, eviction, pod
-from tests.conformance.server import Document, Server, eventually
+from tests.conformance.server import Server, eventually
 
 LABELS = {"app": "web"}
 

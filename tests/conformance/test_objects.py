@@ -6,9 +6,10 @@ import re
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import AlreadyExists, ApiError, Conflict, Invalid, NotFound
 from tests.conformance.documents import config_map, pod
-from tests.conformance.server import Document, Server
+from tests.conformance.server import Server
 
 
 async def test_create_stamps_identity(server: Server) -> None:

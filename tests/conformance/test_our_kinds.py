@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from restow.model.crds import custom_resource_definitions
+from restow.model.objects import Document
 from restow.model.wire import read_documents
 from restow.ports import JSON_PATCH, MERGE_PATCH, Conflict, Invalid
-from tests.conformance.server import Document, Server
+from tests.conformance.server import Server
 
 EXAMPLES = {path.name: path.read_bytes() for path in sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))}
 

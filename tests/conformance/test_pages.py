@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import Gone, Invalid
 from tests.conformance.conftest import Forget
 from tests.conformance.documents import config_map, pod
-from tests.conformance.server import Document, Server, eventually
+from tests.conformance.server import Server, eventually
 
 
 async def five_pods(server: Server) -> None:

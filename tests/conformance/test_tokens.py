@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import Invalid, NotFound
-from tests.conformance.server import Document, Server, eventually
+from tests.conformance.server import Server, eventually
 
 ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}
 

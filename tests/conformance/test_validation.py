@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import MERGE_PATCH, ApiError, Invalid
 from tests.conformance.documents import budget, container, deployment, lease, pod, workload
-from tests.conformance.server import Document, Server
+from tests.conformance.server import Server
 
 
 def causes(error: ApiError) -> dict[str, str]:

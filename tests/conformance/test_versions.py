@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import MERGE_PATCH, Conflict, Gone, Invalid, OutcomeUnknown
 from tests.conformance.documents import config_map, deployment, pod
-from tests.conformance.server import Document, Server
+from tests.conformance.server import Server
 
 
 def version(document: Document) -> int:

@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import MERGE_PATCH, ApiError, Gone, Invalid, NotFound, Request, Resource
 from tests.conformance.conftest import Forget
 from tests.conformance.documents import config_map, lease, pod
-from tests.conformance.server import Document, Server
+from tests.conformance.server import Server
 
 END = "k8s.io/initial-events-end"
 LIST_IN_WATCH = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}

@@ -14,7 +14,7 @@ from restow.client.verbs import Client
 from restow.control.scheduler import Settings
 from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
-from restow.model.objects import Pod
+from restow.model.objects import Document, Pod
 from restow.model.resources import PODS, amounts, pod_requests
 from restow.ports import Api, Clock, Request, Response
 from restow.scheduling.framework import Plugin
@@ -22,7 +22,7 @@ from restow.sim.faults import FaultPlan
 from restow.sim.loop import VirtualClock
 from restow.sim.world import Settings as WorldSettings
 from restow.sim.world import World, default_rules
-from tests.sim.stage import Document, Stage, node, pod, scheduler
+from tests.sim.stage import Stage, node, pod, scheduler
 
 DEFINITIONS = custom_resource_definitions()
 """Made once: thousands of runs begin with them."""

@@ -13,23 +13,12 @@ from prometheus_client import CollectorRegistry
 
 from restow.control.scheduler import Metrics, Scheduler, Settings
 from restow.model import kinds
+from restow.model.objects import Document
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.enqueue import admit
 from restow.scheduling.session import Session
 from tests.control.stage import PutBack, check_room, condition, events, group, member, places, stage, world
-from tests.sim.stage import (
-    Document,
-    node,
-    pass_time,
-    pod,
-    profile,
-    ready,
-    running,
-    scheduler,
-    template,
-    virtual,
-    workload,
-)
+from tests.sim.stage import node, pass_time, pod, profile, ready, running, scheduler, template, virtual, workload
 
 
 @virtual

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
+from restow.model.objects import Document
 from restow.ports import Api, Conflict, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.stage import condition, places, stage, world
-from tests.sim.stage import Document, Stage, pass_time, pod, ready, scheduler, virtual
+from tests.sim.stage import Stage, pass_time, pod, ready, scheduler, virtual
 
 DRIVER = "disk.example.com"
 LOCAL = {

@@ -10,12 +10,13 @@ import pytest
 
 from restow.control.scheduler import Settings
 from restow.model import kinds
+from restow.model.objects import Document
 from restow.ports import Api, Request
 from restow.scheduling.framework import SUCCESS, Code, Cycle, PermitPlugin, Verdict
 from tests.control.reservations.stage import WEB, reservation
 from tests.control.stage import group, member, places, stage
 from tests.control.test_volumes import LOCAL, claim, disk, using
-from tests.sim.stage import Document, Stage, pass_time, pod, template, virtual, workload
+from tests.sim.stage import Stage, pass_time, pod, template, virtual, workload
 
 Change = Callable[[Stage], Awaitable[None]]
 TEAM = {"labelSelector": {"matchLabels": {"team": "x"}}}

@@ -9,9 +9,8 @@ from contextlib import aclosing
 from typing import Any
 
 from restow.adapters.memory import MemoryApi
+from restow.model.objects import Document
 from restow.ports import JSON, Request, Resource, Verb
-
-Document = dict[str, Any]
 
 RESOURCES = {
     plural: Resource(group, version, plural)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import MERGE_PATCH, Conflict, Invalid
-from tests.memory.cluster import Cluster, Document, config_map, pod
+from tests.memory.cluster import Cluster, config_map, pod
 
 HELD = ["example.com/hold"]
 

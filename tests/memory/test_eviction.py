@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import Conflict, Forbidden, Invalid, OutcomeUnknown, TooManyRequests
-from tests.memory.cluster import Cluster, Document, budget, pod
+from tests.memory.cluster import Cluster, budget, pod
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 HEALTHY = {

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from restow.model.objects import Document
 from restow.ports import Gone, Invalid, OutcomeUnknown, Resource
-from tests.memory.cluster import Cluster, Document, config_map, namespace, pod
+from tests.memory.cluster import Cluster, config_map, namespace, pod
 
 
 async def fill(cluster: Cluster, names: str = "abcde") -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from restow.model.objects import Document
 from restow.ports import MERGE_PATCH, Conflict, Forbidden, Invalid, NotFound, Resource
-from tests.memory.cluster import WIDGETS, Cluster, Document, definition, pod, widget
+from tests.memory.cluster import WIDGETS, Cluster, definition, pod, widget
 from tests.memory.test_writes import deployment
 
 AMOUNTS = {"cpu": "1", "memory": "1Gi"}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from restow.adapters.memory import MemoryApi
+from restow.model.objects import Document
 from restow.ports import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -25,7 +26,7 @@ from restow.ports import (
     Request,
     Resource,
 )
-from tests.memory.cluster import RESOURCES, Cluster, Document, SetClock, config_map, pod
+from tests.memory.cluster import RESOURCES, Cluster, SetClock, config_map, pod
 
 
 async def test_the_server_says_who_an_object_is(cluster: Cluster) -> None:

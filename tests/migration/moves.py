@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from restow.migration.facts import Answer, Facts
 from restow.migration.terms import Terms
-from restow.model.objects import Node, OwnerReference, Pod, PodMigrationJob, Reservation
+from restow.model.objects import Document, Node, OwnerReference, Pod, PodMigrationJob, Reservation
 from restow.model.times import format_time
 
 NOW = 1_800_000_000.0
@@ -20,8 +20,6 @@ OWNERS = (
 YES = Answer(True)
 NO = Answer(False, "The disruption budget web needs 2 healthy pods and has 2 currently", 10.0)
 OURS = "restow-job-uid"
-
-Document = dict[str, Any]
 
 
 def pod(name: str = "web-1", uid: str = "old", *, node: str | None = "n1", leaving: bool = False, **more: Any) -> Pod:

@@ -17,7 +17,7 @@ from restow.control.scheduler import Scheduler
 from restow.control.scheduler import Settings as SchedulerSettings
 from restow.model import kinds
 from restow.model.kinds import Kind
-from restow.model.objects import Pod
+from restow.model.objects import Document, Pod
 from restow.ports import Api, Clock
 from restow.posts import Component
 from restow.scheduling.engine import Engine
@@ -26,7 +26,6 @@ from restow.scheduling.registry import Profile, read_profile
 from restow.sim.loop import VirtualClock, run_virtual
 from restow.sim.world import Rule, Settings, World
 
-Document = dict[str, Any]
 C = TypeVar("C", bound=Component)
 
 

@@ -9,11 +9,11 @@ from contextlib import suppress
 import pytest
 
 from restow.model import kinds
-from restow.model.objects import Pod
+from restow.model.objects import Document, Pod
 from restow.ports import ApiError
 from restow.sim.faults import FaultPlan, FaultyApi
 from restow.sim.loop import run_virtual
-from tests.sim.stage import Document, Stage, job, node, pass_time, ready, stage, template, workload
+from tests.sim.stage import Stage, job, node, pass_time, ready, stage, template, workload
 
 CLAIM = {
     "metadata": {"name": "data"},

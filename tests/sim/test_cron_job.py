@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from restow.model import kinds
 from restow.model.cron import CronError, parse_schedule
+from restow.model.objects import Document
 from restow.model.times import format_time, parse_time
 from restow.sim.world.objects import CRON_JOB
-from tests.sim.stage import Document, Stage, job, pass_time, stage, virtual
+from tests.sim.stage import Stage, job, pass_time, stage, virtual
 
 START = "2026-01-31T12:34:56Z"  # a Saturday
 

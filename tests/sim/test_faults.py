@@ -17,6 +17,7 @@ from restow.adapters.memory import MemoryApi
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.model import kinds
+from restow.model.objects import Document
 from restow.ports import Api, ApiError, Conflict, NotFound, OutcomeUnknown, Request, Response, TooManyRequests
 from restow.sim.faults import Crash, FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import VirtualClock, run_virtual
@@ -25,7 +26,7 @@ from restow.sim.world.deployment import Deployments
 from restow.sim.world.job import Jobs
 from restow.sim.world.replica_set import ReplicaSets
 from restow.sim.world.stateful_set import StatefulSets
-from tests.sim.stage import Document, Stage, job, node, pass_time, ready, scheduler, stage, virtual, workload
+from tests.sim.stage import Stage, job, node, pass_time, ready, scheduler, stage, virtual, workload
 from tests.sim.troubles import PHASES, plans
 
 ALWAYS = 1.0

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
+from restow.model.objects import Document
 from restow.ports import Api, Request, Response
 from restow.sim.world.losses import FORGET, LONGEST, Losses
-from tests.sim.stage import Document, job, pass_time, ready, stage, template, virtual, workload
+from tests.sim.stage import job, pass_time, ready, stage, template, virtual, workload
 
 
 def test_pauses_double_until_the_longest_and_are_forgotten() -> None:

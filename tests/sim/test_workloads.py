@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
-from restow.model.objects import Pod
+from restow.model.objects import Document, Pod
 from restow.model.times import format_time
 from restow.ports import STRATEGIC_PATCH
 from restow.sim.world import Settings
 from restow.sim.world.objects import CONTROLLER_REVISION
 from restow.sim.world.template import REVISION_HASH
-from tests.sim.stage import Document, Stage, job, pass_time, pod, ready, stage, template, virtual, workload
+from tests.sim.stage import Stage, job, pass_time, pod, ready, stage, template, virtual, workload
 
 
 def names(pods: list[Pod]) -> list[str]:

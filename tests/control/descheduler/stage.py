@@ -16,13 +16,13 @@ from restow.client.verbs import Client
 from restow.control.descheduler import Descheduler, Metrics
 from restow.control.descheduler.feed import Feed
 from restow.model import kinds
-from restow.model.objects import Pod, PodMigrationJob
+from restow.model.objects import Document, Pod, PodMigrationJob
 from restow.model.times import format_time
 from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import installed
 from restow.ports import Api, OutcomeUnknown, Request, Response
 from tests.control.migrations.stage import Move, arguments, controller, scheduled
-from tests.sim.stage import Document, Stage, pass_time, pod, profile, running, template, workload
+from tests.sim.stage import Stage, pass_time, pod, profile, running, template, workload
 
 QUICKLY = {"objectLimiters": {"workload": {"duration": "0s"}}, "maxMigratingPerWorkload": 4}
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
+from restow.model.objects import Document
 from tests.control.descheduler.stage import Measuring, Scattered, descheduler, scattered
 from tests.control.stage import check_room
-from tests.sim.stage import Document, job, pass_time, ready, running, template, virtual, workload
+from tests.sim.stage import job, pass_time, ready, running, template, virtual, workload
 
 
 def profiles(**plugins: tuple[str, dict[str, Any]]) -> Document:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import pytest
 
 from restow.model import kinds
-from restow.model.objects import PodMigrationJob
+from restow.model.objects import Document, PodMigrationJob
 from restow.ports import Api
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.chaos import Lives
@@ -24,7 +24,7 @@ from tests.control.descheduler.stage import QUICKLY, Measuring, Scattered, desch
 from tests.control.descheduler.test_faults import TROUBLE
 from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room
-from tests.sim.stage import Document, pass_time, ready, running, template, workload
+from tests.sim.stage import pass_time, ready, running, template, workload
 
 RUNS = int(os.environ.get("RESTOW_TOGETHER_RUNS", "0"))
 TRIED = [(seed, cool_down) for seed in range(RUNS) for cool_down in (0, 120)] or [(2, 120), (3, 0), (7, 0)]

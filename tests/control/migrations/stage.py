@@ -20,11 +20,11 @@ from restow.model.affinity import node_constraint
 from restow.model.cluster.owners import Kinship, Owners
 from restow.model.cluster.seat import expires_at, is_ended, migrating_pod
 from restow.model.cluster.undo import UndoLog
-from restow.model.objects import Pod, PodMigrationJob, Reservation
+from restow.model.objects import Document, Pod, PodMigrationJob, Reservation
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Clock
 from tests.control.stage import world
-from tests.sim.stage import Document, Stage, pass_time, running, scheduler, template, workload
+from tests.sim.stage import Stage, pass_time, running, scheduler, template, workload
 
 SCHEDULERS = frozenset({"default-scheduler", "restow"})
 SYSTEM = "restow-system"

@@ -10,11 +10,12 @@ import pytest
 from restow.adapters.rest.tables import custom_printer
 from restow.model import kinds
 from restow.model.crds import custom_resource_definition
+from restow.model.objects import Document
 from restow.ports import Api, Request, Response
 from restow.sim.faults import FaultyApi
 from tests.control.migrations.stage import cluster, controller, scheduled, stage
 from tests.control.stage import events
-from tests.sim.stage import Document, pass_time, ready, template, virtual, workload
+from tests.sim.stage import pass_time, ready, template, virtual, workload
 
 MINE = {"app": "web"}
 

@@ -12,11 +12,12 @@ from restow.client.election import Fenced
 from restow.control.migrations import Metrics, Migrations
 from restow.migration.stop import GO_ON
 from restow.model import kinds
+from restow.model.objects import Document
 from restow.ports import Request, Response
 from restow.sim.faults import FaultyApi
 from restow.sim.writes import is_write
 from tests.control.migrations.stage import Move, arguments, cluster, controller, stage, stays
-from tests.sim.stage import Document, node, pass_time, ready, running, virtual
+from tests.sim.stage import node, pass_time, ready, running, virtual
 
 ANYTHING = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 KRUISE = {

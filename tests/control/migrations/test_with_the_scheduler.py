@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
+from restow.model.objects import Document
 from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room
 from tests.control.test_scheduler import CLASS
-from tests.sim.stage import Document, job, pass_time, pod, ready, template, virtual, workload
+from tests.sim.stage import job, pass_time, pod, ready, template, virtual, workload
 
 
 @pytest.mark.parametrize("kind", [kinds.DEPLOYMENT, kinds.REPLICA_SET, kinds.STATEFUL_SET], ids=lambda kind: kind.kind)

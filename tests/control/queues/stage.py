@@ -9,13 +9,13 @@ from typing import Any
 
 from restow.control.queues import Queues
 from restow.model import kinds
-from restow.model.objects import Pod, PodMigrationJob, Queue
+from restow.model.objects import Document, Pod, PodMigrationJob, Queue
 from restow.model.pods import condition
 from restow.ports import Api, Clock, Conflict, OutcomeUnknown, Request, Response
 from restow.queues.arguments import read_arguments
 from tests.control.migrations.stage import SCHEDULERS, Move, arguments, controller, scheduled
 from tests.control.stage import world
-from tests.sim.stage import Document, pass_time, running, template, workload
+from tests.sim.stage import pass_time, running, template, workload
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 FREE = {"maxGuaranteed": 100, "maxGuaranteedPerQueue": 100}

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from restow.client.election import Fenced
 from restow.model import kinds
-from restow.model.objects import Pod
+from restow.model.objects import Document, Pod
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
@@ -27,7 +27,7 @@ from tests.control.accidents import Accidents, main
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.stage import WEB, reservation
 from tests.control.stage import places, trouble, world
-from tests.sim.stage import Document, Stage, node, pass_time, pod, scheduler, template
+from tests.sim.stage import Stage, node, pass_time, pod, scheduler, template
 
 NODES = ("n1", "n2", "n3")
 STEPS = 25

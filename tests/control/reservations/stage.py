@@ -7,9 +7,9 @@ from typing import Any
 from restow.client.verbs import Client
 from restow.model import kinds
 from restow.model.cluster.seat import is_ended
-from restow.model.objects import Pod, Reservation
+from restow.model.objects import Document, Pod, Reservation
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract, template_requests
-from tests.sim.stage import Document, Stage, template
+from tests.sim.stage import Stage, template
 
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from restow.model import kinds
+from restow.model.objects import Document
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.stage import read, reservation
 from tests.control.stage import world
-from tests.sim.stage import Document, Stage, pod, virtual
+from tests.sim.stage import Stage, pod, virtual
 
 SEEN = "seen"
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
+from restow.model.objects import Document
 from tests.control.reservations.stage import reservation, seats
 from tests.control.stage import events, places, stage
-from tests.sim.stage import Document, pass_time, pod, template, virtual
+from tests.sim.stage import pass_time, pod, template, virtual
 
 
 @virtual

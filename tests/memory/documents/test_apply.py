@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from restow.adapters.memory.documents.apply import LAST_APPLIED, server_side_apply, track_update
 from restow.adapters.memory.documents.merging import merge_types
 from restow.adapters.memory.documents.typed import conform
+from restow.model.objects import Document
 from restow.ports import Conflict, Invalid
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
-Document = dict[str, Any]
 
 
 def deployment(*containers: Document, labels: Document | None = None, **spec: Any) -> Document:

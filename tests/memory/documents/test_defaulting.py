@@ -10,8 +10,8 @@ import pytest
 from restow.adapters.memory.documents.builtins import apply_defaults
 from restow.adapters.memory.documents.poddefaults import pull_policy
 from restow.adapters.memory.documents.typed import conform
+from restow.model.objects import Document
 
-Document = dict[str, Any]
 API = {"apps": "apps/v1", "batch": "batch/v1", "": "v1", "storage.k8s.io": "storage.k8s.io/v1"}
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 

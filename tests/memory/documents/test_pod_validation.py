@@ -11,8 +11,8 @@ import pytest
 
 from restow.adapters.memory.documents.builtins import apply_defaults, validate
 from restow.adapters.memory.documents.typed import conform
+from restow.model.objects import Document
 
-Document = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 C = {"name": "c", "image": "i"}
 

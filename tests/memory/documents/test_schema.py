@@ -18,9 +18,9 @@ from restow.adapters.memory.documents.schemaglance import glance, glance_at_reso
 from restow.adapters.memory.documents.schemanodes import SchemaNode
 from restow.adapters.memory.documents.schemarules import satisfies
 from restow.model.crds import custom_resource_definitions
+from restow.model.objects import Document
 from restow.ports import Conflict
 
-Document = dict[str, Any]
 KEEP = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from restow.adapters.memory.documents.merging import merge_types
 from restow.adapters.memory.documents.typed import conform, unknown_fields
+from restow.model.objects import Document
 from restow.ports import Invalid
-
-Document = dict[str, Any]
 
 
 def pod(spec: Document | None = None, **metadata: Any) -> Document:

@@ -11,8 +11,8 @@ import pytest
 
 from restow.adapters.memory.documents.builtins import apply_defaults, validate
 from restow.adapters.memory.documents.typed import conform
+from restow.model.objects import Document
 
-Document = dict[str, Any]
 GROUPS = {
     "Deployment": "apps", "ReplicaSet": "apps", "StatefulSet": "apps", "DaemonSet": "apps", "Job": "batch", "CronJob": "batch",
     "PodDisruptionBudget": "policy", "StorageClass": "storage.k8s.io", "VolumeAttachment": "storage.k8s.io", "CSINode": "storage.k8s.io",

@@ -15,8 +15,8 @@ from restow.adapters.memory import definitions, errors
 from restow.adapters.memory.documents.typed import conform
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State, set_condition
-from restow.adapters.memory.store import Document, Stored
-from restow.model.objects import PodSpec
+from restow.adapters.memory.store import Stored
+from restow.model.objects import Document, PodSpec
 from restow.model.qos import qos_class
 from restow.ports import StatusCause
 

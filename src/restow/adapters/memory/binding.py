@@ -5,7 +5,8 @@ from __future__ import annotations
 from restow.adapters.memory import bodies, errors, options
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State, set_condition
-from restow.adapters.memory.store import Document, Stored, encode
+from restow.adapters.memory.store import Stored, encode
+from restow.model.objects import Document
 from restow.ports import Request, Response
 
 SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})

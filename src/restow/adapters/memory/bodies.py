@@ -16,9 +16,8 @@ from restow.adapters.memory import errors
 from restow.adapters.memory.documents import typed
 from restow.adapters.memory.documents.typed import conform
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.memory.store import Document
 from restow.model import wire
-from restow.model.objects import ObjectMeta
+from restow.model.objects import Document, ObjectMeta
 from restow.ports import Request
 
 BODY_LIMIT = 3 * 1024 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from restow.adapters.memory import writes
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Document
+from restow.model.objects import Document
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

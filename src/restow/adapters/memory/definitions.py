@@ -22,7 +22,8 @@ from restow.adapters.memory.resources import (
     collection_name,
 )
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Change, Collection, Document, Field
+from restow.adapters.memory.store import Change, Collection, Field
+from restow.model.objects import Document
 
 COLLECTION = deletion.DEFINITIONS
 

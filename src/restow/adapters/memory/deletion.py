@@ -18,7 +18,8 @@ from restow.adapters.memory.listing import existing
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.selection import Selection
 from restow.adapters.memory.state import State, set_condition
-from restow.adapters.memory.store import Document, Stored, encode
+from restow.adapters.memory.store import Stored, encode
+from restow.model.objects import Document
 from restow.model.times import format_time, parse_time
 from restow.ports import Request, Response
 

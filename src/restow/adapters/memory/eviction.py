@@ -14,7 +14,8 @@ from restow.adapters.memory.binding import SUCCESS
 from restow.adapters.memory.deletion import DeleteOptions, Preconditions
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State, set_condition
-from restow.adapters.memory.store import Document, Stored
+from restow.adapters.memory.store import Stored
+from restow.model.objects import Document
 from restow.model.selectors import SelectorError, label_selector
 from restow.ports import ApiError, Request, Response, StatusCause, StatusDetails, TooManyRequests
 

@@ -15,7 +15,8 @@ import msgspec
 from restow.adapters.memory import deletion
 from restow.adapters.memory.deletion import FOREGROUND, ORPHAN, DeleteOptions
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Change, Collection, Document, Stored
+from restow.adapters.memory.store import Change, Collection, Stored
+from restow.model.objects import Document
 
 
 class Place(msgspec.Struct, frozen=True, order=True):

@@ -16,7 +16,8 @@ from restow.adapters.memory import errors
 from restow.adapters.memory.options import ListOptions, version
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.selection import Selection
-from restow.adapters.memory.store import Collection, Document, Slice, Store, Stored, encode
+from restow.adapters.memory.store import Collection, Slice, Store, Stored, encode
+from restow.model.objects import Document
 from restow.ports import Request, Response
 
 _PRESENT = -1  # the version in a token that continues without a snapshot

@@ -6,7 +6,8 @@ from __future__ import annotations
 from restow.adapters.memory import bodies, tokens
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Document, encode
+from restow.adapters.memory.store import encode
+from restow.model.objects import Document
 from restow.ports import Request, Response
 
 USER = "restow"

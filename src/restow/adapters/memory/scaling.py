@@ -10,7 +10,8 @@ from restow.adapters.memory.documents.typed import conform
 from restow.adapters.memory.listing import existing
 from restow.adapters.memory.resources import ResourceType, ScalePaths
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Document, Stored, encode
+from restow.adapters.memory.store import Stored, encode
+from restow.model.objects import Document
 from restow.model.selectors import SelectorError, label_selector
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
 

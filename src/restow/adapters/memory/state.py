@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from restow.adapters.memory.resources import Catalog, ResourceType
-from restow.adapters.memory.store import Collection, Document, Store, Stored
+from restow.adapters.memory.store import Collection, Store, Stored
+from restow.model.objects import Document
 from restow.model.times import format_time
 from restow.ports import Clock
 

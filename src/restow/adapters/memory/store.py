@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-Document = dict[str, Any]
+from restow.model.objects import Document
 
 _encode = msgspec.json.Encoder().encode
 _decode: Callable[[bytes], Document] = msgspec.json.Decoder(dict[str, Any]).decode

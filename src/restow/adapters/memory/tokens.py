@@ -16,7 +16,8 @@ from restow.adapters.memory import bodies, errors
 from restow.adapters.memory.listing import existing
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Document, encode
+from restow.adapters.memory.store import encode
+from restow.model.objects import Document
 from restow.model.times import format_time
 from restow.ports import Request, Response
 

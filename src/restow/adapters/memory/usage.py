@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from restow.adapters.memory import errors
 from restow.adapters.memory.resources import ResourceType
-from restow.adapters.memory.store import Document, encode
+from restow.adapters.memory.store import encode
+from restow.model.objects import Document
 from restow.model.selectors import SelectorError, parse_label_selector
 from restow.ports import Request, Response
 

@@ -15,7 +15,8 @@ from restow.adapters.memory.listing import check_not_future
 from restow.adapters.memory.options import WatchOptions
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.selection import Selection
-from restow.adapters.memory.store import Collection, Document, Store, Stored, encode, event_frame
+from restow.adapters.memory.store import Collection, Store, Stored, encode, event_frame
+from restow.model.objects import Document
 from restow.ports import INITIAL_EVENTS_END, ApiError, Request
 
 

@@ -19,7 +19,8 @@ from restow.adapters.memory.documents.patching import apply_patch, parse_yaml
 from restow.adapters.memory.listing import existing
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.memory.state import State
-from restow.adapters.memory.store import Document, Stored, encode
+from restow.adapters.memory.store import Stored, encode
+from restow.model.objects import Document
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response, StatusCause
 
 _NAME_TRIES = 8

@@ -13,8 +13,9 @@ import msgspec
 from restow.adapters.memory.resources import ResourceType
 from restow.adapters.rest.metadata import partial, partial_list
 from restow.adapters.rest.negotiation import TABLE, Form
-from restow.adapters.rest.reading import Document, mapping, sequence, text
+from restow.adapters.rest.reading import mapping, sequence, text
 from restow.adapters.rest.tables import Include, Printer, custom_printer, printer_of, table
+from restow.model.objects import Document
 from restow.ports import ApiError, Invalid
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from restow.adapters.memory.resources import ResourceType, Subresource
-from restow.adapters.rest.reading import Document
+from restow.model.objects import Document
 
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 

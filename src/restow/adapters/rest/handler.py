@@ -24,9 +24,9 @@ from restow.adapters.rest.answers import Renderer, include_of
 from restow.adapters.rest.bodies import read_body
 from restow.adapters.rest.negotiation import DISCOVERY_FORMS, OBJECT_FORMS, NotAcceptable, negotiate, not_acceptable
 from restow.adapters.rest.openapi import Documents
-from restow.adapters.rest.reading import Document
 from restow.adapters.rest.routing import Target, method_not_allowed, no_such_path, target_of, verb_of
 from restow.adapters.rest.streaming import Streams
+from restow.model.objects import Document
 from restow.ports import JSON, Api, ApiError, Clock, Forbidden, OutcomeUnknown, Request, Response, TooManyRequests
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,8 @@ Garbage collectors and other clients that only follow names, labels and owners a
 
 from __future__ import annotations
 
-from restow.adapters.rest.reading import Document, mapping, sequence
+from restow.adapters.rest.reading import mapping, sequence
+from restow.model.objects import Document
 
 
 def partial(document: Document, version: str = "v1") -> Document:

@@ -18,7 +18,8 @@ from restow.adapters.memory.resources import ResourceType
 from restow.adapters.rest.discovery import groups
 from restow.adapters.rest.fields import Field, message_name, messages
 from restow.adapters.rest.protobuf import SPECIAL
-from restow.adapters.rest.reading import Document, mapping
+from restow.adapters.rest.reading import mapping
+from restow.model.objects import Document
 from restow.ports import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
 
 GVK = "x-kubernetes-group-version-kind"

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from restow.adapters.rest.fields import Field, message_name, messages
-from restow.adapters.rest.reading import Document
+from restow.model.objects import Document
 from restow.model.times import format_micro_time, format_time
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-Document = dict[str, Any]
+from restow.model.objects import Document
 
 
 def at(document: Any, *path: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -17,7 +17,7 @@ from restow.migration.reservation import TARGET_ANNOTATION
 from restow.migration.waves import PLAN_ANNOTATION, WAVE_ANNOTATION
 from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.kinds import POD_MIGRATION_JOB
-from restow.model.objects import JobMode, ObjectReference, Pod
+from restow.model.objects import Document, JobMode, ObjectReference, Pod
 from restow.planning.plan import Move, Plan, fingerprint
 
 PROFILE_ANNOTATION: Final = "restow.sh/profile"
@@ -25,8 +25,6 @@ STRATEGY_ANNOTATION: Final = "restow.sh/strategy"
 _ODD = re.compile(r"[^a-z0-9]+")
 _LONGEST: Final = 40
 _DIGITS: Final = 10
-
-Document = dict[str, Any]
 
 
 def plan_name(title: str, plan: Plan, moment: float | None = None) -> str:

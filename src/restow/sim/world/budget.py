@@ -12,11 +12,11 @@ from typing import Any
 from restow.client.cache import Change, Key, key_of
 from restow.model.fractions import fraction
 from restow.model.kinds import POD, Kind
-from restow.model.objects import Pod
+from restow.model.objects import Document, Pod
 from restow.model.pods import controller_of, is_ready
 from restow.model.selectors import LabelSelector, SelectorError, label_selector
 from restow.model.times import format_time, parse_time
-from restow.sim.world.objects import BUDGET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, Document, Whole
+from restow.sim.world.objects import BUDGET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, Whole
 from restow.sim.world.rule import Rule
 from restow.sim.world.step import NOTHING, Patch, Step
 from restow.sim.world.view import View

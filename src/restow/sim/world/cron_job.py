@@ -14,10 +14,11 @@ import msgspec
 from restow.client.cache import Change, Key
 from restow.model.cron import CronError, parse_schedule
 from restow.model.kinds import Kind
+from restow.model.objects import Document
 from restow.model.pods import controller_of
 from restow.model.times import format_time, parse_time
 from restow.sim.world.job import how_it_ended
-from restow.sim.world.objects import CRON_JOB, JOB, Document, Whole
+from restow.sim.world.objects import CRON_JOB, JOB, Whole
 from restow.sim.world.rule import Rule, about, reference_to, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Record, Step, Write
 from restow.sim.world.view import View

@@ -15,10 +15,10 @@ from restow.client.cache import Change, Key, key_of
 from restow.model.affinity import node_constraint
 from restow.model.fractions import fraction
 from restow.model.kinds import NODE, POD, Kind
-from restow.model.objects import Node, Pod, PodSpec
+from restow.model.objects import Document, Node, Pod, PodSpec
 from restow.model.pods import controller_of, is_finished, is_ready
 from restow.model.taints import NO_EXECUTE, untolerated
-from restow.sim.world.objects import CONTROLLER_REVISION, DAEMON_SET, Document, Whole
+from restow.sim.world.objects import CONTROLLER_REVISION, DAEMON_SET, Whole
 from restow.sim.world.pods import available_in
 from restow.sim.world.revisions import remember, revision_of
 from restow.sim.world.rule import Rule, owner_keys, reference_to, some, soonest, write_status

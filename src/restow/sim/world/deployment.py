@@ -11,9 +11,10 @@ from typing import Any
 
 from restow.client.cache import Change, Key
 from restow.model.kinds import POD, Kind
+from restow.model.objects import Document
 from restow.model.pods import controller_of, is_finished
 from restow.model.times import format_time, parse_time
-from restow.sim.world.objects import DEPLOYMENT, REPLICA_SET, Document, Whole
+from restow.sim.world.objects import DEPLOYMENT, REPLICA_SET, Whole
 from restow.sim.world.rollout import Bounds, Size, grow_new, scale_in_proportion, shrink_old
 from restow.sim.world.rule import Rule, claim, owner_keys, reference_to, some, with_condition, write_status
 from restow.sim.world.step import NOTHING, Create, Delete, Patch, Step, Write

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from restow.client.cache import Change, Key
 from restow.model.kinds import POD, Kind
-from restow.model.objects import Pod
+from restow.model.objects import Document, Pod
 from restow.model.pods import controller_of, is_finished, is_ready
 from restow.model.times import format_time, parse_time
-from restow.sim.world.objects import JOB, Document, Whole
+from restow.sim.world.objects import JOB, Whole
 from restow.sim.world.pods import deletion_order
 from restow.sim.world.rule import Rule, owner_keys, reference_to, some, soonest, with_condition, write_status
 from restow.sim.world.step import Create, Delete, Patch, Step, Write

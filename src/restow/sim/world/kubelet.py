@@ -14,13 +14,12 @@ from typing import Any
 
 from restow.client.cache import Change, Key, key_of
 from restow.model.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, Kind
-from restow.model.objects import Container, Node, Pod
+from restow.model.objects import Container, Document, Node, Pod
 from restow.model.pods import condition, is_finished, is_ready
 from restow.model.times import format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
 from restow.sim.world.admission import misfit
 from restow.sim.world.instructions import told
-from restow.sim.world.objects import Document
 from restow.sim.world.pods import restarts
 from restow.sim.world.rule import Rule
 from restow.sim.world.settings import EXIT_CODE, NEVER_READY, READY, RUN, SILENT_SINCE, START, STOP, Settings

@@ -10,13 +10,12 @@ from typing import Any
 
 from restow.client.cache import Change, Key, key_of
 from restow.model.kinds import LEASE, NODE, POD, Kind
-from restow.model.objects import Node, Pod, Taint
+from restow.model.objects import Document, Node, Pod, Taint
 from restow.model.pods import condition, is_finished, is_ready
 from restow.model.times import format_micro_time, format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
 from restow.sim.world.instructions import told
 from restow.sim.world.kubelet import is_silent, ready_conditions, serves
-from restow.sim.world.objects import Document
 from restow.sim.world.rule import Rule
 from restow.sim.world.settings import SILENT_SINCE, Settings
 from restow.sim.world.step import NOTHING, Create, Patch, Step, Write

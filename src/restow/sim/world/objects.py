@@ -9,9 +9,7 @@ import msgspec
 
 from restow.model import kinds
 from restow.model.kinds import Kind
-from restow.model.objects import ObjectMeta
-
-Document = dict[str, Any]
+from restow.model.objects import Document, ObjectMeta
 
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True):

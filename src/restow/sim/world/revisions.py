@@ -11,8 +11,8 @@ from collections.abc import Collection
 from typing import Any
 
 from restow.model.kinds import Kind
-from restow.model.objects import Pod
-from restow.sim.world.objects import CONTROLLER_REVISION, Document, Whole
+from restow.model.objects import Document, Pod
+from restow.sim.world.objects import CONTROLLER_REVISION, Whole
 from restow.sim.world.rule import claim, reference_to
 from restow.sim.world.step import Create, Delete, Patch, Write
 from restow.sim.world.template import REVISION_HASH

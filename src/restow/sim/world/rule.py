@@ -14,11 +14,11 @@ import msgspec
 
 from restow.client.cache import Change, Key, Object, key_of
 from restow.model.kinds import Kind
-from restow.model.objects import ObjectReference
+from restow.model.objects import Document, ObjectReference
 from restow.model.pods import controller_of
 from restow.model.selectors import LabelSelector, SelectorError, label_selector
 from restow.model.times import format_time
-from restow.sim.world.objects import Document, Whole
+from restow.sim.world.objects import Whole
 from restow.sim.world.step import Patch, Step, Write
 from restow.sim.world.template import controller_reference
 from restow.sim.world.view import View

@@ -12,9 +12,9 @@ from typing import Any
 from restow.client.cache import Change, Key
 from restow.model.fractions import fraction
 from restow.model.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
-from restow.model.objects import Pod
+from restow.model.objects import Document, Pod
 from restow.model.pods import is_finished, is_ready
-from restow.sim.world.objects import CONTROLLER_REVISION, STATEFUL_SET, Document, Whole
+from restow.sim.world.objects import CONTROLLER_REVISION, STATEFUL_SET, Whole
 from restow.sim.world.pods import available_in
 from restow.sim.world.revisions import remember, revision_of, stored_template
 from restow.sim.world.rule import Rule, claim, owner_keys, reference_to, some, soonest, write_status

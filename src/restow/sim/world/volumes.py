@@ -14,12 +14,11 @@ from typing import Any
 from restow.client.cache import Change, Key, key_of
 from restow.model.affinity import volume_constraint
 from restow.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, Kind
-from restow.model.objects import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
+from restow.model.objects import Document, Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from restow.model.quantity import Quantity
 from restow.model.selectors import label_selector
 from restow.model.times import parse_time
 from restow.model.volumes import BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE, is_bound
-from restow.sim.world.objects import Document
 from restow.sim.world.rule import Rule
 from restow.sim.world.settings import Settings
 from restow.sim.world.step import NOTHING, Create, Delete, Patch, Step, Write

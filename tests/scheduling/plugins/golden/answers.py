@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from restow.model.cluster import Snapshot
-from restow.model.objects import Node, Pod
+from restow.model.objects import Document, Node, Pod
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, ScorePlugin
 from restow.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from restow.scheduling.plugins.image_locality import ImageLocality
@@ -21,7 +20,6 @@ from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from restow.scheduling.plugins.taint_toleration import TaintToleration
 
-Document = dict[str, Any]
 Said = tuple[str, tuple[str, ...]]
 PLUGINS = {
     plugin.name: plugin

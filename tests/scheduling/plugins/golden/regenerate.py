@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from restow.model.objects import Document
 from tests.scheduling.plugins.golden.answers import differences
 
-Document = dict[str, Any]
 HERE = Path(__file__).parent
 GOLDEN = HERE / "kube-scheduler.json"
 MODULE = HERE.parents[3] / "e2e" / "controlplane"

@@ -12,6 +12,7 @@ from restow.model.objects import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
+    Document,
     Node,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -25,7 +26,6 @@ from restow.scheduling.plugins.volume_binding import VolumeBinding
 from restow.scheduling.plugins.volume_restrictions import VolumeRestrictions
 from restow.scheduling.plugins.volume_zone import VolumeZone
 
-Document = dict[str, Any]
 PLUGINS: dict[str, type[FilterPlugin]] = {
     plugin.name: plugin for plugin in (VolumeBinding, VolumeRestrictions, VolumeZone, NodeVolumeLimits)
 }

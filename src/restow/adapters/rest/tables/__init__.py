@@ -11,10 +11,10 @@ from typing import Literal
 import msgspec
 
 from restow.adapters.rest.metadata import partial
-from restow.adapters.rest.reading import Document
 from restow.adapters.rest.tables import cluster, pods, storage, workloads
 from restow.adapters.rest.tables.columns import Printer
 from restow.adapters.rest.tables.custom import custom_printer
+from restow.model.objects import Document
 
 __all__ = ["BUILT_IN", "Include", "Printer", "custom_printer", "printer_of", "table"]
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from restow.adapters.rest.reading import Document, mapping, sequence, strings, text
+from restow.adapters.rest.reading import mapping, sequence, strings, text
 from restow.adapters.rest.tables.ages import since
+from restow.model.objects import Document
 
 Cells = list[Any]
 NONE = "<none>"

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from restow.adapters.rest.reading import Document, number, text
+from restow.adapters.rest.reading import number, text
 from restow.adapters.rest.tables.ages import since
 from restow.adapters.rest.tables.columns import NAME, Cells, Column, Printer, name_of
 from restow.adapters.rest.tables.jsonpath import Path, PathError, compile_path
+from restow.model.objects import Document
 
 AGE_COLUMN: Document = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from restow.adapters.rest.reading import Document, at, condition_is_true, flag, mapping, number, sequence, text
+from restow.adapters.rest.reading import at, condition_is_true, flag, mapping, number, sequence, text
 from restow.adapters.rest.tables.ages import since
 from restow.adapters.rest.tables.columns import AGE, NAME, NONE, Cells, age_of, name_of, printer, wide
+from restow.model.objects import Document
 
 GATED = "SchedulingGated"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from restow.adapters.rest.reading import Document, at, flag, mapping, sequence, strings, text
+from restow.adapters.rest.reading import at, flag, mapping, sequence, strings, text
 from restow.adapters.rest.tables.columns import (
     AGE,
     NAME,
@@ -16,6 +16,7 @@ from restow.adapters.rest.tables.columns import (
     printer,
     wide,
 )
+from restow.model.objects import Document
 
 MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from restow.adapters.rest.reading import Document, at, condition_is_true, flag, mapping, number, sequence, text
+from restow.adapters.rest.reading import at, condition_is_true, flag, mapping, number, sequence, text
 from restow.adapters.rest.tables.ages import between, since
 from restow.adapters.rest.tables.columns import (
     AGE,
@@ -20,6 +20,7 @@ from restow.adapters.rest.tables.columns import (
     selector_text,
     wide,
 )
+from restow.model.objects import Document
 
 
 def _template_cells(owner: Document) -> list[str]:

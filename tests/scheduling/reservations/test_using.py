@@ -374,6 +374,13 @@ def test_more_pods_than_a_template_reserves_are_no_match_for_it() -> None:
     assert (outcome.seats, outcome.nodes) == ({}, {"x": "n2", "y": "n3"})
 
 
+def test_a_gang_takes_the_seats_of_its_own_and_leaves_those_of_some_of_it_to_them() -> None:
+    held = booking("r", task(2, ALL), at={0: "n1", 1: "n2"}, **FITS)
+    stage = Stage(*rooms("n1", "n2", "n3"), gang("g", 2), held)
+    outcome = stage.session(user("x", ALL, group="g"), user("y", ALL, group="g", labels={"app": "worker"}))
+    assert (outcome.seats, outcome.nodes) == ({"x": "r/t/0"}, {"x": "n1", "y": "n3"})
+
+
 def test_a_gang_that_is_not_whole_takes_no_seat() -> None:
     held = booking("r", task(1, ALL), at={0: "n1"}, **FITS)
     stage = Stage(*rooms("n1"), gang("g", 2), held)

@@ -173,12 +173,11 @@ def _try_apart(session: Session, job: Job) -> Result:
 
 
 def _candidates_of_gang(session: Session, job: Job) -> list[Reservation]:
-    """The reservations that any of its pods may try and that have a seat for each."""
-    different = {(str(pod.metadata.labels), str(pod.metadata.owner_references)): pod for pod in reversed(job.pods)}
-    found: dict[str, Reservation] = {}
-    for pod in reversed(different.values()):
-        found |= {one.metadata.name: one for one in candidates(pod, session.snapshot, session.now)}
-    return [one for one in found.values() if too_many(one, job.pods, session.snapshot) is None]
+    """The reservations that are for every pod of it and have a seat for each."""
+    first, *others = job.pods
+    snapshot = session.snapshot
+    large = [one for one in candidates(first, snapshot, session.now) if too_many(one, job.pods, snapshot) is None]
+    return [one for one in large if all(why_not_its(one, pod, snapshot) is None for pod in others)]
 
 
 def _is_exceeded(session: Session, job: Job, reservation: Reservation) -> bool:

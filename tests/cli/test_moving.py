@@ -19,9 +19,12 @@ from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.cli import restow
+from restow.client.election import LeaderElection
 from restow.client.verbs import Client
 from restow.control.descheduler import Changed
-from restow.model.kinds import DEPLOYMENT, POD
+from restow.control.descheduler.turns import TURN
+from restow.defaults import HOME
+from restow.model.kinds import DEPLOYMENT, POD, POD_MIGRATION_JOB
 from restow.planning.replay import Defect
 from tests.sim.stage import pod, ready, template, workload
 
@@ -118,6 +121,25 @@ async def test_what_is_in_the_way_is_told_in_one_line(tmp_path: Path) -> None:
         changed = await invoke(kubeconfig, "apply", str(plan))
         assert changed.exit_code == 1
         assert "wave 1 does not begin: move 1 of default/web-" in changed.output, changed.output
+
+
+@pytest.mark.parametrize("command", [["deschedule", "--now"], ["apply", "{plan}"]], ids=" ".join)
+async def test_a_run_of_somebody_else_is_told_with_who_it_is(tmp_path: Path, command: list[str]) -> None:
+    async with scattered(tmp_path) as (client, kubeconfig):
+        plan = tmp_path / "plan.json"
+        plan.write_text((await invoke(kubeconfig, "deschedule", "--now", "--dry-run", "-o", "json")).stdout)
+        other = LeaderElection(
+            client, namespace=HOME, name=TURN, identity="ann", clock=SystemClock(), rng=random.Random(1)
+        )
+        keeping = asyncio.create_task(other.run(asyncio.Event().wait))
+        await asyncio.sleep(0.1)
+        done = await invoke(kubeconfig, *(word.format(plan=plan) for word in command))
+        assert (done.exit_code, done.stdout) == (1, ""), done.output
+        assert "a run is under way: ann has the Lease restow-system/restow-cycle" in done.stderr
+        dry = await invoke(kubeconfig, "deschedule", "--now", "--dry-run")
+        assert (dry.exit_code, "2 moves" in dry.stdout) == (0, True), dry.output
+        keeping.cancel()
+        assert (await client.list(POD_MIGRATION_JOB)).items == []
 
 
 def test_every_difference_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,14 +61,15 @@ migration: {{finishedJobTTL: {kept}}}
 descheduler:
   profiles:
   - pluginConfig: [{{name: NodeResourceBalance, args: {{coolDownTime: 7200}}}}]
-    plugins: {{balance: {{enabled: [NodeResourceBalance]}}}}
+    plugins: {{balance: {{enabled: [{enabled}]}}}}
 """
 
 
-def test_ended_jobs_are_kept_as_long_as_nodes_rest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("enabled", ["NodeResourceBalance", "Defragmentation"], ids=["a profile", "restow plan"])
+def test_ended_jobs_are_kept_as_long_as_nodes_rest_for(tmp_path: Path, enabled: str) -> None:
     with pytest.raises(WireError, match=r"migration.finishedJobTTL: is 3600s, shorter than a coolDownTime of 7200s"):
-        file(tmp_path / "c.yaml", RESTING.format(kept="1h")).read()
-    file(tmp_path / "c.yaml", RESTING.format(kept="2h")).read()
+        file(tmp_path / "c.yaml", RESTING.format(kept="1h", enabled=enabled)).read()
+    file(tmp_path / "c.yaml", RESTING.format(kept="2h", enabled=enabled)).read()
 
 
 def test_an_unknown_section_is_refused(tmp_path: Path) -> None:

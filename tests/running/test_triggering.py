@@ -21,7 +21,7 @@ from restow.control.aside import at_once
 from restow.model import kinds
 from restow.model.times import format_micro_time
 from restow.parts import DeschedulerPart
-from restow.ports import Api, OutcomeUnknown, Request, Response
+from restow.ports import Api, OutcomeUnknown, Request, Resource, Response
 from restow.posts import Post, Station
 from restow.triggering import Trigger
 from tests.control.descheduler.stage import scattered
@@ -70,6 +70,15 @@ class Dying:
                 await asyncio.Event().wait()
             self._left -= 1
         return await self._api.call(request)
+
+
+async def issued(api: Api, account: str, seconds: int) -> str:
+    """A token for a service account, as kubectl create token asks for one."""
+    body = msgspec.json.encode({"spec": {"expirationSeconds": seconds}})
+    about = Resource("", "v1", "serviceaccounts")
+    asked = Request(verb="create", resource=about, namespace="default", name=account, subresource="token", body=body)
+    token: str = msgspec.json.decode((await api.call(asked)).body)["status"]["token"]
+    return token
 
 
 @asynccontextmanager
@@ -134,6 +143,20 @@ async def test_nobody_else_is_let_in(
         told = await made.answer(Asked(token, query))
         assert told.status == status and message in told.document["message"], told
         assert await it.jobs() == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "status"), [(590, 200), (610, 401)], ids=["a token of its last seconds", "a token that has expired"]
+)
+@virtual
+async def test_a_token_is_good_until_it_expires(seconds: float, status: int) -> None:
+    """By the embedded cluster's own TokenReviews."""
+    async with scattered() as it, trigger(it) as (_, _, post):
+        await it.create(kinds.SERVICE_ACCOUNT, {"metadata": {"name": "ann", "namespace": "default"}})
+        token = await issued(it.api, "ann", 600)
+        await pass_time(seconds)
+        told = await Trigger(Client(it.api), post).answer(Asked(token, {"dryRun": "true"}))
+        assert told.status == status, told
 
 
 @pytest.mark.parametrize("jobs", [0, 2], ids=lambda count: f"after {count} jobs")

@@ -127,8 +127,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cool_down(self) -> float:
-        """The longest that one of its plugins asks for, in seconds."""
-        asked = (self.arguments.get(one.name, {}).get("coolDownTime") for one in self.planners)
+        """The longest that its arguments ask for, in seconds: those of plugins that it does not enable, too, because
+        `restow plan` goes by them."""
+        asked = (arguments.get("coolDownTime") for arguments in self.arguments.values())
         return max((float(seconds) for seconds in asked if isinstance(seconds, int)), default=0.0)
 
     def metering(self) -> Iterator[Metering]:

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from restow import figures
 from restow.figures import counted
 from restow.model.objects import Node, Pod
-from restow.model.resources import pod_requests
+from restow.model.resources import is_extended, pod_requests
 from restow.picture import NodeUse, node_uses, slots, workload_of
 from restow.planning.plan import Plan, Refusal, by_reason
-from restow.scheduling.plugins.node_resources_fit import is_extended
 
 COLOURS = 8
 """Workloads with a colour of their own; the others share one."""

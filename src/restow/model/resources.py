@@ -39,6 +39,11 @@ class Shortage(msgspec.Struct, frozen=True, order=True):
         return f"insufficient {self.resource} (requested {requested}, available {available})"
 
 
+def is_extended(name: str) -> bool:
+    """Whether a resource is a device plugin's or an operator's: neither Kubernetes' own nor a quota's."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
 def amounts(quantities: Quantities | None) -> dict[str, int]:
     """The vector of a resource list as written in an object. Raises QuantityError."""
     return {name: amount(name, text) for name, text in (quantities or {}).items()}

@@ -16,13 +16,12 @@ import numpy as np
 from restow.model.cluster import PodClass, Snapshot
 from restow.model.cluster.listing import Amounts
 from restow.model.objects import Pod
-from restow.model.resources import PODS
+from restow.model.resources import PODS, is_extended
 from restow.planning.optimal.admitted import Admitted, admitted
 from restow.planning.optimal.problem import Ints
 from restow.planning.plan import Refusal
 from restow.planning.request import Request
 from restow.scheduling.jobs import Job
-from restow.scheduling.plugins.node_resources_fit import is_extended
 from restow.scheduling.shares import Shares
 
 _LARGEST = 10**6

@@ -16,7 +16,7 @@ import numpy as np
 
 from restow.model.cluster import Mask, Shape, Which, filters
 from restow.model.cluster.listing import Amounts, Resources
-from restow.model.resources import PODS
+from restow.model.resources import PODS, is_extended
 from restow.scheduling.framework import (
     BEST,
     SKIP,
@@ -143,11 +143,6 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         if known is None:
             known = self._scored[shape] = asked_of(cycle.snapshot.room, shape.facts.scored, self._weights)
         return known
-
-
-def is_extended(name: str) -> bool:
-    """Whether a resource is neither Kubernetes' own nor a quota's."""
-    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def _strategy(given: ScoringStrategy) -> Strategy:

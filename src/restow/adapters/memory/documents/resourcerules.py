@@ -9,6 +9,7 @@ from restow.adapters.memory.documents.findings import Findings
 from restow.model.names import qualified_name_problems
 from restow.model.objects import Document
 from restow.model.quantity import Quantity, QuantityError
+from restow.model.resources import is_extended
 
 _CONTAINER = frozenset({"cpu", "memory", "ephemeral-storage"})
 _POD_LEVEL = frozenset({"cpu", "memory"})
@@ -23,11 +24,6 @@ def parsed(text: str | int | float) -> Quantity | None:
         return Quantity.parse(text)
     except QuantityError:
         return None
-
-
-def is_extended(name: str) -> bool:
-    """A resource of a device plugin or of an operator: qualified, and not in kubernetes.io."""
-    return "/" in name and _NATIVE not in name and not name.startswith("requests.")
 
 
 def may_overcommit(name: str) -> bool:

@@ -148,6 +148,7 @@ def test_explain_says_where_else_a_running_pod_could_go(run: Run, snapshot: str)
     [
         pytest.param(["schedule"], "or name a file with --snapshot", id="no snapshot"),
         pytest.param(["schedule", "--snapshot", "missing.json"], "File 'missing.json' does not exist.", id="no file"),
+        pytest.param(["plan", "--snapshot", "-"], "stdin: there is nothing in it", id="an empty file"),
         pytest.param(["explain", "--snapshot", "{snapshot}", "pod", "a/nobody"], "no pod a/nobody", id="no such pod"),
     ],
 )

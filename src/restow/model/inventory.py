@@ -36,6 +36,8 @@ class Inventory:
 
 def read_inventory(data: bytes, name: str) -> Inventory:
     """Read a snapshot file. Raises WireError."""
+    if not data.strip():  # what a command that failed leaves behind is no empty cluster
+        raise WireError(name, [Problem("", "there is nothing in it")])
     objects: dict[Kind[Any], list[Any]] = {}
     left_out: Counter[str] = Counter()
     problems: list[Problem] = []

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec.structs import replace
 
 from restow.model.cluster import RESERVATION_ANNOTATION
+from restow.model.cluster.owners import Owners
 from restow.model.objects import (
     ObjectReference,
     Placement,
@@ -120,6 +121,8 @@ class Cluster(RuleBasedStateMachine):
                 if one.seat is not None:
                     place = (one.seat.reservation, one.seat.task, one.seat.index)
                     assert place not in self.consumers, "a consumed seat was given out again"
+                    owners = Owners.of(self.reservations[one.seat.reservation].spec.owners or ())
+                    assert owners.match(one.pod, self.stage.snapshot.kinship), "a seat was given to somebody else"
             elif isinstance(one, Hold):
                 self.hold(one)
 

@@ -321,7 +321,8 @@ class Holding:
     # --- reading and writing ------------------------------------------------------------------------------------------
 
     async def _read_afresh(self, nodes: Iterable[str]) -> None:
-        """The nodes and everybody on them, as they are now."""
+        """The nodes and everybody on them, as they are now. The watches go on meanwhile, so only who was known before a
+        list was asked for can be missing in it."""
         for name in nodes:
             known = self._snapshot.node(name)
             try:
@@ -329,13 +330,13 @@ class Holding:
             except NotFound:
                 if known is not None:
                     self._feed.hide_node(known)
-            pods = (await self._client.list(POD, fields={"spec.nodeName": name})).items
-            there = {pod.metadata.uid for pod in pods}
-            for pod in pods:
+            there = [one for one in self._snapshot.occupants(name) if one.book == "requested"]
+            gone = {one.key: one.pod for one in there if one.assumed_at is None}
+            for pod in (await self._client.list(POD, fields={"spec.nodeName": name})).items:
+                gone.pop(pod.metadata.uid, None)
                 self._feed.show(pod)
-            for one in self._snapshot.occupants(name):
-                if one.book == "requested" and one.assumed_at is None and one.key not in there:
-                    self._feed.hide(one.pod)
+            for one in gone.values():
+                self._feed.hide(one)
 
     async def _write(self, reservation: Reservation, status: ReservationStatus) -> bool:
         """Whether it is written; if not, and nothing is raised, there is nothing to be done about it now."""

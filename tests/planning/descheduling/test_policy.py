@@ -30,6 +30,37 @@ profiles:
 """
 
 
+EXAMPLES = {
+    "RemoveDuplicates": ("balance", {"excludeOwnerKinds": ["ReplicaSet"], "namespaces": {"exclude": ["a"]}}),
+    "RemovePodsViolatingInterPodAntiAffinity": ("deschedule", None),
+    "RemovePodsViolatingNodeAffinity": (
+        "deschedule",
+        {"nodeAffinityType": ["requiredDuringSchedulingIgnoredDuringExecution"]},
+    ),
+    "RemovePodsViolatingNodeTaints": ("deschedule", {"excludedTaints": ["dedicated=special-user", "reserved"]}),
+    "RemovePodsViolatingTopologySpreadConstraint": (
+        "balance",
+        {"constraints": ["DoNotSchedule", "ScheduleAnyway"], "topologyBalanceNodeFit": True},
+    ),
+    "RemovePodsHavingTooManyRestarts": (
+        "deschedule",
+        {"podRestartThreshold": 100, "includingInitContainers": True, "states": ["CrashLoopBackOff"]},
+    ),
+    "PodLifeTime": ("deschedule", {"maxPodLifeTimeSeconds": 86400, "states": ["Pending", "PodInitializing"]}),
+    "RemoveFailedPods": (
+        "deschedule",
+        {
+            "reasons": ["NodeAffinity"],
+            "exitCodes": [1],
+            "includingInitContainers": True,
+            "excludeOwnerKinds": ["Job"],
+            "minPodLifetimeSeconds": 3600,
+        },
+    ),
+}
+"""How people of the upstream descheduler configure its plugins."""
+
+
 PROMETHEUS: dict[str, Any] = {"source": "Prometheus", "prometheus": {"url": "http://p:9090"}}
 SECRET = {"secretReference": {"namespace": "kube-system", "name": "token"}}
 ASKING = {"metricsUtilization": {"source": "Prometheus"}}
@@ -42,6 +73,15 @@ def test_a_policy_written_for_upstream_is_read_as_it_is() -> None:
     named = [one.name for one in profile.planners]
     assert named == ["PodLifeTime", "RemovePodsViolatingNodeTaints", "RemoveDuplicates"]
     assert profile.limits.total == 20 and len(profile.guards) == 1
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_so_are_the_arguments_of_its_plugins(name: str) -> None:
+    point, arguments = EXAMPLES[name]
+    config = {"name": name} if arguments is None else {"name": name, "args": arguments}
+    written = {"profiles": [{"name": "p", "pluginConfig": [config], "plugins": {point: {"enabled": [name]}}}]}
+    [profile] = read_policy(written, PLUGINS).profiles
+    assert [one.name for one in (*profile.planners, *profile.removers)] == [name]
 
 
 def test_without_profiles_there_is_one_that_waits_to_be_told() -> None:
@@ -63,7 +103,8 @@ def test_triggers_are_of_a_profile() -> None:
         ({"apiVersion": "descheduler/v1alpha1"}, "apiVersion: expected descheduler/v1alpha2"),
         ({"profiles": []}, "profiles: at least one is needed"),
         ({"profiles": [{"name": "a"}, {"name": "a"}]}, "profiles[1].name: another profile is called 'a', too"),
-        ({"profiles": [{"name": "a", "interval": "0s"}]}, "profiles[0].interval: must be above 0"),
+        ({"profiles": [{"name": "a", "interval": "0s"}]}, "profiles[0].interval: must be at least 1s, is 0s"),
+        ({"profiles": [{"name": "a", "interval": "1ns"}]}, "profiles[0].interval: must be at least 1s, is 1ns"),
         ({"profiles": [{"name": "a", "interval": "often"}]}, "profiles[0].interval: duration 'often'"),
         ({"profiles": [{"name": "a", "cron": "daily"}]}, "profiles[0].cron: schedule 'daily'"),
         ({"profiles": [{"name": "a", "cron": "0 3 30 2 *"}]}, "profiles[0].cron: no such day ever comes"),
@@ -84,6 +125,14 @@ def test_triggers_are_of_a_profile() -> None:
             "profiles[0].plugins.balance.enabled[0]: no plugin is called 'Defrag'",
         ),
         (
+            {"profiles": [{"name": "a", "plugins": {"balance": {"enabled": ["HighNodeUtilization"]}}}]},
+            "profiles[0].plugins.balance.enabled[0]: HighNodeUtilization is not known here: Defragmentation empties",
+        ),
+        (
+            {"profiles": [{"name": "a", "pluginConfig": [{"name": "LowNodeUtilization"}]}]},
+            "profiles[0].pluginConfig[0].name: LowNodeUtilization is not known here: LoadAware relieves nodes",
+        ),
+        (
             {"profiles": [{"name": "a", "plugins": {"deschedule": {"enabled": ["Defragmentation"]}}}]},
             "profiles[0].plugins.deschedule.enabled[0]: Defragmentation belongs under balance",
         ),
@@ -102,6 +151,14 @@ def test_triggers_are_of_a_profile() -> None:
         (
             {"profiles": [{"name": "a", "pluginConfig": [{"name": "DefaultEvictor", "args": {"nodeFit": False}}]}]},
             "profiles[0].pluginConfig[0].args.nodeFit: cannot be switched off",
+        ),
+        (
+            {
+                "profiles": [
+                    {"name": "a", "pluginConfig": [{"name": "DefaultEvictor", "args": {"nodeSelector": "a=b"}}]}
+                ]
+            },
+            "profiles[0].pluginConfig[0].args.nodeSelector: targets are for the scheduler's filters to say",
         ),
         ({"metricsProviders": [{"source": "Graphite"}]}, "metricsProviders[0].source: expected one of Kubernetes"),
         ({"metricsProviders": [PROMETHEUS, PROMETHEUS]}, "metricsProviders[1].source: Prometheus is there already"),

@@ -54,6 +54,7 @@ class DefaultEvictorArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     api_version: str | None = None
     kind: str | None = None
     node_fit: bool = True
+    node_selector: str | None = None
     min_replicas: int = 0
     min_pod_age: Duration | None = None
     label_selector: SelectorSpec | None = None
@@ -129,6 +130,10 @@ def _problems(written: DefaultEvictorArgs) -> Iterator[Problem]:
         yield Problem("minReplicas", f"must not be negative, is {written.min_replicas}")
     if not written.node_fit:
         yield Problem("nodeFit", "cannot be switched off: nothing is evicted without a seat")
+    if written.node_selector:
+        yield Problem(
+            "nodeSelector", "targets are for the scheduler's filters to say; the policy's says whose pods move"
+        )
     if written.evict_daemon_set_pods:
         yield Problem("evictDaemonSetPods", "their DaemonSet would put them back on the same node")
     if written.no_eviction_policy not in POLICIES:

@@ -47,6 +47,13 @@ from restow.planning.request import Regard
 SECTION: Final = "descheduler"
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerPolicy"
 DEFAULT_EVICTOR: Final = "DefaultEvictor"
+SHORTEST: Final = 1.0
+"""Seconds of an interval: every cycle asks the API server who else plans."""
+_INSTEAD: Final = {
+    "HighNodeUtilization": "Defragmentation empties nodes that are below its lowThresholds",
+    "LowNodeUtilization": "LoadAware relieves nodes that really use more than its targetThresholds",
+}
+"""Plugins of the upstream descheduler, and who does here what they do."""
 _NO_POINT: Final = "is a point at which no plugin is asked; what moves first is for each plugin to say"
 
 
@@ -286,6 +293,8 @@ def _point_problems(written: _Profile, path: str, plugins: Mapping[str, Plugin])
 
 
 def _nobody(name: str, plugins: Mapping[str, Plugin]) -> str:
+    if name in _INSTEAD:
+        return f"{name} is not known here: {_INSTEAD[name]}"
     return f"no plugin is called {name!r}; there are {', '.join(sorted(plugins))}"
 
 
@@ -339,8 +348,9 @@ def _interval(written: _Profile, path: str, problems: list[Problem]) -> float | 
     if written.interval is None:
         return None
     seconds = parse_duration(written.interval)
-    if seconds <= 0:
-        problems.append(Problem(f"{path}.interval", f"must be above 0, is {written.interval}; leave it out for none"))
+    if seconds < SHORTEST:
+        told = f"must be at least {SHORTEST:g}s, is {written.interval}; leave it out for none"
+        problems.append(Problem(f"{path}.interval", told))
     return seconds
 
 

@@ -159,7 +159,7 @@ async def a_deployment_takes_its_seats_across_leaders_and_a_rolling_update(it: G
         assert len(where) == 4
         assert all(where[pod.metadata.name] == pod.spec.node_name for pod in it.alive())
         await eventually(lambda: it.reason() is None, "the collector has been there")
-    told = {one["reason"] for one in (await it.client.list_documents(EVENT, it.namespace)).items}
+    told = {one["reason"] for one in (await it.client.list(EVENT.whole, it.namespace)).items}
     assert {"Reserved", "Consumed"} <= told
 
 

@@ -10,8 +10,6 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
-import msgspec
-
 from restow.client.verbs import Client
 from restow.model.inventory import Inventory
 from restow.model.kinds import (
@@ -61,9 +59,8 @@ class CannotList(Exception):
 async def documents(client: Client, heed: Heed, warn: Warn) -> AsyncGenerator[Document, None]:
     """Every object as kubectl would print it: whole, but for who manages which field."""
     for kind in KINDS:
-        whole: Kind[Document] = msgspec.structs.replace(kind, type=Document)
         with _answered(kind, warn):
-            async with aclosing(_pages(client, whole, heed)) as pages:
+            async with aclosing(_pages(client, kind.whole, heed)) as pages:
                 async for page in pages:
                     for item in page:
                         item["metadata"].pop("managedFields", None)

@@ -205,8 +205,8 @@ async def test_a_list_that_is_forgotten_half_way_is_whole_all_the_same(monkeypat
     client = await small({("pods", 1): error(410, "Expired")})
     whole = client.pages
 
-    def in_small_pages(kind: Kind[Any]) -> Any:
-        return whole(kind, limit=10)
+    def in_small_pages(kind: Kind[Any], *others: Any, **options: Any) -> Any:
+        return whole(kind, *others, **{"limit": 10, **options})
 
     monkeypatch.setattr(client, "pages", in_small_pages)
     names = [

@@ -28,7 +28,7 @@ def record(tell, plan: FaultPlan | None = None):
         await asyncio.sleep(60)
         recorder.close()
         await task
-        return (await Client(api).list_documents(EVENT)).items, recorder
+        return (await Client(api).list(EVENT.whole)).items, recorder
 
     return play(story)
 

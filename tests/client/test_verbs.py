@@ -53,10 +53,10 @@ async def test_a_reply_of_the_wrong_form_names_the_field():
 
 async def test_list_reads_all_pages_at_one_version():
     api = ScriptedApi(page(pod("a", 1), version=9, token="t1"), page(pod("b", 2), version=9))
-    listing = await Client(api).list(POD, labels={"app": "x"}, resource_version="4", limit=1)
+    listing = await Client(api).list(POD, fields={"spec.nodeName": "n"}, limit=1)
     assert ([item.metadata.name for item in listing.items], listing.resource_version) == (["a", "b"], "9")
-    assert api.requests[0].query == {"labelSelector": "app=x", "resourceVersion": "4", "limit": "1"}
-    assert api.requests[1].query == {"labelSelector": "app=x", "limit": "1", "continue": "t1"}
+    asked = {"fieldSelector": "spec.nodeName=n", "limit": "1"}
+    assert [request.query for request in api.requests] == [asked, asked | {"continue": "t1"}]
 
 
 async def test_a_list_that_expires_half_way_is_read_again_in_one():

@@ -78,7 +78,7 @@ async def places(it: Stage) -> dict[str, str | None]:
 
 async def events(it: Stage, reason: str, about: str | None = None) -> list[tuple[str, str]]:
     """(object, message) of the Events with this reason, of one kind of object or of all, oldest first."""
-    found = (await it.client.list_documents(kinds.EVENT)).items
+    found = (await it.client.list(kinds.EVENT.whole)).items
     told = [one for one in found if one["reason"] == reason and about in (None, one["involvedObject"]["kind"])]
     return [(one["involvedObject"]["name"], one["message"]) for one in told]
 

@@ -130,7 +130,7 @@ def cron(schedule: str = "*/10 * * * *", *, run: float = 30, exit_code: int = 0,
 
 
 async def jobs(it: Stage) -> list[Document]:
-    found = (await it.client.list_documents(kinds.JOB, "default")).items
+    found = (await it.client.list(kinds.JOB.whole, "default")).items
     return sorted(found, key=lambda each: str(each["metadata"]["name"]))
 
 

@@ -378,7 +378,7 @@ def test_templates_are_revisions_and_one_that_returns_is_the_newest(kind: kinds.
                 await pass_time(30)
                 await it.patch(kind, "x", {"spec": {"template": {"metadata": {"labels": {"v": label}}}}})
             await pass_time(30)
-            found = (await it.client.list_documents(CONTROLLER_REVISION, "default")).items
+            found = (await it.client.list(CONTROLLER_REVISION.whole, "default")).items
             templates = {each["revision"]: each["data"]["spec"]["template"] for each in found}
             assert {number: made["metadata"]["labels"].get("v") for number, made in templates.items()} == {
                 4: "3",
@@ -396,7 +396,7 @@ async def test_going_back_to_a_revision_of_a_daemon_set_removes_what_it_did_not_
     async with stage(nodes=2) as it:
         await it.create(kinds.DAEMON_SET, workload("x", None))
         await pass_time(10)
-        [first] = (await it.client.list_documents(CONTROLLER_REVISION, "default")).items
+        [first] = (await it.client.list(CONTROLLER_REVISION.whole, "default")).items
         await it.patch(kinds.DAEMON_SET, "x", {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}})
         await pass_time(30)
         await it.client.patch(kinds.DAEMON_SET, "x", first["data"], "default", type=STRATEGIC_PATCH)
@@ -415,7 +415,7 @@ async def test_a_set_made_again_takes_over_the_revisions_its_namesake_left() -> 
         await pass_time(10)
         made = await it.create(kinds.DAEMON_SET, workload("x", None))
         await pass_time(10)
-        [revision] = (await it.client.list_documents(CONTROLLER_REVISION, "default")).items
+        [revision] = (await it.client.list(CONTROLLER_REVISION.whole, "default")).items
         assert [each["uid"] for each in revision["metadata"]["ownerReferences"]] == [made.metadata.uid]
 
 

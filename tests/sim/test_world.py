@@ -148,7 +148,7 @@ async def test_a_generated_cluster_counts_itself_as_its_controllers_do() -> None
     async def counts() -> dict[object, object]:
         found: dict[object, object] = {}
         for kind, fields in COUNTED.items():
-            for item in (await client.list_documents(kind)).items:
+            for item in (await client.list(kind.whole)).items:
                 key = (kind.kind, item["metadata"]["namespace"], item["metadata"]["name"])
                 found[key] = {field: item["status"].get(field) for field in fields}
         return found

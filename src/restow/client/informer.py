@@ -74,7 +74,6 @@ class Informer(Generic[T]):
         *,
         rng: Random,
         namespace: str | None = None,
-        labels: Selector = None,
         fields: Selector = None,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         pace: Pace | None = None,
@@ -85,7 +84,6 @@ class Informer(Generic[T]):
         self.unreadable: dict[Key, str] = {}
         self._client = client
         self._namespace = namespace
-        self._labels = labels
         self._fields = fields
         self._interner = Interner()
         self._page_size = self._limit = page_size
@@ -261,7 +259,6 @@ class Informer(Generic[T]):
         pages = self._client.pages(
             self.kind,
             self._namespace,
-            labels=self._labels,
             fields=self._fields,
             limit=self._limit,
             unreadable=self._note_unreadable,
@@ -398,7 +395,6 @@ class Informer(Generic[T]):
         return self._client.watch(
             self.kind,
             self._namespace,
-            labels=self._labels,
             fields=self._fields,
             resource_version=version,
             initial_events=version is None,

@@ -13,7 +13,6 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, Generic, Literal, TypeVar, cast
 
 import msgspec
-from msgspec.structs import replace
 
 from restow.client.replies import Unreadable, read_page, read_status, unreadable_of
 from restow.client.requests import (
@@ -81,27 +80,24 @@ class Client:
         kind: Kind[T],
         namespace: str | None = None,
         *,
-        labels: Selector = None,
         fields: Selector = None,
-        resource_version: str | None = None,
         limit: int = 500,
     ) -> Listing[T]:
-        """Every matching object, read in pages. Without `resource_version` the list is as fresh as a write."""
-        query = self._list_query(labels, fields, resource_version)
-        return await self._gather(kind, namespace, query, limit)
-
-    async def list_documents(self, kind: Kind[Any], namespace: str | None = None) -> Listing[Document]:
-        """The same, with all that the server says of them."""
-        return await self.list(replace(kind, type=Document), namespace)
+        """Every matching object, as fresh as a write, read in pages. If the list expires half-way it is read again,
+        whole: a single page cannot expire."""
+        try:
+            return await self._gather(kind, namespace, fields, limit)
+        except Gone:
+            if not limit:
+                raise
+            return await self._gather(kind, namespace, fields, 0)
 
     async def pages(
         self,
         kind: Kind[T],
         namespace: str | None = None,
         *,
-        labels: Selector = None,
         fields: Selector = None,
-        resource_version: str | None = None,
         limit: int = 500,
         unreadable: Callable[[Unreadable], None] | None = None,
     ) -> AsyncGenerator[ObjectList[T], None]:
@@ -109,17 +105,26 @@ class Client:
 
         `unreadable` is told of objects that cannot be decoded, which are then left out; without it they are an error.
         """
-        query = self._list_query(labels, fields, resource_version)
-        async with aclosing(self._pages(kind, namespace, query, limit, unreadable)) as pages:
-            async for page in pages:
-                yield page
+        query = query_of(fieldSelector=selector_text(fields), limit=limit or None)
+        token: str | None = None
+        while True:
+            request = Request(
+                verb="list",
+                resource=resource_of(kind),
+                namespace=namespace,
+                query=query | query_of(**{"continue": token}),
+            )
+            page = read_page(kind.type, (await self.api.call(request)).body, f"list of {kind.kind}", unreadable)
+            yield page
+            token = page.metadata.continue_ or None
+            if token is None:
+                return
 
     async def watch(
         self,
         kind: Kind[T],
         namespace: str | None = None,
         *,
-        labels: Selector = None,
         fields: Selector = None,
         resource_version: str | None = None,
         initial_events: bool = False,
@@ -134,7 +139,6 @@ class Client:
             resource=resource_of(kind),
             namespace=namespace,
             query=query_of(
-                labelSelector=selector_text(labels),
                 fieldSelector=selector_text(fields),
                 resourceVersion=resource_version,
                 resourceVersionMatch="NotOlderThan" if initial_events else None,
@@ -316,51 +320,10 @@ class Client:
         )
         return (await self.api.call(request)).body
 
-    def _list_query(self, labels: Selector, fields: Selector, resource_version: str | None) -> dict[str, str]:
-        return query_of(
-            labelSelector=selector_text(labels),
-            fieldSelector=selector_text(fields),
-            resourceVersion=resource_version,
-        )
-
-    async def _pages(
-        self,
-        kind: Kind[T],
-        namespace: str | None,
-        query: dict[str, str],
-        limit: int,
-        unreadable: Callable[[Unreadable], None] | None = None,
-    ) -> AsyncGenerator[ObjectList[T], None]:
-        first = dict(query) | query_of(limit=limit or None)
-        token: str | None = None
-        while True:
-            # A continue token holds the version of its list; a second one beside it is refused.
-            rest = {key: value for key, value in first.items() if key != "resourceVersion"}
-            request = Request(
-                verb="list",
-                resource=resource_of(kind),
-                namespace=namespace,
-                query=rest | {"continue": token} if token else first,
-            )
-            page = read_page(kind.type, (await self.api.call(request)).body, f"list of {kind.kind}", unreadable)
-            yield page
-            token = page.metadata.continue_
-            if not token:
-                return
-
-    async def _gather(self, kind: Kind[T], namespace: str | None, query: dict[str, str], limit: int) -> Listing[T]:
-        """All pages as one. If the list expires half-way it is read again, whole: a single page cannot expire."""
-        try:
-            return await self._read_pages(kind, namespace, query, limit)
-        except Gone:
-            if not limit:
-                raise
-            return await self._read_pages(kind, namespace, query, 0)
-
-    async def _read_pages(self, kind: Kind[T], namespace: str | None, query: dict[str, str], limit: int) -> Listing[T]:
+    async def _gather(self, kind: Kind[T], namespace: str | None, fields: Selector, limit: int) -> Listing[T]:
         items: list[T] = []
         version = ""
-        async with aclosing(self._pages(kind, namespace, query, limit)) as pages:
+        async with aclosing(self.pages(kind, namespace, fields=fields, limit=limit)) as pages:
             async for page in pages:
                 items.extend(page.items or ())
                 version = page.metadata.resource_version or version

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from restow.model import objects
 
@@ -32,6 +33,11 @@ class Kind(Struct, Generic[T], frozen=True, kw_only=True):
     def qualified_name(self) -> str:
         """The plural with its group, as kubectl and CRD names write it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def whole(self) -> Kind[objects.Document]:
+        """The same, read with all that a server says of it."""
+        return replace(cast(Kind[Any], self), type=objects.Document)
 
     def __str__(self) -> str:
         return f"{self.api_version} {self.kind}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -242,6 +242,52 @@ def test_replay_finds_what_was_planted(snapshot: Snapshot, data: st.DataObject) 
     spoilt = mutations(make_plan("defragmentation", snapshot, asked), snapshot, data)
     if spoilt is not None:
         assert not replay(snapshot, spoilt, asked).valid
+
+
+def disturbed(plan: Plan, snapshot: Snapshot, data: st.DataObject) -> Plan:
+    """The plan with moves that go elsewhere, are left out, come too early, or that nobody planned."""
+    names, moves = snapshot.rows.names(), list(plan.moves)
+    moving = {move.uid for move in moves}
+    for uid, one in sorted(snapshot.pods.known.items()):
+        if uid not in moving and data.draw(st.integers(0, 3)) == 0:
+            target, meta = data.draw(st.sampled_from(names)), one.pod.metadata
+            wave = moves[-1].wave if moves else 1
+            moves.append(
+                Move(order=0, wave=wave, namespace="default", pod=meta.name, uid=uid, source=one.node, target=target)
+            )
+    for index in range(len(moves)):
+        change = data.draw(st.sampled_from(["none", "none", "none", "elsewhere"]))
+        if change == "elsewhere":
+            moves[index] = replace(moves[index], target=data.draw(st.sampled_from(names)))
+    kept = [move for move in moves if data.draw(st.integers(0, 5))]
+    early = data.draw(st.booleans())
+    return replace(
+        plan, moves=tuple(replace(move, order=n, wave=1 if early else move.wave) for n, move in enumerate(kept, 1))
+    )
+
+
+def beyond(plan: Plan, snapshot: Snapshot, budgets: Iterable[PodDisruptionBudget]) -> Iterator[str]:
+    """Waves that take more pods than a budget lets go."""
+    for one in budgets:
+        chosen = one.spec.selector.match_labels if one.spec.selector else None
+        for wave, moves in plan.waves():
+            labels = [snapshot.pods.known[move.uid].pod.metadata.labels for move in moves]
+            if labels.count(chosen) > one.status.disruptions_allowed:
+                yield f"wave {wave}"
+
+
+@BOTH
+@tried
+@given(st.data())
+def test_replay_finds_whatever_is_wrong_by_definition(strategy: str, data: st.DataObject) -> None:
+    snapshot = data.draw(snapshots())
+    budgets: list[PodDisruptionBudget] = data.draw(asked_budgets)
+    asked: Request = request(snapshot, data.draw(st.sampled_from(ARGUMENTS[strategy])), budgets=budgets)
+    plan = disturbed(make_plan(strategy, snapshot, asked), snapshot, data)
+    seen = *violations(snapshot, plan), *skews(snapshot, plan), *misplaced_disks(snapshot, plan)
+    wrong = [*seen, *beyond(plan, snapshot, budgets)]
+    event("wrong" if wrong else "fine")
+    assert not (wrong and replay(snapshot, plan, asked).valid), wrong
 
 
 @tried

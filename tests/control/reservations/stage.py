@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from restow.client.verbs import Client
 from restow.model import kinds
 from restow.model.cluster.seat import is_ended
 from restow.model.objects import Document, Pod, Reservation
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract, template_requests
+from restow.scheduling.framework import SUCCESS, Cycle, PermitPlugin, Verdict, wait
 from tests.sim.stage import Stage, template
 
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
@@ -82,3 +83,21 @@ def open_seats(one: Reservation) -> list[tuple[str, str, str]]:
         for each in one.status.placements or ()
         if each.pod_ref is None and each.task in tasks
     ]
+
+
+class Barrier(PermitPlugin):
+    """Nobody passes until it is lifted."""
+
+    name: ClassVar[str] = "Barrier"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lifted = False
+
+    def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
+        return (SUCCESS if self.lifted else wait()), 600.0
+
+
+async def take_away(it: Stage, instead: str = "other") -> None:
+    task = {"name": instead, "replicas": 1, "template": template("1")}
+    await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": [task], "minAvailable": 1}})

@@ -11,8 +11,7 @@ import pytest
 from restow.control.scheduler import Settings
 from restow.model import kinds
 from tests.control.reservations.auditor import Auditor
-from tests.control.reservations.stage import phase, read, reservation, seats
-from tests.control.reservations.test_on_the_way import Barrier
+from tests.control.reservations.stage import Barrier, phase, read, reservation, seats
 from tests.control.stage import places, world
 from tests.sim.stage import Stage, node, pass_time, pod, scheduler, template, virtual
 

@@ -12,8 +12,7 @@ import pytest
 from restow.control.scheduler import Settings
 from restow.model import kinds
 from restow.ports import Api, Request, Response
-from tests.control.reservations.stage import over_committed, phase, read, reservation, seats
-from tests.control.reservations.test_on_the_way import Barrier, take_away
+from tests.control.reservations.stage import Barrier, over_committed, phase, read, reservation, seats, take_away
 from tests.control.stage import events, places, stage
 from tests.sim.stage import node, pass_time, pod, virtual
 

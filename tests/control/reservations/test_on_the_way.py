@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from restow.model import kinds
-from restow.scheduling.framework import SUCCESS, Cycle, PermitPlugin, Verdict, wait
-from tests.control.reservations.stage import over_committed, read, reservation, seats
+from tests.control.reservations.stage import Barrier, over_committed, read, reservation, seats, take_away
 from tests.control.stage import events, places, stage
-from tests.sim.stage import Stage, node, pass_time, pod, template, virtual
-
-
-class Barrier(PermitPlugin):
-    """Nobody passes until it is lifted."""
-
-    name: ClassVar[str] = "Barrier"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lifted = False
-
-    def permit(self, cycle: Cycle, node: str) -> tuple[Verdict, float]:
-        return (SUCCESS if self.lifted else wait()), 600.0
+from tests.sim.stage import Stage, node, pass_time, pod, virtual
 
 
 async def nothing(it: Stage) -> None:
@@ -33,11 +19,6 @@ async def nothing(it: Stage) -> None:
 
 async def delete(it: Stage) -> None:
     await it.delete(kinds.RESERVATION, "r")
-
-
-async def take_away(it: Stage, instead: str = "other") -> None:
-    task = {"name": instead, "replicas": 1, "template": template("1")}
-    await it.patch(kinds.RESERVATION, "r", {"spec": {"tasks": [task], "minAvailable": 1}})
 
 
 async def move(it: Stage) -> None:

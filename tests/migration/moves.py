@@ -70,6 +70,7 @@ def job(
             "uid": "job-uid",
             "creationTimestamp": format_time(NOW - 120),
             "annotations": {"restow.sh/moved-from": "n1", **more.pop("annotations", {})},
+            **more.pop("metadata", {}),
         },
         "spec": {
             "podRef": {"namespace": "shop", "name": "web-1", "uid": "old", **more.pop("pod_ref", {})},

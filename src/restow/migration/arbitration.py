@@ -77,17 +77,18 @@ def arbitrate(jobs: Iterable[PodMigrationJob], scene: Scene, arguments: Argument
         if pod is None:
             continue
         one = candidate(job, pod, scene)
-        reason = _forbidden(one, scene, arguments)
+        reason = forbidden(one, scene, arguments)
         if reason is None:
             candidates.append(one)
         else:
-            verdicts.append(Refused(job, JobReason.FORBIDDEN_MIGRATE_POD, reason))
+            told = f"pod {pod.metadata.namespace}/{pod.metadata.name} cannot be moved: {reason}"
+            verdicts.append(Refused(job, JobReason.FORBIDDEN_MIGRATE_POD, told))
     verdicts += [_judge(one, waves, occupation) for one in in_order(candidates, history, occupation)]
     return verdicts
 
 
-def _forbidden(one: Candidate, scene: Scene, arguments: Arguments) -> str | None:
-    """Why a job may never begin, by what its pod is."""
+def forbidden(one: Candidate, scene: Scene, arguments: Arguments) -> str | None:
+    """Why a job may never begin, nor go on, by what its pod is."""
     pod, workload = one.pod, one.workload
     around = Surroundings(
         now=scene.now,
@@ -102,7 +103,7 @@ def _forbidden(one: Candidate, scene: Scene, arguments: Arguments) -> str | None
         reason = smallness(workload.replicas, arguments.limits)
     if reason is None and arguments.only_with_seat and _mode(one.job, arguments) == JobMode.EVICT_DIRECTLY:
         reason = "nodeFit is set, and without a reservation nothing shows that another node fits"
-    return f"pod {pod.metadata.namespace}/{pod.metadata.name} cannot be moved: {reason}" if reason else None
+    return reason
 
 
 def _mode(job: PodMigrationJob, arguments: Arguments) -> str:

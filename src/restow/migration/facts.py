@@ -73,6 +73,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """UIDs of pods that are the successors of other jobs."""
     ahead: tuple[str, ...] = ()
     """Other jobs that were given the same reservation, have no successor in it yet, and come first."""
+    forbidden: str | None = None
+    """Why the pod may not be moved, by what it is and by what is configured."""
     rival: str | None = None
     """Another job that moves the same pod and comes first."""
     stopped: str | None = None

@@ -72,7 +72,7 @@ def unmovable(facts: Facts) -> Step | None:
 
 def prepare(facts: Facts) -> Step:
     """The pod is still there: get it a seat, then let it go."""
-    step = _no_reservation(facts) or _not_referred(facts) or _just_made(facts)
+    step = _protected(facts) or _no_reservation(facts) or _not_referred(facts) or _just_made(facts)
     if step is not None:
         return step
     facts = facts.saying(recorded(facts.job.status, _created(facts), now=facts.now))
@@ -93,7 +93,12 @@ def prepare(facts: Facts) -> Step:
 
 def evict_directly(facts: Facts) -> Step:
     """No seat is asked for."""
-    return unmovable(facts) or _evict(facts, _leaving(facts, "nothing is reserved for it"))
+    return _protected(facts) or unmovable(facts) or _evict(facts, _leaving(facts, "nothing is reserved for it"))
+
+
+def _protected(facts: Facts) -> Step | None:
+    """What was not so when the job was admitted: a pod that must not be evicted now is not, whoever began to."""
+    return forbid(facts, facts.forbidden) if facts.forbidden else None
 
 
 def _no_reservation(facts: Facts) -> Step | None:
@@ -182,21 +187,22 @@ def _misplaced(facts: Facts) -> Step | None:
     reservation, pod = facts.reservation, facts.mover
     assert reservation is not None, "one exists"
     assert pod is not None, "it has not left"
-    others = why_not_its(reservation, pod, facts.owners) or _useless(facts, reservation, pod)
-    if others:
-        return forbid(facts, others)
+    others = why_not_its(reservation, pod, facts.owners, facts.terms.schedulers)
+    problem = others or _useless(facts, reservation, pod) or _astray(facts, reservation, pod)
+    if problem:
+        return forbid(facts, problem)
     if facts.seat is None or not facts.fresh:
         return None
-    name, problem = facts.seat.node_name, None
+    name = facts.seat.node_name
     if facts.node is None:
-        problem = f"node {name} is gone"
+        unfitness: str | None = f"node {name} is gone"
     elif facts.is_ours and is_made_anew(facts.node, reservation):  # seats of others may be kept one after the other
-        problem = f"node {name} is another one, made after the seat was kept"
+        unfitness = f"node {name} is another one, made after the seat was kept"
     else:
-        problem = unfit(facts.node, pod)
-    if problem is None:
+        unfitness = unfit(facts.node, pod)
+    if unfitness is None:
         return None
-    return fail(facts, JobReason.UNSCHEDULABLE, f"its seat is on node {name}, but {problem}")
+    return fail(facts, JobReason.UNSCHEDULABLE, f"its seat is on node {name}, but {unfitness}")
 
 
 def _useless(facts: Facts, reservation: Reservation, pod: Pod) -> str:
@@ -210,6 +216,14 @@ def _useless(facts: Facts, reservation: Reservation, pod: Pod) -> str:
     elsewhere = (one for one in free if one.node_name != pod.spec.node_name)
     why = next((unlike(reservation, one, pod) for one in elsewhere), "")
     return why or f"the seat kept for it is on node {pod.spec.node_name}, where it is already"
+
+
+def _astray(facts: Facts, reservation: Reservation, pod: Pod) -> str:
+    """Why the seats are not where the pod is to go, which may be said after they were found; empty if one is."""
+    target, usable = target_node(facts.job), [one.node_name for one in seats_elsewhere(reservation, pod)]
+    if target is None or not usable or target in usable:
+        return ""
+    return f"it is to go to node {target}, and the seat kept for it is on node {usable[0]}"
 
 
 def _short_lived(facts: Facts) -> Step | None:
@@ -235,7 +249,7 @@ def _unplaced(facts: Facts) -> Step | None:
     assert reservation is not None, "one exists"
     state = reservation.status.state
     if state.phase == ReservationPhase.AVAILABLE and facts.seat is not None:
-        return None
+        return _changed(facts, reservation)
     if state.phase == ReservationPhase.WAITING:
         told = "its seat is on room that terminating pods are still leaving"
         return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.WAITING, told))
@@ -246,6 +260,15 @@ def _unplaced(facts: Facts) -> Step | None:
     if is_in_doubt(facts.job.status):
         return fail(facts, JobReason.UNSCHEDULABLE, f"earlier moves of its plan failed, and now: {told}")
     return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, JobReason.UNSCHEDULABLE, told))
+
+
+def _changed(facts: Facts, reservation: Reservation) -> Step | None:
+    """What its status says is of another spec, until the scheduler has looked at this one."""
+    looked_at = reservation.status.observed_generation
+    if looked_at in (None, reservation.metadata.generation):
+        return None
+    told = f"reservation {reservation.metadata.name} was changed, and the scheduler has not looked at it since"
+    return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.PENDING, told))
 
 
 def _away(facts: Facts) -> str:

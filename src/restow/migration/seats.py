@@ -13,6 +13,7 @@ from restow.model.objects import MatchPolicy, ObjectMeta, OwnerReference, Placem
 from restow.model.quantity import QuantityError
 from restow.model.resources import pod_requests, shortages, template_requests
 from restow.scheduling.reservations.comparison import differences
+from restow.scheduling.reservations.validity import is_for
 
 
 def free_seats(reservation: Reservation) -> list[Placement]:
@@ -45,10 +46,14 @@ def unlike(reservation: Reservation, seat: Placement, pod: Pod) -> str:
     return f"the seat is too small: {', '.join(map(str, short))}" if short else ""
 
 
-def why_not_its(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference, ...]) -> str:
+def why_not_its(
+    reservation: Reservation, pod: Pod, owners: tuple[OwnerReference, ...], schedulers: frozenset[str] | None
+) -> str:
     """Why whoever takes a pod's place may use no seat of a reservation; empty if it may."""
     mover = migrating_pod(reservation)
     name = reservation.metadata.name
+    if schedulers is not None and not is_for(reservation, schedulers):
+        return f"reservation {name} is another scheduler's, schedulerNames has {', '.join(sorted(schedulers))}"
     if mover not in (None, pod.metadata.uid):
         return f"reservation {name} is for the move of another pod, with UID {mover}"
     if not _belongs_to(reservation, pod, owners):

@@ -70,6 +70,9 @@ def _decide(facts: Facts) -> Step:
     job = facts.job
     if is_ended(job):
         return _after_the_end(facts)
+    if job.metadata.deletion_timestamp is not None:  # somebody's finalizer keeps it
+        told = "the job is being deleted"
+        return Abort(ended(job.status, JobPhase.ABORTED, JobReason.ABORTED, told, now=facts.now))
     if job.spec.paused:
         return Wait(paused(job.status, now=facts.now))
     facts = facts.saying(resumed(job.status, now=facts.now))

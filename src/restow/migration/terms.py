@@ -20,6 +20,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the pod gets to stop; None leaves that to the pod."""
     propagation: str | None = None
     dry_run: bool = False
+    schedulers: frozenset[str] | None = None
+    """Whose pods are moved; None for anybody's."""
     problem: str = ""
     """What of the job's words cannot be understood."""
 
@@ -49,5 +51,6 @@ def terms_of(job: PodMigrationJob, arguments: Arguments) -> Terms:
         grace=arguments.grace_seconds if grace is None else grace,
         propagation=propagation or arguments.propagation,
         dry_run=arguments.dry_run or bool(options.dry_run),
+        schedulers=arguments.protections.scheduler_names,
         problem="; ".join(problems),
     )

@@ -38,12 +38,13 @@ def arguments(**section: Any) -> Arguments:
 
 
 class Seats:
-    """The stand-in. `refusing` says why no reservation is placed; `places` where they are placed, whatever they ask."""
+    """The stand-in. `refusing` says why no reservation is placed; `places` where they are placed, whatever they ask;
+    `looking`, whether it looks at those that were changed."""
 
     def __init__(self, api: Api, clock: Clock) -> None:
         self.refusing: str | None = None
         self.places: str | None = None
-        self.binding = True
+        self.binding = self.looking = True
         self._client = Client(api, manager="stand-in")
         self._clock = clock
 
@@ -76,6 +77,8 @@ class Seats:
                 return
             task = (reservation.spec.tasks or [])[0]
             await self.write(reservation, [{"task": task.name, "index": 0, "nodeName": node}])
+        elif self.looking and reservation.status.observed_generation != reservation.metadata.generation:
+            await self.write(reservation)
 
     async def _fitting(self, reservation: Reservation) -> str | None:
         wanted = node_constraint((reservation.spec.tasks or [])[0].template.spec)
@@ -88,7 +91,7 @@ class Seats:
     ) -> None:
         since = format_time(self._clock.now())
         told = {"reason": None, "message": None, **state, "phase": phase, "lastTransitionTime": since}
-        changes: Document = {"state": told}
+        changes: Document = {"state": told, "observedGeneration": reservation.metadata.generation}
         if placements is not None:
             changes["placements"] = placements
         meta = reservation.metadata

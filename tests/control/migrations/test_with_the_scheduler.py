@@ -10,7 +10,7 @@ from restow.model import kinds
 from restow.model.objects import Document
 from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room
-from tests.control.test_scheduler import CLASS
+from tests.control.volumes import CLASS
 from tests.sim.stage import job, pass_time, pod, ready, template, virtual, workload
 
 

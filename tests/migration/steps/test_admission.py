@@ -9,12 +9,14 @@ from restow.migration.terms import Terms
 from tests.migration.moves import before, job, pending, pod
 from tests.migration.steps.rows import DIRECT, Row, check, table
 
+LEAVING = {"deletionTimestamp": "2027-01-01T00:00:00Z"}
 PLANNED = {"restow.sh/target-node": "n1"}
 FORGED = replace(pending(), status=replace(pending().status, phase="Running"))
 
 
 ROWS: list[Row] = [
     ("nothing in the way", before(), AwaitAdmission, None, ""),
+    ("being deleted", before(pending(metadata=LEAVING)), Abort, "Aborted", "is being deleted"),
     ("no namespace", before(pending(pod_ref={"namespace": ""})), Fail, "InvalidPodRef", "namespace and name"),
     ("no name", before(pending(pod_ref={"name": ""})), Fail, "InvalidPodRef", "namespace and name"),
     ("not a pod", before(pending(pod_ref={"kind": "Node"})), Fail, "InvalidPodRef", "Node is not Pod"),

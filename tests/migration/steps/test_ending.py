@@ -20,6 +20,9 @@ def over(phase: str = "Failed", *conditions: Any, **changes: Any) -> Facts:
 
 ROWS: list[Row] = [
     ("aborted", facts(job(phase="Aborted")), Abort, "Aborted", "aborted by a user"),
+    ("being deleted", facts(job(metadata=LEAVING)), Abort, "Aborted", "is being deleted"),
+    ("being deleted after the eviction", facts(job(EVICTING, metadata=LEAVING), pod=None), Abort, "Aborted", "deleted"),
+    ("being deleted while paused", facts(job(metadata=LEAVING, spec={"paused": True})), Abort, "Aborted", "deleted"),
     ("aborted, told", over("Aborted", OVER), Release, None, ""),
     ("failed before the eviction", over(), Release, None, ""),
     ("failed after a refused eviction", over("Failed", COMPLETE, REFUSED), Release, None, ""),

@@ -41,6 +41,13 @@ ROWS: list[Row] = [
     ("another pod was named", facts(job(pod_ref={"uid": "x"})), Fail, "InvalidPodRef", "'x' is not the pod"),
     ("directly", facts(job(ref=None), terms=DIRECT, reservation=None), Evict, "Evicting", "nothing is reserved"),
     (
+        "directly, protected since it was admitted",
+        facts(job(ref=None), terms=DIRECT, reservation=None, forbidden="never"),
+        Fail,
+        "ForbiddenMigratePod",
+        "never",
+    ),
+    (
         "directly, a rival",
         facts(job(ref=None), terms=DIRECT, reservation=None, rival="o"),
         Fail,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from restow.migration.facts import Answer
 from restow.migration.instructions import Abort, Evict, Extend, Fail, Look, Refer, Reserve, Wait
 from restow.migration.terms import Terms
-from restow.model.objects import OwnerReference
+from restow.model.objects import OwnerReference, Reservation
 from restow.model.times import format_time
 from tests.migration.moves import NO, NOW, YES, before, facts, job, node, pod, reservation, seat
 from tests.migration.steps.rows import DRY, USERS, Row, check, given, table
@@ -27,8 +27,17 @@ EMPTY = replace(reservation(), status=replace(reservation().status, placements=[
 LEAVING = replace(node().metadata, deletion_timestamp="2027-01-01T00:00:00Z")
 NAMING = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="web", uid="deploy", controller=True)
 A_MINUTE_AGO = format_time(NOW - 60)
+OURS_ONLY = Terms(ttl=300.0, schedulers=frozenset({"restow"}))
+OF_RESTOW = {"schedulerName": "restow"}
+OF_ANOTHER = {"schedulerName": "volcano"}
 KEPT_FOR_A_MINUTE = reservation(lastTransitionTime=A_MINUTE_AGO)
 BY_LABEL = {"owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}]}
+
+
+def looked_at(generation: int | None) -> Reservation:
+    """The reservation in its second generation, of which its status tells this one."""
+    made = reservation(metadata={"generation": 2})
+    return replace(made, status=replace(made.status, observed_generation=generation))
 
 
 ROWS: list[Row] = [
@@ -166,6 +175,45 @@ ROWS: list[Row] = [
         Evict,
         "Evicting",
         "",
+    ),
+    (
+        "it is to go elsewhere since its seat was found",
+        facts(job(annotations={"restow.sh/target-node": "n3"})),
+        Fail,
+        "ForbiddenMigratePod",
+        "it is to go to node n3, and the seat kept for it is on node n2",
+    ),
+    ("its seat is where it is to go", facts(job(annotations={"restow.sh/target-node": "n2"})), Evict, "Evicting", ""),
+    (
+        "it is to go elsewhere, and has no seat yet",
+        facts(job(annotations={"restow.sh/target-node": "n3"}), reservation=reservation(phase="Pending"), node=None),
+        Wait,
+        "Pending",
+        "no seat has been found yet on node n3",
+    ),
+    (
+        "its reservation was changed since",
+        facts(reservation=looked_at(1)),
+        Wait,
+        "Pending",
+        "was changed, and the scheduler has not looked at it since",
+    ),
+    ("its reservation was changed, and looked at", facts(reservation=looked_at(2)), Evict, "Evicting", ""),
+    ("its reservation does not say what was looked at", facts(reservation=looked_at(None)), Evict, "Evicting", ""),
+    ("given, of one of our schedulers", facts(terms=OURS_ONLY, **given(spec=OF_RESTOW)), Evict, "Evicting", ""),
+    (
+        "given, of another scheduler",
+        facts(terms=OURS_ONLY, **given(spec=OF_ANOTHER)),
+        Fail,
+        "ForbiddenMigratePod",
+        "reservation spare-room is another scheduler's, schedulerNames has restow",
+    ),
+    (
+        "protected since it was admitted",
+        facts(forbidden="its annotation says so"),
+        Fail,
+        "ForbiddenMigratePod",
+        "pod shop/web-1 cannot be moved: its annotation says so",
     ),
     ("its target was cordoned", facts(node=node(unschedulable=True)), Fail, "Unschedulable", "node n2 is cordoned"),
     (

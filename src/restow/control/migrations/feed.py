@@ -6,7 +6,8 @@ jobs, and the names of jobs that something happened to. Kinds that are not insta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,11 +18,12 @@ from restow.client.informers import Informers
 from restow.client.latest import Latest
 from restow.client.reader import Reader
 from restow.control.view import EvictionView, StopSwitch
+from restow.migration.arbitration import forbidden
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import condition, is_ended, is_evicting, is_running
 from restow.migration.facts import Facts
 from restow.migration.reservation import is_made_for, job_uid, reservation_name
-from restow.migration.scene import Scene
+from restow.migration.scene import Scene, candidate
 from restow.migration.terms import terms_of
 from restow.model import kinds
 from restow.model.cluster.owners import group_name
@@ -30,6 +32,7 @@ from restow.model.objects import (
     ConfigMap,
     JobConditionType,
     JobReason,
+    Node,
     ObjectReference,
     Pod,
     PodMigrationJob,
@@ -66,6 +69,7 @@ class Feed:
             indexes={"uid": _by_uid, "pod": _by_pod, "reservation": _by_reservation},
         )
         self._jobs = Latest(self._seen, clock)
+        self._evicting: set[str] = set()
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -116,7 +120,7 @@ class Feed:
             workloads=self._workloads,
             budgets=self._evictions.budgets,
             claims=self._evictions.claims,
-            node_labels={node.metadata.name: node.metadata.labels or {} for node in self._nodes},
+            node_labels=_Labels(self._nodes),
             priority_classes=self._evictions.priority_classes(),
         )
 
@@ -144,7 +148,8 @@ class Feed:
                 reservation=reservation,
                 takers=tuple(pod for pod in found if pod is not None),
                 stopped=self.stopped(),
-            )
+            ),
+            arguments,
         )
 
     def takers_of(self, job: PodMigrationJob, reservation: Reservation | None) -> list[ObjectReference]:
@@ -162,8 +167,9 @@ class Feed:
         }
         return list(found.values())
 
-    def around(self, facts: Facts) -> Facts:
-        """The facts with what is only known from caches: who owns the pod, and which other jobs speak of it."""
+    def around(self, facts: Facts, arguments: Arguments) -> Facts:
+        """The facts with what is only known from caches: who owns the pod, what protects it, and which other jobs
+        speak of it."""
         pod, job = facts.pod, facts.job
         workload = self._workloads.of(pod) if pod is not None else None
         given = facts.reservation is not None and not is_made_for(facts.reservation, job)
@@ -172,10 +178,18 @@ class Feed:
             owners=tuple(self._workloads.chain(pod)) if pod is not None else (),
             workload=workload.uid if workload else None,
             queue=self._queue_of(pod) if pod is not None else None,
+            forbidden=self._forbidden(job, facts.mover, arguments) if facts.mover is not None else None,
             rival=self._rival(job),
             of_others=frozenset(self._of_others(job)) if given else frozenset(),
             ahead=tuple(self._ahead(job)) if given else (),
         )
+
+    def _forbidden(self, job: PodMigrationJob, pod: Pod, arguments: Arguments) -> str | None:
+        """Asked again once it runs: arbitration asks before."""
+        if not is_running(job):
+            return None
+        scene = self.scene()
+        return forbidden(candidate(job, pod, scene), scene, arguments)
 
     def _queue_of(self, pod: Pod) -> str:
         gang = group_name(pod)
@@ -204,8 +218,22 @@ class Feed:
         """The jobs whose successors will take seats of the same reservation before this one's."""
         for other in self._jobs.find("reservation", "/".join(reservation_key(job))):
             wants = is_running(other) and other.status.pod_ref is None
-            if wants and other.metadata.uid != job.metadata.uid and _turn(other) < _turn(job):
+            if wants and other.metadata.uid != job.metadata.uid and self._turn(other) < self._turn(job):
                 yield other.metadata.name
+
+    def _turn(self, job: PodMigrationJob) -> tuple[bool, tuple[bool, str, str]]:
+        """Whoever may have evicted its pod comes first."""
+        evicts = is_evicting(job.status) or job.metadata.uid in self._evicting
+        return not evicts, _precedence(job)
+
+    @contextmanager
+    def evicting(self, job: PodMigrationJob) -> Iterator[None]:
+        """While it is being written down that a job evicts its pod, its rivals for a seat know."""
+        self._evicting.add(job.metadata.uid)
+        try:
+            yield
+        finally:
+            self._evicting.discard(job.metadata.uid)
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
@@ -256,6 +284,25 @@ class _Pods:
         return self._informer.get(key[1], key[0])
 
 
+class _Labels(Mapping[str, Mapping[str, str]]):
+    """The labels of nodes by name."""
+
+    def __init__(self, informer: Informer[Node]) -> None:
+        self._informer = informer
+
+    def __getitem__(self, name: str) -> Mapping[str, str]:
+        node = self._informer.get(name)
+        if node is None:
+            raise KeyError(name)
+        return node.metadata.labels or {}
+
+    def __iter__(self) -> Iterator[str]:
+        return (node.metadata.name for node in self._informer)
+
+    def __len__(self) -> int:
+        return len(self._informer)
+
+
 def reservation_key(job: PodMigrationJob) -> Key:
     """Where the reservation of a job is: the one it names, else the one that is made for it."""
     options, inside = job.spec.reservation_options, job.spec.pod_ref.namespace or ""
@@ -272,11 +319,6 @@ def _is_active(job: PodMigrationJob) -> bool:
 
 def _precedence(job: PodMigrationJob) -> tuple[bool, str, str]:
     return not is_running(job), job.metadata.creation_timestamp or "", job.metadata.name
-
-
-def _turn(job: PodMigrationJob) -> tuple[bool, tuple[bool, str, str]]:
-    """Whoever may have evicted its pod comes first."""
-    return not is_evicting(job.status), _precedence(job)
 
 
 def _was_refused(job: PodMigrationJob) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import nullcontext
 from functools import partial
 from random import Random
 
@@ -48,6 +49,8 @@ _LOOKS = 4
 """Looks in a row before a job is left for later: the cluster changes faster than we read."""
 _LOOK_AFTER = 1.0
 """Seconds until a job is looked at again after something was done for it, should no news come of it."""
+_FRESH = 5.0
+"""Seconds within which a pod is evicted that was found ready for it: writing that down may take longer."""
 _SHORTEST_WAIT = 0.05
 """Seconds: waking up a rounding error too early must not turn into a busy loop."""
 MIGRATING = "Migrating"
@@ -203,9 +206,13 @@ class Migrations:
     async def _carry_out(self, facts: Facts, step: Act) -> None:
         job, name = facts.job, facts.job.metadata.name
         intended = is_evicting(job.status)
-        after, answer = await self._effects.carry_out(facts, step)
+        with self._feed.evicting(job) if isinstance(step, Evict) else nullcontext():
+            after, answer = await self._effects.carry_out(facts, step)
         self._tell(job, after.job)
         if isinstance(step, Evict):
+            if not 0 <= self._clock.now() - facts.now <= _FRESH:
+                self._queue.add(name)
+                return
             self._pacing.used(job.metadata.uid)
             answer = await self._effects.evict(after, step)
             if answer is not None and answer.allowed:

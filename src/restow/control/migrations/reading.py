@@ -64,7 +64,8 @@ class Reading:
                 stopped=why,
                 trial=tried,
                 fresh=True,
-            )
+            ),
+            arguments,
         )
 
     async def _try(self, job: PodMigrationJob, arguments: Arguments) -> Answer | None:

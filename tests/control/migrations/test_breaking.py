@@ -1,0 +1,174 @@
+"""What happens between two steps of a move must not be overlooked: nobody is evicted on what was true before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from restow.model import kinds
+from restow.model.objects import Pod
+from restow.ports import Api, Request, Response
+from tests.control.migrations.stage import Move, arguments, cluster, controller, stage, stays
+from tests.control.migrations.test_given_seats import GIVEN, give
+from tests.sim.stage import pass_time, virtual
+
+NEVER = {"scheduling.koordinator.sh/eviction-cost": str(2**31 - 1)}
+Deed = Callable[[Move, Pod], Awaitable[Any]]
+
+
+async def budget(it: Move, name: str, least: int) -> None:
+    spec = {"minAvailable": least, "selector": {"matchLabels": {"app": "web"}}}
+    await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    await pass_time(2)
+
+
+@asynccontextmanager
+async def about_to_leave(it: Move, **spec: Any) -> AsyncIterator[Pod]:
+    """A pod that has its seat, and leaves when the block ends: until then a budget keeps it."""
+    old = (await it.start(2))[0]
+    it.seats.refusing = "no room"
+    await it.move(old, **spec)
+    await pass_time(5)
+    await budget(it, "web", 2)
+    it.seats.refusing = None
+    await pass_time(10)
+    assert (await it.told())[:2] == ("Running", "FailedEvict"), await it.told()
+    yield old
+    await it.delete(kinds.POD_DISRUPTION_BUDGET, "web")
+    await pass_time(15)
+
+
+async def never(it: Move, old: Pod) -> None:
+    await it.patch(kinds.POD, old.metadata.name, {"metadata": {"annotations": NEVER}})
+
+
+async def orphan(it: Move, old: Pod) -> None:
+    await it.patch(kinds.POD, old.metadata.name, {"metadata": {"ownerReferences": None}})
+
+
+async def another_budget(it: Move, old: Pod) -> None:
+    await budget(it, "another", 1)
+    await budget(it, "a-third", 1)
+
+
+async def redirect(it: Move, old: Pod) -> None:
+    elsewhere = {"n1", "n2", "n3"} - {old.spec.node_name, (await it.job()).status.node_name}
+    target = {"restow.sh/target-node": min(str(one) for one in elsewhere)}
+    await it.patch(kinds.POD_MIGRATION_JOB, "move", {"metadata": {"annotations": target}})
+
+
+@pytest.mark.parametrize(
+    ("deed", "why"),
+    [
+        pytest.param(never, "which means never", id="its annotation says never"),
+        pytest.param(orphan, "no controller would make it again", id="nobody owns it any more"),
+        pytest.param(another_budget, "2 PodDisruptionBudgets cover it", id="two budgets cover it"),
+        pytest.param(redirect, "it is to go to node", id="it is to go elsewhere"),
+    ],
+)
+@virtual
+async def test_what_forbids_a_move_does_so_until_the_pod_leaves(deed: Deed, why: str) -> None:
+    async with stage() as it:
+        async with about_to_leave(it) as old:
+            await deed(it, old)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and why in (message or ""), message
+        assert await it.reservations() == [] and await stays(it, old)
+
+
+@virtual
+async def test_what_is_configured_holds_for_moves_under_way() -> None:
+    async with cluster() as it, controller(it.api, it.clock) as made:
+        async with about_to_leave(it) as old:
+            made.configure(arguments(namespaces={"exclude": ["default"]}))
+        assert (await it.told())[:2] == ("Failed", "ForbiddenMigratePod") and await stays(it, old)
+
+
+@virtual
+async def test_a_deleted_job_that_a_finalizer_keeps_does_nothing_more() -> None:
+    async with stage() as it:
+        async with about_to_leave(it) as old:
+            kept = {"metadata": {"finalizers": ["example.com/audit"]}}
+            await it.patch(kinds.POD_MIGRATION_JOB, "move", kept)
+            await it.delete(kinds.POD_MIGRATION_JOB, "move")
+        assert await it.told() == ("Aborted", "Aborted", "the job is being deleted")
+        assert await it.reservations() == [] and await stays(it, old)
+
+
+@virtual
+async def test_a_seat_that_was_changed_is_not_relied_on_until_it_was_looked_at() -> None:
+    async with stage() as it:
+        async with about_to_leave(it) as old:
+            it.seats.looking = False
+            [seat] = await it.reservations()
+            await it.patch(kinds.RESERVATION, seat.metadata.name, {"spec": {"minAvailable": 0}})
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Running", "Pending") and "has not looked at it since" in (message or ""), message
+        assert await stays(it, old)
+        it.seats.looking = True
+        await pass_time(30)
+        assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_the_seat_of_another_scheduler_is_nobodys() -> None:
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        it.seats.places = min({"n1", "n2", "n3"} - {old.spec.node_name})
+        await give(it, schedulerName="another")
+        await it.move(old, reservationOptions=GIVEN)
+        await pass_time(30)
+        phase, _, message = await it.told()
+        assert phase == "Failed" and "another scheduler's" in (message or ""), message
+        assert await stays(it, old)
+
+
+class Slow:
+    """An Api that takes long to write down an intent; what is done meanwhile is done once."""
+
+    def __init__(self, api: Api, seconds: float, meanwhile: Callable[[], Awaitable[Any]] | None = None) -> None:
+        self.watch = api.watch
+        self._api = api
+        self._seconds = seconds
+        self._meanwhile = meanwhile
+
+    async def call(self, request: Request) -> Response:
+        if request.subresource == "status" and b'"Evicting"' in request.body:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            if meanwhile is not None:
+                await meanwhile()
+            await asyncio.sleep(self._seconds)
+        return await self._api.call(request)
+
+
+@virtual
+async def test_who_was_long_writing_down_an_intent_looks_again() -> None:
+    async with cluster() as it:
+        old = (await it.start(2))[0]
+        async with controller(Slow(it.api, 20, it.stop), it.clock):
+            await it.move(old)
+            await pass_time(60)
+            assert await stays(it, old)
+            await it.go()
+            await pass_time(60)
+            assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_one_seat_is_not_given_to_two_whose_intents_are_long_in_writing() -> None:
+    async with cluster(nodes=4) as it:
+        first, second, third = await it.start(3)
+        it.seats.places = min({"n1", "n2", "n3", "n4"} - {one.spec.node_name for one in (first, second, third)})
+        it.seats.binding = False
+        await give(it)
+        await it.move(first, "a", paused=True, reservationOptions=GIVEN)  # which would come first
+        resumed = {"spec": {"paused": False}}
+        late = it.patch(kinds.POD_MIGRATION_JOB, "a", resumed)
+        async with controller(Slow(it.api, 2, lambda: late), it.clock, maxConcurrentReconciles=4):
+            await it.move(second, "b", reservationOptions=GIVEN)
+            await pass_time(20)
+            assert [await stays(it, one) for one in (first, second)] == [True, False]

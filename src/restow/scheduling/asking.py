@@ -73,6 +73,8 @@ class Asked:
         """The same for pods of all queues while nodes are locked, with a cycle of their class whatever is locked."""
 
     def pre_filter(self, cycle: Cycle) -> Said:
+        if not self._filters:
+            return self._filters_known, None
         active, known, refused = self._filters_known, self._filters_known, None
         again: list[tuple[int, Any]] = []
         for one in self._filters:
@@ -94,6 +96,8 @@ class Asked:
         return active, refused
 
     def pre_score(self, cycle: Cycle) -> Said:
+        if not self._scores:
+            return self._scores_known, None
         active = known = self._scores_known
         again: list[tuple[int, Any]] = []
         for one in self._scores:

@@ -17,8 +17,9 @@ from restow.model.cluster.domains import Domains
 from restow.scheduling.blocks import REFUSED, Keys
 from restow.scheduling.cells import Cells
 from restow.scheduling.framework import Cycle, FilterPlugin, Reach
-from restow.scheduling.ranking import TIE_BITS, Ranking, Weighted, in_range
+from restow.scheduling.ranking import Ranking
 from restow.scheduling.screens import Screen
+from restow.scheduling.worths import TIE_BITS, Weighted, in_range
 
 
 class Say(msgspec.Struct, frozen=True):

@@ -17,7 +17,8 @@ from restow.model.cluster import RowIndex, Snapshot, Which
 from restow.model.cluster.locks import UNLOCKED
 from restow.scheduling.blocks import REFUSED
 from restow.scheduling.framework import Cycle, FilterPlugin
-from restow.scheduling.ranking import NameOrder, Ranking, Weighted
+from restow.scheduling.ranking import NameOrder, Ranking
+from restow.scheduling.worths import Weighted
 
 _FEW = 64
 """So many rows are sooner looked at one by one."""

@@ -46,7 +46,8 @@ from restow.scheduling.framework import (
     Verdict,
     error,
 )
-from restow.scheduling.ranking import TIE_BITS, NameOrder, Ranking
+from restow.scheduling.ranking import NameOrder, Ranking
+from restow.scheduling.worths import TIE_BITS
 
 Key = tuple[PodClass, int, int]
 """A class, and as bits the filters and the scores that have a say."""

@@ -175,6 +175,9 @@ class FilterPlugin(Plugin):
     by_tenancy: ClassVar[bool] = False
     """Whether it is the one that accepts the rows which are locked for nobody or for the pod's queue, and no others. No
     other plugin tells pods apart by their queue: to the rest, pods that differ in nothing else are of one class."""
+    by_room: ClassVar[bool] = False
+    """Whether a ROW plugin looks at nothing but what a row offers and has left, so that what it says of one row holds
+    for all rows in the same of `Room.states`."""
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         """SUCCESS; SKIP when `filter` would accept every row; a refusal when no row can be accepted.
@@ -225,6 +228,8 @@ class PostFilterPlugin(Plugin):
 
 class ScorePlugin(Plugin):
     reach: ClassVar[Reach] = Reach.ROW
+    by_room: ClassVar[bool] = False
+    """As in `FilterPlugin`."""
 
     def pre_score(self, cycle: Cycle) -> Verdict:
         """SUCCESS, or SKIP when all rows would score the same; a NODE or ROW plugin as in `pre_filter`."""

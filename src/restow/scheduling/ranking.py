@@ -14,22 +14,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.cluster import Mask, RowIndex, Snapshot, Which
+from restow.model.cluster import RowIndex, Snapshot, Which
 from restow.model.cluster.boards import Board
 from restow.model.cluster.domains import Domains
 from restow.scheduling.blocks import REFUSED, Blocks
 from restow.scheduling.cells import Cells, too_many
-from restow.scheduling.framework import BEST, Cycle, FilterPlugin, Reach, ScorePlugin, Scores
+from restow.scheduling.framework import Cycle, FilterPlugin, Reach, ScorePlugin
 from restow.scheduling.screens import Screen, are_alone
+from restow.scheduling.worths import NOTHING, TIE_BITS, Weighted, Worths, weighted_sum
 
-TIE_BITS = 24
 TIE_MASK = (1 << TIE_BITS) - 1
-
-Weighted = tuple[ScorePlugin, int]
-
-
-class ScoreOutOfRange(Exception):
-    """A plugin broke its promise to score in 0..BEST; no choice can be trusted."""
 
 
 class NameOrder:
@@ -38,6 +32,7 @@ class NameOrder:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._seen = 0
+        self._epoch = 0
         self._listed = 0
         self._names: list[str | None] = []
         self._row_of: list[int] = []
@@ -53,12 +48,13 @@ class NameOrder:
 
     def refresh(self) -> None:
         """Look at the nodes that changed; most changes bring no node and take none."""
-        changes, rows, listed = self._snapshot.nodes.changes, self._snapshot.rows, len(self._snapshot.room.resources)
-        grown = len(self.ties) != rows.capacity or listed != self._listed
-        if self._seen == changes.generation and not grown:
+        changes, epoch = self._snapshot.nodes.changes, self._snapshot.room.states.epoch
+        if self._seen == changes.generation and self._epoch == epoch:
             return
+        rows, listed = self._snapshot.rows, len(self._snapshot.room.resources)
+        grown = len(self.ties) != rows.capacity or listed != self._listed
         changed = changes.since(self._seen).tolist()
-        self._seen, self._listed = changes.generation, listed
+        self._seen, self._epoch, self._listed = changes.generation, epoch, listed
         if grown or any(self._name(row) != self._known_name(row) for row in changed):
             self._order()
             self.version += 1
@@ -106,9 +102,13 @@ class Ranking:
         self._rows = snapshot.rows
         self._order = order
         self._node_filters = [plugin for plugin in filters if plugin.reach is Reach.NODE]
-        self._row_filters = [plugin for plugin in filters if plugin.reach is Reach.ROW]
+        row_filters = [plugin for plugin in filters if plugin.reach is Reach.ROW]
+        self._room_filters = [plugin for plugin in row_filters if plugin.by_room]
+        self._row_filters = [plugin for plugin in row_filters if not plugin.by_room]
         self._node_scores = [(plugin, weight) for plugin, weight in scores if plugin.reach is Reach.NODE]
-        self._row_scores = [(plugin, weight) for plugin, weight in scores if plugin.reach is Reach.ROW]
+        row_scores = [(plugin, weight) for plugin, weight in scores if plugin.reach is Reach.ROW]
+        self._room_scores = [(plugin, weight) for plugin, weight in row_scores if plugin.by_room]
+        self._row_scores = [(plugin, weight) for plugin, weight in row_scores if not plugin.by_room]
         self._node_raw = [plugin for plugin in raw if plugin.reach is Reach.NODE]
         self._row_raw = [plugin for plugin in raw if plugin.reach is Reach.ROW]
         self._cells: Cells | None = None
@@ -174,8 +174,10 @@ class Ranking:
     def _rebuild(self, cycle: Cycle) -> None:
         self._blocks = Blocks(self._rows.capacity)
         self.keys, self.maxima = self._blocks.keys, self._blocks.maxima
-        self._start = np.full(len(self.keys), REFUSED, np.int64)
+        self._start = np.full(len(self.keys), NOTHING, np.int64)
+        self._start_at = self._start.data
         self.raw = {plugin: np.zeros(len(self.keys), np.int64) for plugin in (*self._node_raw, *self._row_raw)}
+        self._worths = Worths(cycle, self._room_filters, self._room_scores)
         self._judges = [plugin.judge(cycle) for plugin in self._row_filters]
         self._appraisers = [(plugin.appraise(cycle), weight) for plugin, weight in self._row_scores]
         self._raw_appraisers = [(plugin, plugin.appraise(cycle)) for plugin in self._row_raw]
@@ -200,8 +202,8 @@ class Ranking:
         mask = self._nodes.present[rows]
         for plugin in self._node_filters:
             mask = mask & plugin.filter(cycle, rows)
-        total = _weighted_sum(cycle, self._node_scores, rows, mask)
-        self._start[rows] = np.where(mask, (total << TIE_BITS) | self._order.ties[rows], REFUSED)
+        total = weighted_sum(cycle, self._node_scores, rows, mask if isinstance(rows, slice) else None)
+        self._start[rows] = np.where(mask, (total << TIE_BITS) | self._order.ties[rows], NOTHING)
         for scorer in self._node_raw:
             self.raw[scorer][rows] = scorer.score(cycle, rows)
 
@@ -228,15 +230,27 @@ class Ranking:
             self._screen.changed(*changed.tolist())
 
     def _keys_of(self, cycle: Cycle, rows: Which) -> NDArray[np.int64]:
-        start = self._start[rows] if isinstance(rows, slice) else self._start.take(rows)
-        mask = start != REFUSED
-        for plugin in self._row_filters:
-            mask &= plugin.filter(cycle, rows)
-        total = _weighted_sum(cycle, self._row_scores, rows, mask)
+        if isinstance(rows, slice):  # once per class is enough to find out who does not keep the promise
+            start = self._start[rows]
+            keys = self._worths.of(cycle, rows, start != NOTHING)
+        else:
+            start = self._start.take(rows)
+            keys = self._worths.of(cycle, rows)
+        keys += start
+        if self._row_filters or self._row_scores:
+            self._ask_others(cycle, rows, keys)
         for scorer in self._row_raw:
             self.raw[scorer][rows] = scorer.score(cycle, rows)
-        keys: NDArray[np.int64] = np.where(mask, start + (total << TIE_BITS), REFUSED)
+        np.maximum(keys, REFUSED, out=keys)
         return keys
+
+    def _ask_others(self, cycle: Cycle, rows: Which, keys: NDArray[np.int64]) -> None:
+        """Add what plugins say that look at more than the room of a row."""
+        for plugin in self._row_filters:
+            keys[~plugin.filter(cycle, rows)] = NOTHING
+        if self._row_scores:
+            possible = keys >= 0 if isinstance(rows, slice) else None
+            keys += weighted_sum(cycle, self._row_scores, rows, possible) << TIE_BITS
 
     def _ask_row(self, row: int) -> None:
         """`_ask_rows` for a single row: refused early and without temporary arrays."""
@@ -247,34 +261,14 @@ class Ranking:
             self._screen.changed(row)
 
     def _key_of(self, row: int) -> int:
-        start = self._start.item(row)
-        if start == REFUSED:
+        key = self._start_at[row] + self._worths.of_row(row)
+        if key < 0:
             return REFUSED
         for accepts in self._judges:
             if not accepts(row):
                 return REFUSED
-        total = 0
         for worth, weight in self._appraisers:
-            total += weight * worth(row)
+            key += weight * worth(row) << TIE_BITS
         for scorer, raw in self._raw_appraisers:
             self.raw[scorer][row] = raw(row)
-        return start + (total << TIE_BITS)
-
-
-def _weighted_sum(cycle: Cycle, scores: Sequence[Weighted], rows: Which, mask: Mask) -> Scores:
-    """The weighted scores of rows under NODE and ROW plugins; what they say of refused rows means nothing."""
-    total: Scores | None = None
-    for plugin, weight in scores:
-        scored = plugin.score(cycle, rows)
-        if isinstance(rows, slice):  # once per class is enough to find out who does not keep the promise
-            in_range(plugin, scored[mask])
-        weighted = scored if weight == 1 else weight * scored
-        total = weighted if total is None else total + weighted
-    return np.zeros(len(mask), np.int64) if total is None else total
-
-
-def in_range(plugin: ScorePlugin, scores: Scores) -> Scores:
-    """The scores of accepted rows, if they are in 0..BEST. Raises ScoreOutOfRange."""
-    if len(scores) and (scores.min() < 0 or scores.max() > BEST):
-        raise ScoreOutOfRange(f"{plugin.name} scored outside of 0..{BEST}")
-    return scores
+        return key

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from restow.model.objects import PodStatus, Taint
 from restow.scheduling.engine import Engine, Granted, Placed, Unplaced
 from restow.scheduling.framework import SKIP, SUCCESS, Code, Verdict, error, unresolvable, unschedulable, wait
-from restow.scheduling.ranking import ScoreOutOfRange
+from restow.scheduling.worths import ScoreOutOfRange
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import (
     Apart,

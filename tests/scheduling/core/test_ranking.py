@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from restow.model.cluster import states
 from restow.model.objects import Taint
 from restow.scheduling import blocks, cells
 from restow.scheduling import engine as engine_module
@@ -47,6 +48,13 @@ def naive(engine, story):
     return min((-score, snapshot.rows.name(row)) for score, row in zip(total.tolist(), rows.tolist(), strict=True))[1]
 
 
+class ByRoom(Fit):
+    """The same, asked about one row of those that have the same room."""
+
+    name: ClassVar[str] = "ByRoom"
+    by_room: ClassVar[bool] = True
+
+
 NAMES = st.sampled_from([f"n{number}" for number in range(12)])
 EVENTS = st.lists(
     st.one_of(
@@ -61,6 +69,8 @@ EVENTS = st.lists(
 )
 PLUGINS = {
     "rows only": [Eligible, Fit],
+    "rooms only": [Eligible, ByRoom],
+    "rooms and rows": [ByRoom, Eligible, Fit],
     "asked of the cluster": [Eligible, Fit, Apart],
     "compared by node": [Eligible, Fit, Numbered],
     "compared in the cluster": [Eligible, Fit, Apart, Numbered, Crowded],
@@ -73,6 +83,7 @@ def _small_blocks(monkeypatch, request):
     monkeypatch.setattr(blocks, "BLOCK", 4)
     monkeypatch.setattr(engine_module, "BLOCK", 4)
     monkeypatch.setattr(cells, "_ROWS_PER_CELL", request.param)
+    monkeypatch.setattr(states, "_SPARE", -48)  # of a capacity of 64, for twelve nodes
 
 
 @pytest.mark.parametrize("kinds", PLUGINS.values(), ids=PLUGINS)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from restow.model.cluster.changes import Changes
 from restow.model.cluster.listing import UNLISTED, Amounts, Resources
 from restow.model.cluster.rows import Rows, Which, grown
+from restow.model.cluster.states import States
 from restow.model.cluster.undo import UndoLog
 from restow.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
@@ -125,6 +126,8 @@ class Room:
         self._apart: dict[int, dict[int, dict[Ledger, int]]] = {}
         """What is asked for of unlisted resources, by row and number."""
         self._excerpt = Excerpt(slice(0), 0)
+        self.states = States(rows, self._state_lines())
+        """Which rows offer the same and have the same left, the stand-ins of scores included."""
         self._offers = 0
         self._bounds: tuple[tuple[int, int], list[int], list[int]] = ((-1, -1), [], [])
         rows.on_growth(self._grow)
@@ -183,7 +186,7 @@ class Room:
         self._offers += 1
         self.free[:, row] = self._left(row)
         self._log.record(self.set_allocatable, row, old)
-        self.changes.touch(row)
+        self._touch(row)
 
     def charge(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts) -> None:
         """Count one pod, or one seat, on a row."""
@@ -207,7 +210,7 @@ class Room:
             nonzero = self._set_apart(self.nonzero, row, nonzero, times)
         ledger.add(row, amounts, self.free_at, times)
         self.nonzero.add(row, nonzero, None, times)
-        self.changes.touch(row)
+        self._touch(row)
 
     def _set_apart(self, ledger: Ledger, row: int, amounts: Amounts, times: int = 1) -> Amounts:
         """Count what is asked for of resources that no node offers; what is left of the amounts has columns."""
@@ -256,7 +259,7 @@ class Room:
                     self._count_apart(ledger, row, number, -amount)
                     ledger.add(row, ((column, amount),))
                 self.free[:, row] = self._left(row)
-                self.changes.touch(row)
+                self._touch(row)
 
     def _resize(self, resources: int, capacity: int) -> None:
         for ledger in (self.allocatable, self.requested, self.reserved, self.releasing, self.nonzero):
@@ -265,6 +268,14 @@ class Room:
         self.free_at = _lines(self.free)
         self._offers += 1
         self._excerpt = Excerpt(slice(0), 0)
+        self.states.renew(self._state_lines())
+
+    def _touch(self, row: int) -> None:
+        self.states.changed(row)
+        self.changes.touch(row)
+
+    def _state_lines(self) -> Lines:
+        return [*self.allocatable.at, *self.free_at, *self.nonzero.at]
 
     def _left(self, rows: int | slice) -> NDArray[np.int64]:
         left: NDArray[np.int64] = (

@@ -46,6 +46,7 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class NodeResourcesBalancedAllocation(ScorePlugin):
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    by_room: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         given = read_arguments(Arguments, arguments)

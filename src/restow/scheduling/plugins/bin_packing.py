@@ -35,6 +35,7 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class BinPacking(ScorePlugin):
     name: ClassVar[str] = "BinPacking"
+    by_room: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         self._weights = read_arguments(Arguments, arguments).weights

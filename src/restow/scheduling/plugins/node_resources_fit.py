@@ -73,6 +73,7 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 class NodeResourcesFit(FilterPlugin, ScorePlugin):
     name: ClassVar[str] = "NodeResourcesFit"
+    by_room: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
         given = read_arguments(Arguments, arguments)

@@ -1,0 +1,74 @@
+"""States: rows have one number exactly while all their cells are equal, however often numbers are given anew."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from restow.model.cluster import states
+from restow.model.cluster.room import Room
+from restow.model.cluster.rows import Rows
+from restow.model.cluster.undo import UndoLog
+
+NAMES = ["a", "b", "c", "d", "e"]
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["offer", "charge", "discharge", "hold", "try", "gpu"]),
+        st.sampled_from(NAMES),
+        st.integers(0, 2),
+    ),
+    max_size=30,
+)
+
+
+def happen(room: Room, log: UndoLog, event: str, row: int, amount: int) -> None:
+    cells = ((1, amount),)
+    match event:
+        case "offer":
+            room.set_allocatable(row, cells)
+        case "charge" | "discharge":
+            (room.charge if event == "charge" else room.discharge)("requested", row, cells, cells)
+        case "hold":
+            room.charge("reserved", row, cells, ())
+        case "try":
+            mark = log.mark()
+            room.charge("requested", row, ((2, 1 + amount),), ())
+            log.undo_to(mark)
+        case "gpu":
+            room.set_allocatable(row, ((room.column(f"gpu-{amount}"), 1),))
+
+
+@pytest.mark.parametrize("spare", [1, 1024], ids=["numbers run out", "there are enough"])
+@given(events=EVENTS)
+def test_rows_are_in_one_state_exactly_while_they_have_the_same_room(spare: int, events: list) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(states, "_SPARE", spare)
+        log = UndoLog()
+        rows = Rows(log, capacity=2)
+        room = Room(log, rows)
+        for event, name, amount in events:
+            happen(room, log, event, rows.claim(name), amount)
+            ledgers = (room.allocatable.cells, room.free, room.nonzero.cells)
+            cells = [tuple(tuple(one[:, row].tolist()) for one in ledgers) for row in range(rows.size)]
+            numbers = room.states.of_row[: rows.size].tolist()
+            assert len(set(zip(cells, numbers, strict=True))) == len(set(cells)) == len(set(numbers))
+            assert max(numbers) < room.states.most
+
+
+def test_a_state_that_comes_again_has_its_number_again_until_numbers_are_given_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(states, "_SPARE", 4)
+    log = UndoLog()
+    rows = Rows(log, capacity=4)
+    room = Room(log, rows)
+    row, epoch = rows.claim("a"), room.states.epoch
+    first = room.states.at[row]
+    room.charge("requested", row, ((1, 5),), ())
+    assert room.states.at[row] != first
+    room.discharge("requested", row, ((1, 5),), ())
+    assert (room.states.at[row], room.states.epoch) == (first, epoch)
+    for _ in range(20):
+        room.charge("requested", row, ((1, 1),), ())
+    assert room.states.epoch > epoch

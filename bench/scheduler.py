@@ -7,18 +7,22 @@ turns instead, each has to catch up with what all others did since. Preferences,
 compared, are told without a claim. Pods of many queues take turns by queue; half of the nodes are locked for the queues
 then, or none are; what locks leave of the speed is claimed for one class and for many. The peer is what one would write
 first: a loop over all nodes for each pod.
+
+All that is measured takes turns, each in a fresh process, and what is compared stands side by side, since the machine's
+pace changes by a quarter from minute to minute. Reported is the cheapest turn of each, for both sides of a ratio: what
+it costs while nobody disturbs, and nothing about how often somebody does.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
-from bench.measure import Cost, measured
+from bench.measure import Cost, measured_in_turns
 from bench.report import Claim, Report, Row
 from bench.workloads import KINDS, PREFERENCES, nodes, pods
 from restow.control.scheduler import Settings
@@ -35,15 +39,19 @@ from restow.scheduling.session import Session
 
 NODES, MORE_NODES = 5_000, 20_000
 CLASSES = (1, 20, 100)
+KNOWN = 20  # classes, where numbers of nodes are compared
 COUNT = 4_000  # a node takes one pod at most of a class that keeps apart
 PLAIN_COUNT = 20_000
 QUEUED_COUNT = 10_000
 NAIVE_COUNT = 20
 PER_SESSION = Settings().at_once  # as many as the running scheduler takes at once
 IN_TURNS = "in turns"
-QUEUES = 200
+QUEUES, LOCKED = 200, NODES // 2
+QUEUED_CLASSES = (1, 20)
+NAIVE = f"bench.scheduler:naive:{NODES}"
 LEAST_PLAIN, LEAST_CONSTRAINED, MOST_GROWTH = 20_000, 5_000, 1.5
 LEAST_LOCKED = 0.9
+TURNS = 3
 
 
 class _Timed(Session):
@@ -157,74 +165,85 @@ def _left_over(free: dict[str, int], requests: dict[str, int]) -> float:
 
 
 def run() -> Report:
-    costs = {(kind, classes): _cost(kind, classes, NODES) for kind in KINDS for classes in CLASSES}
-    more = {kind: _cost(kind, CLASSES[1], MORE_NODES) for kind in KINDS}
-    turns = {kind: _cost(kind, CLASSES[-1], NODES, IN_TURNS) for kind in KINDS}
-    soft = {(kind, count): _cost(kind, CLASSES[1], count) for kind in PREFERENCES for count in (NODES, MORE_NODES)}
-    shared = {(classes, locked): _shared(classes, locked) for classes in CLASSES[:2] for locked in (0, NODES // 2)}
-    loop = measured(f"bench.scheduler:naive:{NODES}")
-    peer = _per_pod(loop)
-    rows = [_row(f"{KINDS[kind]}, classes: {classes}", cost, peer) for (kind, classes), cost in costs.items()]
-    rows += [_row(f"{KINDS[kind]}, classes: {CLASSES[1]}, {MORE_NODES:,} nodes", cost) for kind, cost in more.items()]
-    rows += [
-        _row(f"{KINDS[kind]}, classes: {CLASSES[-1]}, which take turns", cost, peer) for kind, cost in turns.items()
-    ]
-    rows += [_row(f"{PREFERENCES[kind]}, {count:,} nodes", cost) for (kind, count), cost in soft.items()]
-    rows += [
-        Row(
-            what=f"plain, {QUEUES} queues, {locked:,} nodes locked, classes: {classes}",
-            figures={"pods_per_s": 1 / _per_pod(cost)},
-            ratio=peer / _per_pod(cost),
-        )
-        for (classes, locked), cost in shared.items()
-    ]
-    rows.append(Row(what="a loop over nodes, plain", figures={"pods_per_s": 1 / peer}, ratio=1.0))
+    wanted = dict(_subjects())
+    costs = measured_in_turns(list(wanted), turns=TURNS)
+    for subject, cost in costs.items():
+        if cost.value["placed"] != wanted[subject]:
+            raise RuntimeError(f"{subject}: {cost.value['placed']:.0f} of {wanted[subject]} pods were placed")
     return Report(
-        name=f"placing pods on {NODES:,} nodes, no API server",
-        rows=rows,
-        claims=_claims(costs, more) + _lock_claims(shared),
+        name=f"placing pods on {NODES:,} nodes, no API server", rows=list(_rows(costs)), claims=list(_claims(costs))
     )
 
 
-def _cost(kind: str, classes: int, count: int, order: str = "") -> Cost:
-    cost = measured(f"bench.scheduler:placing:{kind}:{classes}:{count}:{order}", runs=2)
-    wanted = PLAIN_COUNT if kind == "plain" else COUNT
-    if cost.value["placed"] != wanted:
-        raise RuntimeError(f"{cost.value['placed']:.0f} of {wanted} {kind} pods were placed")
-    return cost
+Costs = Mapping[str, Cost]
+"""By subject."""
 
 
-def _shared(classes: int, locked: int) -> Cost:
-    cost = measured(f"bench.scheduler:queued:{classes}:{locked}", runs=2)
-    if cost.value["placed"] != QUEUED_COUNT:
-        raise RuntimeError(f"{cost.value['placed']:.0f} of {QUEUED_COUNT} pods of {QUEUES} queues were placed")
-    return cost
+def _subjects() -> Iterator[tuple[str, int]]:
+    """What is measured, and how many pods are to be placed; what is compared comes one after the other."""
+    for kind in KINDS:
+        pods = PLAIN_COUNT if kind == "plain" else COUNT
+        yield from ((_placing(kind, classes), pods) for classes in CLASSES)
+        yield _placing(kind, KNOWN, MORE_NODES), pods
+        yield _placing(kind, CLASSES[-1], order=IN_TURNS), pods
+    for kind in PREFERENCES:
+        yield from ((_placing(kind, KNOWN, count), COUNT) for count in (NODES, MORE_NODES))
+    for classes in QUEUED_CLASSES:
+        yield from ((_queued(classes, locked), QUEUED_COUNT) for locked in (0, LOCKED))
+    yield NAIVE, NAIVE_COUNT
 
 
-def _lock_claims(shared: dict[tuple[int, int], Cost]) -> list[Claim]:
-    """What locks leave of the speed, at worst."""
-    left = min(_per_pod(shared[classes, 0]) / _per_pod(shared[classes, NODES // 2]) for classes, _ in shared)
-    return [Claim(what=f"{QUEUES} queues: speed with locks to that without", wanted=LEAST_LOCKED, measured=left)]
+def _placing(kind: str, classes: int, count: int = NODES, order: str = "") -> str:
+    return f"bench.scheduler:placing:{kind}:{classes}:{count}:{order}"
 
 
-def _row(what: str, cost: Cost, peer: float | None = None) -> Row:
-    latencies = {name: cost.value[name] for name in ("p50_us", "p99_us")}
-    figures = {"pods_per_s": 1 / _per_pod(cost), **latencies}
-    return Row(what=what, figures=figures, ratio=peer / _per_pod(cost) if peer is not None else None)
+def _queued(classes: int, locked: int) -> str:
+    return f"bench.scheduler:queued:{classes}:{locked}"
+
+
+def _rows(costs: Costs) -> Iterator[Row]:
+    for kind, what in KINDS.items():
+        for classes in CLASSES:
+            yield _row(f"{what}, classes: {classes}", costs, _placing(kind, classes))
+    for kind, what in KINDS.items():
+        told = f"{what}, classes: {KNOWN}, {MORE_NODES:,} nodes"
+        yield _row(told, costs, _placing(kind, KNOWN, MORE_NODES), compared=False)
+    for kind, what in KINDS.items():
+        told = f"{what}, classes: {CLASSES[-1]}, which take turns"
+        yield _row(told, costs, _placing(kind, CLASSES[-1], order=IN_TURNS))
+    for kind, what in PREFERENCES.items():
+        for count in (NODES, MORE_NODES):
+            told = f"{what}, {count:,} nodes"
+            yield _row(told, costs, _placing(kind, KNOWN, count), compared=count == NODES)
+    for classes in QUEUED_CLASSES:
+        for locked in (0, LOCKED):
+            told = f"plain, {QUEUES} queues, {locked:,} nodes locked, classes: {classes}"
+            yield _row(told, costs, _queued(classes, locked))
+    yield _row("a loop over nodes, plain", costs, NAIVE)
+
+
+def _row(what: str, costs: Costs, subject: str, *, compared: bool = True) -> Row:
+    """`compared` with the loop over nodes, where that has as many of them."""
+    cost = costs[subject]
+    latencies = {name: cost.value[name] for name in ("p50_us", "p99_us") if name in cost.value}
+    ratio = _per_pod(costs[NAIVE]) / _per_pod(cost) if compared else None
+    return Row(what=what, figures={"pods_per_s": 1 / _per_pod(cost), **latencies}, ratio=ratio)
+
+
+def _claims(costs: Costs) -> Iterator[Claim]:
+    for kind, what in KINDS.items():
+        slowest = max(_per_pod(costs[_placing(kind, classes)]) for classes in CLASSES)
+        least = LEAST_PLAIN if kind == "plain" else LEAST_CONSTRAINED
+        yield Claim(what=f"{what}: pods/s, up to {CLASSES[-1]} classes", wanted=least, measured=1 / slowest)
+    for kind, what in KINDS.items():
+        growth = _per_pod(costs[_placing(kind, KNOWN, MORE_NODES)]) / _per_pod(costs[_placing(kind, KNOWN)])
+        told = f"{what}: times the cost per pod on {MORE_NODES:,} nodes"
+        yield Claim(what=told, wanted=MOST_GROWTH, measured=growth, at_least=False)
+    left = min(
+        _per_pod(costs[_queued(classes, 0)]) / _per_pod(costs[_queued(classes, LOCKED)]) for classes in QUEUED_CLASSES
+    )
+    yield Claim(what=f"{QUEUES} queues: speed with locks to that without", wanted=LEAST_LOCKED, measured=left)
 
 
 def _per_pod(cost: Cost) -> float:
     return cost.cpu / float(cost.value["placed"])
-
-
-def _claims(costs: dict[tuple[str, int], Cost], more: dict[str, Cost]) -> list[Claim]:
-    claims = []
-    for kind, what in KINDS.items():
-        slowest = max(_per_pod(costs[kind, classes]) for classes in CLASSES)
-        least = LEAST_PLAIN if kind == "plain" else LEAST_CONSTRAINED
-        claims.append(Claim(what=f"{what}: pods/s, up to {CLASSES[-1]} classes", wanted=least, measured=1 / slowest))
-    for kind, what in KINDS.items():
-        growth = _per_pod(more[kind]) / _per_pod(costs[kind, CLASSES[1]])
-        told = f"{what}: times the cost per pod on {MORE_NODES:,} nodes"
-        claims.append(Claim(what=told, wanted=MOST_GROWTH, measured=growth, at_least=False))
-    return claims

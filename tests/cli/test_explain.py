@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from restow.cli import restow
-from tests.cli.test_offline import node, pod
-from tests.cli.test_plan import OWNER, replica
+from tests.cli.clusters import GROUP, OWNER, QUEUE, labelled, node, pod, replica
 
 DAEMON = {**OWNER, "kind": "DaemonSet", "name": "agent", "uid": "agent"}
 BUDGET = {
@@ -23,10 +22,6 @@ BUDGET = {
     "spec": {"selector": {"matchLabels": {"app": "kept"}}},
     "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
 }
-
-
-def labelled(document: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    return {**document, "metadata": {**document["metadata"], **metadata}}
 
 
 ITEMS = [
@@ -115,9 +110,6 @@ def group(name: str, least: int) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": "a"},
         "spec": {"minMember": least},
     }
-
-
-QUEUE, GROUP = "scheduling.volcano.sh/queue-name", "scheduling.k8s.io/group-name"
 
 
 @pytest.mark.parametrize(

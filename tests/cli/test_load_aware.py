@@ -13,9 +13,8 @@ import yaml
 from restow.client.verbs import Client
 from restow.model.kinds import NODE, POD, REPLICA_SET
 from restow.model.times import format_time
-from tests.cli.test_offline import node
-from tests.cli.test_plan import OWNER, replica
-from tests.cli.test_snapshot import cluster, restow_on
+from tests.cli.clusters import OWNER, node, replica
+from tests.cli.living import cluster, restow_on
 from tests.kubernetes.server import serving
 from tests.prometheus.server import Scripted
 from tests.prometheus.server import cluster as measured_cluster

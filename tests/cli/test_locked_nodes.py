@@ -12,9 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from restow.cli import restow
-from tests.cli.test_explain import QUEUE, labelled
-from tests.cli.test_offline import node, pod
-from tests.cli.test_plan import replica
+from tests.cli.clusters import QUEUE, labelled, node, pod, replica
 
 LOCKS: dict[str, Any] = {
     "apiVersion": "scheduling.volcano.sh/v1beta1",

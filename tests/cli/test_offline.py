@@ -8,23 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.clusters import node, pod
 from tests.cli.conftest import Run
-
-
-def node(name: str, cpu: str, **labels: str) -> dict[str, Any]:
-    room = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": room, "capacity": room},
-    }
-
-
-def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "main", "image": "example.com/app:1", "resources": {"requests": {"cpu": cpu}}}
-    spec = {"schedulerName": "restow", "containers": [container], **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "a"}, "spec": spec}
 
 
 @pytest.fixture

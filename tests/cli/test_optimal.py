@@ -15,8 +15,7 @@ from click.testing import CliRunner, Result
 from restow.cli import restow
 from restow.sim.scenarios import Scenario
 from restow.sim.scenarios import snapshot as generated
-from tests.cli.test_offline import node, pod
-from tests.cli.test_plan import replica
+from tests.cli.clusters import node, pod, replica
 
 OBJECTIVES = {"free-nodes": "freeNodes", "slots": "slots", "pending": "placedPods"}
 CLUSTERS = {

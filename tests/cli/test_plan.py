@@ -17,17 +17,8 @@ from restow.cli import restow
 from restow.model.times import format_time
 from restow.planning.optimal.strategy import OBJECTIVES
 from restow.planning.strategies import STRATEGIES
+from tests.cli.clusters import node, replica
 from tests.cli.conftest import Run
-from tests.cli.test_offline import node, pod
-
-OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
-
-
-def replica(name: str, cpu: str, on: str, **spec: Any) -> dict[str, Any]:
-    document = pod(name, cpu, nodeName=on, **spec)
-    document["metadata"]["ownerReferences"] = [OWNER]
-    document["status"] = {"phase": "Running"}
-    return document
 
 
 @pytest.fixture

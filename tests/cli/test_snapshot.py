@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import json
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from restow import capture, operating
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
-from restow.adapters.rest import serve
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.cli import restow
 from restow.client.verbs import Client
@@ -26,27 +22,8 @@ from restow.model.crds import custom_resource_definitions
 from restow.model.inventory import read_inventory
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, QUEUE, Kind
 from restow.ports import Api, ApiError, Request, Response
-from restow.sim.scenarios import Scenario, documents, load
-
-SCENARIO = Scenario(nodes=6, pods=30, gpu=0.0, daemon_sets=1)
-
-
-@asynccontextmanager
-async def cluster(tmp_path: Path) -> AsyncIterator[tuple[MemoryApi, Path]]:
-    memory = MemoryApi(SystemClock(), random.Random(1))
-    server = await serve(memory)
-    try:
-        yield memory, write_kubeconfig(tmp_path / "kubeconfig", server.url)
-    finally:
-        await server.close()
-
-
-async def restow_on(*arguments: str | Path) -> Result:
-    """The command in a thread of its own, because this one serves the cluster."""
-    try:
-        return await asyncio.to_thread(CliRunner().invoke, restow, [str(one) for one in arguments])
-    finally:
-        gc.enable()  # which a process that plans and ends does without
+from restow.sim.scenarios import documents, load
+from tests.cli.living import SCENARIO, cluster, restow_on
 
 
 def ignored(*_: Any) -> None:

@@ -15,7 +15,7 @@ from restow.ports import Api
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.stage import Audited, check_room, events, group, member, places, stage, world
-from tests.control.test_scheduler import CLAIM, CLASS, MOUNT
+from tests.control.volumes import CLAIM, CLASS, MOUNT
 from tests.sim.stage import Stage, node, pass_time, pod, ready, scheduler, virtual, workload
 from tests.sim.troubles import PHASES, plans
 

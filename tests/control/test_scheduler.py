@@ -18,6 +18,7 @@ from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.enqueue import admit
 from restow.scheduling.session import Session
 from tests.control.stage import PutBack, check_room, condition, events, group, member, places, stage, world
+from tests.control.volumes import CLAIM, CLASS, MOUNT
 from tests.sim.stage import node, pass_time, pod, profile, ready, running, scheduler, template, virtual, workload
 
 
@@ -144,18 +145,6 @@ async def test_a_nomination_that_came_to_nothing_is_withdrawn() -> None:
         assert await places(it) == {"new": None}
         assert "nominatedNodeName" not in (await it.document(kinds.POD, "new"))["status"]
         assert (await condition(it, "new"))[2] == "0/1 nodes are available: 1 node(s) were unschedulable."
-
-
-CLASS = {"metadata": {"name": "fast"}, "provisioner": "sim/disk", "volumeBindingMode": "WaitForFirstConsumer"}
-CLAIM = {
-    "metadata": {"name": "data", "namespace": "default"},
-    "spec": {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "fast",
-        "resources": {"requests": {"storage": "1Gi"}},
-    },
-}
-MOUNT = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
 
 
 @virtual

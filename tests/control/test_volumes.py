@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -15,39 +14,11 @@ from restow.ports import Api, Conflict, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
 from tests.control.stage import condition, places, stage, world
-from tests.sim.stage import Stage, pass_time, pod, ready, scheduler, virtual
+from tests.control.volumes import LOCAL, claim, disk, using
+from tests.sim.stage import Stage, pass_time, ready, scheduler, virtual
 
 DRIVER = "disk.example.com"
-LOCAL = {
-    "metadata": {"name": "local"},
-    "provisioner": "kubernetes.io/no-provisioner",
-    "volumeBindingMode": "WaitForFirstConsumer",
-}
 MADE = {"metadata": {"name": "made"}, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
-
-
-def disk(name: str, on: str, size: str = "10Gi") -> Document:
-    here = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}]
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": size},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "local",
-            "local": {"path": f"/mnt/{name}"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": here}]}},
-        },
-    }
-
-
-def claim(name: str, of: str = "local", mode: str = "ReadWriteOnce", size: str = "1Gi") -> Document:
-    spec = {"accessModes": [mode], "storageClassName": of, "resources": {"requests": {"storage": size}}}
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
-
-
-def using(name: str, *claims: str, **spec: Any) -> Document:
-    volumes = [{"name": f"v-{one}", "persistentVolumeClaim": {"claimName": one}} for one in claims]
-    return pod(name, volumes=volumes, **spec)
 
 
 async def bound(it: Stage) -> dict[str, str | None]:

@@ -15,7 +15,7 @@ from restow.ports import Api, Request
 from restow.scheduling.framework import SUCCESS, Code, Cycle, PermitPlugin, Verdict
 from tests.control.reservations.stage import WEB, reservation
 from tests.control.stage import group, member, places, stage
-from tests.control.test_volumes import LOCAL, claim, disk, using
+from tests.control.volumes import LOCAL, claim, disk, using
 from tests.sim.stage import Stage, pass_time, pod, template, virtual, workload
 
 Change = Callable[[Stage], Awaitable[None]]

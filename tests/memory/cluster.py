@@ -10,7 +10,12 @@ from typing import Any
 
 from restow.adapters.memory import MemoryApi
 from restow.model.objects import Document
-from restow.ports import JSON, Request, Resource, Verb
+from restow.ports import (
+    JSON,
+    Request,
+    Resource,
+    Verb,
+)
 
 RESOURCES = {
     plural: Resource(group, version, plural)
@@ -185,3 +190,9 @@ WIDGETS = Resource("example.com", "v1", "widgets")
 
 def widget(name: str = "w", **parts: Any) -> Document:
     return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, **parts}
+
+
+def deployment() -> Document:
+    template = {"metadata": {"labels": {"app": "d"}}, "spec": pod()["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "d"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from restow.model.objects import Document
 from restow.ports import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Invalid
-from tests.memory.cluster import WIDGETS, Cluster, budget, config_map, definition, namespace, pod, widget
-from tests.memory.test_writes import deployment
+from tests.memory.cluster import WIDGETS, Cluster, budget, config_map, definition, deployment, namespace, pod, widget
 
 ODD = st.one_of(
     st.none(),

@@ -8,8 +8,7 @@ import pytest
 
 from restow.model.objects import Document
 from restow.ports import MERGE_PATCH, Conflict, Forbidden, Invalid, NotFound, Resource
-from tests.memory.cluster import WIDGETS, Cluster, definition, pod, widget
-from tests.memory.test_writes import deployment
+from tests.memory.cluster import WIDGETS, Cluster, definition, deployment, pod, widget
 
 AMOUNTS = {"cpu": "1", "memory": "1Gi"}
 

@@ -26,7 +26,7 @@ from restow.ports import (
     Request,
     Resource,
 )
-from tests.memory.cluster import RESOURCES, Cluster, SetClock, config_map, pod
+from tests.memory.cluster import RESOURCES, Cluster, SetClock, config_map, deployment, pod
 
 
 async def test_the_server_says_who_an_object_is(cluster: Cluster) -> None:
@@ -274,9 +274,3 @@ async def test_unknown_fields_are_warned_about(cluster: Cluster) -> None:
     response = await cluster.api.call(cluster.request("create", "pods", None, body))
     assert response.warnings == ('unknown field "spec.unheard"',)
     assert "unheard" not in json.loads(response.body)["spec"]
-
-
-def deployment() -> Document:
-    template = {"metadata": {"labels": {"app": "d"}}, "spec": pod()["spec"]}
-    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "d"}}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}

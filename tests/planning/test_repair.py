@@ -19,7 +19,7 @@ from restow.planning.replay import replay
 from restow.planning.strategies import make_plan
 from tests.model.cluster.builders import pod
 from tests.planning.clusters import app, budget, cluster, free_nodes, moves, request, ten
-from tests.planning.test_properties import snapshots, tried
+from tests.planning.drawn import snapshots, tried
 
 
 def move(order: int, name: str, source: str, target: str, wave: int = 1) -> Move:

@@ -13,7 +13,7 @@ from restow.planning.replay import replay
 from tests.planning.by_definition import skews, violations
 from tests.planning.clusters import request
 from tests.planning.descheduling.asking import ask
-from tests.planning.test_properties import carried_out, snapshots, tried
+from tests.planning.drawn import carried_out, snapshots, tried
 
 ARGUMENTS: dict[str, Any] = {"lowThresholds": {"cpu": 50}, "defragmentThresholds": {"cpu": 50}}
 EVENING = ("RemovePodsViolatingInterPodAntiAffinity", "RemovePodsViolatingTopologySpreadConstraint", "RemoveDuplicates")

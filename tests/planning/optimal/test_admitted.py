@@ -17,7 +17,7 @@ from restow.scheduling.roster import Roster
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import of_queue, pod, queue, reservation
 from tests.planning.clusters import ENGINE, NOW, annotated, app, cluster, reasons, ten
-from tests.planning.optimal.test_strategy import planned, waits
+from tests.planning.optimal.plans import planned, waits
 
 
 def crowded() -> Snapshot:

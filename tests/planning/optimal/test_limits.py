@@ -10,7 +10,7 @@ from restow.model.cluster import Snapshot
 from restow.planning.movable import WorkloadLimit
 from restow.planning.plan import Plan
 from tests.planning.clusters import app, budget, cluster, reasons, ten
-from tests.planning.optimal.test_strategy import planned
+from tests.planning.optimal.plans import planned
 
 
 def crowd(number: int = 4) -> Snapshot:

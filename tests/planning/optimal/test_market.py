@@ -16,7 +16,7 @@ from restow.planning.optimal.pricing import nothing_costs
 from restow.planning.optimal.problem import STAY, Demand, Problem, value
 from restow.planning.optimal.solver import Effort
 from restow.planning.optimal.takings import table
-from tests.planning.optimal.test_search import EXAMPLES, problems, swap
+from tests.planning.optimal.problems import EXAMPLES, problems, swap
 
 ITEMS = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 9)), min_size=1, max_size=3)
 

@@ -33,7 +33,7 @@ from restow.scheduling.registry import read_profile
 from restow.scheduling.roster import requests_of
 from restow.scheduling.shares import Shares
 from tests.planning.optimal.nasty import nasty
-from tests.planning.optimal.test_time_limit import Impatient
+from tests.planning.optimal.plans import Impatient
 
 CLUSTERS = int(os.environ.get("RESTOW_OPTIMISER_CLUSTERS", "6"))
 FIGURES = {"free-nodes": "freeNodes", "slots": "slots", "pending": "placedPods"}

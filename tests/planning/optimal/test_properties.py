@@ -27,8 +27,8 @@ from restow.planning.sequence import Wanted, sequence
 from restow.planning.strategies import make_plan
 from tests.planning.by_definition import ZONE, misplaced_disks, skews, violations
 from tests.planning.clusters import app, cluster, free_nodes, request, ten
-from tests.planning.optimal.test_strategy import gang, waits
-from tests.planning.test_properties import HOST, asked_budgets, constraints, snapshots
+from tests.planning.drawn import HOST, asked_budgets, constraints, snapshots
+from tests.planning.optimal.plans import gang, waits
 
 EXAMPLES = int(os.environ.get("RESTOW_OPTIMISER_EXAMPLES", "8"))
 tried = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])

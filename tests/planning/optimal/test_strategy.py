@@ -10,23 +10,16 @@ from msgspec.structs import replace
 from restow.model.cluster import Snapshot
 from restow.model.objects import (
     Affinity,
-    ObjectMeta,
     Pod,
     PodAffinity,
     PodAffinityTerm,
-    PodGroup,
-    PodGroupPhase,
-    PodGroupSpec,
-    PodGroupStatus,
     SelectorSpec,
 )
 from restow.model.wire import WireError
 from restow.planning.optimal import solver
-from restow.planning.optimal.strategy import gap, optimal
-from restow.planning.plan import Plan
-from restow.planning.replay import replay
-from restow.scheduling.roster import Roster
-from tests.planning.clusters import annotated, app, budget, cluster, moves, reasons, request, ten
+from restow.planning.optimal.strategy import gap
+from tests.planning.clusters import app, budget, cluster, moves, reasons, ten
+from tests.planning.optimal.plans import gang, planned, scattered, waits
 
 APART = Affinity(
     pod_anti_affinity=PodAffinity(
@@ -37,25 +30,6 @@ APART = Affinity(
         ]
     )
 )
-
-
-def planned(snapshot: Snapshot, **asked: Any) -> Plan:
-    """A plan that was replayed, with as many steps as such a cluster needs."""
-    wish = request(snapshot, **{"work_limit": 30, "time_limit": 60.0, **asked})
-    plan = optimal(snapshot, wish)
-    assert replay(snapshot, plan, wish).defects == ()
-    assert len(plan.moves) <= wish.max_moves
-    return plan
-
-
-def waits(name: str, cpu: str, **fields: Any) -> Pod:
-    return app(name, cpu, phase="Pending", **fields)
-
-
-def scattered() -> Snapshot:
-    """Three nodes, each half full: one can be emptied with two moves, or with one if it is the last."""
-    pods = [app("a1", "3", on="a"), app("a2", "2", on="a"), app("b1", "3", on="b"), app("b2", "2", on="b")]
-    return cluster([ten("a"), ten("b"), ten("c")], [*pods, app("c1", "4", on="c")])
 
 
 def test_the_node_with_the_fewest_pods_is_emptied() -> None:
@@ -119,20 +93,6 @@ def test_amounts_that_nothing_divides_are_told_as_they_are() -> None:
     full = [app("a1", "0", "2Gi", on="a"), app("b1", "0", "4Gi", on="b")]
     plan = planned(cluster([ten("a"), ten("b")], full), objective="pending", pending=pods)
     assert (plan.after["placed.memory"], plan.bound) == (7 * 2**30 + 123456789, 7 * 2**30 + 123456789)
-
-
-def gang(*pods: Pod, least: int) -> tuple[tuple[Pod, ...], Roster]:
-    group = PodGroup(
-        metadata=ObjectMeta(name="ring", namespace="default"),
-        spec=PodGroupSpec(min_member=least),
-        status=PodGroupStatus(phase=PodGroupPhase.INQUEUE),
-    )
-    members = tuple(annotated(pod, {"scheduling.k8s.io/group-name": "ring"}) for pod in pods)
-    roster = Roster()
-    roster.apply_group(group)
-    for member in members:
-        roster.apply_pod(member)
-    return members, roster
 
 
 def test_a_gang_is_placed_as_a_whole() -> None:

@@ -31,24 +31,13 @@ from restow.planning.request import Stand
 from restow.planning.strategies import make_plan
 from restow.scheduling.registry import read_profile
 from restow.sim.scenarios import Scenario, snapshot
+from tests.planning.optimal.plans import Clock, Impatient, crowded
 
 SEEDS = int(os.environ.get("RESTOW_OPTIMISER_CLUSTERS", "4"))
 OBJECTIVES = ("free-nodes", "slots", "pending")
 TICK = 0.001
 LOOKS_AFTERWARDS = 80
 """Enough to drop everything and turn the answer into moves, with a look for each of them."""
-
-
-class Clock:
-    """Goes on by a tick whenever it is looked at."""
-
-    def __init__(self, tick: float) -> None:
-        self.looks = 0
-        self._tick = tick
-
-    def __call__(self) -> float:
-        self.looks += 1
-        return 1e9 + self.looks * self._tick
 
 
 def planned(
@@ -71,20 +60,6 @@ def test_soon_after_the_limit_there_is_a_plan(seed: int, limit: float, objective
     clock = Clock(TICK)
     planned(Scenario(seed=seed, nodes=5 + seed % 4, pods=25 + seed, pending=2), clock, objective, limit)
     assert clock.looks <= limit / TICK + LOOKS_AFTERWARDS
-
-
-class Impatient(Clock):
-    """A clock that somebody sets forward by as much as there was to wait."""
-
-    def __init__(self, tick: float, at: int, by: float) -> None:
-        super().__init__(tick)
-        self._at, self._by = at, by
-
-    def enough(self) -> None:
-        self._at = self.looks
-
-    def __call__(self) -> float:
-        return super().__call__() + (self._by if self.looks > self._at else 0.0)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -131,23 +106,6 @@ def test_toil_that_is_over_stays_over() -> None:
     toil = Toil(10, never)
     assert [toil.allows(number) for number in (6, 4, 1, 0)] == [True, True, False, False]
     assert toil.over
-
-
-def crowded(demands: int = 12) -> tuple[Problem, Prices]:
-    """A large node and waiting pods of very different sizes."""
-    sizes = [np.array([7 + 3 * number, 90 - 5 * number], np.int64) for number in range(demands)]
-    everywhere = np.ones(2, np.bool_)
-    problem = Problem(
-        free=np.array([[900, 900], [40, 900]], np.int64),
-        sizes=np.array([[5, 5]], np.int64),
-        held=[{0: 3}, {0: 2}],
-        suits=lambda which: everywhere,
-        alone=np.zeros(1, np.bool_),
-        limit=4,
-        stuck=np.zeros(2, np.bool_),
-        demands=[Demand(size=size, suits=everywhere, worth=int(size.sum()), supply=9) for size in sizes],
-    )
-    return problem, Prices(1.0, np.zeros(demands), np.zeros(1), np.zeros(2), 0.0)
 
 
 def test_a_bound_holds_however_few_leavers_there_was_time_for() -> None:

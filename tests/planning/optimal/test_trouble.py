@@ -15,8 +15,7 @@ from restow.planning.optimal.problem import value
 from restow.planning.optimal.search import search
 from restow.planning.request import Stand
 from tests.planning.clusters import app, cluster, ten
-from tests.planning.optimal.test_strategy import gang, planned, scattered, waits
-from tests.planning.optimal.test_time_limit import crowded
+from tests.planning.optimal.plans import crowded, gang, planned, scattered, waits
 
 NO_HELP = "the solver was of no help: this is the greedy plan"
 

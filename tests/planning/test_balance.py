@@ -94,7 +94,9 @@ def test_moves_that_no_order_makes_possible_are_not_in_its_promise(monkeypatch: 
 
 def test_story_1_without_a_largest_threshold_both_nodes_are_average() -> None:
     """Mean 0.2 and deviation 0: nobody is strictly above, which is what `maxThreshold` is for."""
-    assert plan_of(story()).moves == ()
+    found = plan_of(story())
+    assert found.moves == ()
+    assert reasons(found) == {"": "0 of 2 nodes are above the threshold 0.200"}
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------

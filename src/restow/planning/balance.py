@@ -120,7 +120,9 @@ class _Run:
         return self._rates.item(row) > self.threshold + LEAST
 
     def _left_over(self, rows: RowIndex, rest: frozenset[str]) -> Iterator[Refusal]:
-        """How many nodes stay out of balance, in one sentence."""
+        """How many nodes stay out of balance, in one sentence; or that there was none to begin with."""
+        if not len(rows):
+            yield about_all(f"0 of {self._ready.sum()} nodes are above the threshold {self.threshold:.3f}")
         still = {
             self._snapshot.rows.name(row) or "": self._rates.item(row) for row in rows.tolist() if self._is_over(row)
         }

@@ -5,6 +5,7 @@
    recorded as intended before
 3  no reservation is deleted of which the pod is leaving or gone, nor one that was given to a job
 6  no eviction unless the stop switch was read as off, within a minute; the budget has room, or the server refuses
+9  no eviction of a pod that was read as never to be evicted, or as nobody's
 -  success only with a successor that was read, or shown by a watch, as Ready
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 import msgspec
 
 from restow.client.verbs import Client
+from restow.eviction.costs import NEVER, eviction_cost
 from restow.migration.conditions import holds, is_evicting
 from restow.migration.reservation import is_made_for
 from restow.migration.stop import stopped
@@ -131,6 +133,9 @@ class Auditor:
         age = asyncio.get_running_loop().time() - when
         if stopped(switch) is not None or age > 60:
             self._blame(request, f"the switch was read {age:.2f} s ago: {switch}")
+        _, _, pod = self._read("pods", request.name, request.namespace)
+        if pod is not None and (eviction_cost(pod) == NEVER or not pod.metadata.owner_references):
+            self._blame(request, f"it must not be evicted, or nobody makes it again: {pod.metadata}")
         if all(job.spec.mode != "EvictDirectly" for job in meant):
             problems = [await self._seat(job, request) for job in meant]
             if all(problems):

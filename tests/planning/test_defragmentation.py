@@ -99,12 +99,19 @@ def test_critical_nodes_are_no_sources_but_may_be_targets() -> None:
 
 @pytest.mark.parametrize(
     ("since", "moved"),
-    [pytest.param(599, False, id="within the cool-down"), pytest.param(600, True, id="after it")],
+    [
+        pytest.param(599, False, id="within the cool-down"),
+        pytest.param(600, True, id="after it"),
+        pytest.param(-60, False, id="by a clock that is ahead"),
+        pytest.param(-600, True, id="by a clock that was wrong"),
+    ],
 )
 def test_a_source_rests_after_a_migration(since: int, moved: bool) -> None:
-    pods = [app("p", "1", on="a"), filled("f", "8", "t")]
-    found = planned([ten("a"), ten("t")], pods, coolDownTime=600, migrated={"a": NOW - since})
+    one, full = app("p", "1", on="a"), filled("f", "8", "t")
+    found = planned([ten("a"), ten("t")], [one, full], coolDownTime=600, migrated={"a": NOW - since})
     assert bool(found.moves) is moved
+    came = {"restow.sh/moved-at": format_time(NOW - since), "restow.sh/moved-from": "b"}
+    assert planned([ten("a"), ten("t")], [annotated(one, came), full], coolDownTime=600).moves == found.moves
 
 
 def test_pods_that_were_moved_lately_make_both_nodes_rest() -> None:

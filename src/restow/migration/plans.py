@@ -55,7 +55,7 @@ def busy(jobs: Iterable[PodMigrationJob], now: float, after_failure: float) -> d
             found[uid] = f"job {name} moves it already"
             continue
         when = ended_at(job)
-        if job.status.phase != JobPhase.SUCCEED and when is not None and now - when < after_failure:
+        if job.status.phase != JobPhase.SUCCEED and when is not None and abs(now - when) < after_failure:
             left = after_failure - (now - when)
             told = (
                 f"job {name} could not move it: {job.status.message or job.status.reason}; left alone for {left:.0f}s"

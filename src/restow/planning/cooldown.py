@@ -1,7 +1,8 @@
 """Cool-down: what was moved lately is left alone for a while, so that no two runs undo each other.
 
 Goes in: a snapshot, whose pods say when and from where they were moved, and what finished migrations tell. Comes out:
-the nodes that rest, and the node a pod must not be sent back to.
+the nodes that rest, and the node a pod must not be sent back to. Times are of other machines, whose clocks may be
+ahead: what was moved so far in the future that it could not matter yet does not matter.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ def resting(snapshot: Snapshot, migrated: Mapping[str, float], now: float, secon
     """Nodes that a pod left or came to by migration less than so many seconds ago."""
     if seconds <= 0:
         return frozenset()
-    return frozenset(node for node, when in touched(snapshot, migrated).items() if now - when < seconds)
+    times = touched(snapshot, migrated, now + seconds)
+    return frozenset(node for node, when in times.items() if now - when < seconds)
 
 
-def touched(snapshot: Snapshot, migrated: Mapping[str, float]) -> dict[str, float]:
-    """By node: when a pod last left it or came to it by migration, as far as anybody can tell."""
-    found = dict(migrated)
+def touched(snapshot: Snapshot, migrated: Mapping[str, float], until: float) -> dict[str, float]:
+    """By node: when a pod last left it or came to it by migration before some time, as far as anybody can tell."""
+    found = {node: when for node, when in migrated.items() if when < until}
     for one in snapshot.pods.known.values():
         move = _last_move(one.pod)
-        if move is not None:
+        if move is not None and move[1] < until:
             for node in (one.node, move[0]):
                 found[node] = max(move[1], found.get(node, move[1]))
     return found
@@ -35,7 +37,7 @@ def touched(snapshot: Snapshot, migrated: Mapping[str, float]) -> dict[str, floa
 def moved_from(pod: Pod, now: float, seconds: float) -> str | None:
     """The node a pod was moved from less than so many seconds ago; None if it was not."""
     move = _last_move(pod)
-    return move[0] if move is not None and now - move[1] < seconds else None
+    return move[0] if move is not None and abs(now - move[1]) < seconds else None
 
 
 def _last_move(pod: Pod) -> tuple[str, float] | None:

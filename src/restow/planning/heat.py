@@ -29,7 +29,7 @@ class Heat:
         self.percents: dict[str, Rates] = {name: np.full(snapshot.rows.size, np.nan) for name in resources}
         """By resource; NaN where it is not known."""
         self._outdated: Mask = np.zeros(snapshot.rows.size, np.bool_)
-        self._read(snapshot, touched(snapshot, request.migrated))
+        self._read(snapshot, touched(snapshot, request.migrated, request.now + max_age))
 
     def _read(self, snapshot: Snapshot, touched: Mapping[str, float]) -> None:
         for name, sample in self._measured.nodes.items():

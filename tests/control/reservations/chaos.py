@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from restow.client.election import Fenced
 from restow.model import kinds
+from restow.model.cluster.seat import is_ended
 from restow.model.objects import Document, Pod
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Request, Response
@@ -25,7 +26,7 @@ from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.writes import is_write
 from tests.control.accidents import Accidents, main
 from tests.control.reservations.auditor import Auditor
-from tests.control.reservations.stage import WEB, reservation
+from tests.control.reservations.stage import WEB, open_seats, reservation
 from tests.control.stage import places, trouble, world
 from tests.sim.stage import Stage, node, pass_time, pod, scheduler, template
 
@@ -95,7 +96,7 @@ class SeatAccidents(Accidents):
         self.all = [
             *[self.reserve] * 3,
             *[self.claim] * 2,
-            *[self.use] * 6,
+            *[self.use] * 8,
             self.other,
             self.leave,
             self.leave,
@@ -150,7 +151,7 @@ class SeatAccidents(Accidents):
 
     async def resize(self) -> None:
         """More or fewer seats of the same kind, or none at all."""
-        name = await self._any()
+        name = await self._live()
         tasks = (await self._it.document(kinds.RESERVATION, name))["spec"]["tasks"]
         tasks[0]["replicas"] = self._rng.randint(0, 4)
         changes = {"tasks": tasks, "minAvailable": self._rng.choice((1, None))}
@@ -177,19 +178,28 @@ class SeatAccidents(Accidents):
         return {"name": name, "replicas": self._rng.randint(1, 3), "template": template(self._cpu())}
 
     async def _edit(self, **spec: Any) -> None:
-        await self._it.patch(kinds.RESERVATION, await self._any(), {"spec": spec})
+        await self._it.patch(kinds.RESERVATION, await self._live(), {"spec": spec})
 
     async def delete(self) -> None:
         await self._it.delete(kinds.RESERVATION, await self._any())
 
     async def steal(self) -> None:
-        where, cpu = self._rng.choice(NODES), self._cpu()
+        """From whoever has a seat, if anybody has."""
+        found = (await self._it.client.list(kinds.RESERVATION)).items
+        held = sorted({node for one in found for _, _, node in open_seats(one)}) or NODES
+        where, cpu = self._rng.choice(held), self._rng.choice(("500m", "1500m", "3"))
         self._auditor.stolen[where] = self._it.clock.now()
         await self.rob(where, cpu)
 
     async def _any(self) -> str:
         found = (await self._it.client.list(kinds.RESERVATION)).items
         return self._rng.choice(sorted(one.metadata.name for one in found))
+
+    async def _live(self) -> str:
+        """Most often one that has not ended."""
+        found = (await self._it.client.list(kinds.RESERVATION)).items
+        live = sorted(one.metadata.name for one in found if not is_ended(one))
+        return self._rng.choice(live) if live and self._rng.random() < 0.9 else await self._any()
 
 
 async def run(seed: int) -> Counter[str]:

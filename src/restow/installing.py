@@ -23,7 +23,8 @@ from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import Kind
 from restow.model.objects import Document
 from restow.ports import ApiError
-from restow.queues.admission import CEILINGS, policy_documents, shown_ceilings
+from restow.queues.admission import CEILINGS, policy_documents
+from restow.queues.parameters import parameters
 
 CONFIGURATION_KEY: Final = "restow.yaml"
 _PART_OF: Final = "app.kubernetes.io/part-of"
@@ -151,7 +152,7 @@ def documents(
         *map(_ours, definitions),
         _document("v1", "ServiceAccount", NAME, namespace),
         *_roles(namespace),
-        _document("v1", "ConfigMap", CEILINGS, namespace, data=shown_ceilings(ceilings, {})),
+        _document("v1", "ConfigMap", CEILINGS, namespace, data=parameters(ceilings)),
         *(_ours(one) for one in policy_documents(namespace)),
         _document("v1", "ConfigMap", NAME, namespace, data={CONFIGURATION_KEY: configuration}),
         _deployment(namespace, image),

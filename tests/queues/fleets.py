@@ -46,19 +46,30 @@ def fleet(nodes: Mapping[str, Any]) -> Fleet:
     )
 
 
-def queue(name: str = "q1", *, nodes: tuple[str, ...] = (), state: str | None = None, **spec: Any) -> Queue:
-    """A queue; `guarantee` as in YAML, `nodes` those its status shows as locked."""
-    written = spec.pop("guarantee", None)
+def queue(
+    name: str = "q1",
+    *,
+    nodes: tuple[str, ...] = (),
+    state: str | None = None,
+    accepted: dict[str, Any] | None = None,
+    **spec: Any,
+) -> Queue:
+    """A queue; guarantees as in YAML, `accepted` the one that was, `nodes` those its status shows as locked."""
+    return Queue(
+        metadata=ObjectMeta(name=name),
+        spec=QueueSpec(guarantee=_guarantee(spec.pop("guarantee", None)), **spec),
+        status=QueueStatus(
+            state=state, reservation=QueueReservation(nodes=list(nodes)), accepted_guarantee=_guarantee(accepted)
+        ),
+    )
+
+
+def _guarantee(written: dict[str, Any] | None) -> Guarantee | None:
     percentage = (written or {}).get("percentage")
-    guarantee = written and Guarantee(
+    return written and Guarantee(
         policy=written.get("policy"),
         percentage=percentage and GuaranteePercentage(**percentage),
         resource=written.get("resource"),
-    )
-    return Queue(
-        metadata=ObjectMeta(name=name),
-        spec=QueueSpec(guarantee=guarantee, **spec),
-        status=QueueStatus(state=state, reservation=QueueReservation(nodes=list(nodes))),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from restow.model.guarantees import Asked, Cluster, Rejection, guarantee_problems, request_of
+from restow.model.guarantees import Asked, Cluster, Rejection, guarantee_problems, request_of, was_accepted
 from restow.model.objects import Guarantee, GuaranteePercentage, GuaranteePolicy
 from restow.queues.ceilings import Ceilings, over_ceiling
 from tests.queues.fleets import queue, vector
@@ -149,3 +149,33 @@ def test_quantities_that_are_none(text: str, says: str) -> None:
     (problem,) = guarantee_problems(Guarantee(resource={"cpu": text}))
     assert problem.path == "spec.guarantee.resource.cpu"
     assert says in problem.message
+
+
+# --- newcomers --------------------------------------------------------------------------------------------------------
+
+FIFTH = {"percentage": {"value": 0.2}}
+BOTH = {"percentage": {"value": 0.5, "dimensions": ["cpu"]}, "resource": {"cpu": "8", "memory": "290Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "accepted"),
+    [
+        pytest.param(None, FIFTH, False, id="it never was"),
+        pytest.param(FIFTH, FIFTH, True, id="it asks for the same"),
+        pytest.param(FIFTH, {**FIFTH, "policy": "Guaranteed"}, True, id="in another way"),
+        pytest.param(FIFTH, {"percentage": {"value": 0.25}}, True, id="for a larger share of as many nodes"),
+        pytest.param(FIFTH, {"percentage": {"value": 0.3}}, False, id="for more nodes"),
+        pytest.param(FIFTH, {"resource": {"cpu": "16"}}, True, id="for the same as an amount"),
+        pytest.param({"resource": {"cpu": "16"}}, FIFTH, False, id="for the same, and for memory"),
+        pytest.param({"resource": {"cpu": "9"}}, {"resource": {"cpu": "8500m"}}, True, id="for less"),
+        pytest.param(BOTH, {"resource": BOTH["resource"]}, False, id="for what was not looked at before"),
+        pytest.param(FIFTH, {"resource": {"cpu": "odd"}}, False, id="for what nobody understands"),
+        pytest.param({"resource": {"cpu": "odd"}}, FIFTH, False, id="and so it did"),
+    ],
+)
+def test_who_was_accepted(then: dict[str, Any] | None, now: dict[str, Any], accepted: bool) -> None:
+    assert was_accepted(queue(guarantee=now, accepted=then), CLUSTER) is accepted
+
+
+def test_a_definition_that_keeps_no_more_than_locks_shows_who_was_accepted() -> None:
+    assert was_accepted(queue(guarantee=FIFTH, nodes=("a",)), CLUSTER)

@@ -18,11 +18,12 @@ from fractions import Fraction
 
 import msgspec
 
-from restow.model.objects import ConditionStatus, Guarantee, GuaranteePolicy, Quantities, Queue, QueueState
+from restow.model.objects import ConditionStatus, Guarantee, GuaranteePolicy, Quantities, Queue
 from restow.model.pods import condition
 from restow.model.problems import Problem, join
 from restow.model.quantity import QuantityError, not_negative, quantity_of
 from restow.model.resources import Vector, amounts
+from restow.model.tenancy import locked_nodes
 
 REJECTED = "Rejected"
 """The type of the condition of a queue whose guarantee was rejected."""
@@ -81,26 +82,24 @@ def request_of(queue: Queue, cluster: Cluster) -> Asked | Rejection | None:
     )
 
 
-def is_closed(queue: Queue) -> bool:
-    """Whether somebody closed a queue, be there jobs left in it or not."""
-    return queue.status.state in (QueueState.CLOSED, QueueState.CLOSING)
-
-
-def is_open(queue: Queue) -> bool:
-    """Whether a queue is there to stay. One that is not needs nothing kept for it."""
-    return not is_closed(queue) and not queue.metadata.deletion_timestamp
-
-
 def is_rejected(queue: Queue) -> bool:
     """Whether a queue says that its guarantee was rejected."""
     found = condition(queue.status.conditions, REJECTED)
     return found is not None and found.status == ConditionStatus.TRUE
 
 
-def is_accepted(queue: Queue) -> bool:
-    """Whether a queue says that its guarantee, as it is written now, was accepted."""
-    found, generation = condition(queue.status.conditions, REJECTED), queue.metadata.generation
-    return found is not None and found.status == ConditionStatus.FALSE and found.observed_generation == generation
+def was_accepted(queue: Queue, cluster: Cluster) -> bool:
+    """Whether a queue's guarantee was accepted, and asks for no more than what was. Where the definition of Queue is
+    another project's, of all that the locked nodes are what is kept."""
+    now, then = queue.spec.guarantee, queue.status.accepted_guarantee
+    if now is None or then is None:
+        return now is not None and bool(locked_nodes(queue))
+    if then == now:
+        return True
+    if guarantee_problems(now) or guarantee_problems(then):
+        return False
+    before = _larger(then, cluster).amounts
+    return all(number <= before.get(name, 0) for name, number in _larger(now, cluster).amounts.items())
 
 
 def guarantee_problems(guarantee: Guarantee) -> list[Problem]:
@@ -114,6 +113,13 @@ def guarantee_problems(guarantee: Guarantee) -> list[Problem]:
         got = "nothing" if percentage.value is None else percentage.value
         problems.append(Problem("spec.guarantee.percentage.value", f"expected a number from 0 to 1, got {got}"))
     return problems + _quantity_problems("spec.guarantee.resource", guarantee.resource)
+
+
+def limit_problems(queue: Queue) -> list[Problem]:
+    """Everything that is wrong with the limits of a queue as written, with paths."""
+    spec = queue.spec
+    capability = _quantity_problems("spec.capability", spec.capability)
+    return capability + _quantity_problems("spec.deserved", spec.deserved)
 
 
 def _quantity_problems(path: str, written: Quantities | None) -> list[Problem]:

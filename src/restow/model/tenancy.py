@@ -1,8 +1,8 @@
-"""Tenancy: which queue a pod belongs to, and which nodes are kept for a queue."""
+"""Tenancy: which queue a pod belongs to, whether a queue is open, and which nodes are kept for it."""
 
 from __future__ import annotations
 
-from restow.model.objects import Pod, PodGroup, Queue
+from restow.model.objects import Pod, PodGroup, Queue, QueueState
 
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 DEFAULT_QUEUE = "default"
@@ -15,8 +15,18 @@ def queue_name(group: PodGroup | None, pod: Pod) -> str:
     return (pod.metadata.annotations or {}).get(QUEUE_ANNOTATION) or DEFAULT_QUEUE
 
 
+def is_closed(queue: Queue) -> bool:
+    """Whether somebody closed a queue, be there jobs left in it or not."""
+    return queue.status.state in (QueueState.CLOSED, QueueState.CLOSING)
+
+
+def is_open(queue: Queue) -> bool:
+    """Whether a queue is there to stay. One that is not needs nothing kept for it."""
+    return not is_closed(queue) and not queue.metadata.deletion_timestamp
+
+
 def locked_nodes(queue: Queue | None) -> frozenset[str]:
-    """The nodes that a queue's status shows as locked for it; none once it is being deleted."""
-    if queue is None or queue.metadata.deletion_timestamp or queue.status.reservation is None:
+    """The nodes that the status of a queue shows as locked for it; none once it is closed, or being deleted."""
+    if queue is None or not is_open(queue) or queue.status.reservation is None:
         return frozenset()
     return frozenset(queue.status.reservation.nodes or ())

@@ -25,11 +25,10 @@ from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
 from restow.queues.ceilings import DEFAULT_CEILING, Ceiling, Ceilings
 from restow.queues.locking import Rules
+from restow.queues.parameters import LONGEST_NAME
 
 SECTION: Final = "queues"
 SHORTEST_PERIOD: Final = 0.1
-LONGEST_NAME: Final = 180
-"""Of a queue with a ceiling of its own: where that is shown there must be room for a resource beside it."""
 
 
 class QueuesSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

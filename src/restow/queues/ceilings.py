@@ -53,19 +53,20 @@ def over_ceiling(
         Reason.ABOVE_QUEUE_CEILING,
         f"is above the ceiling of {_written(own)} of the cluster for queue {name}",
         asked.amounts,
-        _limits(own, cluster),
+        limits_of(own, cluster),
         "limit",
     ) or above(
         Reason.ABOVE_CLUSTER_CEILING,
         f"is above the ceiling of {_written(all_of_them)} of the cluster for all guarantees",
         asked.amounts,
-        _limits(all_of_them, cluster),
+        limits_of(all_of_them, cluster),
         "limit",
         taken,
     )
 
 
-def _limits(ceiling: Ceiling, cluster: Cluster) -> Vector:
+def limits_of(ceiling: Ceiling, cluster: Cluster) -> Vector:
+    """What a ceiling comes to in a cluster."""
     return {each: total * percent(ceiling, each) // 100 for each, total in cluster.totals.items()}
 
 

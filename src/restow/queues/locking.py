@@ -3,13 +3,13 @@
 Goes in: the fleet, the queues, the locks there are. Comes out: for every queue that has or had a guarantee, the nodes
 locked for it, what is idle on them, and how its guarantee stands, in a sentence with numbers.
 
-Queues are served by priority; whoever was accepted with the spec that it has now comes before newcomers, so that nobody
-loses what it has to a queue that is as good; then by weight, the larger first, then name. A node is locked for one
-queue at a time, and nobody takes it from a queue that keeps it: nodes locked by another queue, or held by a reservation
-for another queue's job, are no candidates. What a queue gives up, the next ones may have at once. Whoever lost the
-right to its locks (deleted, closed, no guarantee any more, rejected) loses them before anybody chooses; so does a node
-that is gone, cordoned or not ready. Of the schedulable nodes one is always left unlocked, one without taints that keep
-pods off where there is any.
+Queues are served by priority; whoever was accepted, and asks for no more than that, comes before newcomers, so that
+nobody loses what it has to a queue that is as good; then by weight, the larger first, then name. A node is locked for
+one queue at a time, and nobody takes it from a queue that keeps it: nodes locked by another queue, or held by a
+reservation for another queue's job, are no candidates. What a queue gives up, the next ones may have at once. Whoever
+lost the right to its locks (deleted, closed, no guarantee any more, rejected) loses them before anybody chooses; so
+does a node that is gone, cordoned or not ready. Of the schedulable nodes one is always left unlocked, one without
+taints that keep pods off where there is any.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Mask, RowIndex
-from restow.model.guarantees import Asked, Cluster, Rejection, is_accepted, is_open, request_of
+from restow.model.guarantees import Asked, Cluster, Rejection, request_of, was_accepted
 from restow.model.objects import GuaranteePolicy, Queue
 from restow.model.quantity import quantity_of
 from restow.model.resources import CPU, MEMORY, Vector, add
+from restow.model.tenancy import is_open
 from restow.queues.ceilings import Ceilings, over_ceiling
 from restow.queues.choosing import MARGIN, Appraisal, Choice, Wish, choose
 from restow.queues.fleet import Fleet
@@ -61,7 +62,13 @@ class Lock(msgspec.Struct, frozen=True):
     reason: str
     message: str
     policy: GuaranteePolicy = GuaranteePolicy.BEST_EFFORT
+    asked: Vector = {}
+    """What is accepted: it counts against ceilings."""
     gap: float = 0.0
+
+    @property
+    def is_accepted(self) -> bool:
+        return self.standing in (Standing.SATISFIED, Standing.UNSATISFIED)
 
 
 def relock(
@@ -82,7 +89,7 @@ class _Pass:
         self._fleet, self._rules = fleet, rules
         self._appraisal = Appraisal(fleet)
         self._cluster = Cluster(len(fleet.names), fleet.totals())
-        self._queues = sorted((one for one in queues if not one.metadata.deletion_timestamp), key=_order)
+        self._queues = sorted((one for one in queues if not one.metadata.deletion_timestamp), key=self._order)
         self._owner: RowIndex = np.full(len(fleet.names), _UNLOCKED, np.intp)
         """By node, the number of the queue it is locked for."""
         self._holders = np.zeros(len(fleet.names), np.intp)
@@ -104,6 +111,10 @@ class _Pass:
             elif present.get(name):
                 locks[name] = Lock((), {}, Standing.RELEASED, *_why_released(queue))
         return locks
+
+    def _order(self, queue: Queue) -> tuple[int, bool, int, str]:
+        spec, accepted = queue.spec, was_accepted(queue, self._cluster)
+        return -(spec.priority or 0), not accepted, -(spec.weight or 1), queue.metadata.name
 
     def _requests(self) -> list[Asked | Rejection | None]:
         requests: list[Asked | Rejection | None] = []
@@ -160,6 +171,7 @@ class _Pass:
             reason="Satisfied" if choice.enough else "Unsatisfied",
             message=self._by_nodes(asked, choice) or self._by_amounts(name, asked, nodes),
             policy=asked.policy,
+            asked=asked.amounts,
             gap=choice.gap,
         )
 
@@ -183,10 +195,6 @@ class _Pass:
 def _last(*masks: Mask) -> int:
     """The last node of the first of these that has any."""
     return next(int(np.flatnonzero(mask)[-1]) for mask in masks if mask.any())
-
-
-def _order(queue: Queue) -> tuple[int, bool, int, str]:
-    return -(queue.spec.priority or 0), not is_accepted(queue), -(queue.spec.weight or 1), queue.metadata.name
 
 
 def _why_released(queue: Queue) -> tuple[str, str]:

@@ -5,6 +5,7 @@ Goes in: a queue with the status it has, what is locked for it, its jobs, what i
     state         Open where nobody says otherwise. Whoever closes a queue writes Closed or Closing: it is Closing as
                   long as jobs of it are not over, then Closed
     reservation   the locked nodes and what is idle on them; none without a guarantee
+    accepted      the guarantee as it was written when it was accepted: who asks for more is a newcomer
     conditions    GuaranteeSatisfied, True or False, and Rejected, each with a sentence; none without a guarantee. Those
                   of others stay
 """
@@ -15,10 +16,11 @@ from typing import Final
 
 import msgspec
 
-from restow.model.guarantees import REJECTED, is_closed
+from restow.model.guarantees import REJECTED
 from restow.model.objects import Condition, Queue, QueueReservation, QueueState, QueueStatus
 from restow.model.pods import condition
 from restow.model.resources import Vector, quantities
+from restow.model.tenancy import is_closed
 from restow.model.times import format_time
 from restow.queues.counting import JobCounts
 from restow.queues.locking import Lock, Standing
@@ -42,7 +44,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 def next_status(queue: Queue, facts: Facts) -> QueueStatus:
     """The status of a queue; equal to what it has if nothing is to be written."""
     lock, counts = facts.lock, facts.counts
-    is_asked = lock is not None and lock.standing in (Standing.SATISFIED, Standing.UNSATISFIED)
+    accepted = lock is not None and lock.is_accepted
     return QueueStatus(
         state=_state(queue, counts),
         pending=counts.pending,
@@ -51,8 +53,9 @@ def next_status(queue: Queue, facts: Facts) -> QueueStatus:
         unknown=counts.unknown,
         completed=counts.completed,
         reservation=QueueReservation(nodes=list(lock.nodes), resource={**quantities(lock.resource)})
-        if lock is not None and is_asked
+        if lock is not None and accepted
         else None,
+        accepted_guarantee=queue.spec.guarantee if accepted else None,
         allocated={**quantities({name: number for name, number in facts.allocated.items() if number})},
         conditions=_conditions(queue, facts) or None,
     )

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from restow.model.cluster.owners import group_name
-from restow.model.guarantees import Asked, Cluster, is_open, is_rejected, request_of
+from restow.model.guarantees import Asked, Cluster, is_rejected, limit_problems, request_of
 from restow.model.objects import ObjectMeta, Pod, PodGroup, PodSpec, PriorityClass, Queue, Reservation
 from restow.model.pods import is_finished
 from restow.model.resources import PODS, Vector, add, pod_requests, subtract
-from restow.model.tenancy import DEFAULT_QUEUE, queue_name
+from restow.model.tenancy import DEFAULT_QUEUE, is_open, queue_name
 
 Key = tuple[str, str]
 """Namespace and name of a gang; for a pod of its own, "" and its UID."""
@@ -24,6 +26,8 @@ class Roster:
 
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {DEFAULT_QUEUE: Queue(metadata=ObjectMeta(name=DEFAULT_QUEUE))}
+        self.unreadable: dict[str, str] = {}
+        """Queues with limits that cannot be read, and what is wrong with them: nobody knows what they may take."""
         self._groups: dict[Key, PodGroup] = {}
         self._members: dict[Key, dict[str, Pod]] = {}
         self._gang_of: dict[str, Key] = {}
@@ -66,12 +70,21 @@ class Roster:
             self._usage = None
 
     def apply_queue(self, queue: Queue) -> None:
+        name, problems = queue.metadata.name, limit_problems(queue)
+        if name == DEFAULT_QUEUE and queue.metadata.deletion_timestamp:
+            self.remove_queue(queue)
+            return
         self._guarantees = None
-        self.queues[queue.metadata.name] = queue
+        self.unreadable.pop(name, None)
+        if problems:
+            self.unreadable[name] = "; ".join(map(str, problems))
+            queue = replace(queue, spec=replace(queue.spec, capability=None, deserved=None, guarantee=None))
+        self.queues[name] = queue
 
     def remove_queue(self, queue: Queue) -> None:
-        """The default queue always exists."""
+        """The default queue always exists: without limits, where nobody made one."""
         self._guarantees = None
+        self.unreadable.pop(queue.metadata.name, None)
         self.queues.pop(queue.metadata.name, None)
         self.queues.setdefault(DEFAULT_QUEUE, Queue(metadata=ObjectMeta(name=DEFAULT_QUEUE)))
 
@@ -107,7 +120,7 @@ class Roster:
     def counts(self) -> bool:
         """Whether it matters what a queue uses: there are several, or the only one is limited."""
         limited = (one.spec.capability or one.spec.parent or one.status.state for one in self.queues.values())
-        return len(self.queues) > 1 or any(limited)
+        return len(self.queues) > 1 or bool(self.unreadable) or any(limited)
 
     def usage(self) -> Mapping[str, Vector]:
         """What the pods of each queue take on nodes."""

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Snapshot
-from restow.model.guarantees import Cluster, is_closed
+from restow.model.guarantees import Cluster
 from restow.model.objects import Queue
 from restow.model.quantity import quantity_of
 from restow.model.resources import Vector, add, amounts, subtract
-from restow.model.tenancy import DEFAULT_QUEUE
+from restow.model.tenancy import DEFAULT_QUEUE, is_closed
 from restow.scheduling.roster import Roster
 
 ROOT_QUEUE = "root"
@@ -38,11 +38,12 @@ class Shares:
     """The queues during one session: what is placed is charged at once, so that shares are always fresh."""
 
     def __init__(self, roster: Roster, snapshot: Snapshot) -> None:
+        self._roster = roster
         self._queues = roster.queues
         self.counts = roster.counts
         self._offered = offered(snapshot) if self.counts else {}
         self._used: dict[str, Vector] = _usage(roster, snapshot) if self.counts else {}
-        self._guaranteed = roster.guarantees(_cluster(snapshot, self._offered)) if self.counts else {}
+        self._guaranteed = roster.guarantees(cluster_of(snapshot)) if self.counts else {}
         self._taken = self._all_taken()
         """Of every guaranteed resource, what all queues use, or have kept for them if that is more."""
         self._orders: dict[str, Order] = {}
@@ -56,7 +57,7 @@ class Shares:
 
     def refusal(self, name: str, request: Vector) -> str | None:
         """Why a queue cannot take this much more; None if it can."""
-        why_not = shut(self._queues, name)
+        why_not = shut(self._roster, name)
         return why_not or self._over_capability(self._queues[name], request) or self._over_guarantees(name, request)
 
     def left(self, name: str) -> Vector:
@@ -157,13 +158,17 @@ class Shares:
         self._orders.pop(name, None)
 
 
-def shut(queues: Mapping[str, Queue], name: str) -> str | None:
+def shut(roster: Roster, name: str) -> str | None:
     """Why a queue lets nobody in, whatever is asked for; None if it may."""
-    queue = queues.get(name)
+    queue = roster.queues.get(name)
     if queue is None:
         return f"queue {name} does not exist"
+    if name in roster.unreadable:
+        return f"queue {name} has limits that cannot be read: {roster.unreadable[name]}"
     if queue.spec.parent not in (None, "", ROOT_QUEUE):
         return f"queue {name} has the parent {queue.spec.parent}: Restow does not support spec.parent of queues"
+    if queue.metadata.deletion_timestamp:
+        return f"queue {name} is being deleted"
     return f"queue {name} is {queue.status.state}" if is_closed(queue) else None
 
 
@@ -197,8 +202,9 @@ def _usage(roster: Roster, snapshot: Snapshot) -> dict[str, Vector]:
     return usage
 
 
-def _cluster(snapshot: Snapshot, offers: Vector) -> Cluster:
-    return Cluster(int(np.count_nonzero(snapshot.nodes.present)), offers)
+def cluster_of(snapshot: Snapshot) -> Cluster:
+    """What there is to be shared."""
+    return Cluster(int(np.count_nonzero(snapshot.nodes.present)), offered(snapshot))
 
 
 def offered(snapshot: Snapshot) -> dict[str, int]:

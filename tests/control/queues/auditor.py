@@ -24,6 +24,7 @@ from restow.model import kinds
 from restow.model.objects import Node, Pod, Queue
 from restow.model.pods import condition, controller_of
 from restow.model.resources import amounts
+from restow.model.tenancy import locked_nodes
 from restow.ports import Api, ApiError, Clock, Request, Response
 from restow.queues.admission import CEILINGS
 from restow.queues.locking import locks_shown
@@ -153,8 +154,8 @@ class Auditor:
         pod = await self._truth.get(kinds.POD, request.name or "", request.namespace)
         for (queue, locked), since in self._locked_since.items():
             if locked == node and self._clock.now() - since > 1.0 and _is_foreign(pod, queue):
-                still = locks_shown((await self._truth.list(kinds.QUEUE)).items)
-                if node in still.get(queue, ()):
+                queues = (await self._truth.list(kinds.QUEUE)).items
+                if any(one.metadata.name == queue and node in locked_nodes(one) for one in queues):
                     self.blame(f"pod {request.name} was bound to {node}, which is locked for {queue}")
 
 

@@ -46,7 +46,7 @@ class QueueAccidents(Accidents):
         super().__init__(it, rng, NODES)
         self._it = it
         self._auditor = auditor
-        about_queues = [self.ask, self.ask, self.ask, self.change, self.take_back, self.delete, self.close]
+        about_queues = [self.ask, self.ask, self.ask, self.change, self.edit, self.take_back, self.delete, self.close]
         about_nodes = [self.cordon, self.uncordon, self.lose_node, self.resize, self.taint, self.untaint]
         about_pods = [self.own, self.own, self.grow, self.leave, it.stop, it.go]
         self.all = [*about_queues, *about_nodes, *about_pods, self.meddle]
@@ -68,6 +68,11 @@ class QueueAccidents(Accidents):
         self._auditor.queues_changed = self._it.clock.now()
         spec = {"guarantee": {"resource": None, "percentage": None, **self._guarantee()}}
         await self._it.patch(kinds.QUEUE, self._rng.choice(NAMES), {"spec": spec})
+
+    async def edit(self) -> None:
+        self._auditor.queues_changed = self._it.clock.now()
+        edits: list[dict[str, Any]] = [{"weight": 9}, {"priority": 1}, {"priority": 0}, {"capability": {"cpu": "5"}}]
+        await self._it.patch(kinds.QUEUE, self._rng.choice(NAMES), {"spec": self._rng.choice(edits)})
 
     async def take_back(self) -> None:
         self._auditor.queues_changed = self._it.clock.now()
@@ -206,10 +211,14 @@ async def _clears(it: Locked) -> None:
 
 
 async def _is_shown_at_the_door(it: Locked) -> None:
-    cpu = sum(amounts(one.status.allocatable)["cpu"] for one in (await it.client.list(kinds.NODE)).items)
+    """What is shown to the API server is what conditions say: how much there is, and how much others have."""
+    nodes, queues = (await it.client.list(kinds.NODE)).items, (await it.client.list(kinds.QUEUE)).items
+    limit = sum(amounts(one.status.allocatable)["cpu"] for one in nodes) * CEILING // 100
     shown = (await it.client.get(kinds.CONFIG_MAP, CEILINGS, SYSTEM)).data or {}
-    expected = {"share_": str(CEILING), "amount__cpu": str(quantity_of("cpu", cpu * CEILING // 100))}
+    expected = {"share_": str(CEILING), "nodes": str(len(nodes)), "amount__cpu": str(quantity_of("cpu", limit))}
     assert shown | expected == shown and "share_q1" not in shown, shown
+    accepted = {f"left_{one.metadata.name}" for one in queues if one.status.accepted_guarantee is not None}
+    assert accepted == {key for key in shown if key.startswith("left_") and key.count("_") == 1}, shown
 
 
 async def _shown(it: Locked) -> dict[str, tuple[str, ...]]:

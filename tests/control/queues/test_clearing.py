@@ -179,7 +179,8 @@ async def test_a_limit_that_is_no_quantity_stops_nothing() -> None:
         await pass_time(5)
         await it.ask(**GUARANTEED)
         await pass_time(30)
-        assert "waits for 1 pod of other queues to leave: 1 moved by jobs" in ((await it.says())[2] or "")
+        told = "1 stays (1: its queue odd has limits that cannot be read: spec.capability.cpu: quantity "
+        assert f"waits for 1 pod of other queues to leave: {told}" in ((await it.says())[2] or "")
 
 
 @virtual

@@ -10,11 +10,12 @@ from restow.model import kinds
 from restow.queues.admission import CEILINGS
 from restow.queues.arguments import read_arguments
 from tests.control.migrations.stage import SCHEDULERS, arguments
-from tests.control.queues.stage import Locked, bare, queues
+from tests.control.queues.stage import Locked, bare, queue, queues
 from tests.control.stage import world
 from tests.sim.stage import node, pass_time, running, virtual
 
 HOME = "restow-system"
+SEEN = ("share_", "share_ml", "amount__cpu", "room__cpu", "room_0_cpu", "left_ml", "left_ml_cpu")
 HALF = {"maxGuaranteed": 50, "maxGuaranteedPerQueue": 50}
 
 
@@ -25,7 +26,7 @@ async def install(it: Locked) -> None:
 
 async def shown(it: Locked) -> dict[str, str]:
     data = (await it.client.get(kinds.CONFIG_MAP, CEILINGS, HOME)).data or {}
-    return {key: text for key, text in data.items() if key in ("share_", "amount__cpu") or "_ml" in key}
+    return {key: data[key] for key in SEEN if key in data}
 
 
 async def _nothing(it: Locked, made: Any) -> None: ...
@@ -39,6 +40,18 @@ async def _configure(it: Locked, made: Any) -> None:
     made.configure(SCHEDULERS, read_arguments({"maxGuaranteed": 25}), arguments())
 
 
+async def _promise(it: Locked, made: Any) -> None:
+    await it.ask("ml", resource={"cpu": "3"})
+    await it.ask("greedy", resource={"cpu": "6"})
+
+
+async def _take_back(it: Locked, made: Any) -> None:
+    await _promise(it, made)
+    await pass_time(10)
+    await it.delete(kinds.QUEUE, "ml")
+    await it.delete(kinds.QUEUE, "greedy")
+
+
 async def _meddle(it: Locked, made: Any) -> None:
     data = {"share_": "100", "share_ml": "100", "amount__cpu": None}
     await it.client.patch(kinds.CONFIG_MAP, CEILINGS, {"data": data}, HOME)
@@ -47,10 +60,29 @@ async def _meddle(it: Locked, made: Any) -> None:
 @pytest.mark.parametrize(
     ("happens", "expected"),
     [
-        pytest.param(_nothing, {"share_": "50", "amount__cpu": "8"}, id="as configured, of what there is"),
-        pytest.param(_grow, {"share_": "50", "amount__cpu": "10"}, id="a node comes"),
-        pytest.param(_configure, {"share_": "25", "amount__cpu": "4"}, id="the configuration changes"),
-        pytest.param(_meddle, {"share_": "50", "amount__cpu": "8"}, id="somebody else wrote something else"),
+        pytest.param(
+            _nothing, {"share_": "50", "amount__cpu": "8", "room__cpu": "8"}, id="as configured, of what there is"
+        ),
+        pytest.param(_grow, {"share_": "50", "amount__cpu": "10", "room__cpu": "10"}, id="a node comes"),
+        pytest.param(
+            _configure, {"share_": "25", "amount__cpu": "8", "room__cpu": "4"}, id="the configuration changes"
+        ),
+        pytest.param(
+            _promise,
+            {
+                "share_": "50",
+                "amount__cpu": "8",
+                "room__cpu": "8",
+                "room_0_cpu": "5",
+                "left_ml": "2",
+                "left_ml_cpu": "8",
+            },
+            id="a guarantee is accepted",
+        ),
+        pytest.param(_take_back, {"share_": "50", "amount__cpu": "8", "room__cpu": "8"}, id="and gone again"),
+        pytest.param(
+            _meddle, {"share_": "50", "amount__cpu": "8", "room__cpu": "8"}, id="somebody else wrote something else"
+        ),
     ],
 )
 @virtual
@@ -73,7 +105,7 @@ async def test_what_is_as_it_should_be_is_not_written() -> None:
         async with running(queues(it.api, it.clock)):
             await pass_time(5)
             before = (await it.client.get(kinds.CONFIG_MAP, CEILINGS, HOME)).metadata.resource_version
-            await it.ask(resource={"cpu": "4"})
+            await it.create(kinds.QUEUE, queue())
             await pass_time(200)
             assert (await it.client.get(kinds.CONFIG_MAP, CEILINGS, HOME)).metadata.resource_version == before
 

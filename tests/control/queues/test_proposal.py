@@ -176,6 +176,26 @@ async def test_nobody_loses_what_was_accepted_to_a_newcomer_of_the_same_priority
         assert told == ["AboveClusterCeiling", "n2", "n1"]  # of those that are left, weight decides
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param({"weight": 1}, id="its weight is lowered"),
+        pytest.param({"capability": {"cpu": "16"}}, id="it is limited"),
+        pytest.param({"guarantee": {"policy": "Guaranteed"}}, id="its policy is another"),
+        pytest.param({"guarantee": {"resource": {"cpu": "3"}}}, id="it asks for less"),
+    ],
+)
+@virtual
+async def test_an_edit_that_asks_for_no_more_costs_no_lock(edit: dict[str, Any]) -> None:
+    async with bare(maxGuaranteed=50, maxGuaranteedPerQueue=50) as it:
+        await it.create(kinds.QUEUE, queue("old", weight=2, **asks(cpu="4")))
+        await it.ask("other", resource={"cpu": "4"})
+        await it.create(kinds.QUEUE, queue("a", weight=9, **asks(cpu="4")))
+        await it.change("old", **edit)
+        await pass_time(6)
+        assert [await _shown(it, name) for name in ("old", "other", "a")] == ["n1", "n2", "AboveClusterCeiling"]
+
+
 @virtual
 async def test_the_status_has_the_shape_of_the_proposal() -> None:
     async with bare(nodes=5) as it:

@@ -14,7 +14,7 @@ from tests.control.stage import events, world
 from tests.sim.stage import node, pass_time, pod, running, virtual
 
 CPU4 = {"resource": {"cpu": "4"}}
-TOLD = ("q1", "the definition of Queue in this cluster does not keep status.conditions")
+TOLD = ("q1", "the definition of Queue in this cluster does not keep status.acceptedGuarantee, status.conditions")
 
 
 class Counted:
@@ -30,28 +30,29 @@ class Counted:
         return await self._api.call(request)
 
 
-def definition(*, conditions: bool) -> dict[str, Any]:
+def definition(*, ours: bool) -> dict[str, Any]:
     (found,) = (one for one in custom_resource_definitions() if one["spec"]["names"]["kind"] == "Queue")
     status = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
-    if not conditions:
+    if not ours:
         status.pop("x-kubernetes-preserve-unknown-fields", None)
-        del status["properties"]["conditions"]
+        for name in ("conditions", "acceptedGuarantee"):
+            del status["properties"][name]
     return {"spec": found["spec"]}
 
 
 @asynccontextmanager
-async def strange() -> AsyncIterator[tuple[Locked, Counted]]:
+async def strange(**section: Any) -> AsyncIterator[tuple[Locked, Counted]]:
     async with world(nodes=4) as base:
         it = Locked(base.api, base.world, base.clock)
-        await define(it, conditions=False)
+        await define(it, ours=False)
         counted = Counted(it.api)
-        async with running(queues(counted, it.clock)):
+        async with running(queues(counted, it.clock, **section)):
             yield it, counted
 
 
-async def define(it: Locked, *, conditions: bool) -> None:
+async def define(it: Locked, *, ours: bool) -> None:
     name = kinds.QUEUE.qualified_name
-    await it.client.patch(kinds.CUSTOM_RESOURCE_DEFINITION, name, definition(conditions=conditions))
+    await it.client.patch(kinds.CUSTOM_RESOURCE_DEFINITION, name, definition(ours=ours))
 
 
 async def bustle(it: Locked, rounds: int) -> None:
@@ -89,6 +90,16 @@ async def test_the_rest_is_still_written_and_told() -> None:
 async def test_a_definition_that_keeps_it_again_is_noticed() -> None:
     async with strange() as (it, _):
         await it.ask(**CPU4)
-        await define(it, conditions=True)
+        await define(it, ours=True)
         await pass_time(700)
         assert (await it.says())[:2] == ("True", "Satisfied")
+
+
+@virtual
+async def test_locks_show_who_was_accepted_where_nothing_else_is_kept() -> None:
+    async with strange(maxGuaranteed=50, maxGuaranteedPerQueue=50) as (it, _):
+        await it.ask("old", **CPU4)
+        await it.ask("other", **CPU4)
+        await it.ask("a", **CPU4)
+        await pass_time(6)
+        assert [await it.nodes(name) for name in ("old", "other", "a")] == ["n1", "n2", ""]

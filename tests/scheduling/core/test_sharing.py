@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.enqueue import admit
@@ -34,6 +35,10 @@ def test_the_gate_closes_a_fifth_above_what_there_is():
 def test_without_the_gate_everybody_is_let_in():
     story = Story(*nodes(1), groups=[gang("g", 1, "Pending", min_resources={"cpu": "99"})])
     assert story.run(task("t0", "g"), actions=(admit, allocate)).placed == {"t0": "n0"}
+
+
+def leaving(one):
+    return replace(one, metadata=replace(one.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
 
 
 # --- queues -----------------------------------------------------------------------------------------------------------
@@ -96,6 +101,13 @@ def test_what_a_queue_uses_already_counts():
             "queue q would exceed its capability: cpu (limit 500m, used 0, requested 1)",
             id="limited",
         ),
+        pytest.param([leaving(queue("q"))], "queue q is being deleted", id="being deleted"),
+        pytest.param(
+            [queue("q", capability={"memory": "-1"}, deserved={"cpu": "x"})],
+            "queue q has limits that cannot be read: spec.capability.memory: quantity '-1': must not be negative; "
+            "spec.deserved.cpu: quantity 'x': it must start with a number",
+            id="with limits that nobody understands",
+        ),
     ],
 )
 def test_a_queue_that_cannot_take_more_is_named(known, message):
@@ -105,3 +117,15 @@ def test_a_queue_that_cannot_take_more_is_named(known, message):
 def test_the_queue_of_a_gang_is_the_groups():
     story = Story(*nodes(1), groups=[gang("g", 1, queue="gone")]).run(task("t", "g"))
     assert story.refused == {"t": "queue gone does not exist"}
+
+
+def test_the_default_queue_exists_also_while_it_is_deleted():
+    limited = queue("default", capability={"cpu": "0"})
+    assert Story(*nodes(1), queues=[leaving(limited)]).run(task("p")).placed == {"p": "n0"}
+
+
+def test_limits_that_are_put_right_hold():
+    story = Story(*nodes(1), queues=[queue("default", deserved={"cpu": "x"})])
+    assert "cannot be read" in story.run(task("p")).refused["p"]
+    story.roster.apply_queue(queue("default"))
+    assert story.run(task("p")).placed == {"p": "n0"}

@@ -1,8 +1,8 @@
 """The door: what the API server refuses by itself, kept equal to what the queue controller would reject.
 
-Goes in: the ceilings as they are to be shown (`queues.admission`). They are written where a policy of `restow install`
-reads them, whenever they change, and looked after now and then. Where nothing was installed there is nothing to keep:
-that is told once, and guarantees above a ceiling are still rejected by their condition.
+Goes in: the parameters as they are to be shown (`queues.parameters`). They are written where a policy of `restow
+install` reads them, whenever they change, and looked after now and then. Where nothing was installed there is nothing
+to keep: that is told once, and guarantees above a ceiling are still rejected by their condition.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ class Door:
         self._problem = ""
 
     async def keep(self, shown: dict[str, str]) -> None:
-        """See to it that the API server goes by these ceilings."""
+        """See to it that the API server goes by these parameters."""
         now = self._clock.now()
         if self._kept is not None and self._kept[0] == shown and now < self._kept[1]:
             return
         self._kept = shown, now + self._look_again
         try:
             found = await self._client.get(CONFIG_MAP, CEILINGS, self._namespace)
-            if found.data != shown:
-                changes: dict[str, str | None] = {**dict.fromkeys(found.data or ()), **shown}
+            data = found.data or {}
+            changes: dict[str, str | None] = dict.fromkeys(data.keys() - shown.keys())
+            changes |= {key: text for key, text in shown.items() if data.get(key) != text}
+            if changes:
                 await self._client.patch(CONFIG_MAP, CEILINGS, {"data": changes}, self._namespace)
                 log.info("ceilings shown", extra={"configmap": f"{self._namespace}/{CEILINGS}"})
             self._problem = ""

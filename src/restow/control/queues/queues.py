@@ -4,7 +4,7 @@
         news is held ──> the locks as they should be (`queues.locking`) ──> the status of every queue
                      └─> the pods of others on locked nodes, where a guarantee is Guaranteed (`clearing`)
         then   1  status, those who give nodes up first        2  jobs that lost their purpose are aborted
-               3  jobs for pods that are to leave              4  ceilings, for the API server to refuse by (`door`)
+               3  jobs for pods that are to leave              4  what the API server is to refuse by (`door`)
 
 Goes in: an API server, a clock, a Random and `Arguments`. What comes out happens in the API server. Nothing that
 matters lives only here: what is locked is read off the queues' status, who is on the move off the jobs.
@@ -57,14 +57,14 @@ from restow.model.pods import condition
 from restow.model.wire import WireError, convert
 from restow.planning.movable import Movability
 from restow.ports import Api, ApiError, Clock, NotFound, OutcomeUnknown
-from restow.queues.admission import shown_ceilings
 from restow.queues.arguments import Arguments
 from restow.queues.counting import JobCounts, count_jobs
 from restow.queues.fleet import read_fleet
-from restow.queues.locking import Lock, Standing, locks_shown, relock
+from restow.queues.locking import Lock, locks_shown, relock
+from restow.queues.parameters import Promise, parameters
 from restow.queues.status import SATISFIED, Facts, next_status
 from restow.scheduling.roster import Roster
-from restow.scheduling.shares import offered, shut
+from restow.scheduling.shares import cluster_of, shut
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +81,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     clearings: dict[str, Clearing]
     in_vain: tuple[PodMigrationJob, ...]
     """Jobs that have lost their purpose."""
-    ceilings: dict[str, str]
-    """As they are to be shown."""
+    parameters: dict[str, str]
+    """What the API server is to refuse by."""
 
 
 class Queues:
@@ -212,7 +212,7 @@ class Queues:
             statuses=statuses,
             clearings=clearings,
             in_vain=tuple(purposeless(jobs, cleared)),
-            ceilings=shown_ceilings(self._arguments.ceilings, offered(snapshot)),
+            parameters=parameters(self._arguments.ceilings, cluster_of(snapshot), _promises(queues, locks)),
         )
 
     async def _write(self, decision: Decision) -> bool:
@@ -221,7 +221,7 @@ class Queues:
         done += [await self._abort(job) for job in decision.in_vain]
         for clearing in decision.clearings.values():
             done += [await self._move(clearing.queue, document) for document in self._documents(clearing)]
-        await self._door.keep(decision.ceilings)
+        await self._door.keep(decision.parameters)
         self._unkept.forget_all_but(decision.statuses)
         self._told = {name: told for name, told in self._told.items() if name in decision.statuses}
         return all(done)
@@ -347,15 +347,24 @@ def _why_not(migration: MigrationArguments, rules: Movability, roster: Roster, p
     reason = refusal(pod, migration.protections, around)
     if reason is None and around.replicas is not None:
         reason = smallness(around.replicas, migration.limits)
-    if reason is None and (why := shut(roster.queues, roster.queue_of(pod))) is not None:
+    if reason is None and (why := shut(roster, roster.queue_of(pod))) is not None:
         reason = f"its {why}"
     return reason
 
 
+def _promises(queues: list[Queue], locks: dict[str, Lock]) -> list[Promise]:
+    """The guarantees that are accepted."""
+    found = [(queue, locks.get(queue.metadata.name)) for queue in queues]
+    return [
+        Promise(queue.metadata.name, queue.spec.priority or 0, lock.asked)
+        for queue, lock in found
+        if lock is not None and lock.is_accepted
+    ]
+
+
 def _writing_order(decision: Decision) -> list[str]:
     """Whoever gives up all nodes before those who might be given some, and those in the order of locking."""
-    asked = (Standing.SATISFIED, Standing.UNSATISFIED)
-    later = [name for name, lock in decision.locks.items() if lock.standing in asked]
+    later = [name for name, lock in decision.locks.items() if lock.is_accepted]
     return [*sorted({*decision.statuses} - {*later}), *later]
 
 

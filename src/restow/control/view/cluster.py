@@ -17,7 +17,6 @@ from restow.model import kinds
 from restow.model.cluster import Snapshot
 from restow.model.kinds import Kind
 from restow.model.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Queue, Reservation
-from restow.model.resources import amounts
 from restow.scheduling.jobs import least_resources
 from restow.scheduling.roster import Roster
 
@@ -90,7 +89,7 @@ class ClusterView:
 
     def _queue(self, change: Change[Queue]) -> None:
         either(change, self.snapshot.apply_queue, self.snapshot.remove_queue)
-        either(change, lambda queue: self.roster.apply_queue(_readable(queue)), self.roster.remove_queue)
+        either(change, self.roster.apply_queue, self.roster.remove_queue)
 
     def _group(self, change: Change[PodGroup]) -> None:
         if change.type != "DELETED":
@@ -104,10 +103,3 @@ class ClusterView:
     def _pod(self, change: Change[Pod]) -> None:
         either(change, self.snapshot.apply_pod, self.snapshot.remove_pod)
         either(change, self.roster.apply_pod, self.roster.remove_pod)
-
-
-def _readable(queue: Queue) -> Queue:
-    """The same queue. Raises QuantityError if one of its limits cannot be read."""
-    for limits in (queue.spec.capability, queue.spec.deserved):
-        amounts(limits)
-    return queue

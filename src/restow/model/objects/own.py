@@ -278,6 +278,8 @@ class QueueStatus(ApiStruct):
     inqueue: Count | None = None
     completed: Count | None = None
     reservation: QueueReservation | None = None
+    accepted_guarantee: Guarantee | None = None
+    """As it was written when it was last accepted."""
     allocated: Quantities | None = None
     conditions: Annotated[list[Condition], Meta(extra={"list_map_keys": ["type"]})] | None = None
 

@@ -19,6 +19,8 @@ from restow.model.objects import JobPhase, PodMigrationJob
 from restow.planning.plan import Move, Plan
 
 _STYLES = {JobPhase.SUCCEED: "green", JobPhase.FAILED: "red", JobPhase.ABORTED: "red", JobPhase.RUNNING: "yellow"}
+_REASONED = (JobPhase.PENDING, JobPhase.FAILED, JobPhase.ABORTED)
+"""Phases of which people want to know why."""
 _MOST_ROWS = 25
 _UNTOUCHED_SECONDS = 10.0
 _WHO_WOULD = "does the component migrations run? See restow run and restow install"
@@ -71,7 +73,7 @@ class _Lines:
         for move in self._plan.moves:
             if job := progress.jobs.get(move.order):
                 phase = job.status.phase or JobPhase.PENDING
-                why = f": {job.status.message}" if phase in (JobPhase.FAILED, JobPhase.ABORTED) else ""
+                why = f": {job.status.message}" if phase in _REASONED and job.status.message else ""
                 self._say(move.order, f"move {move.order} {_title(move, job)} {phase}{why}")
         self._say("stopped", progress.stopped, otherwise="evictions go on")
         self._say("untouched", self._untouched.told(progress), otherwise="all jobs are taken up")

@@ -74,6 +74,15 @@ def test_without_a_terminal_there_is_a_line_for_each_change(capsys: pytest.Captu
     ]
 
 
+def test_what_a_move_waits_for_is_told_without_a_terminal_too(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = "waits for objectLimiters.workload: 3 of 3 pods of Deployment default/web were evicted within 5m"
+    with progress.shown(PLAN) as shown:
+        for message in ("", waits, waits):
+            shown.update(Progress(plan="apply-1", wave=1, jobs={1: job(1, "Pending", message)}))
+    move = "move 1 default/p1 from a to b Pending"
+    assert capsys.readouterr().err.splitlines() == [move, f"{move}: {waits}"]
+
+
 def test_jobs_that_nobody_takes_up_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     times = iter((0.0, 9.0, 10.0, 11.0, 11.0))
     begun = replace(NOW, jobs={1: job(1, ""), 2: job(2, "Running")}, stopped=None, repairs=())

@@ -17,7 +17,7 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from restow import operating
+from restow import looking
 from restow.mistakes import misfortunes, unwritable, user_mistakes
 from restow.moving import CONFIG, KUBECONFIG, NAMESPACE, named_configuration, tell_other_configuration
 
@@ -66,7 +66,7 @@ class Subject(msgspec.Struct, frozen=True):
             sections, inventory = self._living(waiting)
         else:
             inventory = _read(self.snapshot, waiting)
-            sections = named_configuration(self.config) or operating.kept_configuration(inventory, self.namespace)
+            sections = named_configuration(self.config) or looking.kept_configuration(inventory, self.namespace)
         return _cluster(inventory, waiting), sections
 
     def _living(self, waiting: Patience) -> tuple[Configuration, Inventory]:
@@ -78,8 +78,8 @@ class Subject(msgspec.Struct, frozen=True):
         with misfortunes(CannotList, ApiError):
             try:
                 written = named_configuration(self.config)
-                sections = written or operating.living_configuration(self.kubeconfig, self.namespace)
-                return sections, operating.living_inventory(self.kubeconfig, waiting.heed)
+                sections = written or looking.living_configuration(self.kubeconfig, self.namespace)
+                return sections, looking.living_inventory(self.kubeconfig, waiting.heed)
             except ConfigError as problem:
                 advice = "" if self.kubeconfig else "; or name a file with --snapshot"
                 raise click.UsageError(f"{problem}{advice}") from problem
@@ -209,7 +209,7 @@ def plan(
         cluster, sections = where.looked_at(waiting)
         profile = sections.read_scheduler()
         living = where.snapshot is None
-        cluster.measured = operating.measured_use(cluster, sections, wanted.strategy, living=living)
+        cluster.measured = looking.measured_use(cluster, sections, wanted.strategy, living=living)
         with waiting.search(wanted.time_limit):
             result = offline.plan(cluster, profile, sections, wanted, waiting.time, waiting.tell)
     if waiting.is_over:

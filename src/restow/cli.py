@@ -73,8 +73,8 @@ def demo(output: str, seed: int, picture: Path | None) -> None:
 
     Capacity scatters, a gang does not fit, a plan is made and carried out, and the gang starts."""
     from restow import demo as story
-    from restow.app import PartStopped
     from restow.control.descheduler import Changed
+    from restow.embedded import PartStopped
 
     try:
         with misfortunes(Changed, PartStopped):
@@ -93,6 +93,7 @@ def dev(port: int, nodes: int) -> None:
 
     The first line of output is the path of its kubeconfig, and nothing else."""
     from restow import app, patience
+    from restow.embedded import PartStopped
     from restow.logs import log_to_stderr
 
     log_to_stderr()
@@ -106,7 +107,7 @@ def dev(port: int, nodes: int) -> None:
         starting.enter_context(patience.shown()).doing(f"starting a cluster of {nodes:,} nodes")
         work = app.serve_embedded(port=port, nodes=nodes, announce=tell)
         asyncio.run(app.until_stopped(work, _tell_end))
-    except app.PartStopped as problem:
+    except PartStopped as problem:
         raise CouldNot(str(problem)) from problem
     except TimeoutError as problem:
         raise CouldNot(_NOT_SETTLED) from problem

@@ -24,12 +24,13 @@ from rich.live import Live
 from rich.text import Text
 
 from restow import offline, picture
+from restow.acting import Bearing, carry_out
 from restow.adapters.clock import SystemClock
-from restow.app import EMBEDDED, Bearing, EmbeddedCluster, carry_out, embedded_cluster
 from restow.capture import inventory
 from restow.client.verbs import Client
 from restow.control.descheduler import Progress
 from restow.defaults import HOME
+from restow.embedded import EMBEDDED, EmbeddedCluster, embedded_cluster
 from restow.model.cluster.owners import GROUP_NAME_ANNOTATIONS
 from restow.model.kinds import DEPLOYMENT, NODE, POD, POD_GROUP
 from restow.model.objects import Node, Pod

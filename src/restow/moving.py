@@ -55,23 +55,23 @@ def deschedule(
     output: str,
 ) -> None:
     """Run a profile of the descheduler: plan, and create a job for each move."""
-    from restow import app, patience, printing
+    from restow import acting, patience, printing
     from restow.adapters.kubernetes import ConfigError
     from restow.control.descheduler import Refused
     from restow.figures import counted
     from restow.ports import ApiError
-    from restow.running import CannotRun
+    from restow.reaching import CannotRun
 
     if not now:
         raise click.UsageError("say when: --now; profiles with an interval or a cron expression run by themselves")
 
     async def work() -> Run:
-        async with app.bearing(kubeconfig, named_configuration(config), namespace) as at:
-            return await app.deschedule(at, namespace, profile, dry_run=dry_run)
+        async with acting.bearing(kubeconfig, named_configuration(config), namespace) as at:
+            return await acting.deschedule(at, namespace, profile, dry_run=dry_run)
 
     with (
         user_mistakes(ConfigError, LookupError),
-        misfortunes(Refused, app.NotInstalled, CannotRun, ApiError),
+        misfortunes(Refused, acting.NotInstalled, CannotRun, ApiError),
         patience.shown() as waiting,
     ):
         waiting.doing("reading the cluster, and planning")
@@ -98,26 +98,26 @@ def deschedule(
 @click.argument("written", metavar="F", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: bool, written: Path) -> None:
     """Carry a saved plan out. Ctrl-C lets the moves that have begun go on; the same command continues."""
-    from restow import app, progress
+    from restow import acting, progress
     from restow.adapters.kubernetes import ConfigError
     from restow.control.descheduler import Changed, InTheWay
     from restow.planning.plan import read_plan
     from restow.ports import ApiError
-    from restow.running import CannotRun
+    from restow.reaching import CannotRun
 
     with user_mistakes():
         plan = read_plan(written.read_bytes(), str(written))
 
     async def work(shown: progress.Shown) -> Progress:
-        async with app.bearing(kubeconfig, named_configuration(config), namespace) as at:
+        async with acting.bearing(kubeconfig, named_configuration(config), namespace) as at:
             try:
-                return await app.carry_out(at, namespace, plan, shown.update, strict=strict)
+                return await acting.carry_out(at, namespace, plan, shown.update, strict=strict)
             except Changed:
                 tell_other_configuration(plan, at.configuration)
                 raise
 
     try:
-        could_not = misfortunes(Changed, InTheWay, app.NotInstalled, CannotRun, ApiError)
+        could_not = misfortunes(Changed, InTheWay, acting.NotInstalled, CannotRun, ApiError)
         with user_mistakes(ConfigError), could_not, progress.shown(plan) as shown:
             done = asyncio.run(work(shown))
     except CouldNot as problem:

@@ -1,13 +1,10 @@
-"""The commands for a cluster that lives, `run`, `snapshot`, `install`, `pause` and `resume`; and what is read of one in
-order to answer questions.
-"""
+"""The commands for a cluster that lives: `run`, `snapshot`, `install`, `pause` and `resume`."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import sys
-import time
 from collections.abc import Awaitable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,19 +14,14 @@ import msgspec
 
 from restow import __version__
 from restow.defaults import HOME, PORT
+from restow.looking import HowFar, warn
 from restow.mistakes import misfortunes, unwritable, user_mistakes
 from restow.moving import KUBECONFIG, NAMESPACE, apply, deschedule, named_configuration
 
 if TYPE_CHECKING:
-    from restow.capture import Heed
     from restow.client.verbs import Client
-    from restow.configuration import Configuration
     from restow.installing import Found
-    from restow.model.inventory import Inventory
-    from restow.model.kinds import Kind
     from restow.model.objects import Document
-    from restow.offline import Cluster
-    from restow.planning.measured import Measured
 
 log = logging.getLogger(__name__)
 
@@ -60,16 +52,18 @@ def announce(kubeconfig: Path, url: str) -> None:
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def run(kubeconfig: Path | None, embedded: bool, components: str | None, log_format: str, **written: Any) -> None:
     """Run Restow's components against a cluster, until Ctrl-C."""
-    from restow import app, running
+    from restow import app
     from restow.adapters import event_loop
     from restow.adapters.kubernetes import ConfigError
+    from restow.embedded import PartStopped
     from restow.logs import log_to_stderr
     from restow.posts import PostLost
+    from restow.reaching import CannotRun
 
     if embedded and kubeconfig is not None:
         raise click.UsageError("--kubeconfig and --embedded exclude each other")
     log_to_stderr(logging.INFO, as_json=log_format == "json")
-    with user_mistakes(ConfigError), misfortunes(running.CannotRun, app.PartStopped, PostLost):
+    with user_mistakes(ConfigError), misfortunes(CannotRun, PartStopped, PostLost):
         options = app.run_options(embedded=embedded, components=_components(components), **written)
         work = app.run_embedded(options, announce=announce) if embedded else app.run_against(kubeconfig, options)
         event_loop.run(app.until_stopped(work, lambda asked: log.info("stopping", extra={"asked": asked})))
@@ -93,25 +87,25 @@ def _components(written: str | None) -> tuple[str, ...]:
 @click.option("--anonymise", is_flag=True, help="Only what Restow reads, and aliases for all that is readable.")
 def snapshot(kubeconfig: Path | None, namespace: str, anonymise: bool) -> None:
     """Print the cluster as a snapshot file, for the questions above."""
-    from restow import app
     from restow.adapters.kubernetes import ConfigError
     from restow.capture import CannotList
+    from restow.living import ask
     from restow.ports import ApiError
 
     def printing(client: Client) -> Awaitable[None]:
         return _print_anonymised(client) if anonymise else _print_whole(client, namespace)
 
     with user_mistakes(ConfigError), misfortunes(CannotList, ApiError):
-        asyncio.run(app.ask(kubeconfig, printing))
+        asyncio.run(ask(kubeconfig, printing))
 
 
 async def _print_whole(client: Client, namespace: str) -> None:
     """Every object, and the configuration by which Restow goes there, so that answers from the file are the same."""
-    from restow.app import installed_document
     from restow.capture import documents
+    from restow.installed import installed_document
 
     file = _SnapshotFile()
-    async for one in documents(client, Progress(), warn):
+    async for one in documents(client, HowFar(), warn):
         file.write([one])
     file.write(await installed_document(client, namespace))
     file.close()
@@ -122,7 +116,7 @@ async def _print_anonymised(client: Client) -> None:
     from restow.capture import inventory
 
     file = _SnapshotFile()
-    file.write(Anonymiser(await inventory(client, Progress(), warn)).documents())
+    file.write(Anonymiser(await inventory(client, HowFar(), warn)).documents())
     file.close()
 
 
@@ -148,63 +142,6 @@ class _SnapshotFile:
             raise unwritable(problem) from problem
 
 
-class Progress:
-    """Tells on stderr how far reading a cluster is, once a second: nothing if it takes less."""
-
-    def __init__(self) -> None:
-        self._told = time.monotonic()
-
-    def __call__(self, kind: Kind[Any], number: int) -> None:
-        if time.monotonic() - self._told >= 1.0:
-            self._told = time.monotonic()
-            click.echo(f"restow: reading {kind.plural}, {number} so far", err=True)
-
-
-def warn(told: str) -> None:
-    click.echo(f"restow: {told}", err=True)
-
-
-def living_configuration(kubeconfig: Path | None, namespace: str) -> Configuration:
-    """What Restow goes by there, if it is installed. Raises ConfigError, WireError and ApiError."""
-    from restow import app
-
-    return asyncio.run(app.ask(kubeconfig, lambda client: app.installed_configuration(client, namespace)))
-
-
-def kept_configuration(inventory: Inventory, namespace: str) -> Configuration:
-    """What Restow goes by in a cluster that was written down; the defaults where the file does not say. Raises
-    WireError."""
-    from restow import app
-    from restow.configuration import Configuration
-
-    return app.configuration_in(inventory, namespace) or Configuration()
-
-
-def living_inventory(kubeconfig: Path | None, heed: Heed | None) -> Inventory:
-    """The cluster as it is now; `heed` hears how far reading is, else stderr. Raises ConfigError and CannotList."""
-    from restow import app
-    from restow.capture import inventory
-
-    return asyncio.run(app.ask(kubeconfig, lambda client: inventory(client, heed or Progress(), warn)))
-
-
-def measured_use(cluster: Cluster, sections: Configuration, strategy: str, *, living: bool) -> Measured:
-    """What nodes and pods really use: as Prometheus tells where a strategy's arguments ask it, which knows nothing of a
-    cluster that was written down. Raises WireError."""
-    from restow import app, offline
-
-    asked = offline.prometheus_of(sections, strategy)
-    if asked is None:
-        return cluster.measured
-    if living:
-        return asyncio.run(app.ask_prometheus(*asked))
-    if cluster.measured.nodes:
-        warn("what is used is what metrics.k8s.io measured when the snapshot was made; Prometheus is not asked")
-        return cluster.measured
-    told = "the snapshot has no NodeMetrics, and Prometheus is asked about living clusters only"
-    return msgspec.structs.replace(cluster.measured, trouble=told)
-
-
 @click.command()
 @KUBECONFIG
 @click.option("--namespace", default=HOME, show_default=True, help="Where it is to be, which need not be there yet.")
@@ -216,7 +153,7 @@ def measured_use(cluster: Cluster, sections: Configuration, strategy: str, *, li
 )
 def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | None) -> None:
     """Print what a cluster needs to run Restow, for kubectl apply. The cluster is looked at, not changed."""
-    from restow import app
+    from restow.installed import look_before_install
     from restow.installing import CONFIGURATION, documents, manifest
     from restow.model.names import dns_label_problems
 
@@ -227,7 +164,7 @@ def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | 
     with user_mistakes():
         named_configuration(config)  # what is wrong with it is told before a cluster is looked at
         written = config.read_text() if config else None
-    before = asyncio.run(app.look_before_install(kubeconfig, namespace))
+    before = asyncio.run(look_before_install(kubeconfig, namespace))
     without: tuple[str, ...] = ()
     if isinstance(before, str):
         warn(f"no cluster was looked at; mind other makers of our kinds there: {before}")
@@ -272,13 +209,13 @@ def resume(kubeconfig: Path | None, namespace: str) -> None:
 
 
 def _switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None]) -> None:
-    from restow import app
     from restow.adapters.kubernetes import ConfigError
+    from restow.living import turn_stop_switch
     from restow.ports import ApiError
-    from restow.running import CannotRun
+    from restow.reaching import CannotRun
 
     with user_mistakes(ConfigError), misfortunes(ApiError, CannotRun):
-        click.echo(asyncio.run(app.turn_stop_switch(kubeconfig, namespace, data)))
+        click.echo(asyncio.run(turn_stop_switch(kubeconfig, namespace, data)))
 
 
 COMMANDS = (run, deschedule, apply, snapshot, install, pause, resume)

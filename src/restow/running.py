@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
@@ -27,26 +26,20 @@ from restow.client.election import LeaderElection, LeaseTiming
 from restow.client.verbs import Client
 from restow.configuration import Configuration, read_configuration
 from restow.defaults import HOME
-from restow.model.kinds import NAMESPACE, OWN_KINDS, Kind
 from restow.model.problems import Problem
 from restow.model.times import TimeError, parse_duration
 from restow.model.wire import WireError
 from restow.parts import PARTS, DeschedulerPart
-from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown, Unauthorized
+from restow.ports import Api, Clock
 from restow.posts import Masters, Post, Station, hold_all
+from restow.reaching import CannotRun, find_namespace, missing_kinds, reach
 from restow.triggering import TRIGGER_PATH, Trigger
 
 log = logging.getLogger(__name__)
 
-REACH_WITHIN = 10.0
-REACH_AGAIN = 0.5
 SHORTEST_LEASE = 2.0
 LOOK_AGAIN = 2.0
 """Seconds between two looks at the configuration file."""
-
-
-class CannotRun(Exception):
-    """What is asked for is fine, and this cluster, or this machine, does not let us; one line says why."""
 
 
 # --- the configuration file -------------------------------------------------------------------------------------------
@@ -150,58 +143,6 @@ class Process:
                 await hold_all(posts)
             finally:
                 following.cancel()
-
-
-async def reach(client: Client, where: str) -> None:
-    """Find out early whether the API server is there and knows us, with patience for one that is just starting."""
-    deadline = asyncio.get_running_loop().time() + REACH_WITHIN
-    told = False
-    while True:
-        try:
-            await client.get(NAMESPACE, "default")
-            return
-        except OutcomeUnknown as error:
-            if asyncio.get_running_loop().time() > deadline:
-                raise CannotRun(f"cannot reach the API server {where}: {error}") from error
-            if not told:
-                log.warning("the API server does not answer yet", extra={"server": where, "err": str(error)})
-                told = True
-        except Unauthorized as error:
-            raise CannotRun(f"the API server {where} does not know us: {error}") from error
-        except ApiError:
-            return  # it answers: what we may do there, every component finds out for itself
-        await asyncio.sleep(REACH_AGAIN)
-
-
-async def missing_kinds(client: Client) -> list[Kind[Any]]:
-    """Which of our kinds the cluster does not know; what needs them has nothing to do until it does."""
-    missing: list[Kind[Any]] = []
-    for kind in OWN_KINDS:
-        try:
-            await client.get(kind, "restow", "default" if kind.namespaced else None)
-        except NotFound as error:
-            if error.status.details is None or not error.status.details.name:
-                missing.append(kind)
-        except (ApiError, WireError):
-            continue
-    return missing
-
-
-async def find_namespace(client: Client, name: str) -> None:
-    """Make sure that our namespace is there."""
-    try:
-        await client.get(NAMESPACE, name)
-        return
-    except NotFound:
-        pass
-    except ApiError:
-        return  # who may not look may still be allowed to use it
-    try:
-        await client.create(NAMESPACE, {"metadata": {"name": name}})
-    except AlreadyExists:
-        pass
-    except ApiError as error:
-        raise CannotRun(f"there is no namespace {name}, and it cannot be created: {error}") from error
 
 
 def _elections(client: Client, clock: Clock, rng: Random, options: Options) -> Callable[[str], LeaderElection]:

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from restow import app
+from restow import app, embedded
 from restow.adapters.rest.handler import VERSION
 from restow.control.scheduler import Scheduler
 from restow.model.kinds import DEPLOYMENT, NODE, POD, POD_MIGRATION_JOB
@@ -31,25 +31,25 @@ async def test_a_scheduler_that_dies_takes_the_cluster_with_it(
         raise end
 
     monkeypatch.setattr(Scheduler, "run", die)
-    with pytest.raises(app.PartStopped, match=f"the scheduler stopped: {told}"):
-        async with app.embedded_cluster(nodes=1, rng=random.Random(1)):
+    with pytest.raises(embedded.PartStopped, match=f"the scheduler stopped: {told}"):
+        async with embedded.embedded_cluster(nodes=1, rng=random.Random(1)):
             await asyncio.Event().wait()
 
 
 def test_pods_start_and_stop_within_a_second() -> None:
-    assert app.PACE.start + app.PACE.ready < 1.0
-    assert app.PACE.stop < 1.0
-    assert isinstance(app.PACE, Settings)
+    assert embedded.PACE.start + embedded.PACE.ready < 1.0
+    assert embedded.PACE.stop < 1.0
+    assert isinstance(embedded.PACE, Settings)
 
 
 async def test_nodes_tell_the_version_that_the_server_tells() -> None:
-    async with app.empty_cluster(nodes=1, rng=random.Random(1)) as cluster:
+    async with embedded.empty_cluster(nodes=1, rng=random.Random(1)) as cluster:
         node = await cluster.client.get_document(NODE, "node-1")
         assert node["status"]["nodeInfo"]["kubeletVersion"] == VERSION["gitVersion"]
 
 
 async def test_a_pod_runs_on_the_embedded_cluster() -> None:
-    async with app.embedded_cluster(nodes=1, rng=random.Random(1)) as cluster:
+    async with embedded.embedded_cluster(nodes=1, rng=random.Random(1)) as cluster:
         container = {"name": "main", "image": "example.com/app:1"}
         await cluster.client.create(
             POD,
@@ -64,7 +64,7 @@ async def test_a_pod_runs_on_the_embedded_cluster() -> None:
 
 
 async def test_a_job_made_by_hand_moves_a_pod_on_the_embedded_cluster() -> None:
-    async with app.embedded_cluster(nodes=2, rng=random.Random(1)) as cluster:
+    async with embedded.embedded_cluster(nodes=2, rng=random.Random(1)) as cluster:
         client = cluster.client
         template = {
             "metadata": {"labels": {"app": "web"}},
@@ -99,5 +99,5 @@ async def test_work_that_nobody_stopped_does_not_end_without_a_word() -> None:
     async def give_up() -> None:
         raise asyncio.CancelledError
 
-    with pytest.raises(app.PartStopped, match="everything was called off, and nobody asked for it"):
+    with pytest.raises(embedded.PartStopped, match="everything was called off, and nobody asked for it"):
         await app.until_stopped(give_up(), lambda name: None)

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 from click.testing import CliRunner, Result
 
-from restow import app
+from restow import embedded
 from restow.adapters.rest import serve
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.cli import restow
@@ -22,8 +22,8 @@ from restow.ports import APPLY_PATCH, Request
 
 
 @asynccontextmanager
-async def served(tmp_path: Path) -> AsyncIterator[tuple[app.EmbeddedCluster, Path]]:
-    async with app.embedded_cluster(nodes=0, rng=random.Random(1)) as cluster:
+async def served(tmp_path: Path) -> AsyncIterator[tuple[embedded.EmbeddedCluster, Path]]:
+    async with embedded.embedded_cluster(nodes=0, rng=random.Random(1)) as cluster:
         server = await serve(cluster.api)
         try:
             yield cluster, write_kubeconfig(tmp_path / "kubeconfig", server.url)
@@ -41,7 +41,7 @@ def configuration(printed: str) -> Any:
     return next(one["data"]["restow.yaml"] for one in documents if "restow.yaml" in one.get("data", {}))
 
 
-async def apply(cluster: app.EmbeddedCluster, document: dict[str, Any]) -> None:
+async def apply(cluster: embedded.EmbeddedCluster, document: dict[str, Any]) -> None:
     """What `kubectl apply --server-side` does."""
     named = (document["apiVersion"], document["kind"])
     [served] = [one for one in cluster.api.resources() if (one.api_version, one.kind) == named]

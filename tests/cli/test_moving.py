@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from restow import app
+from restow import acting, embedded
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
@@ -37,7 +37,7 @@ async def invoke(kubeconfig: Path, *arguments: str) -> Result:
 @asynccontextmanager
 async def scattered(tmp_path: Path) -> AsyncIterator[tuple[Client, Path]]:
     """An embedded cluster, one node nearly full and a pod on each of two others."""
-    async with app.embedded_cluster(nodes=3, rng=random.Random(1)) as cluster:
+    async with embedded.embedded_cluster(nodes=3, rng=random.Random(1)) as cluster:
         server = await serve(cluster.api)
         client = cluster.client
         try:
@@ -150,7 +150,7 @@ def test_every_difference_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def changed(*arguments: object) -> None:
         raise Changed(1, defects)
 
-    monkeypatch.setattr(app, "bearing", changed)
+    monkeypatch.setattr(acting, "bearing", changed)
     done = CliRunner().invoke(restow, ["apply", str(plan)])
     assert done.exit_code == 1
     assert [line for line in done.stderr.splitlines() if line.startswith("restow: ")] == [
@@ -181,7 +181,7 @@ def test_an_interruption_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.M
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app, "bearing", interrupted)
+    monkeypatch.setattr(acting, "bearing", interrupted)
     done = CliRunner().invoke(restow, ["apply", str(plan)])
     assert done.exit_code == 1, "which main() turns into 130"
     assert f"moves that have begun go on; restow apply {plan} continues with the rest" in done.stderr

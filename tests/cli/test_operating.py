@@ -13,7 +13,6 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from restow import app
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
@@ -21,6 +20,7 @@ from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.cli import restow
 from restow.client.verbs import Client
 from restow.installing import LABELS, Found, documents, look
+from restow.living import turn_stop_switch
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT
 
@@ -139,7 +139,7 @@ async def test_the_stop_switch_is_turned_on_and_off(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (client, kubeconfig):
         on: dict[str, str | None] = {"paused": "true", "reason": "maintenance"}
         off: dict[str, str | None] = {"paused": "false", "reason": None}
-        told = [await app.turn_stop_switch(kubeconfig, "restow-system", data) for data in (on, on, off)]
+        told = [await turn_stop_switch(kubeconfig, "restow-system", data) for data in (on, on, off)]
         assert told == ["evictions are stopped: maintenance; restow resume lets them go on"] * 2 + ["evictions go on"]
         switch = await client.get(CONFIG_MAP, "restow-stop", "restow-system")
         assert switch.data == {"paused": "false"}

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from restow import app
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
@@ -26,6 +25,7 @@ from restow.cli import restow
 from restow.client.verbs import Client
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, LEASE, NODE, POD
+from restow.parts import PARTS
 from tests.cli.conftest import Run, Start
 from tests.sim.stage import node, pod
 
@@ -102,7 +102,7 @@ async def test_it_works_tells_how_it_stands_and_stops_when_asked(start: Start, t
 
             async def is_ready() -> bool:
                 code, text = await asyncio.to_thread(process.fetch, "/readyz", port)
-                return (code, text) == (200, "".join(f"[+] {name}: at work\n" for name in app.PARTS))
+                return (code, text) == (200, "".join(f"[+] {name}: at work\n" for name in PARTS))
 
             await eventually(is_ready)
             assert await asyncio.to_thread(process.fetch, "/healthz", port) == (200, "ok\n")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from restow import capture, operating
+from restow import capture, looking
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest.kubeconfig import write_kubeconfig
@@ -196,8 +196,8 @@ def test_reading_that_takes_long_says_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(operating, "time", SimpleNamespace(monotonic=lambda: now))
-    progress = operating.Progress()
+    monkeypatch.setattr(looking, "time", SimpleNamespace(monotonic=lambda: now))
+    progress = looking.HowFar()
     for now in (0.5, 1.2, 1.9, 2.3):
         progress(POD, int(now * 1000))
     assert capsys.readouterr().err == "restow: reading pods, 1200 so far\nrestow: reading pods, 2300 so far\n"
@@ -207,7 +207,7 @@ async def test_a_server_that_ails_in_the_end_is_told(tmp_path: Path, monkeypatch
     async def ails(*_: Any) -> None:
         raise error(500, "InternalError")
 
-    monkeypatch.setattr("restow.app.installed_document", ails)
+    monkeypatch.setattr("restow.installed.installed_document", ails)
     async with cluster(tmp_path) as (_, kubeconfig):
         done = await restow_on("snapshot", "--kubeconfig", kubeconfig)
     assert (done.exit_code, done.stderr) == (1, "Error: InternalError, said the server\n")

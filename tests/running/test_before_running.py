@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from restow import app, running
+from restow import app, reaching
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import ClusterConfig
 from restow.adapters.kubernetes.credentials import StaticCredentials
@@ -16,7 +16,7 @@ from restow.client.verbs import Client
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE
 from restow.ports import Forbidden, NotFound, OutcomeUnknown, Unauthorized
-from restow.running import CannotRun, find_namespace, missing_kinds, reach
+from restow.reaching import CannotRun, find_namespace, missing_kinds, reach
 from tests.client.script import ScriptedApi
 
 ASKED: dict[str, Any] = {
@@ -67,7 +67,7 @@ async def test_who_may_not_make_it_is_told() -> None:
     ids=["nobody there", "unknown to it"],
 )
 async def test_an_api_server_that_cannot_be_used(answer: Exception, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "REACH_WITHIN", -1.0)
+    monkeypatch.setattr(reaching, "REACH_WITHIN", -1.0)
     with pytest.raises(CannotRun, match=told):
         await reach(Client(ScriptedApi(answer)), "https://x")  # type: ignore[arg-type]
 

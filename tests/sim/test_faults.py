@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -384,3 +385,22 @@ def test_errors_of_a_process_that_did_not_crash_are_its_own() -> None:
             await run_until_crash(wrapped, fails())
 
     run_virtual(story())
+
+
+@pytest.mark.parametrize(("error", "told"), [(Crash("dead"), False), (ValueError("odd"), True)], ids=["died", "failed"])
+def test_of_tasks_that_nobody_asked_only_those_that_failed_are_told(
+    error: BaseException, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails() -> None:
+        raise error
+
+    async def process() -> None:
+        asyncio.create_task(fails())  # noqa: RUF006
+        await asyncio.sleep(1)
+
+    async def story() -> None:
+        await run_until_crash(faulty(server())[0], process())
+        gc.collect()
+
+    run_virtual(story())
+    assert ("never retrieved" in caplog.text) is told

@@ -225,6 +225,7 @@ _GONE = _gone()
 
 async def run_until_crash(api: FaultyApi, process: Coroutine[Any, Any, T]) -> T | None:
     """Run a process on its faulty Api; None if it crashed. Its tasks end with it, as a killed process' threads do."""
+    asyncio.get_running_loop().set_exception_handler(_lament)
     task = asyncio.ensure_future(process)
     crash = asyncio.ensure_future(api.crashed.wait())
     await asyncio.wait((task, crash), return_when=asyncio.FIRST_COMPLETED)
@@ -236,3 +237,9 @@ async def run_until_crash(api: FaultyApi, process: Coroutine[Any, Any, T]) -> T 
         if api.crashed.is_set():
             return None
         raise
+
+
+def _lament(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What nobody asked a task about is told, unless the task died with its process."""
+    if not isinstance(context.get("exception"), Crash):
+        loop.default_exception_handler(context)

@@ -62,7 +62,8 @@ async def forget_rules(it: Move) -> None:
     schemas = [version["schema"]["openAPIV3Schema"] for version in versions]
     while schemas:
         one = schemas.pop()
-        one.pop("x-kubernetes-validations", None)
+        for rule in ("x-kubernetes-validations", "enum"):
+            one.pop(rule, None)
         schemas += one.get("properties", {}).values()
     await it.patch(kinds.CUSTOM_RESOURCE_DEFINITION, name, {"spec": {"versions": versions}})
 

@@ -67,10 +67,21 @@ def test_nobody_packs_a_node_until_it_is_busy(cores: Cores, moved: bool) -> None
         assert planned("defragmentation", [FULL, SMALL], cores, regard=Regard()).moves
 
 
-def test_where_nothing_is_measured_requests_alone_decide() -> None:
+@pytest.mark.parametrize(
+    "use",
+    [
+        pytest.param(Measured(trouble="nobody answers"), id="nobody answers"),
+        pytest.param(Measured({"a": Sample(NOW, {"cpu": 1000})}), id="the target is not measured"),
+        pytest.param(Measured({"b": Sample(NOW - 3600, {"cpu": 1000})}), id="that was long ago"),
+    ],
+)
+def test_nobody_packs_a_node_of_which_it_is_not_known_how_busy_it_is(use: Measured) -> None:
+    """Otherwise LoadAware would undo it as soon as that is known again."""
     snapshot = cluster([ten("a"), ten("b")], [FULL, SMALL])
-    asked = request(snapshot, PACK, measured=Measured(trouble="nobody answers"), regard=BOTH)
-    assert make_plan("defragmentation", snapshot, asked).moves
+    found = make_plan("defragmentation", snapshot, request(snapshot, PACK, measured=use, regard=BOTH))
+    assert found.moves == ()
+    told = "0/1 target nodes take it: 1 may be busier than LoadAware allows, which nobody measures now"
+    assert reasons(found)["p"] == told
 
 
 def test_a_node_that_was_measured_before_a_pod_came_takes_nobody_until_it_is_measured_again() -> None:

@@ -219,7 +219,10 @@ class _Run:
         if len(takers) < len(rows):
             told = f"would be above protectionThresholds ({_told(self._settings.protection)})"
             reasons[told] = len(rows) - len(takers)
-        hot = len(takers) - len(self._neighbours.cool(pod, takers))
+        unknown = int(self._neighbours.unmeasured()[takers].sum())
+        hot = len(takers) - len(self._neighbours.cool(pod, takers)) - unknown
+        if unknown:
+            reasons["may be busier than LoadAware allows, which nobody measures now"] = unknown
         if hot:
             reasons["would be busier than LoadAware allows"] = hot
         return f"0/{len(targets)} target nodes take it: {histogram(reasons)}" if reasons else survey.message

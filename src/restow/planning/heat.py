@@ -70,13 +70,13 @@ class Heat:
         return mask
 
     def within(self, limits: Percents, pod: Occupant, rows: RowIndex) -> Mask:
-        """Which of these rows are not above any limit once the pod is there, as far as is known. Where somebody came or
-        left since they were measured, nobody should come before they are measured again."""
+        """Which of these rows are known not to be above any limit once the pod is there. Where somebody came or left
+        since they were measured, nobody should come before they are measured again."""
         used = self._uses(pod)
         mask: Mask = ~self._outdated[rows]
         for name, most in limits.items():
             with_it = self.percents[name][rows] + self._points(name, used, rows)
-            mask &= ~(with_it > most)
+            mask &= with_it <= most
         return mask
 
     def warmest(self, rows: RowIndex) -> Rates:

@@ -1,6 +1,6 @@
 """Neighbours: what the other plugins of a policy are after, while one of them plans.
 
-    LoadAware         no move brings a node above a targetThreshold, as far as use is measured
+    LoadAware         no move brings a node above a targetThreshold, or to a node of which nobody knows how busy it is
     Defragmentation   nodes that are being emptied are filled by nobody else, and no node is drained until it is one of
                       them; where nothing else takes a pod that has to leave, LoadAware may, and so may those who mend
                       what the scheduler's own filters forbid
@@ -43,6 +43,13 @@ class Neighbours:
         for heat, limits in self._cooling:
             rows = rows[heat.within(limits, pod, rows)]
         return rows
+
+    def unmeasured(self) -> Mask:
+        """Rows of which nobody knows whether they are busy, where that matters to anybody."""
+        mask = np.zeros(self._snapshot.rows.size, np.bool_)
+        for heat, _ in self._cooling:
+            mask |= ~heat.known
+        return mask
 
     def emptied(self) -> Mask:
         """Rows that are being emptied."""

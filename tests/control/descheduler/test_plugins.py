@@ -134,3 +134,19 @@ async def test_packing_and_cooling_do_not_undo_each_other(cores: float, moves: i
         )
         assert len(jobs) == moves, ways
         assert set(ways[0]).isdisjoint(ways[1]), ways
+
+
+@pytest.mark.parametrize("cores", [0.8, 2.0])
+@virtual
+async def test_nor_do_they_when_whoever_measures_comes_and_goes(cores: float) -> None:
+    cool = {"thresholds": {"cpu": 40}, "targetThresholds": {"cpu": 60}}
+    section = profiles(Defragmentation=("balance", {}), LoadAware=("balance", cool))
+    async with scattered() as it:
+        measuring = Measuring(it, cores)
+        async with running(descheduler(it, section, api=measuring)):
+            await pass_time(120)
+            jobs = await it.jobs()
+            for silent in (True, False, True, False):
+                measuring.silent = silent
+                await pass_time(120)
+            assert await it.jobs() == jobs

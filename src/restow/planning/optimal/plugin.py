@@ -136,7 +136,7 @@ def optimal_by_arguments(snapshot: Snapshot, request: Request) -> Plan:
         time_limit=settings.time_limit / _TRIES if request.regard.cooling else settings.time_limit,
         work_limit=settings.work_limit,
     )
-    closed: frozenset[str] = rest
+    closed = rest | _unmeasured(snapshot, request)
     for _ in range(_TRIES):
         made = optimal(snapshot, replace(asked, closed=closed))
         hot = _overheated(snapshot, request, made.moves)
@@ -151,6 +151,12 @@ def optimal_by_arguments(snapshot: Snapshot, request: Request) -> Plan:
         after=made.before,
         refusals=(*made.refusals, about_all(told)),
     )
+
+
+def _unmeasured(snapshot: Snapshot, request: Request) -> frozenset[str]:
+    """The nodes that take nobody, because nobody knows how busy they are."""
+    mask = Neighbours(snapshot, request).unmeasured()
+    return frozenset(name for name in snapshot.rows.names() if mask[snapshot.rows.find(name)])
 
 
 def _overheated(snapshot: Snapshot, request: Request, moves: Sequence[Move]) -> frozenset[str]:

@@ -15,11 +15,14 @@ from e2e.running import LEASES, refusals, restow
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.migration.conditions import is_ended
+from restow.model.guarantees import Cluster
 from restow.model.kinds import CONFIG_MAP, DEPLOYMENT, NODE, POD_MIGRATION_JOB, QUEUE
 from restow.model.objects import Document, JobPhase, Pod, Queue
 from restow.model.pods import condition
 from restow.ports import Forbidden, Invalid
 from restow.queues.admission import CEILINGS
+from restow.queues.ceilings import Ceilings
+from restow.queues.parameters import Promise, parameters
 
 SCHEDULER = "restow-queues"
 CONFIGURATION = f"""
@@ -68,7 +71,7 @@ def on(pods: Informer[Pod], nodes: list[str], app: str) -> int:
 
 async def refusal(client: Client, document: Document, seconds: int = 10) -> str:
     """What an API server says to a queue; a policy that was just made is heeded after a moment."""
-    for _ in range(10 * seconds):
+    for _ in range(10 * seconds + 1):
         try:
             await client.create(QUEUE, document, dry_run=True)
         except (Invalid, Forbidden) as error:
@@ -131,59 +134,192 @@ async def test_a_guarantee_is_locked_kept_cleared_and_released(
     await together(client.delete(NODE, name) for name in names)
 
 
-@pytest.mark.parametrize(
-    ("spec", "told"),
-    [
-        pytest.param(
-            {"guarantee": {"percentage": {"value": 0.6}}},
-            "spec.guarantee.percentage.value: 0.6 is above the ceiling of 50% of the cluster for queue",
-            id="a share above the ceiling",
-        ),
-        pytest.param(
-            {"guarantee": {"resource": {"cpu": "4", "memory": 1}}, "capability": {"cpu": "2", "memory": "1Gi"}},
-            "the guarantee is more than the queue's capability: cpu (asked 4, capability 2)",
-            id="more than its capability",
-        ),
-        pytest.param(
-            {"guarantee": {"resource": {"cpu": "-1"}}},
-            "spec.guarantee.resource: expected quantities that are not negative, got cpu -1",
-            id="a negative amount",
-        ),
-        pytest.param({"guarantee": {"percentage": {"value": 1.5}}}, "1.5", id="more than everything"),
-        pytest.param({"guarantee": {"percentage": {}}}, "got nothing", id="a percentage of nothing"),
-        pytest.param({"guarantee": {"policy": "Perhaps"}}, "Perhaps", id="a policy that does not exist"),
-    ],
-)
-async def test_a_queue_that_asks_for_too_much_is_refused(
-    client: Client, account: Path, namespace: str, spec: Document, told: str
+WRONG = {
+    "more than its capability": (
+        {"guarantee": {"resource": {"cpu": "4", "memory": 1}}, "capability": {"cpu": "2", "memory": "1Gi"}},
+        "the guarantee is more than the queue's capability: cpu (asked 4, capability 2)",
+    ),
+    "a negative amount": (
+        {"guarantee": {"resource": {"cpu": "-1"}}},
+        "spec.guarantee.resource: expected quantities that are not negative, got cpu -1",
+    ),
+    "more than everything": ({"guarantee": {"percentage": {"value": 1.5}}}, "1.5"),
+    "a percentage of nothing": ({"guarantee": {"percentage": {}}}, "got nothing"),
+    "a policy that does not exist": ({"guarantee": {"policy": "Perhaps"}}, "Perhaps"),
+}
+"""What is wrong in itself, and what is said of it."""
+
+
+async def test_what_is_wrong_in_itself_is_refused(client: Client, account: Path, namespace: str) -> None:
+    heard = {id: await refusal(client, queue(f"q-{namespace}", **spec)) for id, (spec, _) in WRONG.items()}
+    assert [id for id, (_, told) in WRONG.items() if told not in heard[id]] == [], heard
+
+
+# --- what the door knows of the cluster, and of others ----------------------------------------------------------------
+
+SOME = {"cpu": 80_000, "memory": 320 * 2**30, "example.org/slots": 8}
+PROMISES = [
+    Promise("old", 0, {"cpu": 24_000}),
+    Promise("first", 9, {"cpu": 8_000}),
+]
+"""Of 80 cores on ten nodes 40 may be guaranteed: 8 are left to a newcomer, 32 to one that comes before `old`."""
+
+
+def amounts(**spec: Any) -> Document:
+    return {"guarantee": {"resource": {name.replace("_", "/"): text for name, text in spec.items()}}}
+
+
+def share(value: float, **resource: str) -> Document:
+    return {"guarantee": {"percentage": {"value": value}, **({"resource": resource} if resource else {})}}
+
+
+DOOR: dict[str, tuple[str, Document, str]] = {
+    "amounts the cluster does not have": (
+        "new",
+        amounts(cpu="81", memory="1Gi"),
+        "the guarantee is more than the cluster has: cpu (asked 81, total 80)",
+    ),
+    "what no node has": (
+        "new",
+        amounts(**{"example.org_moons": "1"}),
+        "the guarantee is more than the cluster has: example.org/moons (asked 1, total 0)",
+    ),
+    "nothing of what no node has": ("new", amounts(**{"example.org_moons": "0"}), ""),
+    "amounts above the ceiling of a queue": (
+        "new",
+        amounts(cpu="1", **{"example.org_slots": "5"}),
+        "the guarantee is above the ceiling for queue new: example.org/slots (asked 5, limit 4)",
+    ),
+    "amounts above its own ceiling": (
+        "small",
+        amounts(cpu="9"),
+        "the guarantee is above the ceiling for queue small: cpu (asked 9, limit 8)",
+    ),
+    "a share above the ceiling of a queue": (
+        "new",
+        share(0.6),
+        "spec.guarantee.percentage.value: 0.6 is above the ceiling for queue new: nodes (asked 6 of 10, limit 5)",
+    ),
+    "a share above its own ceiling": (
+        "small",
+        share(0.2),
+        "spec.guarantee.percentage.value: 0.2 is above the ceiling for queue small: nodes (asked 2 of 10, limit 1)",
+    ),
+    "a larger share of no more nodes": ("small", share(0.19999), ""),
+    "amounts above what others leave": (
+        "new",
+        amounts(cpu="9"),
+        "the guarantee is above the ceiling for all guarantees: cpu (asked 9, limit 40, left 8)",
+    ),
+    "a share above what others leave": (
+        "new",
+        share(0.2),
+        "spec.guarantee.percentage.value: 0.2 is above the ceiling for all guarantees: nodes (asked 2 of 10, left 1)",
+    ),
+    "what others leave": ("new", amounts(cpu="8"), ""),
+    "a share that others leave": ("new", share(0.1), ""),
+    "one that comes before some": ("new", {**amounts(cpu="32"), "priority": 1}, ""),
+    "one that comes before some, and wants more": (
+        "new",
+        {**amounts(cpu="33"), "priority": 1},
+        "the guarantee is above the ceiling for all guarantees: cpu (asked 33, limit 40, left 32)",
+    ),
+    "one that comes before all": ("new", {**amounts(cpu="40"), "priority": 10}, ""),
+    "one that has some already": ("old", amounts(cpu="32"), ""),
+    "one that has some already, and wants more": (
+        "old",
+        amounts(cpu="33"),
+        "the guarantee is above the ceiling for all guarantees: cpu (asked 33, limit 40, left 32)",
+    ),
+    "both, where the amounts are less": ("new", share(0.1, cpu="1"), ""),
+    "both, where the amounts are more": (
+        "new",
+        share(0.1, cpu="9"),
+        "the guarantee is above the ceiling for all guarantees: cpu (asked 9, limit 40, left 8)",
+    ),
+    "both, where the share is more": (
+        "new",
+        share(0.2, cpu="8"),
+        "spec.guarantee.percentage.value: 0.2 is above the ceiling for all guarantees: nodes (asked 2 of 10, left 1)",
+    ),
+}
+"""Who asks for what, and the refusal."""
+
+
+async def know(client: Client, shown: dict[str, str]) -> None:
+    """Have the API server know these parameters, and no others; it hears of them after a moment."""
+    found = await client.get(CONFIG_MAP, CEILINGS, LEASES)
+    mark = {"share_mark": "100", "nodes_mark": "-1"}
+    data = {**dict.fromkeys(found.data or ()), **shown, **mark}
+    await client.patch(CONFIG_MAP, CEILINGS, {"data": data}, LEASES)
+    assert "for queue mark" in await refusal(client, queue("mark", **share(0.1)))
+
+
+async def test_what_the_cluster_and_others_leave_no_room_for_is_refused(client: Client, account: Path) -> None:
+    await know(client, parameters(Ceilings(queues={"small": 10}), Cluster(10, SOME), PROMISES))
+    heard = {id: await refusal(client, queue(name, **spec), 0) for id, (name, spec, _) in DOOR.items()}
+    assert [
+        id for id, (_, _, told) in DOOR.items() if not heard[id].endswith(told) or bool(told) != bool(heard[id])
+    ] == [], heard
+
+
+async def test_a_queue_that_is_there_is_asked_about_what_changes(client: Client, account: Path, namespace: str) -> None:
+    mine = f"q-{namespace}"
+    half = {"guarantee": {"resource": {"cpu": "40"}}}
+    await know(client, parameters(Ceilings(), Cluster(10, SOME)))
+    await client.create(QUEUE, queue(mine, **half))
+    await know(client, parameters(Ceilings(), Cluster(9, {**SOME, "cpu": 72_000}), PROMISES))
+    for edit in ({"weight": 3}, {"capability": {"cpu": "41"}}, {"guarantee": {"policy": "Guaranteed"}}):
+        await client.patch(QUEUE, mine, {"spec": edit}, dry_run=True)
+    with pytest.raises((Invalid, Forbidden), match="asked 39, limit 36"):
+        await client.patch(QUEUE, mine, {"spec": {"guarantee": {"resource": {"cpu": "39"}}}}, dry_run=True)
+    lower = {"guarantee": {"resource": {"cpu": "30"}}}
+    with pytest.raises((Invalid, Forbidden), match="asked 30, limit 36, left 4"):
+        await client.patch(QUEUE, mine, {"spec": lower}, dry_run=True)
+    await client.patch(QUEUE, mine, {"spec": {**lower, "priority": 1}}, dry_run=True)  # the condition will tell
+    await client.delete(QUEUE, mine)
+
+
+async def test_before_anybody_has_looked_at_the_cluster_shares_are_compared(
+    client: Client, account: Path, namespace: str
 ) -> None:
-    assert told in await refusal(client, queue(f"q-{namespace}", **spec))
+    mine = f"q-{namespace}"
+    await know(client, parameters(Ceilings(queues={mine: 7})))
+    told = await refusal(client, queue(mine, **share(0.0701)))
+    assert told.endswith(f"0.0701 is above the ceiling of 7% of the cluster for queue {mine}")
+    await client.create(QUEUE, queue(mine, **share(0.07)), dry_run=True)
+    await client.create(QUEUE, queue(mine, **amounts(cpu="99999")), dry_run=True)
 
 
-async def test_what_is_refused_at_the_door_follows_the_configuration_and_the_cluster(
+async def test_what_is_refused_at_the_door_follows_the_configuration_the_cluster_and_others(
     client: Client, account: Path, namespace: str, tmp_path: Path
 ) -> None:
-    slots, mine = f"example.org/{namespace}", f"q-{namespace}"
+    slots, mine, theirs = f"example.org/{namespace}", f"q-{namespace}", f"r-{namespace}"
     room = {**ROOM, slots: "8"}
     node = {**fake_node(namespace, pool=namespace), "status": {"capacity": room, "allocatable": room}}
-    half = queue(mine, guarantee={"resource": {slots: "4"}})
+
+    def asks(name: str, number: int) -> Document:
+        return queue(name, guarantee={"resource": {slots: str(number)}})
+
     await client.create(NODE, node)
-    with restow(account, tmp_path, "door", CONFIGURATION.replace("1s", f"1s, maxGuaranteed: {{{slots}: 25}}")):
-        told = await refusal(client, half, 90)  # whoever was killed before may still have its lease
-        assert f"the guarantee is above the ceiling for queue {mine}: {slots} (asked 4, limit 2)" in told
+    with restow(account, tmp_path, "door", CONFIGURATION.replace("1s", f"1s, maxGuaranteedPerQueue: {{{slots}: 25}}")):
+        told = await refusal(client, asks(mine, 4), 90)  # whoever was killed before may still have its lease
+        assert told.endswith(f"the guarantee is above the ceiling for queue {mine}: {slots} (asked 4, limit 2)")
         (tmp_path / "restow.yaml").write_text(CONFIGURATION)
-        await eventually_let_in(client, half)
-        assert f"{slots} (asked 5, limit 4)" in await refusal(client, queue(mine, guarantee={"resource": {slots: "5"}}))
+        await eventually_let_in(client, asks(mine, 4))
+        told = f"the guarantee is more than the cluster has: {slots} (asked 9, total 8)"
+        assert (await refusal(client, asks(mine, 9))).endswith(told)
+
+        # what was promised to one is refused to the next, until it is given back
+        await client.create(QUEUE, asks(mine, 3))
+        told = f"the guarantee is above the ceiling for all guarantees: {slots} (asked 2, limit 4, left 1)"
+        assert (await refusal(client, asks(theirs, 2))).endswith(told)
+        await client.create(QUEUE, asks(theirs, 1), dry_run=True)
+        await client.patch(QUEUE, mine, {"spec": {"guarantee": {"resource": {slots: "4"}}}}, dry_run=True)
+        await client.delete(QUEUE, mine)
+        await eventually_let_in(client, asks(theirs, 2))
     assert refusals(tmp_path) == []
     await client.delete(NODE, namespace)
-
-
-async def test_a_share_that_is_the_ceiling_is_not_above_it(client: Client, account: Path, namespace: str) -> None:
-    mine = f"q-{namespace}"
-    await client.patch(CONFIG_MAP, CEILINGS, {"data": {f"share_{mine}": "7"}}, LEASES)
-    told = await refusal(client, queue(mine, guarantee={"percentage": {"value": 0.0701}}))
-    assert "0.0701 is above the ceiling of 7%" in told
-    await client.create(QUEUE, queue(mine, guarantee={"percentage": {"value": 0.07}}), dry_run=True)
 
 
 async def eventually_let_in(client: Client, document: Document) -> None:
@@ -199,6 +335,7 @@ async def eventually_let_in(client: Client, document: Document) -> None:
 
 async def test_a_queue_that_asks_for_what_it_may_is_let_in(client: Client, account: Path, namespace: str) -> None:
     name = f"q-{namespace}"
+    await know(client, parameters(Ceilings()))
     fair = {"policy": "Guaranteed", "percentage": {"dimensions": ["cpu"], "value": 0.5}, "resource": {"cpu": 1}}
     await client.create(QUEUE, queue(name, guarantee=fair, capability={"cpu": "1"}))
     await client.patch(QUEUE, name, {"spec": {"weight": 3}})

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import condition, ended, is_ended, is_running, paused, resumed, spent
+from restow.migration.conditions import condition, ended, ended_at, is_ended, is_running, paused, resumed, spent
 from restow.migration.facts import Facts
 from restow.migration.following import follow, leave
 from restow.migration.history import WORKLOAD_ANNOTATION
@@ -44,6 +44,9 @@ from restow.model.cluster.seat import is_ended as reservation_is_ended
 from restow.model.objects import JobConditionType, JobMode, JobPhase, JobReason
 from restow.model.pods import is_terminating
 from restow.model.times import format_duration
+
+SETTLED = 120.0
+"""Seconds after which no request is under way any more that was sent before."""
 
 
 def next_step(facts: Facts) -> Step:
@@ -205,6 +208,16 @@ def _after_the_end(facts: Facts) -> Step:
         return Wait(status)
     pod = facts.pod  # the job may have forgotten which one it was; its reservation has not
     stays = pod is not None and pod.metadata.uid == migrating_pod(reservation) and not is_terminating(pod)
+    if facts.is_evicting and stays:
+        return _unheard(facts) or Release(status, reservation)
     if facts.is_evicting or (facts.has_left and not stays and facts.is_placed):
         return Wait(status)
     return Release(status, reservation)
+
+
+def _unheard(facts: Facts) -> Step | None:
+    """An eviction that may still be on its way, though the pod stays; None once whatever was sent has ended."""
+    since = ended_at(facts.job)
+    if since is None or facts.now - since < SETTLED:
+        return Wait(facts.job.status, facts.now + SETTLED if since is None else since + SETTLED)
+    return None

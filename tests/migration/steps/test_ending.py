@@ -12,6 +12,8 @@ from tests.migration.steps.rows import EVICTING, GONE, REFUSED, USERS, Row, chec
 COMPLETE = said("Complete", "False", "Timeout")
 LEAVING = {"deletionTimestamp": "2027-01-01T00:00:00Z"}
 OVER = said("Complete", "False", "Aborted")
+OVER_BEFORE = said("Complete", "False", "Aborted", age=120.0)
+OVER_ONCE = {"type": "Complete", "status": "False"}
 
 
 def over(phase: str = "Failed", *conditions: Any, **changes: Any) -> Facts:
@@ -28,6 +30,8 @@ ROWS: list[Row] = [
     ("failed after a refused eviction", over("Failed", COMPLETE, REFUSED), Release, None, ""),
     ("aborted after the eviction", over("Aborted", OVER, GONE, pod=None), Wait, None, ""),
     ("aborted while it may be evicted", over("Aborted", OVER, EVICTING), Wait, None, ""),
+    ("aborted while it may be evicted, a while ago", over("Aborted", OVER_BEFORE, EVICTING), Release, None, ""),
+    ("aborted while it may be evicted, who knows when", over("Aborted", OVER_ONCE, EVICTING), Wait, None, ""),
     ("another hand deletes the pod", over(pod=pod(leaving=True)), Wait, None, ""),
     ("deleted, and no seat was ready", over(pod=None, reservation=reservation(phase="Pending")), Release, None, ""),
     (

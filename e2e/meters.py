@@ -18,12 +18,14 @@ from typing import Any
 from aiohttp import web
 
 from e2e.controlplane import ControlPlane
+from restow.model.kinds import NODE_METRICS, POD_METRICS, Kind
 from restow.model.objects import Pod
 from restow.model.times import format_time
 from restow.planning.measured import Queries
 
-API = "/apis/metrics.k8s.io/v1beta1"
-SERVICE, API_SERVICE = "e2e-meters", "v1beta1.metrics.k8s.io"
+GROUP, VERSION = NODE_METRICS.group, NODE_METRICS.version
+API = f"/apis/{NODE_METRICS.api_version}"
+SERVICE, API_SERVICE = "e2e-meters", f"{VERSION}.{GROUP}"
 
 
 class Meters:
@@ -39,13 +41,13 @@ class Meters:
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         at = time.time() - self.age
-        match request.path:
-            case "/apis/metrics.k8s.io/v1beta1":
+        match request.path.removeprefix(API):
+            case "":
                 return web.json_response(_discovery())
-            case "/apis/metrics.k8s.io/v1beta1/nodes":
-                return web.json_response(_metrics("NodeMetricsList", self._of_nodes(at)))
-            case "/apis/metrics.k8s.io/v1beta1/pods":
-                return web.json_response(_metrics("PodMetricsList", self._of_pods(at)))
+            case "/nodes":
+                return web.json_response(_metrics(NODE_METRICS, self._of_nodes(at)))
+            case "/pods":
+                return web.json_response(_metrics(POD_METRICS, self._of_pods(at)))
             case "/api/v1/query":
                 lines = self._lines(request.query["query"], at)
                 data = {"resultType": "vector", "result": [_line(*one) for one in lines]}
@@ -97,16 +99,23 @@ def _line(labels: dict[str, str], value: float) -> dict[str, Any]:
     return {"metric": labels, "value": [time.time(), repr(value)]}
 
 
-def _metrics(kind: str, items: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    return {"apiVersion": "metrics.k8s.io/v1beta1", "kind": kind, "metadata": {}, "items": list(items)}
+def _metrics(kind: Kind[Any], items: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    return {"apiVersion": kind.api_version, "kind": f"{kind.kind}List", "metadata": {}, "items": list(items)}
 
 
 def _discovery() -> dict[str, Any]:
     resources = [
-        {"name": "nodes", "singularName": "", "namespaced": False, "kind": "NodeMetrics", "verbs": ["get", "list"]},
-        {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics", "verbs": ["get", "list"]},
+        {
+            "name": kind.plural,
+            "singularName": "",
+            "namespaced": kind.namespaced,
+            "kind": kind.kind,
+            "verbs": ["get", "list"],
+        }
+        for kind in (NODE_METRICS, POD_METRICS)
     ]
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": API[6:], "resources": resources}
+    group_version = NODE_METRICS.api_version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
 
 
 @asynccontextmanager
@@ -136,10 +145,9 @@ def _passed_on(port: int) -> dict[str, Any]:
     """The documents by which an API server passes requests on to a port of this machine."""
     where = {"name": SERVICE, "namespace": "default"}
     service = {"type": "ExternalName", "externalName": "localhost"}
-    group, version = API.split("/")[2:]
     spec = {
-        "group": group,
-        "version": version,
+        "group": GROUP,
+        "version": VERSION,
         "service": {**where, "port": port},
         "insecureSkipTLSVerify": True,
         "groupPriorityMinimum": 100,

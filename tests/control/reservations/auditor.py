@@ -22,6 +22,8 @@ Where it looks away, and why that hides nothing:
   it (observedGeneration), a seat counts for the least that its reservation has asked for since one was: who has not
   heard of the change cannot count on less being held, who has may. The write that has seen it is guarded by the version
   of the change and answers for all of it. To know every change, the auditor has to `look` after each.
+- Who gives up a seat gives up the hope that went with it: those whom it awaited count among those who stay once more.
+  That takes nothing from anybody, so what is to be hoped for on its node is not asked after such a write.
 - A pod that names a seat and is none of the owners (any more) is believed by the scheduler that bound it. To the next
   one it is the same as a forger: it may hold the seat for others beside that pod, and fail if both have no room.
 """
@@ -105,13 +107,21 @@ class Auditor:
         old = await self._reservation(request)
         response = await self._api.call(request)
         self.audits += 1
-        for place, missing in (await self.shortages()).items():
-            if missing > max(short.get(place, 0), 0) and self.stolen.get(place[1]) != now and request.verb != "delete":
-                self._note(request, f"{' '.join(place)} lacks {missing}, {short.get(place, 0)} before")
+        new = msgspec.json.decode(response.body, type=Reservation) if old is not None else None
+        for (book, node, name), missing in (await self.shortages()).items():
+            before = max(short.get((book, node, name), 0), 0)
+            if (
+                request.verb == "delete"
+                or self.stolen.get(node) == now
+                or (book == "hope" and _gave_up(old, new, node))
+            ):
+                continue
+            if missing > before:
+                self._note(request, f"{book} {node} {name} lacks {missing}, {before} before")
         if request.subresource == "binding":
             await self._bind(request)
-        elif old is not None and request.subresource == "status":
-            await self._status(request, old, msgspec.json.decode(response.body, type=Reservation))
+        elif old is not None and new is not None:
+            await self._status(request, old, new)
         await asyncio.sleep(0)
         return response
 
@@ -348,6 +358,14 @@ def _held(one: Reservation, pods: list[Pod], sizes: dict[str, Vector]) -> list[t
         for task, seat, node in open_seats(one)
         if not any(_sits_in(pod, seat, one, node) for pod in pods)
     ]
+
+
+def _gave_up(old: Reservation | None, new: Reservation | None, node: str) -> bool:
+    """Whether a reservation has fewer seats on a node than it had, and none that it had not."""
+    before, after = (
+        {seat for _, seat, where in open_seats(one) if where == node} if one else set() for one in (old, new)
+    )
+    return after < before
 
 
 def _still_awaited(one: Reservation, node: str, pods: list[Pod]) -> list[Pod]:

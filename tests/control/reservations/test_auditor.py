@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from restow.client.verbs import Client
 from restow.model import kinds
 from restow.model.objects import Document
 from tests.control.reservations.auditor import Auditor
@@ -62,6 +63,23 @@ async def test_who_waits_counts_on_what_everybody_else_leaves() -> None:
         assert await auditor.shortages() == {}
 
 
+@virtual
+async def test_who_gives_up_a_seat_gives_up_its_hope() -> None:
+    """A claim of 2 waits on a node of 4 cores for a pod of 3 to leave, and somebody else takes 3."""
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        there = await it.create(kinds.POD, pod("there", "3", nodeName="n1"))
+        made: Document = reservation("r", 1, "2")
+        made["metadata"]["annotations"] = {"restow.sh/awaits": there.metadata.uid}
+        await it.create(kinds.RESERVATION, made)
+        await _agree(it, "Waiting")
+        await it.create(kinds.POD, pod("thief", "3", nodeName="n1"))
+        assert (await auditor.shortages())["hope", "n1", "cpu"] == 1000
+        lost = {"state": {"phase": "Failed", "reason": "RoomTaken"}}
+        await Client(auditor).patch(kinds.RESERVATION, "r", {"status": lost}, "default", subresource="status")
+        assert (auditor.faults, (await auditor.shortages())["hope", "n1", "cpu"]) == ([], 2000)
+
+
 @pytest.mark.parametrize(
     ("changes", "comer", "short"),
     [
@@ -90,12 +108,13 @@ async def test_changes_that_nobody_may_have_heard_of(changes: list[str], comer: 
         assert (await auditor.shortages()).get(("now", "n1", "cpu"), 0) == short
 
 
-async def _agree(it: Stage) -> None:
+async def _agree(it: Stage, phase: str = "Available") -> None:
     """What the reservation asks for now is held."""
     generation = (await read(it)).metadata.generation
     held = {
-        "state": {"phase": "Available"},
+        "state": {"phase": phase},
         "placements": [{"task": "web", "index": 0, "nodeName": "n1"}],
+        "taskStatusCount": {"web": {"phase": {phase: 1}}},
         "observedGeneration": generation,
     }
     await it.client.patch(kinds.RESERVATION, "r", {"status": held}, "default", subresource="status")

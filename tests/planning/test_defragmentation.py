@@ -124,6 +124,7 @@ def test_pods_that_were_moved_lately_make_both_nodes_rest() -> None:
     ]
     found = planned([ten("a"), ten("b"), ten("c"), ten("t")], pods, coolDownTime=600)
     assert moves(found) == [("r", "c", "t")]
+    assert "2 of 3 sources rest, as a pod came or left less than 600s ago" in [one.reason for one in found.refusals]
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,8 @@ def test_a_node_that_a_migration_touched_rests(node: str) -> None:
     touched = {node: NOW - 100}
     found = planned(NODES[:2], PODS, used(BUSY, {"big": "3"}), coolDownTime=600, migrated=touched)
     assert not found.moves
+    told = "1 of 2 measured nodes rest, as a pod came or left less than 600s ago"
+    assert told in [one.reason for one in found.refusals]
     assert planned(NODES[:2], PODS, used(BUSY, {"big": "3"}), coolDownTime=60, migrated=touched).moves
 
 

@@ -25,7 +25,7 @@ from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.times import TimeError, parse_time
 from restow.planning.arguments import Balance, read_balance
 from restow.planning.bookings import Bookings
-from restow.planning.cooldown import moved_from, resting
+from restow.planning.cooldown import moved_from, resting, resting_sentence
 from restow.planning.effect import after, versions
 from restow.planning.measures import Rates, imbalance, is_ready, mean_and_deviation, name_order, utilisation
 from restow.planning.movable import about_all, foreign_refusal, guests_of, refused
@@ -132,7 +132,7 @@ class _Run:
         told = f"{len(still)} nodes stay above the threshold {self.threshold:.3f}, {worst} most with {still[worst]:.3f}"
         resting = len(rest & still.keys())
         if resting:
-            told += f"; {resting} of them rest, as a pod came or left less than {self._cool_down:g}s ago"
+            told += f"; {resting} of them {resting_sentence(self._cool_down)}"
         if len(self.wanted) >= self._request.max_moves:
             told += f"; {len(self.wanted)} moves are the most asked for"
         yield about_all(told)

@@ -23,6 +23,11 @@ def resting(snapshot: Snapshot, migrated: Mapping[str, float], now: float, secon
     return frozenset(node for node, when in times.items() if now - when < seconds)
 
 
+def resting_sentence(seconds: float) -> str:
+    """What nodes do that rest, and why."""
+    return f"rest, as a pod came or left less than {seconds:g}s ago"
+
+
 def touched(snapshot: Snapshot, migrated: Mapping[str, float], until: float) -> dict[str, float]:
     """By node: when a pod last left it or came to it by migration before some time, as far as anybody can tell."""
     found = {node: when for node, when in migrated.items() if when < until}

@@ -20,7 +20,7 @@ import numpy as np
 from restow.model.cluster import Occupant, PodClass, RowIndex, Snapshot
 from restow.planning.arguments import Defragmentation, read_defragmentation
 from restow.planning.bookings import Bookings
-from restow.planning.cooldown import resting
+from restow.planning.cooldown import resting, resting_sentence
 from restow.planning.effect import after, versions
 from restow.planning.limits import Tally
 from restow.planning.measures import overview
@@ -113,8 +113,8 @@ class _Run:
         if not targets:
             above, below = _told(settings.defragment), _told(settings.protection)
             return [about_all(f"no node is between defragmentThresholds ({above}) and protectionThresholds ({below})")]
-        refusals: list[Refusal] = []
-        for number, node in enumerate(sources := self._sources()):
+        sources, refusals = self._sources()
+        for number, node in enumerate(sources):
             if len(self.wanted) >= self._request.max_moves:
                 left = len(sources) - number
                 refusals.append(
@@ -124,11 +124,14 @@ class _Run:
             refusals += self._leave(node)
         return refusals + self._explain_unplaced()
 
-    def _sources(self) -> list[str]:
+    def _sources(self) -> tuple[list[str], list[Refusal]]:
+        """In order; and how many of them rest."""
         request, cool_down = self._request, self._request.cool_down(self._settings.cool_down)
         rest = resting(self._snapshot, request.migrated, request.now, cool_down)
-        names = (self._snapshot.rows.name(row) or "" for row in self._packing.sources().tolist())
-        return [name for name in names if name not in rest]
+        names = [self._snapshot.rows.name(row) or "" for row in self._packing.sources().tolist()]
+        left = [name for name in names if name not in rest]
+        told = f"{len(names) - len(left)} of {len(names)} sources {resting_sentence(cool_down)}"
+        return left, [about_all(told)] if len(left) < len(names) else []
 
     def _leave(self, node: str) -> list[Refusal]:
         """Move the pods of one source; those that may not, and why."""

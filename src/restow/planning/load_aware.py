@@ -19,7 +19,7 @@ from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.resources import CPU, MEMORY, PODS
 from restow.planning.arguments import LoadAware, read_load_aware
 from restow.planning.bookings import Bookings
-from restow.planning.cooldown import moved_from, resting
+from restow.planning.cooldown import moved_from, resting, resting_sentence
 from restow.planning.effect import after, versions
 from restow.planning.heat import Heat
 from restow.planning.measured import Measured, Sample
@@ -67,6 +67,7 @@ class _Run:
         rest = resting(snapshot, request.migrated, request.now, self._cool_down)
         self._part: Mask = is_ready(snapshot) & heat.known
         """Rows that take part: what they use is known, and they do not rest."""
+        self._known = int(self._part.sum())
         self._part[[row for name in rest if (row := snapshot.rows.find(name)) is not None]] = False
         self.before = self.figures()
 
@@ -81,7 +82,7 @@ class _Run:
         use, settings = self._request.measured, self._settings
         if use is None or not use.nodes:
             return [about_all(f"there is no measured use: {use.trouble if use else 'nobody measures'}")]
-        told = self._unmeasured(use)
+        told = self._left_alone(use)
         rows = np.flatnonzero(self._part)
         busy = [row for row in rows.tolist() if self._is_busy(row)]
         idle = len(self._idle(rows))
@@ -93,8 +94,8 @@ class _Run:
             told += self._relieve(row)
         return told
 
-    def _unmeasured(self, use: Measured) -> list[Refusal]:
-        """How many nodes are left alone because nobody knows what they use."""
+    def _left_alone(self, use: Measured) -> list[Refusal]:
+        """How many nodes are left alone because nobody knows what they use, or because they rest."""
         max_age = self._settings.metering.max_age
         stale, _ = use.stale(self._request.now - max_age)
         ready = [self._name(row) for row in np.flatnonzero(is_ready(self._snapshot)).tolist()]
@@ -102,6 +103,8 @@ class _Run:
         missing = sum(name not in use.nodes or not wanted <= use.nodes[name].amounts.keys() for name in ready)
         found = [f"{stale} nodes were measured more than {max_age:g}s ago"] if stale else []
         found += [f"{missing} of {len(ready)} Ready nodes are not measured"] if missing else []
+        if rests := self._known - int(self._part.sum()):
+            found.append(f"{rests} of {self._known} measured nodes {resting_sentence(self._cool_down)}")
         return list(map(about_all, found))
 
     def _is_busy(self, row: int) -> bool:

@@ -181,6 +181,13 @@ def test_a_deleted_queue_releases_its_nodes_at_once() -> None:
         ),
         pytest.param(
             {"a": node(), "b": node()},
+            {"guarantee": {"percentage": {"value": 0.5, "dimensions": ["gpu", "cpu", "disk"]}}},
+            Standing.SATISFIED,
+            "1 of 1 nodes are locked, not compared by disk, gpu, which no node has",
+            id="satisfied: but not by dimensions that do not exist",
+        ),
+        pytest.param(
+            {"a": node(), "b": node()},
             {"guarantee": {"percentage": {"value": 0.4}}},
             Standing.SATISFIED,
             "no node is locked: the percentage comes to less than one of 2 nodes",

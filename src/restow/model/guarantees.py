@@ -55,6 +55,8 @@ class Asked(msgspec.Struct, frozen=True):
     """None when the amounts are what is asked for."""
     dimensions: tuple[str, ...] = ()
     """What nodes are compared by."""
+    missing: tuple[str, ...] = ()
+    """What they were to be compared by, and none has."""
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -145,7 +147,8 @@ def _larger(guarantee: Guarantee, cluster: Cluster) -> Asked:
     if guarantee.resource is not None and _dominant(resource, cluster.totals, dimensions or tuple(resource)) >= share:
         return by_amount
     part = {name: math.floor(total * share) for name, total in cluster.totals.items() if total * share >= 1}
-    return Asked(policy, part, nodes, tuple(name for name in dimensions if cluster.totals.get(name)))
+    missing = tuple(name for name in dimensions if not cluster.totals.get(name))
+    return Asked(policy, part, nodes, tuple(name for name in dimensions if name not in missing), missing)
 
 
 def _dominant(resource: Vector, totals: Vector, dimensions: tuple[str, ...]) -> Fraction:

@@ -178,7 +178,8 @@ class _Pass:
     def _by_nodes(self, asked: Asked, choice: Choice) -> str:
         if asked.nodes == 0:
             return f"no node is locked: the percentage comes to less than one of {self._cluster.nodes} nodes"
-        return "" if asked.nodes is None else f"{len(choice.nodes)} of {asked.nodes} nodes are locked"
+        told = f", not compared by {', '.join(asked.missing)}, which no node has" if asked.missing else ""
+        return "" if asked.nodes is None else f"{len(choice.nodes)} of {asked.nodes} nodes are locked{told}"
 
     def _by_amounts(self, name: str, asked: Asked, nodes: RowIndex) -> str:
         lines = self._fleet.lines(tuple(asked.amounts))

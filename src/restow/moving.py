@@ -85,6 +85,8 @@ def deschedule(
     if done.jobs:
         jobs = counted(len(done.jobs), "job")
         click.echo(f"restow: {jobs} of plan {done.plan}; follow them with kubectl get pmj -w", err=True)
+    elif not dry_run and (done.outcome.plan.moves or done.outcome.removals):
+        click.echo("restow: nothing is begun: descheduler.dryRun is set in the configuration", err=True)
 
 
 # --- apply ------------------------------------------------------------------------------------------------------------

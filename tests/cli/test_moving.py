@@ -70,6 +70,16 @@ async def test_a_plan_is_made_reviewed_and_carried_out(tmp_path: Path) -> None:
         assert (again.exit_code, "nothing to move" in again.stdout) == (0, True), again.output
 
 
+async def test_a_configuration_that_only_plans_is_told(tmp_path: Path) -> None:
+    config = tmp_path / "restow.yaml"
+    config.write_text("scheduler: {schedulerNames: [default-scheduler]}\ndescheduler: {dryRun: true}")
+    async with scattered(tmp_path) as (client, kubeconfig):
+        done = await invoke(kubeconfig, "deschedule", "--now", "--config", str(config))
+        assert (done.exit_code, "2 moves" in done.stdout) == (0, True), done.output
+        assert done.stderr == "restow: nothing is begun: descheduler.dryRun is set in the configuration\n"
+        assert (await client.list(POD_MIGRATION_JOB)).items == []
+
+
 @pytest.mark.parametrize("command", [["deschedule", "--now"], ["apply", "{plan}"]], ids=" ".join)
 async def test_a_cluster_where_nothing_is_installed_is_told_what_it_lacks(tmp_path: Path, command: list[str]) -> None:
     plan = tmp_path / "plan.json"

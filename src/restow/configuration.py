@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
+from restow.eviction.protections import Protections
 from restow.migration.arguments import Arguments as MigrationArguments
 from restow.migration.arguments import read_arguments as read_migration
 from restow.model.problems import Problem
 from restow.model.wire import WireError, convert, locate_documents
-from restow.planning.descheduling.policy import Policy, read_policy
+from restow.planning.descheduling.evictor import allowed
+from restow.planning.descheduling.policy import DEFAULT_EVICTOR, Policy, read_policy
 from restow.planning.descheduling.registry import installed as descheduling_plugins
 from restow.queues.arguments import Arguments as QueueArguments
 from restow.queues.arguments import read_arguments as read_queues
@@ -100,7 +102,30 @@ def _problems(configuration: Configuration) -> Iterator[Problem]:
 
 def _problems_together(configuration: Configuration) -> Iterator[Problem]:
     """What sections that make sense alone do not make together."""
-    kept, rest = configuration.read_migration().finished_ttl, configuration.read_descheduler().cool_down
+    migration = configuration.read_migration()
+    kept, rest = migration.finished_ttl, configuration.read_descheduler().cool_down
     if rest > kept:
         told = f"is {kept:g}s, shorter than a coolDownTime of {rest:g}s: ended jobs tell which nodes rest"
         yield Problem("migration.finishedJobTTL", told)
+    yield from _vain_permissions(configuration.descheduler, migration.protections)
+
+
+def _vain_permissions(section: dict[str, Any], protections: Protections) -> Iterator[Problem]:
+    """What profiles allow to be evicted, and migrations do not."""
+    options = {
+        "evictLocalStoragePods": protections.evict_local_storage_pods,
+        "evictSystemCriticalPods": protections.evict_system_critical_pods,
+        "evictFailedBarePods": protections.evict_failed_bare_pods or protections.evict_all_bare_pods,
+    }
+    for path, arguments in _evictors(section):
+        for field, option in allowed(arguments):
+            if not options[option]:
+                yield Problem(f"{path}.{field}", f"is without effect unless migration.{option} is true, too")
+
+
+def _evictors(section: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The arguments of every profile's default evictor, and where they are written."""
+    for number, profile in enumerate(section.get("profiles") or ()):
+        for place, one in enumerate(profile.get("pluginConfig") or ()):
+            if one["name"] == DEFAULT_EVICTOR:
+                yield f"descheduler.profiles[{number}].pluginConfig[{place}].args", one.get("args") or {}

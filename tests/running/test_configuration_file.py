@@ -72,6 +72,36 @@ def test_ended_jobs_are_kept_as_long_as_nodes_rest_for(tmp_path: Path, enabled: 
     file(tmp_path / "c.yaml", RESTING.format(kept="2h", enabled=enabled)).read()
 
 
+EVICTOR = """
+migration: {{{allowed}}}
+descheduler:
+  profiles:
+  - pluginConfig: [{{name: DefaultEvictor, args: {args}}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "path", "option"),
+    [
+        ("{evictLocalStoragePods: true}", "evictLocalStoragePods", "evictLocalStoragePods"),
+        (
+            "{podProtections: {defaultDisabled: [FailedBarePods, SystemCriticalPods]}}",
+            "podProtections.defaultDisabled[1]",
+            "evictSystemCriticalPods",
+        ),
+        ("{evictFailedBarePods: true}", "evictFailedBarePods", "evictFailedBarePods"),
+    ],
+    ids=["pods with local storage", "critical pods", "failed bare pods"],
+)
+def test_a_profile_allows_nothing_that_migrations_protect(tmp_path: Path, args: str, path: str, option: str) -> None:
+    told = f"descheduler.profiles[0].pluginConfig[0].args.{path}: is without effect unless migration.{option} is true"
+    with pytest.raises(WireError) as error:
+        file(tmp_path / "c.yaml", EVICTOR.format(allowed="", args=args)).read()
+    assert told in str(error.value)
+    everything = "evictLocalStoragePods: true, evictSystemCriticalPods: true, evictFailedBarePods: true"
+    file(tmp_path / "c.yaml", EVICTOR.format(allowed=everything, args=args)).read()
+
+
 def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WireError, match="migrations: unknown field"):
         file(tmp_path / "c.yaml", "migrations: {}\n").read()

@@ -7,20 +7,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from restow.eviction.protections import PREFER_NO_EVICTION as RELUCTANT
+from restow.eviction.protections import Protections
 from restow.model.cluster import Snapshot
-from restow.model.objects import Namespace, ObjectMeta, Pod, Taint
+from restow.model.objects import ClaimVolume, Namespace, ObjectMeta, Pod, Taint, Volume
+from restow.model.times import format_time
 from restow.planning.defragmentation import defragmentation
 from restow.planning.descheduling.cycle import Guarded, run_cycle
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.policy import Profile
+from restow.planning.descheduling.policy import Profile, read_policy
 from restow.planning.limits import Limits
 from restow.planning.movable import Movability
 from restow.planning.plan import Move, Place, Plan
 from restow.planning.replay import replay
 from restow.planning.request import Allowance, Mobility, Request
 from tests.model.cluster.builders import pod
-from tests.planning.clusters import app, cluster, moves, reasons, request, ten
-from tests.planning.descheduling.asking import aged, ask, failed
+from tests.planning.clusters import NOW, annotated, app, cluster, moves, reasons, request, ten
+from tests.planning.descheduling.asking import PLUGINS, aged, ask, failed, section
+from tests.scheduling.plugins.volumes import claim, volume
 
 LIFE, TAINTS = "PodLifeTime", "RemovePodsViolatingNodeTaints"
 OLD = {"maxPodLifeTimeSeconds": 100}
@@ -187,10 +191,26 @@ def test_a_source_whose_pods_cannot_all_leave_in_order_is_not_begun() -> None:
     assert "a could not be emptied: no order of moves" in reasons(found)["p1"]
 
 
-def test_limits_count_removals_too() -> None:
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"maxNoOfPodsToEvictPerNode": 2}, "maxNoOfPodsToEvictPerNode"),
+        ({"maxNoOfPodsToEvictTotal": 2}, "a cycle moves and removes 2 pods at most"),
+    ],
+    ids=["of a node", "in all"],
+)
+def test_limits_count_removals_too(limits: dict[str, int], why: str) -> None:
     ended = [failed(app(f"f{n}", on="a")) for n in range(3)]
-    found = ask(cluster([ten("a")], []), "RemoveFailedPods", ended=ended, maxNoOfPodsToEvictPerNode=2)
+    found = ask(cluster([ten("a")], []), "RemoveFailedPods", ended=ended, **limits)
     assert len(found.removals) == 2
+    assert why in reasons(found.plan)["f2"]
+
+
+def test_a_failed_pod_that_may_not_go_is_told_with_the_reason() -> None:
+    found = ask(cluster([ten("a")], []), "RemoveFailedPods", ended=[failed(pod("bare", {}, on="a"))])
+    assert found.removals == ()
+    told = "no controller would make it again; failed ones may go with evictFailedBarePods"
+    assert reasons(found.plan) == {"bare": told}
 
 
 def test_pods_that_are_busy_are_left_alone() -> None:
@@ -221,6 +241,85 @@ def test_the_default_evictor_protects(arguments: dict[str, Any], why: str) -> No
     snapshot.apply_namespace(Namespace(metadata=ObjectMeta(name="default", labels={"team": "a"})))
     found = ask(snapshot, "DefaultEvictor", TAINTS, arguments=arguments)
     assert not found.plan.moves and why in reasons(found.plan)["p"]
+
+
+CLAIMED = {"volumes": [Volume(name="disk", persistent_volume_claim=ClaimVolume(claim_name="data"))]}
+ONLY_FAST = {"protectedStorageClasses": [{"name": "fast"}]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "moved"),
+    [
+        pytest.param({}, "slow", True, id="unless that is asked for"),
+        pytest.param({"ignorePvcPods": True}, "slow", False, id="in the old spelling"),
+        pytest.param({"podProtections": {"extraEnabled": ["PodsWithPVC"]}}, "slow", False, id="in the new spelling"),
+        pytest.param(
+            {"podProtections": {"extraEnabled": ["PodsWithPVC"], "config": {"PodsWithPVC": ONLY_FAST}}},
+            "slow",
+            True,
+            id="of other classes",
+        ),
+        pytest.param(
+            {"podProtections": {"extraEnabled": ["PodsWithPVC"], "config": {"PodsWithPVC": ONLY_FAST}}},
+            "fast",
+            False,
+            id="of a protected class",
+        ),
+    ],
+)
+def test_the_default_evictor_protects_pods_with_claims(arguments: dict[str, Any], kind: str, moved: bool) -> None:
+    disk = volume("v", of=kind, claim="data", claim_uid="uid-data", phase="Bound", handle="v")
+    stored = [disk, claim("data", of=kind, to="v", phase="Bound")]
+    one = app("p", on="a", **CLAIMED)
+    found = ask(
+        cluster([ten("a", taints=TAINT), ten("b")], [one], stored), "DefaultEvictor", TAINTS, arguments=arguments
+    )
+    assert bool(found.plan.moves) is moved, found.plan.refusals
+    assert moved or "it uses the claims data" in reasons(found.plan)["p"]
+
+
+def begun(one: Pod, seconds: float) -> Pod:
+    return replace(one, status=replace(one.status, start_time=format_time(NOW - seconds)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "one", "why"),
+    [
+        pytest.param(
+            {"minPodAge": "10m"}, begun(app("p", on="a"), 60), "it started 60s ago, and must be 600s old", id="young"
+        ),
+        pytest.param({"minPodAge": "10m"}, begun(app("p", on="a"), 601), "", id="old enough"),
+        pytest.param({}, annotated(app("p", on="a"), {RELUCTANT: ""}), "", id="reluctant"),
+        pytest.param(
+            {"noEvictionPolicy": "Mandatory"},
+            annotated(app("p", on="a"), {RELUCTANT: ""}),
+            f"it has the annotation {RELUCTANT}",
+            id="reluctant, which is to be heeded",
+        ),
+        pytest.param(
+            {"evictSystemCriticalPods": False},
+            app("p", on="a", priority=2_000_000_000),
+            "it is critical to the system: its priority is 2000000000",
+            id="critical",
+        ),
+        pytest.param(
+            {"evictLocalStoragePods": False},
+            app("p", on="a", volumes=[Volume(name="tmp", empty_dir={})]),
+            "it has local storage: tmp",
+            id="local storage",
+        ),
+    ],
+)
+def test_the_default_evictor_protects_pods_that_are(arguments: dict[str, Any], one: Pod, why: str) -> None:
+    """Where migrations would move them all."""
+    profile = read_policy(section("DefaultEvictor", TAINTS, arguments=arguments), PLUGINS).profiles[0]
+    snapshot = cluster([ten("a", taints=TAINT), ten("b")], [one])
+    everything = Protections(evict_local_storage_pods=True, evict_system_critical_pods=True)
+    asked = request(snapshot, protections=everything)
+    assert isinstance(asked.mobility, Movability)
+    found = run_cycle(profile, snapshot, replace(asked, mobility=Guarded(asked.mobility, profile.guards)))
+    assert bool(found.plan.moves) is not bool(why), found.plan.refusals
+    assert not why or why in reasons(found.plan)["p"]
 
 
 def test_pods_of_chosen_namespaces_may_move() -> None:

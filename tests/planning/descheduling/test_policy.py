@@ -64,6 +64,7 @@ EXAMPLES = {
 PROMETHEUS: dict[str, Any] = {"source": "Prometheus", "prometheus": {"url": "http://p:9090"}}
 SECRET = {"secretReference": {"namespace": "kube-system", "name": "token"}}
 ASKING = {"metricsUtilization": {"source": "Prometheus"}}
+CLASSES = {"podProtections": {"config": {"PodsWithPVC": {"protectedStorageClasses": [{"name": "fast"}]}}}}
 EMPTY = {"metricsUtilization": {"source": "Prometheus", "prometheus": {"nodes": {"cpu": ""}}}}
 
 
@@ -159,6 +160,10 @@ def test_triggers_are_of_a_profile() -> None:
                 ]
             },
             "profiles[0].pluginConfig[0].args.nodeSelector: targets are for the scheduler's filters to say",
+        ),
+        (
+            {"profiles": [{"name": "a", "pluginConfig": [{"name": "DefaultEvictor", "args": CLASSES}]}]},
+            "args.podProtections.config.PodsWithPVC: is without effect unless extraEnabled has PodsWithPVC",
         ),
         ({"metricsProviders": [{"source": "Graphite"}]}, "metricsProviders[0].source: expected one of Kubernetes"),
         ({"metricsProviders": [PROMETHEUS, PROMETHEUS]}, "metricsProviders[1].source: Prometheus is there already"),

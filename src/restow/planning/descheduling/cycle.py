@@ -101,6 +101,7 @@ class _Cycle:
         self._planners: dict[str, str] = {}
         self._removals: dict[str, Removal] = {}
         self._removers: dict[str, str] = {}
+        self._unremoved: list[Refusal] = []
         self._failures: dict[str, str] = {}
         self._seconds: dict[str, float] = {}
 
@@ -169,21 +170,29 @@ class _Cycle:
         request = self._asked(remover.name)
         for one in remover.choose(ended, request):
             meta = one.pod.metadata
-            if meta.uid in self._removals or request.mobility.why_not(one.pod):
+            if meta.uid in self._removals:
                 continue
-            if len(self._planners) + len(self._removals) >= self._most:
-                break
             where = meta.namespace or "default", one.pod.spec.node_name or ""
-            if not self._tally.why_not(*where):
-                self._tally.take(*where)
-                self._removals[meta.uid] = one
-                self._removers[meta.uid] = remover.name
+            why = request.mobility.why_not(one.pod) or self._beyond() or self._tally.why_not(*where)
+            if why:
+                self._unremoved.append(Refusal(namespace=where[0], pod=meta.name, reason=why))
+                continue
+            self._tally.take(*where)
+            self._removals[meta.uid] = one
+            self._removers[meta.uid] = remover.name
+
+    def _beyond(self) -> str:
+        """Why there are to be no more removals; empty if there may be."""
+        if len(self._planners) + len(self._removals) < self._most:
+            return ""
+        return f"a cycle moves and removes {self._most} pods at most"
 
     # ------------------------------------------------------------------------------------------------------------------
 
     def outcome(self) -> Outcome:
+        plan = self._joined()
         return Outcome(
-            plan=self._joined(),
+            plan=replace(plan, refusals=(*plan.refusals, *self._unremoved)),
             planners=self._planners,
             removals=tuple(self._removals.values()),
             removers=self._removers,

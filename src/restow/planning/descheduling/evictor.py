@@ -80,6 +80,25 @@ _OLD: Final = {
 }
 
 
+_ALLOWED: Final = {
+    "evictLocalStoragePods": LOCAL,
+    "evictSystemCriticalPods": CRITICAL,
+    "evictFailedBarePods": BARE,
+}
+"""By option of `migration`: which default protection it takes away."""
+
+
+def allowed(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What arguments that can be read allow to be evicted: where they say so, and the option of `migration` that has to
+    agree."""
+    disabled = (arguments.get("podProtections") or {}).get("defaultDisabled") or []
+    for option, protection in _ALLOWED.items():
+        if arguments.get(option):
+            yield option, option
+        if protection in disabled:
+            yield f"podProtections.defaultDisabled[{disabled.index(protection)}]", option
+
+
 class DefaultEvictor(msgspec.Struct, frozen=True):
     protections: Protections
 
@@ -155,5 +174,7 @@ def _problems(written: DefaultEvictorArgs) -> Iterator[Problem]:
             if name not in known:
                 told = f"{name!r} is not one of {', '.join(known)}"
                 yield Problem(f"podProtections.{field}[{number}]", told)
+    if chosen.config.claims.protected_storage_classes and CLAIMS not in chosen.extra_enabled:
+        yield Problem(f"podProtections.config.{CLAIMS}", f"is without effect unless extraEnabled has {CLAIMS}")
     if DAEMONS in chosen.default_disabled:
         yield Problem("podProtections.defaultDisabled", "DaemonSets would put their pods back on the same node")

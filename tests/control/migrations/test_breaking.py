@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
 from restow.model import kinds
 from restow.model.objects import Pod
-from restow.ports import Api, Request, Response
+from restow.model.wire import WireError
+from restow.ports import Api, NotFound, Request, Response
 from tests.control.migrations.stage import Move, arguments, cluster, controller, stage, stays
 from tests.control.migrations.test_given_seats import GIVEN, give
 from tests.sim.stage import pass_time, virtual
 
 NEVER = {"scheduling.koordinator.sh/eviction-cost": str(2**31 - 1)}
+ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 Deed = Callable[[Move, Pod], Awaitable[Any]]
 
 
@@ -125,6 +127,31 @@ async def test_the_seat_of_another_scheduler_is_nobodys() -> None:
         phase, _, message = await it.told()
         assert phase == "Failed" and "another scheduler's" in (message or ""), message
         assert await stays(it, old)
+
+
+@virtual
+async def test_a_job_that_cannot_be_read_keeps_no_other_from_being_cleared_away() -> None:
+    """Where somebody else's definition lets anything be written."""
+    async with stage(finishedJobTTL="10m") as it:
+        name = kinds.POD_MIGRATION_JOB.qualified_name
+        [version] = (await it.document(kinds.CUSTOM_RESOURCE_DEFINITION, name))["spec"]["versions"]
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"] = ANYTHING
+        await it.patch(kinds.CUSTOM_RESOURCE_DEFINITION, name, {"spec": {"versions": [version]}})
+        with suppress(WireError):  # it is made, but the answer cannot be read either
+            await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "odd"}, "spec": {"podRef": "a pod"}})
+        first, second = await it.start(2)
+        await it.move(first)
+        await pass_time(30)
+        it.seats.refusing = "no room"
+        await it.move(second, "late")
+        await pass_time(5)
+        await it.delete(kinds.POD_MIGRATION_JOB, "late")
+        await pass_time(100)
+        assert [one.status.state.phase for one in await it.reservations()] == ["Succeeded"]
+        await pass_time(600)
+        assert (await it.document(kinds.POD_MIGRATION_JOB, "odd", None))["spec"] == {"podRef": "a pod"}
+        with pytest.raises(NotFound):
+            await it.job()
 
 
 class Slow:

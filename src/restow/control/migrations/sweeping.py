@@ -11,6 +11,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from restow.client.verbs import Client
 from restow.control.migrations.feed import Feed, reservation_key
 from restow.control.migrations.metrics import Metrics
@@ -19,7 +21,7 @@ from restow.migration.conditions import ended_at
 from restow.migration.reservation import job_uid
 from restow.model.cluster.seat import is_ended, migrating_pod
 from restow.model.kinds import POD, POD_MIGRATION_JOB, RESERVATION
-from restow.model.objects import PodMigrationJob, Reservation
+from restow.model.objects import Document, PodMigrationJob, Reservation
 from restow.model.pods import is_terminating
 from restow.model.wire import WireError
 from restow.ports import ApiError, Clock, Conflict, NotFound
@@ -42,10 +44,9 @@ class Sweeping:
     async def run(self, period: float) -> None:
         while True:
             await asyncio.sleep(period)
-            if self._arguments().enabled:
+            for part in (self._orphans, self._history) if self._arguments().enabled else ():
                 try:
-                    await self._orphans()
-                    await self._history()
+                    await part()
                 except (ApiError, WireError) as error:
                     log.info("sweep interrupted", extra={"err": str(error)})
 
@@ -55,10 +56,11 @@ class Sweeping:
         self._suspects = {one.metadata.uid for one in orphans}
         if not old:
             return
-        jobs = {job.metadata.uid: job for job in (await self._client.list(POD_MIGRATION_JOB)).items}
+        listed = await self._client.list(POD_MIGRATION_JOB.whole)
+        jobs = {one["metadata"]["uid"]: one for one in listed.items}
         for reservation in old:
             job = jobs.get(job_uid(reservation) or "")
-            if not _is_used(reservation, job) and await self._stays(migrating_pod(reservation)):
+            if not (job and _may_use(reservation, job)) and await self._stays(migrating_pod(reservation)):
                 await self._delete(reservation)
 
     def _is_orphan(self, reservation: Reservation) -> bool:
@@ -108,3 +110,11 @@ def _is_used(reservation: Reservation, job: PodMigrationJob | None) -> bool:
     """Whether the job that a reservation was made for is there, and means this one."""
     meta = reservation.metadata
     return job is not None and reservation_key(job) == (meta.namespace or "", meta.name)
+
+
+def _may_use(reservation: Reservation, job: Document) -> bool:
+    """The same of a job as the API server has it; one that cannot be read may mean anything."""
+    try:
+        return _is_used(reservation, msgspec.convert(job, PodMigrationJob))
+    except msgspec.ValidationError:
+        return True

@@ -79,6 +79,10 @@ class Binding:
         self._pre_binds = [plugin for plugin in engine.plugins if isinstance(plugin, PreBindPlugin)]
         self._binds = [plugin for plugin in engine.plugins if isinstance(plugin, BindPlugin)]
 
+    def is_pressed(self) -> bool:
+        """Whether there is more to be written than may be under way at once."""
+        return self._slots.locked()
+
     async def run(self, assign: Assign) -> Outcome:
         muster = self._musters.of(assign.pod)
         try:

@@ -24,13 +24,14 @@ from restow.client.events import EventRecorder
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
 from restow.control.scheduler.feed import Feed
+from restow.control.scheduler.marks import Marks
 from restow.control.scheduler.outcomes import Taken
 from restow.control.scheduler.settings import Settings
 from restow.control.scheduler.takers import Takers, mark_of, works_for
 from restow.control.scheduler.telling import about
 from restow.control.scheduler.tickets import key_of
 from restow.model.cluster import SeatName
-from restow.model.cluster.seat import is_ended, is_expired
+from restow.model.cluster.seat import is_ended, is_expired, migrating_pod
 from restow.model.kinds import NODE, POD, RESERVATION
 from restow.model.objects import (
     Placement,
@@ -81,6 +82,7 @@ class Holding:
         self._engine = engine
         self._settings = settings
         self._takers = Takers(feed.snapshot.kinship)
+        self.marks = Marks(settings)
         self._queue: WorkQueue[Key] = WorkQueue(base=0.1, cap=10.0)
         self._live: set[Key] = set()
         """Ours, and not ended."""
@@ -158,22 +160,28 @@ class Holding:
         seat = self._takers.hide(pod, self._is_open) if gone else self._takers.show(pod)
         if gone or is_finished(pod):
             self._spend(seat or self._takers.seat_of(pod))
-        if seat is not None:
+        if gone or is_finished(pod) or pod.metadata.deletion_timestamp is not None:
+            self._mark(seat or self._takers.seat_of(pod), at_once=True)
+        elif seat is not None:
             self._mark(seat)
         node = pod.spec.node_name
         if node and self._live and (node in self._watched or self._is_crowded(node)):
             self._node_changed(node)
 
-    def _mark(self, name: SeatName) -> None:
-        """Let it be written down who took a seat; with others who come as well, if there are any."""
-        seat = self._book.seat(name)
-        if seat is None or seat.consumer is not None:
+    def _mark(self, name: SeatName | None, *, at_once: bool = False) -> None:
+        """Let it be written down who took a seat; with others who come as well, if there are any. Nothing but the pod
+        says so until then: where it is about to go, at once; and whoever moves a pod waits for it."""
+        seat = self._book.seat(name) if name is not None else None
+        if name is None or seat is None or seat.consumer is not None:
             return
         key = (name.namespace, name.reservation)
-        if self._book.promises.any_coming(seat.life):
-            self._queue.add_after(key, _LONGEST_MARK_DELAY)
+        reservation = self._book.get(*key)
+        if at_once or (reservation is not None and migrating_pod(reservation) is not None):
+            self._queue.add(key)
+        elif self._book.promises.any_coming(seat.life):
+            self.marks.ask(key, _LONGEST_MARK_DELAY)
         else:
-            self._queue.add_after(key, _MARK_DELAY if self._book.vacancies.seats(*key) else 0.0)
+            self.marks.ask(key, _MARK_DELAY if self._book.vacancies.seats(*key) else 0.0)
 
     def _is_open(self, name: SeatName) -> bool:
         seat = self._book.seat(name)
@@ -195,13 +203,15 @@ class Holding:
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Begin; only once everything that exists was seen, because what was not seen looks as if it were gone."""
-        for number in range(self._settings.mark_writers):
+        for number in range(self._settings.status_writers):
             tasks.create_task(self._run(), name=f"scheduler reservations {number}")
+        tasks.create_task(self.marks.run(self._queue.add), name="scheduler marks")
         tasks.create_task(self._look_round(), name="scheduler expiry check")
 
     async def _run(self) -> None:
         while True:
             async with self._queue.next() as key:
+                self.marks.begun(key)
                 try:
                     await self._pass(key)
                 except (ApiError, WireError) as error:
@@ -212,6 +222,8 @@ class Holding:
                     self._queue.retry(key)
                 else:
                     self._queue.forget(key)
+                finally:
+                    self.marks.ended(key)
 
     async def _look_round(self) -> None:
         """What happens by itself: time passes. And what nobody is told of: filters that depend on the whole cluster."""

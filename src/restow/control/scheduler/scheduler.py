@@ -104,6 +104,7 @@ class Scheduler:
         self._post_binds = [plugin for plugin in profile.engine.plugins if isinstance(plugin, PostBindPlugin)]
         self._feed.on_member = self._telling.member
         self._queue.on_gated = self._telling.gated
+        self._holding.marks.must_wait = self._binding.is_pressed
         self._binding.permitted = self._queue.decided
         self._binding.expects = self._telling.expects
         self._under_way: dict[str, asyncio.Task[None]] = {}

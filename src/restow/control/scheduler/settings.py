@@ -18,7 +18,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Bindings and the writes before them under way at once: as many as keep the server busy while we decide."""
     status_writers: int = 8
     mark_writers: int = 4
-    """Statuses of reservations written at once: one costs the server as much as several bindings, which go first."""
+    """Statuses of reservations written at once to mark taken seats: one costs as much as several bindings."""
+    mark_patience: float = 30.0
+    """How long marks may be put off by bindings that wait for their turn."""
     event_writers: int = 4
     leak_check: float = 15.0
     """Between two looks at assumptions that the API has not confirmed."""

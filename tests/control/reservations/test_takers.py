@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from restow.control.scheduler.takers import Takers
 from restow.model.cluster import SeatName, Snapshot
@@ -21,3 +22,4 @@ def test_who_is_gone_before_anything_showed_it_has_taken_a_seat_of_its_own_reser
         takers.forget("default", "r")
     takers.hide(gone, lambda name: True)
     assert takers.of(seat) is (None if renewed else gone)
+    assert takers.of(replace(seat, life="that of another one of this name")) is None

@@ -29,8 +29,8 @@ class Takers:
         """By us: the UID of the pod, and of the reservation."""
         self._unseen: dict[str, tuple[SeatName, Pod]] = {}
         """Bound by us and not shown since, by UID."""
-        self._gone: dict[SeatName, Pod] = {}
-        """Bound by us, and gone before anything showed them."""
+        self._gone: dict[SeatName, tuple[str, Pod]] = {}
+        """Bound by us, and gone before anything showed them; with the UID of the reservation."""
         self._left: dict[SeatName, dict[str, Pod]] = {}
         """Seen in seats, and gone before these were marked."""
 
@@ -59,8 +59,9 @@ class Takers:
         unseen = self._unseen.pop(uid, None)
         if unseen is not None:
             seat, bound = unseen
-            if self._bound.get(seat, ("", ""))[0] == uid:  # else its reservation is gone as well
-                self._gone[seat] = bound
+            by, life = self._bound.get(seat, ("", ""))
+            if by == uid:  # else its reservation is gone as well
+                self._gone[seat] = (life, bound)
             return seat
         taken = self._seat_of.pop(uid, None)
         if taken is not None:
@@ -73,8 +74,8 @@ class Takers:
 
     def of(self, seat: Seat) -> Pod | None:
         """The pod that took a seat; of several that could have, the one that was made first."""
-        gone = self._gone.get(seat.name)
-        if gone is not None:
+        life, gone = self._gone.get(seat.name, ("", None))
+        if gone is not None and life == seat.life:
             return gone
         found = [*self._pods.get(seat.name, {}).values(), *self._left.get(seat.name, {}).values()]
         if len(found) > 1:

@@ -18,6 +18,7 @@ from restow.model.cluster import Snapshot
 from restow.model.objects import (
     PodDisruptionBudget,
 )
+from restow.model.resources import pod_requests
 from restow.planning.balance import rates_of
 from restow.planning.measured import Measured, Sample
 from restow.planning.measures import utilisation
@@ -41,6 +42,11 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
 BOTH = pytest.mark.parametrize("strategy", sorted(ARGUMENTS))
 
 
+def packing(snapshot: Snapshot, resource: str) -> float:
+    """The fuller the full nodes are, and the emptier the empty ones, the larger."""
+    return float((utilisation(snapshot, resource) ** 2).sum())
+
+
 @BOTH
 @tried
 @given(st.data())
@@ -52,6 +58,8 @@ def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
     asked = request(snapshot, arguments, budgets=budgets, limit=lambda replicas, has_budget: 2, max_moves=most)
     free, count = snapshot.room.free.copy(), len(snapshot.pods.known)
     uneven, emptied = rates_of(snapshot, ["cpu", "memory"]).sum(), free_nodes(snapshot)
+    resource = arguments.get("resourceType", "cpu")
+    packed = packing(snapshot, resource)
 
     plan = make_plan(strategy, snapshot, asked)  # raises where a replay finds a defect
 
@@ -66,6 +74,8 @@ def test_plans_keep_every_promise(strategy: str, data: st.DataObject) -> None:
         assert rates_of(snapshot, ["cpu", "memory"]).sum() < uneven
     if strategy == "defragmentation":
         assert free_nodes(snapshot) >= emptied
+        asks = any(pod_requests(snapshot.pods.known[move.uid].pod).get(resource) for move in plan.moves)
+        assert packing(snapshot, resource) > packed if asks else packing(snapshot, resource) == pytest.approx(packed)
         protected = arguments.get("protectionThresholds", {"cpu": 95})
         for resource, percent in protected.items():
             rows = [row for move in plan.moves if (row := snapshot.rows.find(move.target)) is not None]

@@ -26,7 +26,7 @@ def is_open(queue: Queue) -> bool:
 
 
 def locked_nodes(queue: Queue | None) -> frozenset[str]:
-    """The nodes that the status of a queue shows as locked for it; none once it is closed, or being deleted."""
-    if queue is None or not is_open(queue) or queue.status.reservation is None:
+    """The nodes that a queue's status shows as locked for it; none once it is being deleted."""
+    if queue is None or queue.metadata.deletion_timestamp or queue.status.reservation is None:
         return frozenset()
     return frozenset(queue.status.reservation.nodes or ())

@@ -47,7 +47,6 @@ def member(name: str) -> Any:
         pytest.param(lambda s: s.apply_queue(queue("q", "n2", version=1)), {"n1": ("q",)}, id="late news"),
         pytest.param(lambda s: s.apply_queue(queue("r", "n1")), {"n1": ("q", "r")}, id="claimed by two"),
         pytest.param(lambda s: s.remove_queue(queue("q", version=5)), {}, id="queue gone"),
-        pytest.param(lambda s: s.apply_queue(queue("q", "n1", version=5, state="Closing")), {}, id="queue closed"),
         pytest.param(lambda s: s.remove_node(node("n1", version=5)), {}, id="node gone"),
         pytest.param(lambda s: s.apply_node(node("n1", unschedulable=True, version=5)), {"n1": ("q",)}, id="cordoned"),
         pytest.param(lambda s: s.apply_node(node("n4")), {"n1": ("q",), "n4": ("q",)}, id="a node that was awaited"),

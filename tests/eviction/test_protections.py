@@ -14,12 +14,21 @@ from tests.eviction.objects import pdb, pod
 NOW = 1_800_000_000.0
 CRITICAL = 2_000_000_000
 SCRATCH = [{"name": "scratch", "emptyDir": {}}]
+OWN = [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}]
+MADE = {"volume.kubernetes.io/storage-provisioner": "disks.example.com"}
+CHOSEN = {"volume.kubernetes.io/selected-node": "n1"}
 DATA = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}}]
 
 
-def claim(mode: str = "ReadWriteOnce", storage_class: str = "fast") -> PersistentVolumeClaim:
+def claim(mode: str = "ReadWriteOnce", storage_class: str = "fast", **metadata: Any) -> PersistentVolumeClaim:
     spec = {"accessModes": [mode], "storageClassName": storage_class}
-    return convert(PersistentVolumeClaim, {"metadata": {"name": "data-0", "namespace": "shop"}, "spec": spec})
+    metadata = {"name": "data-0", "namespace": "shop", **metadata}
+    return convert(PersistentVolumeClaim, {"metadata": metadata, "spec": spec})
+
+
+def own(annotations: dict[str, str]) -> Surroundings:
+    """What is known around a pod that has a claim of its own."""
+    return Surroundings(now=NOW, claims={"web-1-data": claim(name="web-1-data", annotations=annotations)})
 
 
 def around(**more: Any) -> Surroundings:
@@ -119,6 +128,12 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
         around(claim=claim("ReadWriteOncePod")),
         "only one pod at a time may use data-0 (ReadWriteOncePod), so no seat can be kept for it",
     ),
+    "an ephemeral volume that was there before": (
+        pod(volumes=OWN),
+        Protections(),
+        own({}),
+        "no seat holds a volume like web-1-data, which was not made for it but found",
+    ),
     "a claim where claims are left alone": (
         pod(volumes=DATA),
         Protections(ignore_pvc_pods=True),
@@ -178,6 +193,8 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
 ALLOWED: dict[str, tuple[Pod, Protections, Surroundings]] = {
     "an ordinary pod": (pod(), Protections(), around()),
     "the only replica": (pod(), Protections(), around(replicas=1)),
+    "an ephemeral volume that was made for it": (pod(volumes=OWN), Protections(), own(MADE)),
+    "an ephemeral volume that was made where it came to be": (pod(volumes=OWN), Protections(), own(CHOSEN)),
     "a StatefulSet's pod with a ReadWriteOnce claim": (
         pod(owner="StatefulSet db", volumes=DATA),
         Protections(),

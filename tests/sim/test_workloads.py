@@ -521,6 +521,7 @@ async def test_an_immediate_claim_gets_its_volume_at_once_and_returns_it() -> No
         volume = await it.document(kinds.PERSISTENT_VOLUME, claim["spec"]["volumeName"])
         assert (claim["status"]["phase"], volume["status"]["phase"]) == ("Bound", "Bound")
         assert "pv.kubernetes.io/bind-completed" in claim["metadata"]["annotations"]
+        assert claim["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"] == "sim/disk"
         assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
         await it.delete(kinds.PERSISTENT_VOLUME_CLAIM, "data")
         await pass_time(5)

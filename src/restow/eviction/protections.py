@@ -18,7 +18,7 @@ from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.pods import MIRROR, controller_of, is_of_daemon_set, is_terminating, scheduler_of
 from restow.model.selectors import EVERYTHING, LabelSelector
 from restow.model.times import time_of
-from restow.model.volumes import READ_WRITE_ONCE_POD, claims_used, class_name
+from restow.model.volumes import READ_WRITE_ONCE_POD, claims_used, class_name, is_made_to_order
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
 SOURCE: Final = "kubernetes.io/config.source"
@@ -149,12 +149,15 @@ def _volumes(pod: Pod, options: Protections, around: Surroundings) -> Iterator[s
         local = [one.name for one in pod.spec.volumes or () if one.host_path is not None or one.empty_dir is not None]
         if local:
             yield f"it has local storage: {', '.join(local)}"
-    used = [use.name for use in claims_used(pod)]
-    found = {name: around.claims[name] for name in used if name in around.claims}
-    missing = [name for name in used if name not in found]
+    used = list(claims_used(pod))
+    found = {use.name: around.claims[use.name] for use in used if use.name in around.claims}
+    missing = [use.name for use in used if use.name not in found]
+    lucky = [use.name for use in used if use.generated and use.name in found and not is_made_to_order(found[use.name])]
     exclusive = [name for name, claim in found.items() if READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())]
     if exclusive:
         yield f"only one pod at a time may use {', '.join(exclusive)} (ReadWriteOncePod), so no seat can be kept for it"
+    if lucky:
+        yield f"no seat holds a volume like {', '.join(lucky)}, which was not made for it but found"
     if missing:
         yield f"nothing is known of its claims {', '.join(missing)}"
     if options.ignore_pvc_pods:

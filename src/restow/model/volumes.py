@@ -31,6 +31,8 @@ BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 """On a class: claims that name none are of this one."""
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
+PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+"""On a claim: who is to make its volume."""
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"  # still read before spec.storageClassName
@@ -84,6 +86,12 @@ def class_name(item: PersistentVolumeClaim | PersistentVolume) -> str:
     """The storage class it is of; "" for none."""
     annotated = (item.metadata.annotations or {}).get(CLASS_ANNOTATION)
     return item.spec.storage_class_name or "" if annotated is None else annotated
+
+
+def is_made_to_order(claim: PersistentVolumeClaim) -> bool:
+    """Whether its volume was made for it, and not found among those that were there."""
+    annotations = claim.metadata.annotations or {}
+    return PROVISIONER in annotations or SELECTED_NODE in annotations
 
 
 def waits_for_pod(storage_class: StorageClass | None) -> bool:

@@ -8,7 +8,7 @@ belongs to that node's zone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from restow.client.cache import Change, Key, key_of
@@ -18,7 +18,14 @@ from restow.model.objects import Document, Node, PersistentVolume, PersistentVol
 from restow.model.quantity import Quantity
 from restow.model.selectors import label_selector
 from restow.model.times import parse_time
-from restow.model.volumes import BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE, is_bound
+from restow.model.volumes import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    NO_PROVISIONER,
+    PROVISIONER,
+    SELECTED_NODE,
+    is_bound,
+)
 from restow.sim.world.rule import Rule
 from restow.sim.world.settings import Settings
 from restow.sim.world.step import NOTHING, Create, Delete, Patch, Step, Write
@@ -71,7 +78,7 @@ class Claims(Rule):
         wait = created + self._provision - view.now
         if wait > 0:
             return Step(again=wait)
-        return Step((Create(PERSISTENT_VOLUME, _new_volume(claim, storage_class, node)),))
+        return Step((*_order(claim, storage_class), Create(PERSISTENT_VOLUME, _new_volume(claim, storage_class, node))))
 
 
 class Volumes(Rule):
@@ -202,6 +209,14 @@ def _bound_status(volume: PersistentVolume) -> Document:
 
 
 # ---- writing
+
+
+def _order(claim: PersistentVolumeClaim, storage_class: StorageClass) -> Iterator[Write]:
+    """The claim says who makes its volume, before it is made."""
+    meta = claim.metadata
+    if PROVISIONER not in (meta.annotations or {}):
+        changes = {"metadata": {"annotations": {PROVISIONER: storage_class.provisioner}}}
+        yield Patch(kind=PERSISTENT_VOLUME_CLAIM, namespace=meta.namespace, name=meta.name, changes=changes)
 
 
 def _new_volume(claim: PersistentVolumeClaim, storage_class: StorageClass, node: Node | None) -> Document:

@@ -103,6 +103,26 @@ async def test_a_write_whose_answer_was_lost_is_looked_up_before_anything_else_i
 
 
 @virtual
+async def test_two_that_both_believe_to_lead_come_to_rest() -> None:
+    async with world(nodes=5) as base:
+        it = Locked(base.api, base.world, base.clock)
+        async with running(queues(it.api, it.clock, seed=1)), running(queues(it.api, it.clock, seed=2)):
+            for name in ("q1", "q2"):
+                await it.create(kinds.QUEUE, queue(name, guarantee=CPU4))
+            await it.change("q1", guarantee={"resource": {"cpu": "8"}})
+            await it.change("q2", guarantee={"policy": "Guaranteed"}, priority=1)
+            await pass_time(6)
+            assert (await it.nodes("q1"), await it.nodes("q2")) == ("n1 n2", "n3")
+            before = await versions(it)
+            await pass_time(30)
+            assert await versions(it) == before
+
+
+async def versions(it: Locked) -> list[str]:
+    return [one.metadata.resource_version for one in (await it.client.list(kinds.QUEUE)).items]
+
+
+@virtual
 async def test_what_people_write_while_it_decides_stays() -> None:
     async def slowly(work: Callable[[], T], /) -> T:
         done = work()

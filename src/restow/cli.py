@@ -95,6 +95,7 @@ def dev(port: int, nodes: int) -> None:
     from restow import app, patience
     from restow.embedded import PartStopped
     from restow.logs import log_to_stderr
+    from restow.model.words import number_of
 
     log_to_stderr()
     starting = ExitStack()
@@ -104,7 +105,7 @@ def dev(port: int, nodes: int) -> None:
         announce(kubeconfig, url)
 
     try:
-        starting.enter_context(patience.shown()).doing(f"starting a cluster of {nodes:,} nodes")
+        starting.enter_context(patience.shown()).doing(f"starting a cluster of {number_of(nodes, 'node')}")
         work = app.serve_embedded(port=port, nodes=nodes, announce=tell)
         asyncio.run(app.until_stopped(work, _tell_end))
     except PartStopped as problem:

@@ -59,10 +59,6 @@ def verdict(plan: Plan) -> str:
     return f"{reached}: at most {gap:g} % short of the best, no plan of so many moves reaches more than {plan.bound:g}"
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _title(name: str) -> str:
     if name.startswith(_USE):
         return f"{name.removeprefix(_USE)} requested on nodes that are not free, %"

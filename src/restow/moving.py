@@ -58,7 +58,7 @@ def deschedule(
     from restow import acting, patience, printing
     from restow.adapters.kubernetes import ConfigError
     from restow.control.descheduler import Refused
-    from restow.figures import counted
+    from restow.model.words import number_of
     from restow.ports import ApiError
     from restow.reaching import CannotRun
 
@@ -83,7 +83,7 @@ def deschedule(
         meta = removal.pod.metadata
         click.echo(f"restow: removes {meta.namespace}/{meta.name}: {removal.reason}", err=True)
     if done.jobs:
-        jobs = counted(len(done.jobs), "job")
+        jobs = number_of(len(done.jobs), "job")
         click.echo(f"restow: {jobs} of plan {done.plan}; follow them with kubectl get pmj -w", err=True)
     elif not dry_run and (done.outcome.plan.moves or done.outcome.removals):
         click.echo("restow: nothing is begun: descheduler.dryRun is set in the configuration", err=True)

@@ -50,6 +50,7 @@ from restow.model.kinds import (
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.pods import is_pending, scheduler_of
 from restow.model.resources import Vector
+from restow.model.words import number_of
 from restow.planning.arguments import LOAD_AWARE, read_load_aware
 from restow.planning.descheduling.cycle import Guarded
 from restow.planning.descheduling.policy import Policy
@@ -338,13 +339,12 @@ def _standing(node: str, survey: Survey, obstacles: Sequence[str]) -> str:
     others = sum(one != node for one in survey.feasible)
     free = "it may be moved" if others else "nothing else keeps it there"
     verdict = f"it may not be moved: {'; '.join(obstacles)}" if obstacles else free
-    return f"runs on {node}; {others} other node{'' if others == 1 else 's'} could take it; {verdict}"
+    return f"runs on {node}; {number_of(others, 'other node')} could take it; {verdict}"
 
 
 def _waiting(cluster: Cluster, profile: Profile, pod: Pod, survey: Survey, now: float) -> str:
     """Why a pod waits, in the sentence that its condition and its Events have."""
-    nodes = "1 node" if len(survey.feasible) == 1 else f"{len(survey.feasible)} nodes"
-    could = f"{nodes} could take it" if survey.feasible else survey.message
+    could = f"{number_of(len(survey.feasible), 'node')} could take it" if survey.feasible else survey.message
     name = scheduler_of(pod)
     if name not in profile.scheduler_names:
         return f"is pending; {could}; it belongs to the scheduler {name!r}"

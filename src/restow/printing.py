@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from restow import figures
-from restow.figures import counted
+from restow.model.words import number_of
 from restow.offline import Explanation, Schedule
 from restow.planning.plan import Plan, Refusal, by_reason, printed
 from restow.planning.replay import Replay
@@ -41,8 +41,8 @@ def _width() -> int | None:
 
 
 def plan_table(result: Plan) -> RenderableType:
-    waves = len({move.wave for move in result.moves})
-    told = f"{counted(len(result.moves), 'move')} in {counted(waves, 'wave')}" if result.moves else "nothing to move"
+    waves = number_of(len({move.wave for move in result.moves}), "wave")
+    told = f"{number_of(len(result.moves), 'move')} in {waves}" if result.moves else "nothing to move"
     parts: list[RenderableType] = [Text(f"{result.strategy}: {told}", style="bold")]
     moves = _table("order", "wave", "namespace", "pod", "from", "to")
     for move in result.moves:
@@ -68,9 +68,9 @@ def _refusal_table(refusals: Iterable[Refusal]) -> Table:
 
 
 def replay_table(result: Replay) -> RenderableType:
-    moves, waves, places = counted(result.moves, "move"), counted(result.waves, "wave"), counted(result.places, "place")
-    size = f"{moves} in {waves}, {places}"
-    verdict = "valid" if result.valid else f"not valid, {counted(len(result.defects), 'defect')}"
+    moves = f"{number_of(result.moves, 'move')} in {number_of(result.waves, 'wave')}"
+    size = f"{moves}, {number_of(result.places, 'place')}"
+    verdict = "valid" if result.valid else f"not valid, {number_of(len(result.defects), 'defect')}"
     parts: list[RenderableType] = [Text(f"{verdict}: {size}", style="bold")]
     defects = _table("order", "wave", "namespace", "pod", "what is wrong")
     for one in result.defects:
@@ -86,7 +86,7 @@ def schedule_table(result: Schedule) -> RenderableType:
     for one in result.unschedulable:
         waiting.add_row(one.namespace, one.pod, one.message)
     waits = sum(bool(one.pod) for one in result.unschedulable)
-    told = f"{counted(len(result.placements), 'pod')} would be placed, {waits} would wait"
+    told = f"{number_of(len(result.placements), 'pod')} would be placed, {waits} would wait"
     parts: list[RenderableType] = [Text(told, style="bold")]
     parts += [table for table in (placed, waiting) if table.row_count]
     return Group(*parts)

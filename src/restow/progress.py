@@ -16,6 +16,7 @@ from rich.text import Text
 from restow.control.descheduler import Progress
 from restow.migration.reservation import target_node
 from restow.model.objects import JobPhase, PodMigrationJob
+from restow.model.words import number_of
 from restow.planning.plan import Move, Plan
 
 _STYLES = {JobPhase.SUCCEED: "green", JobPhase.FAILED: "red", JobPhase.ABORTED: "red", JobPhase.RUNNING: "yellow"}
@@ -54,8 +55,7 @@ class _Untouched:
         now, orders = self._clock(), [order for order, job in progress.jobs.items() if not job.status.phase]
         self._since = {order: self._since.get(order, now) for order in orders}
         count = sum(now - since >= _UNTOUCHED_SECONDS for since in self._since.values())
-        jobs = "1 job" if count == 1 else f"{count} jobs"
-        return f"nobody takes up {jobs}; {_WHO_WOULD}" if count else None
+        return f"nobody takes up {number_of(count, 'job')}; {_WHO_WOULD}" if count else None
 
 
 class _Lines:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from restow import figures
-from restow.figures import counted
 from restow.model.objects import Node, Pod
 from restow.model.resources import is_extended, pod_requests
+from restow.model.words import number_of
 from restow.picture import NodeUse, node_uses, slots, workload_of
 from restow.planning.plan import Plan, Refusal, by_reason
 
@@ -43,7 +43,7 @@ def page(plan: Plan, nodes: Sequence[Node], pods: Sequence[Pod], *, resource: st
         _places(plan, pods, resource),
         _refusals(plan.refusals),
     ]
-    title = f"Restow: {plan.strategy} plan, {counted(len(plan.moves), 'move')}"
+    title = f"Restow: {plan.strategy} plan, {number_of(len(plan.moves), 'move')}"
     return _PAGE.format(title=escape(title), style=_STYLE, body="\n".join(part for part in body if part))
 
 
@@ -72,9 +72,9 @@ def main_resource(plan: Plan, nodes: Iterable[Node], pods: Iterable[Pod], shape:
 
 def _headline(plan: Plan, resource: str, made: str) -> str:
     waves = len({move.wave for move in plan.moves})
-    said = f"{counted(len(plan.moves), 'move')} in {counted(waves, 'wave')}" if plan.moves else "nothing to move"
+    said = f"{number_of(len(plan.moves), 'move')} in {number_of(waves, 'wave')}" if plan.moves else "nothing to move"
     if plan.places:
-        said += f", {counted(len(plan.places), 'pending pod')} placed"
+        said += f", {number_of(len(plan.places), 'pending pod')} placed"
     objective = f", objective {plan.objective}" if plan.objective else ""
     line = f"strategy {plan.strategy}{objective}; made {made} in {plan.seconds:g} s; bars show {resource}"
     told = figures.verdict(plan)
@@ -98,9 +98,8 @@ def _profile(before: Sequence[NodeUse], after: Sequence[NodeUse], resource: str)
         f'<path class=before d="{_steps(old)} L{len(old)},100 L0,100 Z"/><path class=after d="{_steps(new)}"/></svg>'
     )
     key = "<span><i class=before></i>before</span><span><i class=after></i>after</span>"
-    said = (
-        f"{counted(len(old), 'node')} from the fullest to the emptiest, how much of their {escape(resource)} is taken."
-    )
+    nodes = number_of(len(old), "node")
+    said = f"{nodes} from the fullest to the emptiest, how much of their {escape(resource)} is taken."
     return _section("All nodes", f"<p class=key>{said} {key}</p>{drawing}")
 
 
@@ -170,7 +169,7 @@ def _nodes(before: Sequence[NodeUse], after: Sequence[NodeUse], bars: _Bars) -> 
     if same:
         shown = same[:MOST_UNCHANGED]
         more = f" (the first {len(shown)} of them)" if len(shown) < len(same) else ""
-        summary = f"{counted(len(same), 'node')} as before{more}"
+        summary = f"{number_of(len(same), 'node')} as before{more}"
         parts.append(f"<details><summary>{summary}</summary>{_table_of_bars(shown, bars)}</details>")
     return _section("Nodes that change" if changed else "Nodes", "".join(parts))
 

@@ -63,7 +63,7 @@ def test_the_plan_has_the_documented_shape(run: Run, snapshot: str) -> None:
     ]
     assert (result["strategy"], result["moves"], result["places"]) == ("defragmentation", MOVES, [])
     (refusal,) = result["refusals"]
-    assert refusal["reason"].startswith("1 pods belong to other schedulers (default-scheduler): list the name under")
+    assert refusal["reason"].startswith("1 pod belongs to other schedulers (default-scheduler): list the name under")
 
 
 def test_yaml_says_the_same(run: Run, snapshot: str) -> None:

@@ -59,7 +59,7 @@ def test_per_node() -> None:
     pods = [pod("web-1"), pod("web-2"), pod("web-3", nodeName="n2")]
     assert told(moves(3), scene(pods), per_node=1, **NO_LADDER) == {
         "move-1": "",
-        "move-2": "waits for maxMigratingPerNode: 1 pods on node n1 are migrating, 1 may",
+        "move-2": "waits for maxMigratingPerNode: 1 pod on node n1 is migrating, 1 may",
         "move-3": "",
     }
 
@@ -74,7 +74,7 @@ def test_per_namespace() -> None:
     jobs = [job("a"), job("b", pod="web-3"), job("c", pod="web-2", namespace="elsewhere")]
     assert told(jobs, scene([pod("web-1"), pod("web-3"), other]), per_namespace=1, **NO_LADDER) == {
         "a": "",
-        "b": "waits for maxMigratingPerNamespace: 1 pods of namespace shop are migrating, 1 may",
+        "b": "waits for maxMigratingPerNamespace: 1 pod of namespace shop is migrating, 1 may",
         "c": "",
     }
 

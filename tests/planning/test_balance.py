@@ -282,7 +282,7 @@ def test_the_limit_of_moves_is_kept_and_said() -> None:
         *uneven(*(app(f"p{number}", "1", "0", on="a") for number in range(4))), max_moves=1, maxThreshold=0.1
     )
     assert len(found.moves) == 1
-    told = "1 nodes stay above the threshold 0.100, a most with 0.250; 1 moves are the most asked for"
+    told = "1 node stays above the threshold 0.100, a most with 0.250; 1 move is the most asked for"
     assert reasons(found)[""] == told
 
 

@@ -24,6 +24,7 @@ from restow.migration.scene import Candidate, Scene, candidate
 from restow.model.objects import Pod, PodMigrationJob
 from restow.model.pods import is_available
 from restow.model.times import format_duration
+from restow.model.words import number_of
 
 
 class Full(msgspec.Struct, frozen=True):
@@ -147,7 +148,8 @@ class Occupation:
             ),
         ):
             if most and taken >= most:
-                return Full(name, f"{taken} pods{where} are migrating, {most} may")
+                are = "is" if taken == 1 else "are"
+                return Full(name, f"{number_of(taken, 'pod')}{where} {are} migrating, {most} may")
         return None
 
     def _migrating(self, one: Candidate) -> Full | None:
@@ -222,4 +224,5 @@ class _Past:
             return None
         again = times[surplus - 1] + self._window.seconds if surplus <= len(times) else None
         span = format_duration(self._window.seconds)
-        return Full("", f"{len(times)} pods were evicted within {span} and {coming} are about to be", again)
+        evicted = f"{number_of(len(times), 'pod', 'were')} evicted within {span}"
+        return Full("", f"{evicted} and {coming} {'is' if coming == 1 else 'are'} about to be", again)

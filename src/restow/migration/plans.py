@@ -13,6 +13,7 @@ from restow.migration.reservation import target_node
 from restow.migration.waves import plan_of
 from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.objects import JobPhase, PodMigrationJob
+from restow.model.words import number_of
 
 
 def under_way(jobs: Iterable[PodMigrationJob]) -> str:
@@ -28,8 +29,9 @@ def under_way(jobs: Iterable[PodMigrationJob]) -> str:
     if not live:
         return ""
     plan, (left, total) = next(iter(live.items()))
-    more = f" (and {len(live) - 1} plans more)" if len(live) > 1 else ""
-    return f"plan {plan} is under way{more}: {left} of its {total} jobs have not ended"
+    more = f" (and {number_of(len(live) - 1, 'plan')} more)" if len(live) > 1 else ""
+    have = "has" if left == 1 else "have"
+    return f"plan {plan} is under way{more}: {left} of its {number_of(total, 'job')} {have} not ended"
 
 
 def migrated(jobs: Iterable[PodMigrationJob]) -> dict[str, float]:

@@ -23,6 +23,7 @@ from restow.eviction.costs import deletion_cost, eviction_cost
 from restow.eviction.ranks import kubernetes_qos, priority, priority_class, qos
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.times import TimeError, parse_time
+from restow.model.words import number_of
 from restow.planning.arguments import Balance, read_balance
 from restow.planning.bookings import Bookings
 from restow.planning.cooldown import moved_from, resting, resting_sentence
@@ -129,12 +130,13 @@ class _Run:
         if not still:
             return
         worst = max(sorted(still), key=still.__getitem__)
-        told = f"{len(still)} nodes stay above the threshold {self.threshold:.3f}, {worst} most with {still[worst]:.3f}"
+        stay = number_of(len(still), "node", "stay")
+        told = f"{stay} above the threshold {self.threshold:.3f}, {worst} most with {still[worst]:.3f}"
         resting = len(rest & still.keys())
         if resting:
             told += f"; {resting} of them {resting_sentence(self._cool_down)}"
         if len(self.wanted) >= self._request.max_moves:
-            told += f"; {len(self.wanted)} moves are the most asked for"
+            told += f"; {number_of(len(self.wanted), 'move', 'are')} the most asked for"
         yield about_all(told)
 
     def _relieve(self, node: str, row: int) -> list[Refusal]:

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Occupant, PodClass, RowIndex, Snapshot
+from restow.model.words import number_of
 from restow.planning.arguments import Defragmentation, read_defragmentation
 from restow.planning.bookings import Bookings
 from restow.planning.cooldown import resting, resting_sentence
@@ -109,7 +110,7 @@ class _Run:
         low, targets = int(self._packing.low.sum()), int(self._packing.targets.sum())
         if not self._packing.begins:
             needed = f"; numberOfNodes {settings.number_of_nodes} asks for more" if settings.number_of_nodes else ""
-            return [about_all(f"{low} nodes are below lowThresholds ({_told(settings.low)}){needed}")]
+            return [about_all(f"{number_of(low, 'node', 'are')} below lowThresholds ({_told(settings.low)}){needed}")]
         if not targets:
             above, below = _told(settings.defragment), _told(settings.protection)
             return [about_all(f"no node is between defragmentThresholds ({above}) and protectionThresholds ({below})")]
@@ -117,8 +118,9 @@ class _Run:
         for number, node in enumerate(sources):
             if len(self.wanted) >= self._request.max_moves:
                 left = len(sources) - number
+                moves = number_of(len(self.wanted), "move")
                 refusals.append(
-                    about_all(f"{left} more sources are left after {len(self.wanted)} moves, the most asked for")
+                    about_all(f"{number_of(left, 'more source', 'are')} left after {moves}, the most asked for")
                 )
                 break
             refusals += self._leave(node)
@@ -167,7 +169,7 @@ class _Run:
         if stay:
             return f"{stay} of {stay + len(pods)} pods stay there"
         if len(pods) > left:
-            return f"only {left} more moves are asked for"
+            return f"only {number_of(left, 'more move', 'are')} asked for"
         return self._tally.shortage((_full_name(one)[0] for one in pods), node)
 
     def _try(self, pod: Occupant, node: str, attempt: _Attempt) -> None:

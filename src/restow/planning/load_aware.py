@@ -17,6 +17,7 @@ import numpy as np
 
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.resources import CPU, MEMORY, PODS
+from restow.model.words import number_of
 from restow.planning.arguments import LoadAware, read_load_aware
 from restow.planning.bookings import Bookings
 from restow.planning.cooldown import moved_from, resting, resting_sentence
@@ -101,7 +102,7 @@ class _Run:
         ready = [self._name(row) for row in np.flatnonzero(is_ready(self._snapshot)).tolist()]
         wanted = self._settings.busy.keys() - {PODS}
         missing = sum(name not in use.nodes or not wanted <= use.nodes[name].amounts.keys() for name in ready)
-        found = [f"{stale} nodes were measured more than {max_age:g}s ago"] if stale else []
+        found = [f"{number_of(stale, 'node', 'were')} measured more than {max_age:g}s ago"] if stale else []
         found += [f"{missing} of {len(ready)} Ready nodes are not measured"] if missing else []
         if rests := self._known - int(self._part.sum()):
             found.append(f"{rests} of {self._known} measured nodes {resting_sentence(self._cool_down)}")

@@ -17,6 +17,7 @@ from restow.eviction.workloads import Workloads
 from restow.model.cluster import Occupant, Snapshot
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.pods import scheduler_of, stays_with_node
+from restow.model.words import number_of
 from restow.planning.plan import Refusal
 from restow.planning.request import Allowance, Mobility
 
@@ -131,4 +132,4 @@ def foreign_refusal(snapshot: Snapshot, mobility: Mobility) -> Iterator[Refusal]
     if foreign:
         names = ", ".join(sorted({scheduler_of(pod) for pod in foreign}))
         advice = "list the name under scheduler.schedulerNames in --config to include them"
-        yield about_all(f"{len(foreign)} pods belong to other schedulers ({names}): {advice}")
+        yield about_all(f"{number_of(len(foreign), 'pod', 'belong')} to other schedulers ({names}): {advice}")

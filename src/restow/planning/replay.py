@@ -13,6 +13,7 @@ import msgspec
 
 from restow.model.cluster import Occupant, Snapshot
 from restow.model.objects import Pod
+from restow.model.words import number_of
 from restow.planning.bookings import Bookings
 from restow.planning.plan import Move, Place, Plan
 from restow.planning.request import Request
@@ -146,7 +147,8 @@ class _Replaying:
 def _too_many(wave: int, under_way: Counter[str], allowed: dict[str, int]) -> Iterator[Defect]:
     for name in sorted(under_way):
         if under_way[name] > allowed[name]:
-            reason = f"wave {wave} moves {under_way[name]} pods of {name}, which lets {allowed[name]} go at once"
+            moved = number_of(under_way[name], "pod")
+            reason = f"wave {wave} moves {moved} of {name}, which lets {allowed[name]} go at once"
             yield Defect(0, wave, "", "", reason)
 
 

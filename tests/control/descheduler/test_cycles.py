@@ -176,7 +176,7 @@ async def _begin(it: Scattered) -> None:
     ("happens", "told"),
     [
         pytest.param(_stop, "evictions are stopped: maintenance", id="the stop switch is turned"),
-        pytest.param(_begin, "plan by-hand is under way: 1 of its 1 jobs have not ended", id="another plan begins"),
+        pytest.param(_begin, "plan by-hand is under way: 1 of its 1 job has not ended", id="another plan begins"),
     ],
 )
 @virtual

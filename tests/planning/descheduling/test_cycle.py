@@ -162,7 +162,7 @@ def two_sources() -> list[Pod]:
             {"maxNoOfPodsToEvictPerNode": 1}, ["q"], "a could not be emptied: maxNoOfPodsToEvictPerN", id="node"
         ),
         pytest.param({"maxNoOfPodsToEvictPerNamespace": 1}, ["p1", "p2"], "b could not be emptied", id="namespace"),
-        pytest.param({"maxNoOfPodsToEvictTotal": 1}, ["q"], "a could not be emptied: only 1 more moves", id="in all"),
+        pytest.param({"maxNoOfPodsToEvictTotal": 1}, ["q"], "a could not be emptied: only 1 more move", id="in all"),
     ],
 )
 def test_a_source_that_limits_do_not_let_be_emptied_is_not_begun(

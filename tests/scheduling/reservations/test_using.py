@@ -349,7 +349,7 @@ def test_a_gang_may_name_it_for_all_its_pods() -> None:
 def test_a_gang_that_names_one_with_too_few_seats_waits() -> None:
     stage = Stage(*rooms("n1", "n2"), gang("g", 2, uses="r"), booking("r", task(1), at={0: "n1"}))
     outcome = stage.session(user("a", group="g"), user("b", group="g"))
-    assert set(outcome.refused.values()) == {"reservation default/r does not match: 2 pods, 1 seats are left"}
+    assert set(outcome.refused.values()) == {"reservation default/r does not match: 2 pods, 1 seat is left"}
 
 
 # --- gangs ------------------------------------------------------------------------------------------------------------

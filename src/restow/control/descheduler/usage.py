@@ -14,6 +14,7 @@ import msgspec
 from restow.client.verbs import Client
 from restow.model.kinds import NODE_METRICS, POD_METRICS
 from restow.model.wire import WireError
+from restow.model.words import number_of
 from restow.planning.arguments import KUBERNETES_METRICS, PROMETHEUS
 from restow.planning.measured import Measured, Metering, Queries, answered, measured
 from restow.ports import ApiError, Clock, Prometheus, Unanswered
@@ -72,6 +73,6 @@ class Meter:
         stale = found.stale(self._clock.now() - metering.max_age)
         if not any(stale):
             return Reading(source, "fresh")
-        nodes, pods = stale
-        told = f"{nodes} nodes and {pods} pods were measured more than {metering.max_age:g}s ago, which is ignored"
+        nodes, pods = number_of(stale[0], "node"), number_of(stale[1], "pod")
+        told = f"{nodes} and {pods} were measured more than {metering.max_age:g}s ago, which is ignored"
         return Reading(source, "stale", told)

@@ -23,6 +23,7 @@ from restow.model.cluster import MOVED_FROM_ANNOTATION, Snapshot
 from restow.model.kinds import POD_MIGRATION_JOB
 from restow.model.objects import Document, JobMode, JobPhase, JobReason, Pod, PodMigrationJob
 from restow.model.pods import stays_with_node
+from restow.model.words import number_of
 from restow.queues.fleet import queue_of
 from restow.scheduling.roster import Roster
 
@@ -87,7 +88,7 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """One counted sentence; empty if nobody is there."""
         total = len(self.wanted) + self.moving + self.leaving + len(self.staying)
-        seats = f"{self.held} seats there are held by reservations of other queues" if self.held else ""
+        seats = f"{number_of(self.held, 'seat', 'are')} held there by reservations of other queues" if self.held else ""
         if not total:
             return seats
         counts = (
@@ -98,7 +99,7 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True):
         parts = [f"{number} {what}" for number, what in counts if number]
         if self.staying:
             parts.append(f"{len(self.staying)} stay{'s' if len(self.staying) == 1 else ''} ({_counted(self.staying)})")
-        said = f"waits for {total} pod{'' if total == 1 else 's'} of other queues to leave: {', '.join(parts)}"
+        said = f"waits for {number_of(total, 'pod')} of other queues to leave: {', '.join(parts)}"
         return "; ".join(filter(None, (said, seats)))
 
 

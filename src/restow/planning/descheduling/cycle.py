@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.model.resources import CPU, MEMORY
+from restow.model.words import number_of
 from restow.planning.bookings import Bookings, carry_out
 from restow.planning.descheduling.framework import Guard, Planner, Removal, Remover
 from restow.planning.descheduling.policy import Profile
@@ -185,7 +186,7 @@ class _Cycle:
         """Why there are to be no more removals; empty if there may be."""
         if len(self._planners) + len(self._removals) < self._most:
             return ""
-        return f"a cycle moves and removes {self._most} pods at most"
+        return f"a cycle moves and removes {number_of(self._most, 'pod')} at most"
 
     # ------------------------------------------------------------------------------------------------------------------
 

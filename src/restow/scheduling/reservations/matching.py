@@ -23,6 +23,7 @@ from restow.model.cluster import USE_RESERVATION_ANNOTATION, Seat, Snapshot
 from restow.model.cluster.seat import is_expired, migrating_pod
 from restow.model.objects import MatchPolicy, ObjectMeta, Pod, Reservation, ReservationPhase
 from restow.model.times import TimeError
+from restow.model.words import number_of
 from restow.scheduling.reservations.comparison import differences
 
 
@@ -108,7 +109,8 @@ def too_many(reservation: Reservation, pods: Sequence[Pod], snapshot: Snapshot) 
     seats = len(snapshot.reservations.vacancies.seats(reservation.metadata.namespace or "", reservation.metadata.name))
     if len(pods) <= seats:
         return None
-    message = f"reservation {_name(reservation)} does not match: {len(pods)} pods, {seats} seats are left"
+    left = f"{number_of(len(pods), 'pod')}, {number_of(seats, 'seat', 'are')} left"
+    message = f"reservation {_name(reservation)} does not match: {left}"
     return Mismatch(Misuse.SPEC, message)
 
 

@@ -23,6 +23,7 @@ from restow.model.resources import CPU, MEMORY
 from restow.model.selectors import EVERYTHING, SelectorError, label_selector
 from restow.model.times import TimeError, parse_time
 from restow.model.wire import WireError, convert_readable
+from restow.model.words import number_of
 from restow.planning.arguments import Namespaces, PodFilter
 from restow.planning.bookings import Bookings
 from restow.planning.cooldown import resting
@@ -92,7 +93,7 @@ def depart(name: str, snapshot: Snapshot, request: Request, search: Search) -> P
         seats = _Seats(bookings, request)
         for one in search(bookings):
             if len(wanted) >= request.max_moves:
-                refusals.append(about_all(f"{name} may move no more than {len(wanted)} pods now"))
+                refusals.append(about_all(f"{name} may move no more than {number_of(len(wanted), 'pod')} now"))
                 break
             pod, mobility = one.pod.pod, request.mobility
             if not mobility.is_ours(pod):
@@ -156,7 +157,7 @@ class _Seats:
     def why_none(self, one: Departure) -> str:
         if len(right := one.among(self._bookings.choices(one.pod.key))):
             told = "Defragmentation empties them or its node, or LoadAware would find them busy"
-            return f"{len(right)} nodes would put that right, and other plugins are against it: {told}"
+            return f"{number_of(len(right), 'node')} would put that right, and other plugins are against it: {told}"
         rows = np.flatnonzero(self._snapshot.nodes.present[self._snapshot.rows.every])
         survey = self._bookings.survey(one.pod.key, rows[rows != self._snapshot.rows.find(one.pod.node)])
         others = [name for name in survey.feasible if name != one.pod.node]

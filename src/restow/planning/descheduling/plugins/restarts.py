@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.model.problems import Problem
+from restow.model.words import number_of
 from restow.planning.bookings import Bookings
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.plugins.departing import Departure, depart, lodgers, read
@@ -36,7 +37,7 @@ def plan(snapshot: Snapshot, request: Request) -> Plan:
         counted = [(_restarts(one.pod, arguments), one) for one in lodgers(snapshot, arguments.pods())]
         for restarts, one in sorted(counted, key=lambda pair: -pair[0]):
             if restarts >= arguments.pod_restart_threshold and is_in(one.pod, arguments):
-                yield Departure(one, f"was restarted {restarts} times on {one.node}")
+                yield Departure(one, f"was restarted {number_of(restarts, 'time')} on {one.node}")
 
     return depart(NAME, snapshot, request, search)
 

@@ -10,8 +10,9 @@
 
 Where it looks away, and why that hides nothing:
 
-- RoomTaken is believed of whoever had to go within the last second, by the definition (changed ones, then the newest,
-  until the rest fits): no write can depend on what others write meanwhile, so a reason is true of the read before it.
+- RoomTaken is believed of whoever had to go within the last second, by the definition (who asks for more than it has,
+  then the newest, until the rest fits): no write can depend on what others write meanwhile, so a reason is true of
+  the read before it.
 - A seat may be taken again if its pod is gone from the API, was never marked, and was bound by a scheduler that has
   died since. Objects then remember nothing; of the history of writes a server keeps minutes at most. No room is at
   stake, since nobody sits there. A scheduler that lives has to remember: it is blamed.
@@ -43,8 +44,7 @@ from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Node, Pod, Reservation
 from restow.model.resources import PODS, Vector, add, amounts, fits, minimum, pod_requests, subtract, template_requests
 from restow.ports import Api, Clock, Request, Response
-from restow.scheduling.reservations.standing import is_changed
-from restow.scheduling.reservations.validity import problems
+from restow.scheduling.reservations.validity import has_grown, is_changed, problems
 from restow.sim.writes import is_write, name_of
 from tests.control.reservations.stage import open_seats, takes_room
 
@@ -332,8 +332,8 @@ class Auditor:
 
 
 def _standing(one: Reservation) -> tuple[bool, str, str]:
-    """Changed ones give way first, then the newest."""
-    return is_changed(one), one.metadata.creation_timestamp or "", one.metadata.name
+    """Those that ask for more than they have give way first, then the newest."""
+    return has_grown(one), one.metadata.creation_timestamp or "", one.metadata.name
 
 
 def _sizes(one: Reservation) -> dict[str, Vector]:

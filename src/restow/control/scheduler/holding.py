@@ -48,8 +48,8 @@ from restow.ports import JSON_PATCH, ApiError, Clock, Forbidden, Invalid, NotFou
 from restow.scheduling.decisions import Assign, Decline, Hold
 from restow.scheduling.engine import Engine
 from restow.scheduling.reservations.lifecycle import Facts, Found, next_status
-from restow.scheduling.reservations.standing import Troubled, blocked, seats_on, troubles
-from restow.scheduling.reservations.validity import problems
+from restow.scheduling.reservations.standing import Troubled, blocked, lost_beside, seats_on, troubles
+from restow.scheduling.reservations.validity import has_grown, problems
 from restow.scheduling.roster import Key
 
 log = logging.getLogger(__name__)
@@ -259,6 +259,8 @@ class Holding:
             facts = self._look(reservation)
         facts = self._without_lost_hopes(reservation, facts)
         status = next_status(reservation, facts, self._clock.now())
+        if status is not None and status.state.phase != ReservationPhase.FAILED and self._has_to_wait(reservation):
+            return
         self._watch(key, {one.placement.node_name for one in facts.seats if not one.is_ready})
         written = status is None or await self._write(reservation, status)
         self._hoping.discard(key)
@@ -274,6 +276,21 @@ class Holding:
             found = blocked(self._snapshot, self._engine, reservation, now) | found
         seats = [self._found(reservation, placement, found) for placement in self._placements(reservation)]
         return Facts(seats=seats, problems=self._problems(reservation), refusal=self._refusals.get(key_of(reservation)))
+
+    def _has_to_wait(self, reservation: Reservation) -> bool:
+        """Whether more is asked for here than was given, and it is not known yet whether there is room for it: others
+        have lost their seats, which is not written yet, or pods are on their way to seats that have grown."""
+        if not has_grown(reservation):
+            return False
+        own = key_of(reservation)
+        lost = lost_beside(self._snapshot, self._engine, reservation, self._clock.now())
+        others = {(name.namespace, name.reservation) for name in lost} & self._live - {own}
+        for key in sorted(others):
+            self._queue.add(key)
+        expected = any((name.namespace, name.reservation) == own and self._book.expects(name) for name in lost)
+        if others or expected:
+            self._queue.add_after(own, _MARK_DELAY)
+        return bool(others) or expected
 
     def _found(self, reservation: Reservation, placement: Placement, found: dict[SeatName, Troubled]) -> Found:
         name = _name(reservation, placement)

@@ -43,10 +43,10 @@ from restow.model.objects import (
     TaskState,
 )
 from restow.model.problems import Problem
-from restow.model.resources import Vector, add, quantities, scale, template_requests
+from restow.model.resources import quantities
 from restow.model.times import format_time
 from restow.scheduling.reservations.standing import Troubled
-from restow.scheduling.reservations.validity import least, wanted
+from restow.scheduling.reservations.validity import asked_for, least, wanted
 
 PENDING, WAITING, AVAILABLE = ReservationPhase.PENDING, ReservationPhase.WAITING, ReservationPhase.AVAILABLE
 SUCCEEDED, FAILED = ReservationPhase.SUCCEEDED, ReservationPhase.FAILED
@@ -259,16 +259,6 @@ def _phase(seat: Found) -> ReservationPhase:
 
 def _amounts(reservation: Reservation, seats: Sequence[Found], phase: ReservationPhase) -> dict[str, object]:
     """What the seats hold or held, and what was taken of it."""
-    each: Mapping[str, Vector] = {
-        task.name: template_requests(task.template.spec) for task in reservation.spec.tasks or ()
-    }
-    taken = _sum(each, (one for one in seats if one.is_taken))
-    held = taken if phase is FAILED else _sum(each, seats)
+    taken = asked_for(reservation, (one.placement for one in seats if one.is_taken))
+    held = taken if phase is FAILED else asked_for(reservation, (one.placement for one in seats))
     return {"allocatable": quantities(held) or None, "allocated": quantities(taken) or None}
-
-
-def _sum(each: Mapping[str, Vector], seats: Iterable[Found]) -> Vector:
-    total: Vector = {}
-    for task, count in Counter(one.placement.task for one in seats).items():
-        total = add(total, scale(each.get(task, {}), count))
-    return total

@@ -9,14 +9,15 @@ with why.
     NodeUnfit       the node is cordoned, or its taints or labels keep the pod of the seat away: it is held, but no use
     RoomBeingLeft   the room is there only once terminating pods have left it, or pods that the reservation awaits
 
-Whoever changed a reservation after it got its seats stands behind everybody else: nobody's seat is lost to a change.
+A reservation that was changed, and asks for more than its seats were given, stands behind everybody else: nobody's seat
+is lost to a change.
 A seat that a pod is on its way to is not lost before it is known what becomes of the pod.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -30,6 +31,7 @@ from restow.model.quantity import quantity_of
 from restow.model.taints import UNSCHEDULABLE, untolerated
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
+from restow.scheduling.reservations.validity import has_grown
 
 
 class Trouble(StrEnum):
@@ -72,12 +74,21 @@ def troubles(snapshot: Snapshot, engine: Engine, seats: Iterable[Seat], now: flo
             found[seat.name] = Troubled(Trouble.NODE_UNFIT, f"node {seat.node} {why}")
         if snapshot.room.is_overdrawn(row):
             if row not in crowded:
-                there = [(one.name, engine.counted(_there(one, snapshot, now))) for one in _open(snapshot, seat.node)]
-                crowded[row] = _crowded_out(snapshot, row, there)
+                crowded[row] = _crowded_out(snapshot, engine, row, now)
             if seat.name in crowded[row]:
                 troubled = crowded[row][seat.name]
                 found[seat.name] = troubled if is_held else replace(troubled, trouble=Trouble.ROOM_BEING_LEFT)
     return found
+
+
+def lost_beside(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> list[SeatName]:
+    """The seats for which there is no room on the nodes of a reservation, its own and those of others; also those that
+    pods are on their way to."""
+    meta, book = reservation.metadata, snapshot.reservations
+    rows = {snapshot.rows.find(seat.node) for seat in book.seats(meta.namespace or "", meta.name)}
+    crowded = sorted(row for row in rows if row is not None and snapshot.room.is_overdrawn(row))
+    found = (item for row in crowded for item in _crowded_out(snapshot, engine, row, now).items())
+    return [name for name, troubled in found if troubled.trouble.is_loss]
 
 
 def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> dict[SeatName, Troubled]:
@@ -156,13 +167,13 @@ _Asking = tuple[SeatName, Amounts]
 """A seat, and what of its node's resources the filters count for it."""
 
 
-def _crowded_out(snapshot: Snapshot, row: int, seats: Sequence[_Asking]) -> dict[SeatName, Troubled]:
+def _crowded_out(snapshot: Snapshot, engine: Engine, row: int, now: float) -> dict[SeatName, Troubled]:
     """The seats for which there is no room, and those for which there is none yet; whole reservations, last first."""
-    room = snapshot.room
+    room, node = snapshot.room, snapshot.rows.name(row) or ""
+    seats = [(one.name, engine.counted(_there(one, snapshot, now))) for one in _open(snapshot, node)]
     numbers = {number for _, amounts in seats for number, _ in amounts}
     free = {number: room.left(number, row) for number in numbers}
     later = {number: room.left(number, row, after_leaving=True) for number in numbers}
-    node = snapshot.rows.name(row) or ""
     found: dict[SeatName, Troubled] = {}
     for reservation, group in _last_first(snapshot, seats):
         hoped = Counter(later)
@@ -205,7 +216,7 @@ def _short(resources: Resources, left: Mapping[int, int], group: Iterable[_Askin
 
 
 def _last_first(snapshot: Snapshot, seats: Iterable[_Asking]) -> Iterator[tuple[Reservation, list[_Asking]]]:
-    """The seats by reservation: changed ones, then the newest; names decide between equals."""
+    """The seats by reservation: who asks for more than it has, then the newest; names decide between equals."""
     groups: dict[tuple[str, str], list[_Asking]] = {}
     for name, amounts in seats:
         groups.setdefault((name.namespace, name.reservation), []).append((name, amounts))
@@ -216,10 +227,4 @@ def _last_first(snapshot: Snapshot, seats: Iterable[_Asking]) -> Iterator[tuple[
 
 def _standing(reservation: Reservation) -> tuple[bool, str, str, str]:
     meta = reservation.metadata
-    return is_changed(reservation), meta.creation_timestamp or "", meta.namespace or "", meta.name
-
-
-def is_changed(reservation: Reservation) -> bool:
-    """Whether somebody changed its spec after it was last decided about."""
-    observed = reservation.status.observed_generation
-    return observed is not None and observed != reservation.metadata.generation
+    return has_grown(reservation), meta.creation_timestamp or "", meta.namespace or "", meta.name

@@ -1,19 +1,23 @@
 """What a reservation asks for, and whether it asks for something that can be.
 
 Goes in: a Reservation as somebody wrote it. Comes out: how many seats of each task it wants, how many of them it cannot
-do without, and every problem of its spec with the path of the field. The API server checks the same where it knows how
-to; it knows nothing of quantities inside templates, of names that occur twice, or of sums.
+do without, whether they ask for more than they were given, and every problem of its spec with the path of the field.
+The API server checks the same where it knows how to; it knows nothing of quantities inside templates, of names that
+occur twice, or of sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from restow.model.names import dns_label_problems
-from restow.model.objects import MatchPolicy, Reservation, ReservationSpec, TaskSpec
+from restow.model.objects import MatchPolicy, Placement, Reservation, ReservationSpec, TaskSpec
 from restow.model.problems import Problem, find_problems
+from restow.model.quantity import QuantityError
+from restow.model.resources import Vector, add, amounts, fits, scale, template_requests
 from restow.model.selectors import SelectorError, label_selector
 from restow.model.times import TimeError, parse_duration
 
@@ -41,6 +45,32 @@ def is_for(reservation: Reservation, names: frozenset[str]) -> bool:
     spec = reservation.spec
     named = [task.template.spec.scheduler_name for task in spec.tasks or ()]
     return all(name in names for name in (spec.scheduler_name, *named) if name)
+
+
+def asked_for(reservation: Reservation, placements: Iterable[Placement]) -> Vector:
+    """What the seats at these placements ask for together. Raises QuantityError."""
+    each = {task.name: template_requests(task.template.spec) for task in reservation.spec.tasks or ()}
+    total: Vector = {}
+    for task, count in Counter(one.task for one in placements).items():
+        total = add(total, scale(each.get(task, {}), count))
+    return total
+
+
+def is_changed(reservation: Reservation) -> bool:
+    """Whether somebody changed its spec after it was last decided about."""
+    observed = reservation.status.observed_generation
+    return observed is not None and observed != reservation.metadata.generation
+
+
+def has_grown(reservation: Reservation) -> bool:
+    """Whether its seats ask for more than they were given when it was last decided about, which its status says."""
+    if not is_changed(reservation):
+        return False
+    status = reservation.status
+    try:
+        return not fits(asked_for(reservation, status.placements or ()), amounts(status.allocatable))
+    except QuantityError:  # whatever that is, nobody gave it
+        return True
 
 
 def problems(reservation: Reservation) -> list[Problem]:

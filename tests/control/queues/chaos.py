@@ -17,7 +17,7 @@ from typing import Any
 from restow.migration.conditions import is_ended
 from restow.model import kinds
 from restow.model.quantity import quantity_of
-from restow.model.resources import amounts
+from restow.model.resources import amounts, pod_requests
 from restow.ports import Api, ApiError
 from restow.queues.admission import CEILINGS
 from restow.queues.locking import locks_shown
@@ -112,9 +112,10 @@ class QueueAccidents(Accidents):
 
     async def resize(self) -> None:
         self._auditor.nodes_changed = self._it.clock.now()
-        room = {"cpu": self._rng.choice(("4", "6")), "memory": "16Gi", "pods": "110"}
+        name, cpu = self._rng.choice(NODES), self._rng.choice(("4", "6"))
+        used = sum(pod_requests(one)["cpu"] for one in await self._it.on(name))
+        room = {"cpu": cpu if used <= 3000 else "6", "memory": "16Gi", "pods": "110"}  # also for who is on the way
         status = {"capacity": room, "allocatable": room}
-        name = self._rng.choice(NODES)
         await self._it.client.patch(kinds.NODE, name, {"status": status}, subresource="status")
 
     async def own(self) -> None:

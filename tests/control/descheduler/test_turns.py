@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from restow.control.descheduler import Descheduler, InTheWay, Refused, Settings
+from restow.control.descheduler import Descheduler, InTheWay, RunRefused, Settings
 from restow.ports import Api, OutcomeUnknown, Request, Response
 from tests.control.descheduler.stage import Scattered, descheduler, packing, scattered
 from tests.control.descheduler.test_applying import applying, planned
@@ -55,7 +55,7 @@ async def test_the_controller_is_refused_while_a_command_plans() -> None:
     async with scattered(migrating=False) as it, running(descheduler(it, packing())) as made:
         asked = asyncio.create_task(command(it, 2, aside=_slowly).once())
         await pass_time(10)
-        with pytest.raises(Refused, match=UNDER_WAY):
+        with pytest.raises(RunRefused, match=UNDER_WAY):
             await made.trigger()
         assert len((await made.trigger(dry_run=True)).outcome.plan.moves) == 4
         assert len((await asked).jobs) == len(await it.jobs()) == 4
@@ -66,7 +66,7 @@ async def test_a_command_is_refused_while_the_controller_plans() -> None:
     async with scattered(migrating=False) as it, running(descheduler(it, packing(), aside=_slowly)) as made:
         asked = asyncio.create_task(made.trigger())
         await pass_time(10)
-        with pytest.raises(Refused, match=r"a run is under way: a descheduler \(\w+\) has the Lease"):
+        with pytest.raises(RunRefused, match=r"a run is under way: a descheduler \(\w+\) has the Lease"):
             await command(it, 2).once()
         assert len((await asked).jobs) == len(await it.jobs()) == 4
 
@@ -79,7 +79,7 @@ async def test_of_two_commands_one_gets_a_run(apart: float) -> None:
         await pass_time(apart)
         second = asyncio.create_task(command(it, 3, aside=_slowly).once())
         found = await asyncio.gather(first, second, return_exceptions=True)
-        assert sorted(isinstance(one, Refused) for one in found) == [False, True], found
+        assert sorted(isinstance(one, RunRefused) for one in found) == [False, True], found
         assert len(await it.jobs()) == 4
 
 
@@ -89,7 +89,7 @@ async def test_jobs_of_the_turn_before_are_seen_also_where_the_watch_is_late() -
         late = descheduler(it, packing(), api=Severed(it.api, late=True), seed=2)
         async with running(late):
             await command(it, 3).once()
-            with pytest.raises(Refused, match="is under way: 4 of its 4 jobs have not ended"):
+            with pytest.raises(RunRefused, match="is under way: 4 of its 4 jobs have not ended"):
                 await late.trigger()
         assert len(await it.jobs()) == 4
 
@@ -115,7 +115,7 @@ async def test_whoever_is_cut_off_while_it_plans_creates_nothing() -> None:
         asked = asyncio.create_task(command(it, 2, api=severed, aside=_slowly).once())
         await pass_time(10)
         severed.cut = True
-        with pytest.raises(Refused, match="the Lease restow-system/restow-cycle was lost meanwhile"):
+        with pytest.raises(RunRefused, match="the Lease restow-system/restow-cycle was lost meanwhile"):
             await asked
         assert await it.jobs() == []
 
@@ -131,6 +131,22 @@ async def test_a_run_on_a_schedule_waits_for_its_turn_and_is_not_put_off_to_the_
         assert len(await it.jobs()) == 4
 
 
+@pytest.mark.parametrize(
+    ("seconds", "jobs"), [(100, 4), (1000, 0)], ids=["for a while", "for too long to be still on time"]
+)
+@virtual
+async def test_a_run_on_a_schedule_is_tried_again_while_the_api_server_is_away(seconds: float, jobs: int) -> None:
+    async with scattered() as it:
+        severed = Severed(it.api)
+        async with running(descheduler(it, packing(cron="0 * * * *"), api=severed)):
+            await pass_time(3590 - it.clock.now() % 3600)
+            severed.cut = True
+            await pass_time(seconds)
+            severed.cut = False
+            await pass_time(200)
+            assert len(await it.jobs()) == jobs
+
+
 @virtual
 async def test_nobody_runs_between_two_waves_of_a_plan_that_is_applied() -> None:
     async with scattered() as it, running(descheduler(it, packing(interval="1s"))) as made:
@@ -140,7 +156,7 @@ async def test_nobody_runs_between_two_waves_of_a_plan_that_is_applied() -> None
         applied = asyncio.create_task(applying(it, settings=Settings(who="restow apply on laptop")).apply(plan))
         await pass_time(10)
         await it.go()
-        with pytest.raises(Refused, match="is under way"):
+        with pytest.raises(RunRefused, match="is under way"):
             await made.trigger()
         assert (await applied).succeeded == 4
         assert {(job.metadata.annotations or {}).get("restow.sh/profile") for job in await it.jobs()} == {None}

@@ -53,7 +53,7 @@ from restow.scheduling.registry import Profile as SchedulerProfile
 log = logging.getLogger(__name__)
 
 
-class Refused(Exception):
+class RunRefused(Exception):
     """A run does not begin; the message says why."""
 
 
@@ -143,21 +143,25 @@ class Descheduler:
                 await asyncio.sleep(profile.interval)
 
     async def _run_due(self, profile: Profile) -> None:
-        """Run a profile that is due; while something is in its way it waits, for the next time may be tomorrow."""
-        told = ""
+        """Run a profile that is due; while something is in its way it waits, for the next time may be tomorrow. For the
+        same reason it is tried again where the API server is in trouble, unless the next time is an interval away."""
+        told, tries = "", self._settings.tries
         while True:
             await self._nothing_in_the_way(profile)
             try:
                 await self.deschedule(profile)
                 return
-            except Refused as refusal:
+            except RunRefused as refusal:
                 if str(refusal) != told:
                     log.info("cycle refused", extra={"profile": profile.name, "told": str(refusal)})
                 told = str(refusal)
             except (ApiError, WireError) as error:
                 log.warning("cycle interrupted", extra={"profile": profile.name, "err": str(error)})
                 self._metrics.cycle(profile.name, "error")
-                return
+                tries -= 1
+                if profile.interval is not None or not tries:
+                    return
+                await asyncio.sleep(self._settings.try_again)
             await asyncio.sleep(self._settings.look_again)
 
     async def _until_due(self, schedule: Schedule) -> bool:
@@ -195,7 +199,7 @@ class Descheduler:
         )
 
     async def trigger(self, name: str | None = None, *, dry_run: bool = False) -> Run:
-        """Run a profile now; whoever asks may leave, the run goes on. Raises Refused, ApiError, and LookupError for a
+        """Run a profile now; whoever asks may leave, the run goes on. Raises RunRefused, ApiError, and LookupError for a
         profile that is not there."""
         run = asyncio.ensure_future(self.deschedule(self._policy.profile(name), dry_run=dry_run))
         self._asked_for.add(run)
@@ -205,7 +209,7 @@ class Descheduler:
         except asyncio.CancelledError:
             asking = asyncio.current_task()
             if run.cancelled() and not (asking and asking.cancelling()):
-                raise Refused("the descheduler stopped meanwhile; what it has created is carried out") from None
+                raise RunRefused("the descheduler stopped meanwhile; what it has created is carried out") from None
             raise
 
     async def once(self, name: str | None = None, *, dry_run: bool = False) -> Run:
@@ -254,13 +258,13 @@ class Descheduler:
         return done
 
     def _refuse(self, profile: Profile, why: str) -> None:
-        """Raises Refused if there is something in the way."""
+        """Raises RunRefused if there is something in the way."""
         if why:
             raise self._refusal(profile, why)
 
-    def _refusal(self, profile: Profile, why: str) -> Refused:
+    def _refusal(self, profile: Profile, why: str) -> RunRefused:
         self._metrics.cycle(profile.name, "refused")
-        return Refused(why)
+        return RunRefused(why)
 
     async def _forget_claims(self) -> None:
         """No plan of ours is under way, so what they still claim will never be free; and what they claimed for pods

@@ -22,6 +22,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Between two looks whether what was in the way of a run still is."""
     look_at_clock: float = 60.0
     """Between two looks at the clock while a schedule is waited for: machines sleep, and clocks are put right."""
+    tries: int = 5
+    """Of a run that is due by a schedule, while the API server is in trouble."""
+    try_again: float = 60.0
     claim_seconds: float = 900.0
     """For which the room that a plan gathers is claimed; whoever carries the plan out extends it."""
     claim_patience: float = 60.0

@@ -100,6 +100,12 @@ def test_the_policy_is_best_effort_by_default(policy: str | None, read: str) -> 
             "spec.guarantee.percentage.value: expected a number from 0 to 1, got 1.5",
             id="every wrong field at once",
         ),
+        pytest.param(
+            {"guarantee": {"resource": {"cpu": "4"}}, "deserved": {"cpu": "-1"}},
+            "InvalidGuarantee",
+            "spec.deserved.cpu: quantity '-1': must not be negative",
+            id="limits that nobody understands: nobody would be let in",
+        ),
     ],
 )
 def test_rejected_not_clamped(spec: dict[str, Any], reason: str, message: str) -> None:

@@ -71,7 +71,7 @@ def request_of(queue: Queue, cluster: Cluster) -> Asked | Rejection | None:
     guarantee = queue.spec.guarantee
     if guarantee is None or (guarantee.percentage is None and guarantee.resource is None):
         return None
-    problems = guarantee_problems(guarantee) + _quantity_problems("spec.capability", queue.spec.capability)
+    problems = guarantee_problems(guarantee) + limit_problems(queue)
     if problems:
         return Rejection(Reason.INVALID, "; ".join(str(problem) for problem in problems))
     asked = _larger(guarantee, cluster)

@@ -22,7 +22,7 @@ from restow.configuration import Configuration
 from restow.model.inventory import Inventory, read_inventory
 from restow.model.kinds import POD
 from restow.model.objects import Pod
-from restow.offline import Asked, Cluster, plan_request
+from restow.offline import Cluster, Wish, plan_request
 from restow.planning.effect import after
 from restow.planning.measures import slots
 from restow.planning.plan import Move, Plan
@@ -47,7 +47,7 @@ NO_SEARCH = 0
 MOST_MB, MOST_GAP = 2_000, 3.0
 
 
-def _asked(inventory: Inventory, asked: Asked) -> tuple[Cluster, Request]:
+def _asked(inventory: Inventory, asked: Wish) -> tuple[Cluster, Request]:
     cluster = Cluster(inventory)
     return cluster, plan_request(cluster, read_profile({}), Configuration(), asked, time.time)
 
@@ -66,7 +66,7 @@ def _read(name: str) -> Inventory:
 def planning(name: str, objective: str, moves: str, seconds: str) -> Callable[[], dict[str, float]]:
     """Plan for a snapshot file."""
     shape = SHAPE if objective == "slots" else {}
-    asked = Asked(strategy="optimal", objective=objective, max_moves=int(moves), time_limit=float(seconds), shape=shape)
+    asked = Wish(strategy="optimal", objective=objective, max_moves=int(moves), time_limit=float(seconds), shape=shape)
     cluster, request = _asked(_read(name), asked)
 
     def work() -> dict[str, float]:
@@ -80,7 +80,7 @@ def large(objective: str, seconds: str, steps: str = "") -> Callable[[], dict[st
     document = snapshot(Scenario(seed=1, nodes=LARGE, pods=10 * LARGE))
     inventory = read_inventory(msgspec.json.encode(document), "generated")
     del document
-    asked = Asked(
+    asked = Wish(
         strategy="optimal",
         objective=objective,
         shape=SHAPE if objective == "slots" else {},
@@ -114,7 +114,7 @@ def _figures(plan: Plan, figure: str) -> dict[str, float]:
 def stale(percent: str) -> Callable[[], dict[str, float]]:
     """A plan of fifty moves for vmr-medium, repaired as `restow apply` does after some pods were replaced by others
     elsewhere; beside it what is left without other targets, what there is without any move, and a fresh plan."""
-    asked = Asked(strategy="optimal", objective="slots", max_moves=50, time_limit=10.0, shape=SHAPE)
+    asked = Wish(strategy="optimal", objective="slots", max_moves=50, time_limit=10.0, shape=SHAPE)
     inventory = _read("vmr-medium.json.gz")
     cluster, request = _asked(inventory, asked)
     old = _checked(cluster, request)

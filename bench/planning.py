@@ -17,7 +17,7 @@ from bench.measure import Cost, measured, resident_mb
 from bench.report import Claim, Report, Row
 from restow.configuration import Configuration
 from restow.model.inventory import Inventory, read_inventory
-from restow.offline import Asked, Cluster, plan
+from restow.offline import Cluster, Wish, plan
 from restow.scheduling.registry import read_profile
 from restow.sim.scenarios import Scenario, snapshot
 
@@ -52,7 +52,7 @@ def plain_json() -> Callable[[], Any]:
 
 def planning(strategy: str, moves: str) -> Callable[[], Any]:
     cluster, profile = Cluster(read()), read_profile({})
-    asked = Asked(strategy=strategy, max_moves=int(moves))
+    asked = Wish(strategy=strategy, max_moves=int(moves))
 
     def run() -> dict[str, float]:
         found = plan(cluster, profile, Configuration(), asked, time.time)

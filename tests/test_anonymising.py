@@ -192,7 +192,7 @@ def scheduled(inventory: Inventory) -> offline.Schedule:
 
 
 def planned(inventory: Inventory, strategy: str, objective: str) -> dict[str, Any]:
-    asked = offline.Asked(strategy=strategy, objective=objective, work_limit=20)
+    asked = offline.Wish(strategy=strategy, objective=objective, work_limit=20)
     profile = read_profile(SCHEDULING, installed())
     plan = offline.plan(offline.Cluster(inventory), profile, Configuration(), asked, lambda: NOW)
     return written(msgspec.structs.replace(plan, versions={}, seconds=0.0, configuration=""))

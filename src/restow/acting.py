@@ -62,7 +62,7 @@ async def _check_installed(api: Api, namespace: str) -> None:
 
 
 async def deschedule(at: Bearing, namespace: str, profile: str | None, *, dry_run: bool) -> Run:
-    """One cycle of a profile, now. Raises Refused, NotInstalled, LookupError, WireError, CannotRun and ApiError."""
+    """One cycle of a profile, now. Raises RunRefused, NotInstalled, LookupError, WireError, CannotRun and ApiError."""
     if not dry_run:
         await _check_installed(at.api, namespace)
     policy = at.configuration.read_descheduler()

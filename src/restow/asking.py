@@ -199,7 +199,7 @@ def plan(
 
     where = subject(asked)
     with user_mistakes(), misfortunes(InvalidPlan), patience.shown() as waiting:
-        wanted = offline.Asked(
+        wanted = offline.Wish(
             strategy=strategy or DEFAULT,
             shape=_shape(shape, asked["objective"]),
             time_limit=_seconds(time_limit or ("1h" if asked["work_limit"] else "5s")),

@@ -196,7 +196,7 @@ async def _refuse(stage: Stage) -> None:
 async def _make_plan(stage: Stage) -> None:
     seen = await inventory(stage.client, lambda kind, number: None, lambda told: None)
     stage.nodes, stage.pods, stage.made = seen.of(NODE), seen.of(POD), time.time()
-    asked = offline.Asked(strategy="optimal", objective="pending", work_limit=PLANNING_STEPS)
+    asked = offline.Wish(strategy="optimal", objective="pending", work_limit=PLANNING_STEPS)
     profile = EMBEDDED.read_scheduler()
     stage.plan = await asyncio.to_thread(offline.plan, offline.Cluster(seen), profile, EMBEDDED, asked, time.time)
     stage.news = f"planned: {len(stage.plan.moves)} moves, after which {len(stage.plan.places)} pods more fit"

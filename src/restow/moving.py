@@ -57,7 +57,7 @@ def deschedule(
     """Run a profile of the descheduler: plan, and create a job for each move."""
     from restow import acting, patience, printing
     from restow.adapters.kubernetes import ConfigError
-    from restow.control.descheduler import Refused
+    from restow.control.descheduler import RunRefused
     from restow.model.words import number_of
     from restow.ports import ApiError
     from restow.reaching import CannotRun
@@ -71,7 +71,7 @@ def deschedule(
 
     with (
         user_mistakes(ConfigError, LookupError),
-        misfortunes(Refused, acting.NotInstalled, CannotRun, ApiError),
+        misfortunes(RunRefused, acting.NotInstalled, CannotRun, ApiError),
         patience.shown() as waiting,
     ):
         waiting.doing("reading the cluster, and planning")

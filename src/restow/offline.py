@@ -89,7 +89,7 @@ class Seated(msgspec.Struct, frozen=True):
     node: str
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Unschedulable(msgspec.Struct, frozen=True):
     namespace: str
     pod: str
     message: str
@@ -99,7 +99,7 @@ class Schedule(msgspec.Struct, frozen=True):
     """Where the pending pods would go. Pods of other schedulers are one refusal, counted."""
 
     placements: list[Seated]
-    unschedulable: list[Refused]
+    unschedulable: list[Unschedulable]
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -172,7 +172,7 @@ class Sections(Protocol):
     def read_migration(self) -> Arguments: ...
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan is asked for with, on the command line."""
 
     strategy: str
@@ -188,7 +188,7 @@ def plan(
     cluster: Cluster,
     profile: Profile,
     sections: Sections,
-    asked: Asked,
+    asked: Wish,
     clock: Callable[[], float],
     tell: Callable[[Stand], None] = lambda stand: None,
 ) -> Plan:
@@ -200,12 +200,12 @@ def plan(
 
 def replay(cluster: Cluster, profile: Profile, sections: Sections, written: Plan, now: float) -> Replay:
     """Whether a plan is valid, step by step. Raises WireError for a wrong configuration."""
-    request = plan_request(cluster, profile, sections, Asked(strategy=written.strategy), lambda: now)
+    request = plan_request(cluster, profile, sections, Wish(strategy=written.strategy), lambda: now)
     return replay_plan(cluster.snapshot, written, request)
 
 
 def plan_request(
-    cluster: Cluster, profile: Profile, sections: Sections, asked: Asked, clock: Callable[[], float]
+    cluster: Cluster, profile: Profile, sections: Sections, asked: Wish, clock: Callable[[], float]
 ) -> Request:
     """Everything a strategy is asked with, read off a cluster. Raises WireError for a wrong configuration."""
     jobs = cluster.inventory.of(POD_MIGRATION_JOB)
@@ -293,7 +293,7 @@ def schedule(cluster: Cluster, profile: Profile, now: float) -> Schedule:
         if isinstance(decision, Assign):
             placements.append(Seated(*_name(decision.pod), decision.node))
         elif isinstance(decision, Refuse):
-            refused.append(Refused(*_name(decision.pod), decision.message))
+            refused.append(Unschedulable(*_name(decision.pod), decision.message))
     refused.sort(key=lambda one: (one.namespace, one.pod))
     placements.sort(key=lambda one: (one.namespace, one.pod))
     return Schedule(placements, refused + _foreign(len(pending) - len(ours), profile))
@@ -325,8 +325,8 @@ def _by_reason(survey: Survey, snapshot: Snapshot) -> list[Why]:
     return [Why(plugin, reason, sorted(names)) for (plugin, reason), names in nodes.items()]
 
 
-def _gated(pods: Sequence[Pod], profile: Profile) -> list[Refused]:
-    return [Refused(*_name(pod), reason) for pod in pods if (reason := _gate(pod, profile))]
+def _gated(pods: Sequence[Pod], profile: Profile) -> list[Unschedulable]:
+    return [Unschedulable(*_name(pod), reason) for pod in pods if (reason := _gate(pod, profile))]
 
 
 def _gate(pod: Pod, profile: Profile) -> str:
@@ -367,12 +367,14 @@ def _imagined(cluster: Cluster, profile: Profile, now: float) -> Schedule:
             cluster.roster.forget(pod)
 
 
-def _foreign(count: int, profile: Profile) -> list[Refused]:
+def _foreign(count: int, profile: Profile) -> list[Unschedulable]:
     if not count:
         return []
     names = ", ".join(sorted(profile.scheduler_names))
     advice = "list the name under scheduler.schedulerNames in --config to include them"
-    return [Refused("", "", f"{count} pending pods belong to schedulers other than {names}: {advice}")]
+    return [
+        Unschedulable("", "", f"{number_of(count, 'pending pod', 'belong')} to schedulers other than {names}: {advice}")
+    ]
 
 
 def _ours(pods: Sequence[Pod], profile: Profile) -> list[Pod]:

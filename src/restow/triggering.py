@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from restow.adapters.health import Asked, Told
+from restow.adapters.health import Posted, Told
 from restow.client.verbs import Client
-from restow.control.descheduler import Descheduler, Refused, Run
+from restow.control.descheduler import Descheduler, Run, RunRefused
 from restow.model.kinds import POD_MIGRATION_JOB, SUBJECT_ACCESS_REVIEW, TOKEN_REVIEW
 from restow.model.objects import UserInfo
 from restow.model.wire import WireError
@@ -34,13 +34,13 @@ class Trigger:
         self._client = client
         self._post = post
 
-    async def answer(self, asked: Asked) -> Told:
+    async def answer(self, asked: Posted) -> Told:
         try:
             return await self._admit(asked) or await self._run(asked)
         except (ApiError, WireError) as error:
             return _no(502, f"the API server says: {error}")
 
-    async def _admit(self, asked: Asked) -> Told | None:
+    async def _admit(self, asked: Posted) -> Told | None:
         """Why somebody is not let in; None if they are."""
         user = await self._who(asked.token) if asked.token else None
         if user is None:
@@ -64,7 +64,7 @@ class Trigger:
         review = await self._client.create(TOKEN_REVIEW, {"metadata": {}, "spec": {"token": token}})
         return review.status.user if review.status.authenticated else None
 
-    async def _run(self, asked: Asked) -> Told:
+    async def _run(self, asked: Posted) -> Told:
         unknown = [name for name in asked.query if name not in _KNOWN]
         dry_run = _WORDS.get(asked.query.get("dryRun", ""))
         if unknown or dry_run is None:
@@ -76,7 +76,7 @@ class Trigger:
             run = await descheduler.trigger(asked.query.get("profile") or None, dry_run=dry_run)
         except LookupError as error:
             return _no(404, str(error))
-        except Refused as error:
+        except RunRefused as error:
             return _no(409, str(error))
         return Told(200, _told(run))
 

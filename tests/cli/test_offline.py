@@ -36,7 +36,7 @@ def test_schedule_says_where_pods_go_and_why_not(run: Run, snapshot: str) -> Non
     messages = {one["pod"]: one["message"] for one in result["unschedulable"]}
     assert messages["too-big"] == "0/2 nodes are available: 2 Insufficient cpu."
     assert "example.com/later" in messages["gated"]
-    assert messages[""].startswith("1 pending pods belong to schedulers other than restow: ")
+    assert messages[""].startswith("1 pending pod belongs to schedulers other than restow: ")
 
 
 RESERVATION: dict[str, Any] = {

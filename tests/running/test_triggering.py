@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from restow.adapters.health import Asked, Told, serve_health
+from restow.adapters.health import Posted, Told, serve_health
 from restow.client.election import LeaderElection
 from restow.client.verbs import Client
 from restow.configuration import Configuration
@@ -113,14 +113,14 @@ async def trigger(
 @virtual
 async def test_whoever_may_create_jobs_may_run_a_profile() -> None:
     async with scattered() as it, trigger(it) as (made, reviewing, _):
-        told = await made.answer(Asked("secret", {"dryRun": "true"}))
+        told = await made.answer(Posted("secret", {"dryRun": "true"}))
         assert (told.status, len(told.document["plan"]["moves"]), told.document["jobs"]) == (200, 4, [])
         assert [one["user"] for one in reviewing.asked] == ["ann"]
         wanted = {"group": "scheduling.koordinator.sh", "resource": "podmigrationjobs", "verb": "create"}
         assert reviewing.asked[0]["resourceAttributes"] == wanted
-        told = await made.answer(Asked("secret", {"profile": "default"}))
+        told = await made.answer(Posted("secret", {"profile": "default"}))
         assert (told.status, len(told.document["jobs"])) == (200, 4)
-        told = await made.answer(Asked("secret", {}))
+        told = await made.answer(Posted("secret", {}))
         assert (told.status, "is under way" in told.document["message"]) == (409, True)
 
 
@@ -140,7 +140,7 @@ async def test_nobody_else_is_let_in(
     token: str, query: dict[str, str], allowed: bool, status: int, message: str
 ) -> None:
     async with scattered() as it, trigger(it, allowed=allowed) as (made, *_):
-        told = await made.answer(Asked(token, query))
+        told = await made.answer(Posted(token, query))
         assert told.status == status and message in told.document["message"], told
         assert await it.jobs() == []
 
@@ -155,7 +155,7 @@ async def test_a_token_is_good_until_it_expires(seconds: float, status: int) -> 
         await it.create(kinds.SERVICE_ACCOUNT, {"metadata": {"name": "ann", "namespace": "default"}})
         token = await issued(it.api, "ann", 600)
         await pass_time(seconds)
-        told = await Trigger(Client(it.api), post).answer(Asked(token, {"dryRun": "true"}))
+        told = await Trigger(Client(it.api), post).answer(Posted(token, {"dryRun": "true"}))
         assert told.status == status, told
 
 
@@ -164,15 +164,15 @@ async def test_a_token_is_good_until_it_expires(seconds: float, status: int) -> 
 async def test_whoever_is_killed_in_the_middle_of_a_run_keeps_nobody_from_the_next(jobs: int) -> None:
     async with scattered() as it:
         async with trigger(it, api=Dying(it.api, jobs)) as (made, *_):
-            asked = asyncio.create_task(made.answer(Asked("secret", {})))
+            asked = asyncio.create_task(made.answer(Posted("secret", {})))
             await pass_time(1)
-            told = await made.answer(Asked("secret", {}))
+            told = await made.answer(Posted("secret", {}))
             assert (told.status, told.document["message"]) == (409, "a cycle is under way")
             asked.cancel()
         async with trigger(it) as (made, *_):
             await pass_time(60)
             assert {one.status.phase for one in await it.jobs()} == ({"Succeed"} if jobs else set())
-            told = await made.answer(Asked("secret", {}))
+            told = await made.answer(Posted("secret", {}))
             assert (told.status, len(told.document["jobs"])) == (200, 4 - jobs)
 
 
@@ -180,27 +180,27 @@ async def test_whoever_is_killed_in_the_middle_of_a_run_keeps_nobody_from_the_ne
 async def test_a_run_that_was_asked_for_ends_with_its_descheduler_and_the_next_waits_for_its_jobs() -> None:
     """Another configuration comes in the middle of a run: nobody goes on with the old one beside the new one."""
     async with scattered(migrating=False) as it, trigger(it, api=Dying(it.api, 2)) as (made, _, post):
-        asked = asyncio.create_task(made.answer(Asked("secret", {})))
+        asked = asyncio.create_task(made.answer(Posted("secret", {})))
         await pass_time(1)
         post.configure(Configuration(scheduler=SCHEDULER, descheduler={"maxNoOfPodsToEvictTotal": 10}))
         await pass_time(2)
         told = await asked
         assert told.status == 409
         assert told.document["message"] == "the descheduler stopped meanwhile; what it has created is carried out"
-        told = await made.answer(Asked("secret", {}))
+        told = await made.answer(Posted("secret", {}))
         assert told.status == 409 and "is under way: 2 of its 2 jobs have not ended" in told.document["message"]
 
 
 @virtual
 async def test_who_loses_the_lease_in_the_middle_of_a_run_creates_nothing_more() -> None:
     async with scattered(migrating=False) as it, trigger(it, api=Dying(it.api, 2), elected=True) as (made, *_):
-        asked = asyncio.create_task(made.answer(Asked("secret", {})))
+        asked = asyncio.create_task(made.answer(Posted("secret", {})))
         await pass_time(1)
         stolen = {"spec": {"holderIdentity": "another", "renewTime": format_micro_time(it.clock.now())}}
         await it.client.patch(kinds.LEASE, "restow-descheduler", stolen, "restow-system")
         told = await asked
         assert (told.status, "the descheduler stopped meanwhile" in told.document["message"]) == (409, True)
-        told = await made.answer(Asked("secret", {}))
+        told = await made.answer(Posted("secret", {}))
         assert (told.status, told.document["message"]) == (
             503,
             "the descheduler of this process is standing by for another",
@@ -213,7 +213,7 @@ async def test_who_loses_the_lease_in_the_middle_of_a_run_creates_nothing_more()
 async def test_nobody_is_let_in_while_nobody_says_who_they_are(down: str) -> None:
     async with scattered() as it, trigger(it) as (made, reviewing, _):
         reviewing.down = down
-        told = await made.answer(Asked("secret", {}))
+        told = await made.answer(Posted("secret", {}))
         assert (told.status, told.document["message"]) == (502, "the API server says: it is down")
         assert await it.jobs() == []
 
@@ -223,14 +223,14 @@ async def test_who_stands_by_says_so() -> None:
     async with scattered() as it:
         part = DeschedulerPart(CollectorRegistry(), "restow-system")
         post = Post(part, Station(it.api, it.clock, random.Random(1), None), Configuration())
-        told = await Trigger(Client(Reviewing(it.api)), post).answer(Asked("secret", {}))
+        told = await Trigger(Client(Reviewing(it.api)), post).answer(Posted("secret", {}))
         assert (told.status, told.document) == (503, {"message": "the descheduler of this process is starting"})
 
 
 async def test_over_http_the_token_is_taken_from_the_header() -> None:
-    seen: list[Asked] = []
+    seen: list[Posted] = []
 
-    async def door(asked: Asked) -> Told:
+    async def door(asked: Posted) -> Told:
         seen.append(asked)
         return Told(202, {"fine": True})
 
@@ -243,4 +243,4 @@ async def test_over_http_the_token_is_taken_from_the_header() -> None:
             assert (answer.status, await answer.json()) == (202, {"fine": True})
         async with session.get(url) as answer:
             assert answer.status == 405
-    assert seen == [Asked("abc", {"a": "b"})]
+    assert seen == [Posted("abc", {"a": "b"})]

@@ -31,7 +31,7 @@ class Check(msgspec.Struct, frozen=True):
 Checks = Callable[[], Iterable[Check]]
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Posted(msgspec.Struct, frozen=True):
     """What somebody posts."""
 
     token: str
@@ -46,7 +46,7 @@ class Told(msgspec.Struct, frozen=True):
     document: Mapping[str, Any]
 
 
-Door = Callable[[Asked], Awaitable[Told]]
+Door = Callable[[Posted], Awaitable[Told]]
 _SCHEME = "bearer "
 
 
@@ -109,7 +109,7 @@ def _opened(door: Door) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
         header = request.headers.get("Authorization", "")
         token = header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else ""
-        told = await door(Asked(token, dict(request.query)))
+        told = await door(Posted(token, dict(request.query)))
         return web.Response(
             body=msgspec.json.encode(told.document), status=told.status, content_type="application/json"
         )

@@ -38,26 +38,26 @@ class Asking:
     def __init__(self, filters: Sequence[FilterPlugin], scores: Sequence[ScorePlugin]) -> None:
         self._filters = _to_ask(filters, FilterPlugin, "pre_filter")
         self._scores = _to_ask(scores, ScorePlugin, "pre_score")
-        self._kept: dict[tuple[PodClass, bool], Asked] = {}
+        self._kept: dict[tuple[PodClass, bool], Questions] = {}
 
     def clear(self) -> None:
         """Another snapshot is looked at."""
         self._kept.clear()
 
-    def of(self, cycle: Cycle) -> Asked:
+    def of(self, cycle: Cycle) -> Questions:
         """Whom to ask about a pod of the cycle's class."""
         snapshot = cycle.snapshot
         nodes, crowd = snapshot.nodes.changes.generation, snapshot.crowd.version
         which = (cycle.pod_class.unlocked, cycle.pod_class.tenancy is None)
         found = self._kept.get(which)
         if found is None or found.nodes != nodes or found.crowd != crowd:
-            found = self._kept[which] = Asked(nodes, crowd, self._filters, self._scores)
+            found = self._kept[which] = Questions(nodes, crowd, self._filters, self._scores)
             if len(self._kept) > _KEPT:
                 del self._kept[next(iter(self._kept))]
         return found
 
 
-class Asked:
+class Questions:
     """The plugins that still have to be asked for a class, and as bits what is known of the others."""
 
     __slots__ = ("_filters", "_filters_known", "_scores", "_scores_known", "crowd", "divided", "nodes", "ranked")

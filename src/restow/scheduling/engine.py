@@ -25,7 +25,7 @@ import numpy as np
 
 from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
 from restow.model.cluster.listing import Amounts
-from restow.scheduling.asking import Asked, Asking, overrides, signed
+from restow.scheduling.asking import Asking, Questions, overrides, signed
 from restow.scheduling.blocks import BLOCK, REFUSED
 from restow.scheduling.choice import Say, accepts, accepts_row, best_compared, best_of, cells_of, screen_of
 from restow.scheduling.divided import Divided
@@ -252,7 +252,7 @@ class Engine:
                 return signed(verdict, plugin)
         return Granted(waits) if waits else GO
 
-    def _begin(self, cycle: Cycle) -> Asked:
+    def _begin(self, cycle: Cycle) -> Questions:
         if cycle.snapshot is not self._snapshot:
             self._look_at(cycle.snapshot)
         self._order.refresh()
@@ -268,7 +268,7 @@ class Engine:
 
     # --- 3 to 5: the best of all --------------------------------------------------------------------------------------
 
-    def _best(self, cycle: Cycle, asked: Asked, filtering: int, scoring: int) -> int:
+    def _best(self, cycle: Cycle, asked: Questions, filtering: int, scoring: int) -> int:
         if cycle.pod_class.tenancy is not None:
             return self._best_of_tenant(cycle, asked, filtering, scoring)
         ranked = asked.ranked
@@ -298,7 +298,7 @@ class Engine:
             return best_compared(cycle, ranking, say, ranking.keys[rows], rows)
         return self._best_accepted(cycle, ranking, say.cluster_filters)
 
-    def _best_of_tenant(self, cycle: Cycle, asked: Asked, filtering: int, scoring: int) -> int:
+    def _best_of_tenant(self, cycle: Cycle, asked: Questions, filtering: int, scoring: int) -> int:
         """While nodes are locked, pods that differ in their queue alone share a ranking, unless all rows that one of
         them may go to have to be looked at together."""
         divided = asked.divided

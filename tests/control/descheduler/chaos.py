@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from restow.control.descheduler import Changed, InTheWay, Refused
+from restow.control.descheduler import Changed, InTheWay, RunRefused
 from restow.migration.conditions import is_ended
 from restow.model import kinds
 from restow.model.cluster.seat import is_ended as is_over
@@ -81,7 +81,7 @@ class Lives:
         await life
 
     async def _guarded(self, api: Api) -> None:
-        with suppress(ApiError, Changed, InTheWay, Refused):
+        with suppress(ApiError, Changed, InTheWay, RunRefused):
             await self._live(api, self.count)
 
 

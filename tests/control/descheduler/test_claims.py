@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from restow.client.verbs import Client
-from restow.control.descheduler import Changed, Progress, Refused, Settings
+from restow.control.descheduler import Changed, Progress, RunRefused, Settings
 from restow.control.descheduler.claiming import Claiming
 from restow.migration.conditions import is_ended
 from restow.model import kinds
@@ -444,7 +444,7 @@ async def test_a_plan_that_somebody_applies_is_under_way_between_its_waves_too()
         begun.cancel()
         await pass_time(20)
         async with running(descheduler(it, MAKING_ROOM)) as made:
-            with pytest.raises(Refused, match="is under way: it claims room that pods have not left yet"):
+            with pytest.raises(RunRefused, match="is under way: it claims room that pods have not left yet"):
                 await made.trigger()
 
 

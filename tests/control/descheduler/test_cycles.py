@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from restow.control.descheduler import Descheduler, Refused
+from restow.control.descheduler import Descheduler, RunRefused
 from restow.model import kinds
 from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import installed
@@ -129,7 +129,7 @@ async def test_a_run_is_refused_while_a_plan_is_under_way() -> None:
     async with scattered(migrating=False) as it, running(descheduler(it, packing())) as made:
         run = await made.trigger()
         assert len(run.jobs) == 4
-        with pytest.raises(Refused, match=f"plan {run.plan} is under way: 4 of its 4 jobs have not ended"):
+        with pytest.raises(RunRefused, match=f"plan {run.plan} is under way: 4 of its 4 jobs have not ended"):
             await made.trigger("pack")
         assert len(await it.jobs()) == 4
 
@@ -147,7 +147,7 @@ async def test_the_stop_switch_holds_up_runs_until_it_is_off() -> None:
     async with scattered() as it:
         await it.stop()
         async with running(descheduler(it, packing(interval="60s"))) as made:
-            with pytest.raises(Refused, match="evictions are stopped: maintenance; restow resume lets them go on"):
+            with pytest.raises(RunRefused, match="evictions are stopped: maintenance; restow resume lets them go on"):
                 await made.trigger()
             await pass_time(200)
             assert await it.jobs() == []
@@ -188,7 +188,7 @@ async def test_what_comes_in_the_way_while_a_run_is_planned_ends_it(
         await pass_time(5)
         await happens(it)
         there = len(await it.jobs())
-        with pytest.raises(Refused, match=told):
+        with pytest.raises(RunRefused, match=told):
             await asked
         assert len(await it.jobs()) == there
 
@@ -198,7 +198,7 @@ async def test_of_many_who_ask_at_once_one_gets_a_run() -> None:
     async with scattered(migrating=False) as it, running(descheduler(it, packing(), aside=_slowly)) as made:
         asked = [asyncio.create_task(made.trigger(dry_run=dry)) for dry in (True, False, False, True, False)]
         found = await asyncio.gather(*asked, return_exceptions=True)
-        assert [isinstance(one, Refused) for one in found] == [False, False, True, False, True], found
+        assert [isinstance(one, RunRefused) for one in found] == [False, False, True, False, True], found
         assert len(await it.jobs()) == 4
 
 

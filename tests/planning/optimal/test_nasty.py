@@ -19,7 +19,7 @@ from restow.configuration import Configuration
 from restow.model.cluster import Snapshot
 from restow.model.inventory import Inventory, read_inventory
 from restow.model.objects import Pod
-from restow.offline import Asked, Cluster, plan_request, schedule
+from restow.offline import Cluster, Wish, plan_request, schedule
 from restow.planning.effect import after
 from restow.planning.measures import overview, slots
 from restow.planning.optimal.worth import line_up
@@ -51,7 +51,7 @@ def inventory(seed: int) -> Inventory:
 
 def asked(seed: int, objective: str) -> tuple[Cluster, Request]:
     cluster = Cluster(inventory(seed))
-    wish = Asked(
+    wish = Wish(
         strategy="optimal",
         objective=objective,
         shape=SHAPES[seed % len(SHAPES)] if objective == "slots" else {},

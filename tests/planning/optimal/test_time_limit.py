@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from restow.configuration import Configuration
 from restow.model.cluster import Mask
 from restow.model.inventory import read_inventory
-from restow.offline import Asked, Cluster, plan_request
+from restow.offline import Cluster, Wish, plan_request
 from restow.planning.lateness import never
 from restow.planning.optimal import pricing
 from restow.planning.optimal.budget import Toil
@@ -44,7 +44,7 @@ def planned(
     scenario: Scenario, clock: Clock, objective: str, limit: float, steps: int | None = None, **more: Any
 ) -> Plan:
     cluster = Cluster(read_inventory(msgspec.json.encode(snapshot(scenario)), "generated"))
-    asked = Asked(
+    asked = Wish(
         strategy="optimal", objective=objective, shape={"cpu": 4_000}, time_limit=limit, work_limit=steps, max_moves=10
     )
     request = replace(plan_request(cluster, read_profile({}), Configuration(), asked, clock), **more)

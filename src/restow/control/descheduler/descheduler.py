@@ -199,8 +199,8 @@ class Descheduler:
         )
 
     async def trigger(self, name: str | None = None, *, dry_run: bool = False) -> Run:
-        """Run a profile now; whoever asks may leave, the run goes on. Raises RunRefused, ApiError, and LookupError for a
-        profile that is not there."""
+        """Run a profile now; whoever asks may leave, the run goes on. Raises RunRefused, ApiError, and LookupError for
+        a profile that is not there."""
         run = asyncio.ensure_future(self.deschedule(self._policy.profile(name), dry_run=dry_run))
         self._asked_for.add(run)
         run.add_done_callback(self._asked_for.discard)

@@ -38,7 +38,7 @@ _EXACT = 2**46
 whole number differs from it by 1 / _EXACT at least, and numbers up to BEST can be told apart as well as that."""
 
 
-class Asked:
+class Requested:
     """What a pod asks for, resource by resource and as arrays of one line per resource."""
 
     __slots__ = ("amounts", "both", "columns", "each", "numbers", "weight", "weights")
@@ -115,11 +115,11 @@ class RequestedToCapacityRatio(Strategy):
         return (2 * total + weights) // (2 * weights)  # to the nearest, halves up
 
 
-def asked_of(room: Room, requests: Vector, weights: Sequence[ResourceWeight]) -> Asked:
+def asked_of(room: Room, requests: Vector, weights: Sequence[ResourceWeight]) -> Requested:
     """What counts for a pod: cpu, memory and ephemeral storage always, other resources where it asks for them."""
     always = (CPU, MEMORY, EPHEMERAL_STORAGE)
     counted = [one for one in weights if one.name in always or (is_scheduled(one.name) and requests.get(one.name, 0))]
-    return Asked(tuple((room.column(one.name), requests.get(one.name, 0), one.weight) for one in counted))
+    return Requested(tuple((room.column(one.name), requests.get(one.name, 0), one.weight) for one in counted))
 
 
 def scored_books(room: Room) -> Books:
@@ -132,7 +132,7 @@ def real_books(room: Room) -> Books:
     return room.requested, room.reserved
 
 
-def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked, rows: Which) -> Scores:
+def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Requested, rows: Which) -> Scores:
     """The scores of these rows for a pod that asks for this, on top of what is in the books."""
     few = few_rows(rows)
     if few is None:
@@ -149,7 +149,7 @@ def allocation_scores(strategy: Strategy, room: Room, books: Books, asked: Asked
     return np.array([allocation_score(strategy, room, books, asked, row) for row in few], np.int64)
 
 
-def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked, row: int) -> int:
+def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Requested, row: int) -> int:
     """`allocation_scores` of a single row."""
     allocatable, least = room.allocatable.at, strategy.least
     total = weights = 0
@@ -166,7 +166,7 @@ def allocation_score(strategy: Strategy, room: Room, books: Books, asked: Asked,
 
 
 def _of_rows(
-    strategy: Strategy, requested: Cells, available: Cells, asked: Asked, divide: Divide, *, everywhere: bool
+    strategy: Strategy, requested: Cells, available: Cells, asked: Requested, divide: Divide, *, everywhere: bool
 ) -> Scores:
     """`everywhere`: no node lacks any of the resources."""
     score = strategy.of_resource(requested, available if everywhere else np.maximum(available, 1), divide)

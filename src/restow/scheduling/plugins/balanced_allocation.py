@@ -25,7 +25,7 @@ from restow.model.cluster import Mask, Shape, Which
 from restow.model.cluster.room import Room
 from restow.scheduling.framework import BEST, SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.allocation import (
-    Asked,
+    Requested,
     ResourceWeight,
     asked_of,
     default_weights,
@@ -57,7 +57,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
             raise ArgumentError(problems)
         self._resources = given.resources
         self._change = given.formula == "Change"
-        self._asked: WeakKeyDictionary[Shape, Asked] = WeakKeyDictionary()
+        self._asked: WeakKeyDictionary[Shape, Requested] = WeakKeyDictionary()
 
     def pre_score(self, cycle: Cycle) -> Verdict:
         return SUCCESS if self._of(cycle) else SKIP
@@ -71,7 +71,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
     def appraise(self, cycle: Cycle) -> Callable[[int], int]:
         return partial(self._of_row, cycle.snapshot.room, self._of(cycle))
 
-    def _of_row(self, room: Room, asked: Asked, row: int) -> int:
+    def _of_row(self, room: Room, asked: Requested, row: int) -> int:
         offered, free = room.allocatable.at, room.free_at
         before, after = [], []
         for column, amount, _ in asked.each:
@@ -84,7 +84,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         balanced = balance(after)
         return HALF + (HALF + balanced - balance(before)) // 2 if self._change else balanced
 
-    def _of_rows(self, room: Room, asked: Asked, rows: Which) -> Scores:
+    def _of_rows(self, room: Room, asked: Requested, rows: Which) -> Scores:
         part = room.excerpt(rows)
         allocatable = part.of(room.allocatable.cells)[asked.columns]
         everywhere = asked.offered(room)[0] > 0
@@ -94,12 +94,12 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         scores: Scores = HALF + (HALF + after - before >> 1) if self._change else after
         return scores
 
-    def _of(self, cycle: Cycle) -> Asked:
+    def _of(self, cycle: Cycle) -> Requested:
         shape = cycle.pod_class.shape
         known = self._asked.get(shape)
         if known is None:
             asked = asked_of(cycle.snapshot.room, shape.facts.requests, self._resources)
-            known = self._asked[shape] = asked if asked.amounts.any() else Asked(())
+            known = self._asked[shape] = asked if asked.amounts.any() else Requested(())
         return known
 
 

@@ -18,8 +18,8 @@ from restow.model.cluster.listing import Amounts
 from restow.model.problems import join
 from restow.scheduling.framework import SKIP, SUCCESS, ArgumentError, Cycle, ScorePlugin, Scores, Verdict
 from restow.scheduling.plugins.allocation import (
-    Asked,
     MostAllocated,
+    Requested,
     ResourceWeight,
     allocation_score,
     allocation_scores,
@@ -43,7 +43,7 @@ class BinPacking(ScorePlugin):
         if wrong:
             raise ArgumentError([f"{join('weights', name)}: expected 0 to 100, got {wrong[name]}" for name in wrong])
         self._strategy = MostAllocated()
-        self._asked: WeakKeyDictionary[Shape, tuple[Amounts, Asked]] = WeakKeyDictionary()
+        self._asked: WeakKeyDictionary[Shape, tuple[Amounts, Requested]] = WeakKeyDictionary()
 
     def pre_score(self, cycle: Cycle) -> Verdict:
         return SUCCESS if self._of(cycle) else SKIP
@@ -56,7 +56,7 @@ class BinPacking(ScorePlugin):
         room = cycle.snapshot.room
         return partial(allocation_score, self._strategy, room, real_books(room), self._of(cycle))
 
-    def _of(self, cycle: Cycle) -> Asked:
+    def _of(self, cycle: Cycle) -> Requested:
         shape, room = cycle.pod_class.shape, cycle.snapshot.room
         known = self._asked.get(shape)
         if known is None or known[0] is not shape.amounts:

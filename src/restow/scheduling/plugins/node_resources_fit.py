@@ -30,8 +30,8 @@ from restow.scheduling.framework import (
     Verdict,
 )
 from restow.scheduling.plugins.allocation import (
-    Asked,
     MostAllocated,
+    Requested,
     RequestedToCapacityRatio,
     ResourceWeight,
     Strategy,
@@ -86,7 +86,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
         self._weights = given.scoring_strategy.resources
         self._filtered: WeakKeyDictionary[Shape, tuple[Amounts, Amounts]] = WeakKeyDictionary()
         """What a shape asks for, and what of it counts."""
-        self._scored: WeakKeyDictionary[Shape, Asked] = WeakKeyDictionary()
+        self._scored: WeakKeyDictionary[Shape, Requested] = WeakKeyDictionary()
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
         room, demanded, few = cycle.snapshot.room, self.demanded(cycle), few_rows(rows)
@@ -138,7 +138,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin):
     def _ignores(self, name: str) -> bool:
         return is_extended(name) and (name in self._ignored or name.split("/")[0] in self._ignored_groups)
 
-    def _asked(self, cycle: Cycle) -> Asked:
+    def _asked(self, cycle: Cycle) -> Requested:
         shape = cycle.pod_class.shape
         known = self._scored.get(shape)
         if known is None:

@@ -378,8 +378,8 @@ def test_five_thousand_jobs_take_well_under_a_second() -> None:
     budgets = [pdb(f"w{number}", app=f"w{number}", allowed=3) for number in range(0, 500, 2)]
     jobs = [job(one.metadata.name, pod=one.metadata.name) for one in pods]
     around = scene(pods, budgets=budgets)
-    start = time.perf_counter()
+    start = time.process_time()
     found = arbitrate(jobs, around, Arguments(limits=Limits(per_node=None, workload_window=FIVE_MINUTES)))
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     assert len(found) == 5000
     assert seconds < 2.0, "about 0.2 s when nothing else runs"

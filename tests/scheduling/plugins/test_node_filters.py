@@ -23,6 +23,7 @@ from restow.model.objects import (
     SelectorRequirement,
     Taint,
     Toleration,
+    TopologySpreadConstraint,
 )
 from restow.scheduling.framework import SUCCESS, ArgumentError, Code, FilterPlugin, Plugin
 from restow.scheduling.plugins import node_affinity
@@ -257,6 +258,10 @@ def test_gates_hold_a_pod_back_by_name() -> None:
     assert SchedulingGates().pre_enqueue(pod("new")) is SUCCESS
 
 
+def spread(consequence: str, **fields: Any) -> TopologySpreadConstraint:
+    return TopologySpreadConstraint(topology_key="zone", when_unsatisfiable=consequence, **fields)
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
@@ -267,6 +272,14 @@ def test_gates_hold_a_pod_back_by_name() -> None:
         (
             {"scheduling_group": SchedulingGroup(pod_group_name="train")},
             "Restow does not support spec.schedulingGroup: native pod group train; use a Volcano PodGroup",
+        ),
+        (
+            {"topology_spread_constraints": [spread("DoNotSchedule"), spread("Nope")]},
+            "Restow does not support spec.topologySpreadConstraints[1].whenUnsatisfiable: 'Nope'",
+        ),
+        (
+            {"topology_spread_constraints": [spread("ScheduleAnyway", node_taints_policy="Nope")]},
+            "Restow does not support spec.topologySpreadConstraints[0].nodeTaintsPolicy: 'Nope'",
         ),
     ],
 )

@@ -31,11 +31,24 @@ class Unsupported(FilterPlugin):
         return []  # only the pod itself can change it
 
 
+_CONSEQUENCES = ("DoNotSchedule", "ScheduleAnyway")
+_POLICIES = (None, "Honor", "Ignore")
+
+
 def unsupported(spec: PodSpec) -> Iterator[str]:
-    """What a pod asks for that Restow does not implement, one sentence each."""
+    """What a pod asks for that Restow does not implement, one sentence each. Words that are not known are among it: API
+    servers of later versions may know more of them, and of templates and files nobody checks any."""
     claims = [claim.name for claim in spec.resource_claims or ()]
     if claims:
         yield f"Restow does not support spec.resourceClaims: dynamic resource allocation of {', '.join(claims)}"
     if spec.scheduling_group is not None:
         group = spec.scheduling_group.pod_group_name or ""
         yield f"Restow does not support spec.schedulingGroup: native pod group {group}; use a Volcano PodGroup"
+    for number, one in enumerate(spec.topology_spread_constraints or ()):
+        place = f"Restow does not support spec.topologySpreadConstraints[{number}]"
+        if one.when_unsatisfiable not in _CONSEQUENCES:
+            yield f"{place}.whenUnsatisfiable: {one.when_unsatisfiable!r}"
+        if one.node_affinity_policy not in _POLICIES:
+            yield f"{place}.nodeAffinityPolicy: {one.node_affinity_policy!r}"
+        if one.node_taints_policy not in _POLICIES:
+            yield f"{place}.nodeTaintsPolicy: {one.node_taints_policy!r}"

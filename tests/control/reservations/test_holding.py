@@ -311,6 +311,18 @@ async def test_more_replicas_are_placed_later() -> None:
 
 
 @virtual
+async def test_what_is_said_of_one_that_waits_is_said_of_what_it_asks_for() -> None:
+    async with stage(nodes=1) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="5"))
+        await settled(it)
+        await change(it, replicas=1, template=template("6"))
+        found = (await read(it)).status
+        assert (found.observed_generation, found.state.reason) == (2, "Unschedulable")
+        said = [text for _, text in await events(it, "SeatsMissing")]
+        assert said == ["0 of the 1 seats that are needed are held"]
+
+
+@virtual
 async def test_a_template_that_grows_costs_nobody_but_itself() -> None:
     async with stage(nodes=1, cpu="8") as it:
         await it.create(kinds.RESERVATION, reservation(replicas=1))

@@ -174,6 +174,13 @@ HELD = (seat(0), seat(1))
         pytest.param(
             reservation("Pending"), (), None, ("Pending", "Before", "as it was"), id="nothing new about one that waits"
         ),
+        pytest.param(
+            reservation("Pending", status={"observedGeneration": 7}),
+            (),
+            None,
+            ("Pending", "SeatsMissing", "0 of the 2 seats that are needed are held"),
+            id="of one that was changed meanwhile only what is so",
+        ),
         pytest.param(reservation(), (), None, (None, None, None), id="nothing is said before something is decided"),
     ],
 )

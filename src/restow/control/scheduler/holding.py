@@ -86,7 +86,8 @@ class Holding:
         self._queue: WorkQueue[Key] = WorkQueue(base=0.1, cap=10.0)
         self._live: set[Key] = set()
         """Ours, and not ended."""
-        self._refusals: dict[Key, str] = {}
+        self._refusals: dict[Key, tuple[int | None, str]] = {}
+        """Why there is no room for what is missing, and the generation that this was said of."""
         self._hoping: set[Key] = set()
         """Given seats that others are still leaving, which their status does not say yet."""
         self._refused: dict[Key, int] = {}
@@ -117,7 +118,7 @@ class Holding:
 
     def declined(self, decline: Decline) -> None:
         """There is no room for what is missing."""
-        self._refusals[key_of(decline.reservation)] = decline.message
+        self._refusals[key_of(decline.reservation)] = (decline.reservation.metadata.generation, decline.message)
         self._queue.add(key_of(decline.reservation))
 
     def bound(self, assign: Assign, taken: Taken | None) -> None:
@@ -275,7 +276,9 @@ class Holding:
         if reservation.status.state.phase == ReservationPhase.WAITING or key_of(reservation) in self._hoping:
             found = blocked(self._snapshot, self._engine, reservation, now) | found
         seats = [self._found(reservation, placement, found) for placement in self._placements(reservation)]
-        return Facts(seats=seats, problems=self._problems(reservation), refusal=self._refusals.get(key_of(reservation)))
+        generation, refusal = self._refusals.get(key_of(reservation), (None, None))
+        said = refusal if generation == reservation.metadata.generation else None
+        return Facts(seats=seats, problems=self._problems(reservation), refusal=said)
 
     def _has_to_wait(self, reservation: Reservation) -> bool:
         """Whether more is asked for here than was given, and it is not known yet whether there is room for it: others

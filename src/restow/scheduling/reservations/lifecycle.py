@@ -46,7 +46,7 @@ from restow.model.problems import Problem
 from restow.model.resources import quantities
 from restow.model.times import format_time
 from restow.scheduling.reservations.standing import Troubled
-from restow.scheduling.reservations.validity import asked_for, least, wanted
+from restow.scheduling.reservations.validity import asked_for, is_changed, least, wanted
 
 PENDING, WAITING, AVAILABLE = ReservationPhase.PENDING, ReservationPhase.WAITING, ReservationPhase.AVAILABLE
 SUCCEEDED, FAILED = ReservationPhase.SUCCEEDED, ReservationPhase.FAILED
@@ -171,7 +171,7 @@ def _life(reservation: Reservation, seats: Sequence[Found], facts: Facts, total:
     if len(held) < needed:
         if facts.refusal is not None:
             return _Verdict(PENDING, Reason.UNSCHEDULABLE, facts.refusal)
-        if old.phase == PENDING:
+        if old.phase == PENDING and not is_changed(reservation):
             return _Verdict(PENDING, old.reason or "", old.message or "")
         message = f"{len(held)} of the {needed} seats that are needed are held"
         return _Verdict(PENDING, Reason.SEATS_MISSING, message) if old.phase else None

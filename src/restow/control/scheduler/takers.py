@@ -73,13 +73,16 @@ class Takers:
         return taken
 
     def of(self, seat: Seat) -> Pod | None:
-        """The pod that took a seat; of several that could have, the one that was made first."""
+        """The pod that took a seat; of several that could have, the one that we bound, else the one made first."""
         life, gone = self._gone.get(seat.name, ("", None))
         if gone is not None and life == seat.life:
             return gone
         found = [*self._pods.get(seat.name, {}).values(), *self._left.get(seat.name, {}).values()]
         if len(found) > 1:
-            found.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.uid))
+            ours, _ = self._bound.get(seat.name, ("", ""))
+            found.sort(
+                key=lambda pod: (pod.metadata.uid != ours, pod.metadata.creation_timestamp or "", pod.metadata.uid)
+            )
         return next((pod for pod in found if self._is_believed(pod, seat)), None)
 
     def settle(self, seat: SeatName) -> None:

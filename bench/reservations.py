@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
@@ -27,7 +27,7 @@ from restow.client.verbs import Client
 from restow.control.scheduler import Scheduler, Settings
 from restow.model.cluster import Snapshot
 from restow.model.crds import custom_resource_definitions
-from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, RESERVATION
+from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, RESERVATION, STATEFUL_SET
 from restow.model.objects import Document, Pod, Reservation
 from restow.ports import Api, Request, Response
 from restow.scheduling.decisions import Assign
@@ -84,6 +84,8 @@ async def _run(which: str) -> dict[str, float]:
     await client.create(NAMESPACE, {"metadata": {"name": "bench"}})
     for number in range(RUNNING_NODES):
         await client.create(NODE, node_document(number))
+    made = [await client.create(STATEFUL_SET, _workload(number)) for number in range(RESERVATIONS)]
+    owners = {one.metadata.name: one.metadata.uid for one in made}
     if which == RESERVED:
         for number in range(RESERVATIONS):
             await client.create(RESERVATION, reservation(number, placed=False))
@@ -92,7 +94,7 @@ async def _run(which: str) -> dict[str, float]:
     counting.shown.clear()
     async with _scheduler(counting):
         await asyncio.sleep(SETTLE_SECONDS)
-        for document in pods():
+        for document in pods(owners):
             await client.create(POD, document)
         wall, cpu = time.perf_counter(), time.process_time()
         counting.shown.set()
@@ -174,14 +176,23 @@ def reservation(number: int, *, placed: bool) -> Document:
     return document
 
 
-def pods() -> Iterator[Document]:
-    """In the order of a queue: by age and name, so those of a workload one after the other."""
+def _workload(number: int) -> Document:
+    """A server that collects garbage wants owners to exist."""
+    template = _template(number)
+    labels = template["metadata"]["labels"]
+    metadata = {"name": labels["app"], "namespace": "bench"}
+    return {"metadata": metadata, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+
+
+def pods(owners: Mapping[str, str] | None = None) -> Iterator[Document]:
+    """In the order of a queue: by age and name, so those of a workload one after the other. `owners` are the UIDs of
+    workloads that exist."""
     for number in range(PODS):
         template = _template(number // SEATS)
         app = template["metadata"]["labels"]["app"]
         name, owner = f"{app}-{number:05d}", {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": app}
         metadata = {**template["metadata"], "name": name, "namespace": "bench", "uid": f"uid-{name}"}
-        metadata["ownerReferences"] = [{**owner, "uid": f"uid-{app}", "controller": True}]
+        metadata["ownerReferences"] = [{**owner, "uid": (owners or {}).get(app, f"uid-{app}"), "controller": True}]
         yield {"metadata": metadata, "spec": template["spec"]}
 
 

@@ -20,7 +20,7 @@ from restow.model.cluster.rows import Mask, RowIndex, Rows, grown
 
 _JOURNAL_LIMIT = 8192
 _FEW = 32  # below this a dict finds repetitions faster than arrays do
-_VERY_FEW = 4  # as many rows are looked at one by one in half the time that arrays take
+_VERY_FEW = 8  # as many rows are looked at one by one in half the time that arrays take
 _MANY = 8  # more than one change for so many rows, and looking at all rows is faster
 
 

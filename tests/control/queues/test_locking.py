@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,6 +12,7 @@ import pytest
 from restow.migration.arguments import Arguments as MigrationArguments
 from restow.model import kinds
 from restow.queues.arguments import read_arguments
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.migrations.stage import SCHEDULERS
 from tests.control.queues.stage import Deaf, Forgetful, Locked, bare, of, queue, queues
 from tests.control.stage import events, world
@@ -116,6 +119,26 @@ async def test_two_that_both_believe_to_lead_come_to_rest() -> None:
             before = await versions(it)
             await pass_time(30)
             assert await versions(it) == before
+
+
+@pytest.mark.parametrize("writes", range(1, 7))
+@virtual
+async def test_whoever_comes_after_a_crash_goes_on_with_handing_nodes_over(writes: int) -> None:
+    async with world(nodes=3) as base:
+        it = Locked(base.api, base.world, base.clock)
+        async with running(queues(it.api, it.clock)):
+            await it.ask("q1", resource={"cpu": "8"})
+        await it.patch(kinds.QUEUE, "q1", {"spec": {"guarantee": CPU4}})
+        await it.create(kinds.QUEUE, queue("q2", weight=9, guarantee=CPU4))
+        mortal = FaultyApi(it.api, random.Random(1), FaultPlan(crash_after=writes))
+        dying = asyncio.create_task(run_until_crash(mortal, queues(mortal, it.clock).run()))
+        await pass_time(12)
+        dying.cancel()
+        await asyncio.gather(dying, return_exceptions=True)
+        assert {*(await it.nodes("q1")).split()}.isdisjoint((await it.nodes("q2")).split())
+        async with running(queues(it.api, it.clock, seed=2)):
+            await pass_time(6)
+            assert (await it.nodes("q1"), await it.nodes("q2")) == ("n1", "n2")
 
 
 async def versions(it: Locked) -> list[str]:

@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml
 install: WHAT ?= .[dev]
 install:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "restow needs Python 3.11 or newer; set PYTHON=python3.x")'
-	@echo "setting up $(VENV), once; this takes a minute"
+	@echo "setting up $(VENV), once; this takes a minute" >&2
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(WHAT)'
 
@@ -48,7 +48,7 @@ bench: $(VENV)/.bench ## Compare with peers, as ratios within one run
 	@$(BIN)/python -m bench
 
 $(VENV)/.bench: $(STAMP)
-	@echo "installing the peers to compare with (once)"
+	@echo "installing the peers to compare with (once)" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
 	@touch $@
 

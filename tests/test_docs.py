@@ -54,3 +54,9 @@ def test_targets_and_examples_that_the_readme_names_exist() -> None:
     makefiles = "".join((ROOT / name).read_text() for name in ("Makefile", "e2e/targets.mk"))
     assert [one for one in re.findall(r"^make (\w+)", text, re.MULTILINE) if f"\n{one}:" not in makefiles] == []
     assert [one for one in re.findall(r"examples/[\w./-]+", text) if not (ROOT / one).exists()] == []
+
+
+def test_what_make_says_by_itself_is_no_line_of_output() -> None:
+    """The first line of `make dev` is the path of the kubeconfig, also when everything is set up first."""
+    said = [line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("\t@echo")]
+    assert [line for line in said if not line.endswith(">&2")] == []

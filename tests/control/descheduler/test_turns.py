@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import pytest
 
 from restow.control.descheduler import Descheduler, InTheWay, RunRefused, Settings
-from restow.ports import Api, OutcomeUnknown, Request, Response
+from restow.ports import Api, ApiError, OutcomeUnknown, Request, Response
+from restow.sim.faults import FaultPlan, FaultyApi
+from restow.sim.loop import run_virtual
 from tests.control.descheduler.stage import Scattered, descheduler, packing, scattered
 from tests.control.descheduler.test_applying import applying, planned
 from tests.sim.stage import pass_time, running, virtual
@@ -17,6 +22,11 @@ from tests.sim.stage import pass_time, running, virtual
 T = TypeVar("T")
 LAPTOP = Settings(who="restow deschedule on laptop")
 UNDER_WAY = r"a run is under way: restow deschedule on laptop \(\w+\) has the Lease restow-system/restow-cycle"
+
+
+async def _briefly(work: Callable[[], T]) -> T:
+    await asyncio.sleep(3)
+    return work()
 
 
 async def _slowly(work: Callable[[], T]) -> T:
@@ -31,16 +41,20 @@ def command(it: Scattered, seed: int, **more: Any) -> Descheduler:
 
 
 class Severed:
-    """An Api that answers nobody while it is cut off; its watches say nothing of jobs if they are to be late."""
+    """An Api that answers nobody while it is cut off; its watches say nothing of jobs if they are to be late, and it
+    takes so many seconds to create one."""
 
-    def __init__(self, api: Api, *, late: bool = False) -> None:
+    def __init__(self, api: Api, *, late: bool = False, slow: float = 0.0) -> None:
         self.cut = False
+        self._slow = slow
         self._api = api
         self._late = late
 
     async def call(self, request: Request) -> Response:
         if self.cut:
             raise OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
+        if request.verb == "create" and request.resource.plural == "podmigrationjobs":
+            await asyncio.sleep(self._slow)
         return await self._api.call(request)
 
     async def watch(self, request: Request) -> AsyncIterator[bytes]:
@@ -186,3 +200,32 @@ async def test_whoever_applies_a_plan_and_is_cut_off_goes_on() -> None:
         severed.cut = False
         await it.go()
         assert (await applied).succeeded == 4
+
+
+TROUBLE = FaultPlan(late=0.05, stale=0.1, conflict=0.1, busy=0.1, refused=0.1, unknown=0.15, slow=0.2)
+RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "2"))
+
+
+async def _contending(seed: int) -> int:
+    """Four commands that all want to run, again and again, behind faults of every kind."""
+    async with scattered(migrating=False) as it:
+
+        async def insist(number: int) -> None:
+            rng = random.Random(seed * 10 + number)
+            for attempt in range(4):
+                await pass_time(rng.uniform(0, 1))
+                shaky = FaultyApi(Severed(it.api, slow=4.0), random.Random(rng.random()), TROUBLE)
+                with suppress(RunRefused, ApiError, TimeoutError):
+                    async with asyncio.timeout(60):
+                        await command(it, rng.getrandbits(32) + attempt, api=shaky, aside=_briefly).once()
+
+        await asyncio.gather(*map(insist, range(4)))
+        jobs = await it.jobs()
+        assert len({job.metadata.annotations["restow.sh/plan"] for job in jobs if job.metadata.annotations}) <= 1
+        assert len({job.spec.pod_ref.uid for job in jobs}) == len(jobs)
+        return len(jobs)
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_whoever_contends_and_whatever_happens_one_plan_is_under_way(seed: int) -> None:
+    assert run_virtual(_contending(seed)) > 0

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from e2e.controlplane import FAKE_NODE
 from restow.client.cache import Object
 from restow.client.informer import Informer
 from restow.client.verbs import Client
-from restow.model.kinds import DEPLOYMENT, NODE
-from restow.model.objects import Document, Node, Pod
+from restow.model.kinds import DEPLOYMENT, NAMESPACE, NODE, POD_MIGRATION_JOB, QUEUE, Kind
+from restow.model.objects import Document, MetadataOnly, Node, Pod, PodMigrationJob
+from restow.ports import NotFound
 
 T = TypeVar("T", bound=Object)
 
 AT_ONCE = 32
+_RBAC: dict[str, Any] = {"group": "rbac.authorization.k8s.io", "namespaced": False, "type": MetadataOnly}
+CLUSTER_WIDE: tuple[Kind[Any], ...] = (
+    POD_MIGRATION_JOB,
+    QUEUE,
+    NAMESPACE,
+    NODE,
+    Kind(kind="ClusterRoleBinding", plural="clusterrolebindings", **_RBAC),
+    Kind(kind="ClusterRole", plural="clusterroles", **_RBAC),
+)
 
 
 def namespace_document(name: str) -> Document:
@@ -54,6 +64,25 @@ def deployment(name: str, namespace: str, replicas: int, *, cpu: str = "100m") -
             },
         },
     }
+
+
+async def clear(client: Client, namespace: str) -> None:
+    """Delete a namespace, and what is in none and has its name, or moves its pods."""
+
+    async def delete(kind: Kind[Any], name: str) -> None:
+        with suppress(NotFound):
+            await client.delete(kind, name)
+
+    for kind in CLUSTER_WIDE:
+        with suppress(NotFound):  # which may not be installed
+            found = (await client.list(kind)).items
+            await together(delete(kind, one.metadata.name) for one in found if _is_of(namespace, one))
+
+
+def _is_of(namespace: str, one: Object) -> bool:
+    if isinstance(one, PodMigrationJob):
+        return one.spec.pod_ref.namespace == namespace
+    return namespace in one.metadata.name
 
 
 async def add_nodes(client: Client, count: int) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.build import BuildError
-from e2e.cluster import namespace_document
+from e2e.cluster import clear, namespace_document
 from e2e.controlplane import ControlPlane
 from e2e.process import ProcessDied
 from e2e.running import installed
@@ -67,8 +67,9 @@ def client(api: KubernetesApi) -> Client:
 
 @pytest.fixture
 async def namespace(client: Client) -> AsyncIterator[str]:
-    """A namespace of this test alone; deleting it afterwards takes everything in it."""
+    """A namespace of this test alone. Afterwards it goes with everything in it, and with nodes, queues and roles that
+    have its name in theirs, however the test ended."""
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     await client.create(NAMESPACE, namespace_document(name))
     yield name
-    await client.delete(NAMESPACE, name)
+    await clear(client, name)

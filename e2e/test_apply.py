@@ -15,7 +15,7 @@ from e2e.controlplane import ControlPlane
 from e2e.running import refusals, restow
 from restow.client.informer import Informer
 from restow.client.verbs import Client
-from restow.model.kinds import DEPLOYMENT, NODE, POD, POD_GROUP, POD_MIGRATION_JOB, RESERVATION
+from restow.model.kinds import DEPLOYMENT, NODE, POD, POD_GROUP, RESERVATION
 from restow.model.objects import Document, Pod, Reservation
 
 SCHEDULER = "restow-gathers"
@@ -90,10 +90,6 @@ async def test_the_room_that_is_gathered_for_a_gang_is_not_stolen(
             )
             assert [one.metadata.name for one in _named(pods, "thief") if one.spec.node_name] == []
     assert refusals(tmp_path) == []
-    for job in (await client.list(POD_MIGRATION_JOB)).items:
-        if job.spec.pod_ref.namespace == namespace:
-            await client.delete(POD_MIGRATION_JOB, job.metadata.name)
-    await together(client.delete(NODE, name) for name in names)
 
 
 def _is_claim(reservation: Reservation) -> bool:

@@ -13,7 +13,7 @@ from e2e.cluster import deployment, fake_node, reaches, running, together
 from e2e.running import refusals, restow
 from restow.client.verbs import Client
 from restow.migration.conditions import is_ended
-from restow.model.kinds import DEPLOYMENT, NODE, POD_MIGRATION_JOB
+from restow.model.kinds import DEPLOYMENT, NODE
 from restow.model.objects import Document, JobPhase, Pod
 
 SCHEDULER = "restow-packs"
@@ -95,5 +95,3 @@ async def test_a_scattered_cluster_is_packed_and_stays_so(
         assert len({job.spec.pod_ref.uid for job in ours}) == len(ours)
         assert seen.faults(least=LEAST, per_node=None) == []
     assert refusals(tmp_path) == []
-    await together(client.delete(POD_MIGRATION_JOB, job.metadata.name) for job in ours)
-    await together(client.delete(NODE, name) for name in names)

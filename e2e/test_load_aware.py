@@ -21,7 +21,7 @@ from e2e.meters import Meters, metrics_api, prometheus
 from e2e.running import LEASES, refusals, restow
 from restow.client.verbs import Client
 from restow.migration.conditions import is_ended
-from restow.model.kinds import DEPLOYMENT, NODE, POD_MIGRATION_JOB
+from restow.model.kinds import DEPLOYMENT, NODE
 from restow.model.objects import Document, JobPhase
 
 SCHEDULER = "restow-cools"
@@ -117,5 +117,3 @@ async def test_pods_leave_a_node_that_is_really_busy(
         assert [job.status.phase for job in ours] == [JobPhase.SUCCEED] * 2
         assert seen.faults(least=2, per_node=None) == []
     assert refusals(tmp_path) == []
-    await together(client.delete(POD_MIGRATION_JOB, job.metadata.name) for job in ours)
-    await together(client.delete(NODE, name) for name in names)

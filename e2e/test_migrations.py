@@ -134,4 +134,3 @@ async def test_many_moves_at_once(
     if limits is LIMITS:
         assert moves / seconds < EVICTIONS_PER_SECOND * 1.1
     assert refusals(tmp_path) == []
-    await together(client.delete(POD_MIGRATION_JOB, job_name(pod)) for pod in moved)

@@ -16,7 +16,7 @@ from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.migration.conditions import is_ended
 from restow.model.guarantees import Cluster
-from restow.model.kinds import CONFIG_MAP, DEPLOYMENT, NODE, POD_MIGRATION_JOB, QUEUE
+from restow.model.kinds import CONFIG_MAP, DEPLOYMENT, NODE, QUEUE
 from restow.model.objects import Document, JobPhase, Pod, Queue
 from restow.model.pods import condition
 from restow.ports import Forbidden, Invalid
@@ -130,8 +130,6 @@ async def test_a_guarantee_is_locked_kept_cleared_and_released(
             assert process.poll() is None
         assert seen.faults(least=6, per_node=None) == []
     assert refusals(tmp_path) == []
-    await together(client.delete(POD_MIGRATION_JOB, job.metadata.name) for job in jobs)
-    await together(client.delete(NODE, name) for name in names)
 
 
 WRONG = {
@@ -277,7 +275,6 @@ async def test_a_queue_that_is_there_is_asked_about_what_changes(client: Client,
     with pytest.raises((Invalid, Forbidden), match="asked 30, limit 36, left 4"):
         await client.patch(QUEUE, mine, {"spec": lower}, dry_run=True)
     await client.patch(QUEUE, mine, {"spec": {**lower, "priority": 1}}, dry_run=True)  # the condition will tell
-    await client.delete(QUEUE, mine)
 
 
 async def test_before_anybody_has_looked_at_the_cluster_shares_are_compared(
@@ -319,7 +316,6 @@ async def test_what_is_refused_at_the_door_follows_the_configuration_the_cluster
         await client.delete(QUEUE, mine)
         await eventually_let_in(client, asks(theirs, 2))
     assert refusals(tmp_path) == []
-    await client.delete(NODE, namespace)
 
 
 async def eventually_let_in(client: Client, document: Document) -> None:
@@ -340,4 +336,3 @@ async def test_a_queue_that_asks_for_what_it_may_is_let_in(client: Client, accou
     await client.create(QUEUE, queue(name, guarantee=fair, capability={"cpu": "1"}))
     await client.patch(QUEUE, name, {"spec": {"weight": 3}})
     await client.patch(QUEUE, name, {"spec": {"guarantee": None}})
-    await client.delete(QUEUE, name)

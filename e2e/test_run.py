@@ -98,7 +98,6 @@ async def test_pods_are_placed_and_moved_and_the_lease_is_handed_back(
         assert await asyncio.to_thread(process.wait, 20) == 0
     assert await holder(client) is None
     assert refusals(tmp_path) == []
-    await together(client.delete(POD_MIGRATION_JOB, name) for name in names)
 
 
 async def test_whoever_takes_over_in_the_middle_goes_on_where_the_other_was(
@@ -119,4 +118,3 @@ async def test_whoever_takes_over_in_the_middle_goes_on_where_the_other_was(
         assert all(one.startswith("Succeed") for one in found), found
         assert await holder(client) not in (leader, None)
         await reaches(lambda: running(pods), REPLICAS, "running pods")
-    await together(client.delete(POD_MIGRATION_JOB, name) for name in names)

@@ -22,7 +22,7 @@ from e2e.controlplane import ControlPlane
 from e2e.running import refusals, restow
 from restow.client.verbs import Client
 from restow.migration.conditions import is_ended
-from restow.model.kinds import DEPLOYMENT, NODE, POD_MIGRATION_JOB
+from restow.model.kinds import DEPLOYMENT, NODE
 from restow.model.objects import Document
 
 SCHEDULER = "restow-told"
@@ -164,8 +164,3 @@ async def test_a_run_is_for_those_whom_the_cluster_lets_evict_pods(
             assert (await door.post(operator))[1]["jobs"] == []
         assert seen.faults(least=1, per_node=None) == []
     assert refusals(tmp_path) == []
-    await together(client.delete(POD_MIGRATION_JOB, name) for name in done["jobs"])
-    await together(client.delete(NODE, name) for name in names)
-    for name in ("operator", "leaver"):
-        for kind in ("clusterrolebinding", "clusterrole"):
-            await accounts.kubectl("delete", kind, f"{namespace}-{name}")

@@ -111,7 +111,7 @@ def test_printer_columns_point_at_fields(kind: Kind[Any]) -> None:
         (RESERVATION, "spec.tasks[].template.metadata", {"x-kubernetes-preserve-unknown-fields": True}),
         (RESERVATION, "status.conditions", {"x-kubernetes-list-map-keys": ["status"]}),
         (RESERVATION, "status.placements[]", {"required": ["index", "nodeName", "task"]}),
-        (RESERVATION, "status.placements[].podRef", {"x-kubernetes-map-type": "atomic"}),
+        (RESERVATION, "status", {"x-kubernetes-map-type": "atomic"}),
         (QUEUE, "spec.affinity", {"x-kubernetes-preserve-unknown-fields": True}),
         (POD_GROUP, "spec.networkTopology", {"x-kubernetes-preserve-unknown-fields": True}),
         (RESERVATION, "spec.tasks[].policies", {"x-kubernetes-preserve-unknown-fields": True}),

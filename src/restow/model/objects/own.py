@@ -189,17 +189,13 @@ class TaskState(ApiStruct):
     phase: dict[str, Count] | None = None
 
 
-Whole = Annotated[ObjectReference, Meta(extra_json_schema={"x-kubernetes-map-type": "atomic"})]
-"""A reference that is written as a whole, by one writer: an API server need not remember who wrote which part of it."""
-
-
 class Placement(ApiStruct):
     """Where seat `index` of `task` is held, and by which pod it was consumed."""
 
     task: str
     index: Count
     node_name: str
-    pod_ref: Whole | None = None
+    pod_ref: ObjectReference | None = None
 
 
 class ReservationStatus(ApiStruct):
@@ -211,12 +207,12 @@ class ReservationStatus(ApiStruct):
     succeeded: Count | None = None
     failed: Count | None = None
     conditions: Annotated[list[ReservationCondition], Meta(extra={"list_map_keys": ["status"]})] | None = None
-    current_owner: Whole | None = None
+    current_owner: ObjectReference | None = None
     current_owners: list[ObjectReference] | None = None
     allocatable: Quantities | None = None
     allocated: Quantities | None = None
     placements: list[Placement] | None = None
-    """Written as a whole, too; no two are of the same seat."""
+    """No two are of the same seat."""
     observed_generation: int | None = None
 
 
@@ -225,7 +221,10 @@ class Reservation(ApiStruct):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReservationSpec = ReservationSpec()
-    status: ReservationStatus = ReservationStatus()
+    status: Annotated[ReservationStatus, Meta(extra_json_schema={"x-kubernetes-map-type": "atomic"})] = (
+        ReservationStatus()
+    )
+    """Written as a whole, by one writer: an API server need not remember who wrote which part of it."""
 
 
 class ReservationTemplate(ApiStruct):

@@ -173,3 +173,13 @@ def ready(pod: Pod) -> bool:
 
 def reason(pod: Pod, kind: str) -> str:
     return next((each.message or "" for each in pod.status.conditions or () if each.type == kind), "")
+
+
+def storage_class(name: str, mode: str, provisioner: str = "sim/disk") -> Document:
+    return {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": mode}
+
+
+def new_claim(name: str, of: str = "fast", **spec: Any) -> Document:
+    asked = {"requests": {"storage": "1Gi"}}
+    body = {"accessModes": ["ReadWriteOnce"], "storageClassName": of, "resources": asked, **spec}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": body}

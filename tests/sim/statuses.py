@@ -1,0 +1,22 @@
+"""What workloads say of themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from restow.model import kinds
+from restow.model.objects import Document, Pod
+from tests.sim.stage import Stage
+
+
+def names(pods: list[Pod]) -> list[str]:
+    return [each.metadata.name for each in pods]
+
+
+async def status(it: Stage, kind: kinds.Kind[Any], name: str) -> Document:
+    found: Document = (await it.document(kind, name))["status"]
+    return found
+
+
+def conditions(status: Document) -> dict[str, tuple[str, str]]:
+    return {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions", ())}

@@ -1,0 +1,86 @@
+"""Disruption budgets: what they count, and whom they let go."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.model import kinds
+from restow.model.objects import Document
+from restow.model.times import format_time
+from tests.sim.stage import pass_time, ready, stage, virtual, workload
+from tests.sim.statuses import conditions, names, status
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected", "desired", "allowed"),
+    [
+        pytest.param({"maxUnavailable": 1}, 4, 3, 1, id="one may be missing"),
+        pytest.param({"maxUnavailable": "50%"}, 4, 2, 2, id="half may be missing"),
+        pytest.param({"minAvailable": 4}, 4, 4, 0, id="all must be there"),
+        pytest.param({"minAvailable": "30%"}, 4, 2, 2, id="a share must be there, rounded up"),
+    ],
+)
+def test_a_budget_counts(spec: Document, expected: int, desired: int, allowed: int) -> None:
+    @virtual
+    async def story() -> None:
+        async with stage() as it:
+            await it.create(kinds.DEPLOYMENT, workload("web", 4))
+            selector = {"matchLabels": {"app": "web"}}
+            budget = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec | {"selector": selector}}
+            await it.create(kinds.POD_DISRUPTION_BUDGET, budget)
+            await pass_time(10)
+            found = await status(it, kinds.POD_DISRUPTION_BUDGET, "web")
+            keys = ("expectedPods", "desiredHealthy", "disruptionsAllowed", "currentHealthy", "observedGeneration")
+            assert tuple(found[key] for key in keys) == (expected, desired, allowed, 4, 1)
+            sufficient = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
+            assert conditions(found)["DisruptionAllowed"] == sufficient
+
+    story()
+
+
+@virtual
+async def test_a_budget_lets_evictions_through_one_after_the_other() -> None:
+    async with stage() as it:
+        await it.create(kinds.DEPLOYMENT, workload("web", 3))
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+        budget = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+        await it.create(kinds.POD_DISRUPTION_BUDGET, budget)
+        await pass_time(10)
+        [first, second, _] = await it.pods()
+        await it.client.evict("default", first.metadata.name, uid=first.metadata.uid)
+        with pytest.raises(Exception, match="disruption budget"):
+            await it.client.evict("default", second.metadata.name, uid=second.metadata.uid)
+        await pass_time(30)
+        await it.client.evict("default", second.metadata.name, uid=second.metadata.uid)
+        await pass_time(30)
+        assert [ready(each) for each in await it.pods()] == [True] * 3
+
+
+@virtual
+async def test_a_disruption_that_never_happened_is_forgotten_after_two_minutes() -> None:
+    async with stage() as it:
+        await it.create(kinds.REPLICA_SET, workload("web", 3))
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+        budget = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
+        await it.create(kinds.POD_DISRUPTION_BUDGET, budget)
+        await pass_time(10)
+        noted = {"disruptedPods": {names(await it.pods())[0]: format_time(it.clock.now())}}
+        await it.client.patch(kinds.POD_DISRUPTION_BUDGET, "web", {"status": noted}, "default", subresource="status")
+        await pass_time(100)
+        assert (await status(it, kinds.POD_DISRUPTION_BUDGET, "web"))["disruptionsAllowed"] == 0
+        await pass_time(30)
+        found = await status(it, kinds.POD_DISRUPTION_BUDGET, "web")
+        assert (found["disruptionsAllowed"], found.get("disruptedPods")) == (1, None)
+
+
+@virtual
+async def test_a_budget_over_pods_nobody_scales_allows_nothing_and_says_why() -> None:
+    async with stage() as it:
+        await it.create(kinds.DAEMON_SET, workload("agent", None))
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "agent"}}}
+        budget = {"metadata": {"name": "agent", "namespace": "default"}, "spec": spec}
+        await it.create(kinds.POD_DISRUPTION_BUDGET, budget)
+        await pass_time(10)
+        found = await status(it, kinds.POD_DISRUPTION_BUDGET, "agent")
+        assert found["disruptionsAllowed"] == 0
+        assert conditions(found)["DisruptionAllowed"] == ("False", "SyncFailed")

@@ -1,0 +1,106 @@
+"""StatefulSets and DaemonSets: who comes and goes, and in which order."""
+
+from __future__ import annotations
+
+from restow.model import kinds
+from restow.sim.world import Settings
+from tests.sim.stage import new_claim, pass_time, ready, stage, storage_class, virtual, workload
+from tests.sim.statuses import names, status
+
+
+@virtual
+async def test_an_ordered_stateful_set_comes_and_goes_one_by_one() -> None:
+    async with stage(settings=Settings(start=2)) as it:
+        await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db"))
+        grown = []
+        for _ in range(3):
+            await pass_time(2.5)
+            grown.append(len(await it.pods()))
+        await pass_time(10)
+        assert grown[0] < 3
+        assert names(await it.pods()) == ["db-0", "db-1", "db-2"]
+        await it.patch(kinds.STATEFUL_SET, "db", {"spec": {"replicas": 1}})
+        await pass_time(1)
+        assert [each.metadata.deletion_timestamp is not None for each in await it.pods()] == [False, False, True]
+        await pass_time(10)
+        assert names(await it.pods()) == ["db-0"]
+
+
+@virtual
+async def test_a_parallel_stateful_set_does_not_wait() -> None:
+    async with stage(settings=Settings(start=5)) as it:
+        await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db", podManagementPolicy="Parallel"))
+        await pass_time(1)
+        assert len(await it.pods()) == 3
+
+
+@virtual
+async def test_an_evicted_stateful_pod_returns_under_its_name_with_its_claim() -> None:
+    async with stage() as it:
+        await it.create(kinds.STORAGE_CLASS, storage_class("fast", "WaitForFirstConsumer"))
+        await it.create(
+            kinds.STATEFUL_SET, workload("db", 2, serviceName="db", volumeClaimTemplates=[new_claim("data")])
+        )
+        await pass_time(30)
+        [before, _] = await it.pods()
+        claim = await it.document(kinds.PERSISTENT_VOLUME_CLAIM, "data-db-0")
+        await it.client.evict("default", "db-0", uid=before.metadata.uid)
+        await pass_time(30)
+        [after, _] = await it.pods()
+        assert after.metadata.name == "db-0"
+        assert after.metadata.uid != before.metadata.uid
+        assert ready(after)
+        again = await it.document(kinds.PERSISTENT_VOLUME_CLAIM, "data-db-0")
+        assert again["spec"]["volumeName"] == claim["spec"]["volumeName"]
+
+
+@virtual
+async def test_a_partition_holds_an_update_back_below_it() -> None:
+    async with stage() as it:
+        rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
+        await it.create(kinds.STATEFUL_SET, workload("db", 3, serviceName="db", updateStrategy=rolling))
+        await pass_time(30)
+        await it.patch(kinds.STATEFUL_SET, "db", {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}})
+        await pass_time(30)
+        await it.delete(kinds.POD, "db-0")
+        await pass_time(30)
+        assert [(each.metadata.labels or {}).get("v") for each in await it.pods()] == [None, None, "2"]
+        opened = {"rollingUpdate": {"partition": 0}}
+        await it.patch(kinds.STATEFUL_SET, "db", {"spec": {"updateStrategy": opened}})
+        await pass_time(60)
+        assert [(each.metadata.labels or {}).get("v") for each in await it.pods()] == ["2"] * 3
+        found = await status(it, kinds.STATEFUL_SET, "db")
+        assert found["currentRevision"] == found["updateRevision"]
+
+
+# ---- DaemonSet
+
+
+@virtual
+async def test_a_daemon_set_runs_on_every_node_that_fits() -> None:
+    async with stage(nodes=3) as it:
+        taint = {"spec": {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}}
+        await it.patch(kinds.NODE, "n3", taint)
+        await it.create(kinds.DAEMON_SET, workload("agent", None))
+        await pass_time(10)
+        assert sorted(each.spec.node_name or "" for each in await it.pods()) == ["n1", "n2"]
+        found = await status(it, kinds.DAEMON_SET, "agent")
+        assert (found["desiredNumberScheduled"], found["numberReady"]) == (2, 2)
+        await it.patch(kinds.NODE, "n3", {"spec": {"taints": None}})
+        await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
+        await pass_time(10)
+        assert sorted(each.spec.node_name or "" for each in await it.pods()) == ["n1", "n2", "n3"]
+
+
+@virtual
+async def test_a_daemon_set_update_replaces_one_node_at_a_time() -> None:
+    async with stage(nodes=3, settings=Settings(start=5)) as it:
+        await it.create(kinds.DAEMON_SET, workload("agent", None))
+        await pass_time(20)
+        await it.patch(kinds.DAEMON_SET, "agent", {"spec": {"template": {"metadata": {"labels": {"v": "2"}}}}})
+        fewest = 3
+        for _ in range(60):
+            await pass_time(1)
+            fewest = min(fewest, sum(map(ready, await it.pods())))
+        assert fewest == 2
+        assert [(each.metadata.labels or {}).get("v") for each in await it.pods()] == ["2"] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
@@ -17,6 +18,7 @@ from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE
 from restow.ports import Forbidden, NotFound, OutcomeUnknown, Unauthorized
 from restow.reaching import CannotRun, find_namespace, missing_kinds, reach
+from restow.running import Options, Process
 from tests.client.script import ScriptedApi
 
 ASKED: dict[str, Any] = {
@@ -47,6 +49,23 @@ async def test_our_namespace_is_made_if_it_is_missing() -> None:
     for _ in range(2):
         await find_namespace(client, "restow-system")
     assert (await client.get(NAMESPACE, "restow-system")).metadata.name == "restow-system"
+
+
+@pytest.mark.parametrize(
+    ("component", "made"), [("scheduler", False), ("descheduler", True)], ids=["needs none", "takes turns by a Lease"]
+)
+async def test_without_elections_there_is_a_namespace_for_whoever(component: str, made: bool) -> None:
+    client, process = embedded(), Process(Options(components=(component,), leader_elect=False))
+    task = asyncio.create_task(process.run(client.api, SystemClock(), random.Random(1), "that is embedded"))
+    names: set[str] = set()
+    for _ in range(400 if made else 5):
+        await asyncio.sleep(0.05)
+        names = {one.metadata.name for one in (await client.list(NAMESPACE)).items}
+        if "restow-system" in names:
+            break
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert ("restow-system" in names) is made
 
 
 async def test_who_may_not_make_it_is_told() -> None:

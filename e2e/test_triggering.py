@@ -6,9 +6,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import random
 import re
 import subprocess
+import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +23,11 @@ from aiohttp import ClientSession
 from e2e.audit import audit
 from e2e.cluster import deployment, fake_node, reaches, running, together
 from e2e.controlplane import ControlPlane
-from e2e.running import refusals, restow
+from e2e.running import LEASES, refusals, restow
+from restow.adapters.clock import SystemClock
+from restow.client.election import LeaderElection
 from restow.client.verbs import Client
+from restow.control.descheduler.turns import TURN
 from restow.migration.conditions import is_ended
 from restow.model.kinds import DEPLOYMENT, NODE
 from restow.model.objects import Document
@@ -95,6 +102,30 @@ class Accounts:
         return done.stdout
 
 
+@asynccontextmanager
+async def turn_of(identity: str, client: Client) -> AsyncIterator[None]:
+    """Somebody plans, or applies a plan, elsewhere."""
+    clock, rng = SystemClock(), random.Random(1)
+    election = LeaderElection(client, namespace=LEASES, name=TURN, identity=identity, clock=clock, rng=rng)
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    async def plan() -> None:
+        begun.set()
+        await over.wait()
+
+    planning = asyncio.create_task(election.run(plan))
+    await begun.wait()
+    yield
+    over.set()
+    await planning
+
+
+def deschedule(kubeconfig: Path, directory: Path) -> list[str]:
+    """The command, with the configuration of the process that runs."""
+    options = ("--kubeconfig", kubeconfig, "--config", directory / "restow.yaml", "--namespace", LEASES)
+    return [sys.executable, "-m", "restow", "deschedule", "--now", *map(str, options)]
+
+
 def _encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
@@ -155,6 +186,13 @@ async def test_a_run_is_for_those_whom_the_cluster_lets_evict_pods(
             status, shown = await door.post(operator, dryRun="true")
             assert (status, len(shown["plan"]["moves"]), shown["jobs"]) == (200, 2, [])
             assert ours() == set()
+            async with turn_of("ann", client):
+                taken = f"a run is under way: ann has the Lease {LEASES}/{TURN}"
+                await answers(operator, 409, taken)
+                command = deschedule(account, tmp_path)
+                done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+                assert (done.returncode, done.stdout) == (1, "") and taken in done.stderr, done
+                assert ours() == set()
             found = await asyncio.gather(*(door.post(operator, profile="pack") for _ in range(4)))
             assert sorted(one[0] for one in found) == [200, 409, 409, 409], found
             [done] = [one[1] for one in found if one[0] == 200]

@@ -45,7 +45,7 @@ EMBEDDED = Configuration(
 """Everybody's pods are ours, and nobody waits minutes to see a second move."""
 READY_SECONDS = 60.0
 EVENT_SECONDS = 3600.0
-PACE = Settings(start=0.3, stop=0.5)
+PACE = Settings(start=0.3, stop=0.5, protect_volumes=True)
 """Pods are Ready within a second of being bound, and gone within a second of being deleted."""
 
 
@@ -80,7 +80,7 @@ async def _leave_configuration(client: Client) -> None:
 async def empty_cluster(*, nodes: int, rng: random.Random) -> AsyncIterator[EmbeddedCluster]:
     """The same without Restow: nobody schedules."""
     clock = SystemClock()
-    api = MemoryApi(clock, rng, event_seconds=EVENT_SECONDS)
+    api = MemoryApi(clock, rng, event_seconds=EVENT_SECONDS, protect_volumes=True)
     client = Client(api)
     for definition in custom_resource_definitions():
         await client.create(CUSTOM_RESOURCE_DEFINITION, definition)

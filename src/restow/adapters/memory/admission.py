@@ -115,6 +115,17 @@ def _prepare_volume(state: State, volume: Document) -> None:
     volume["status"] = {"phase": "Pending"}
 
 
+def _protect(state: State, volume: Document, finalizer: str) -> None:
+    """The StorageObjectInUseProtection admission plugin."""
+    finalizers = volume["metadata"].get("finalizers", [])
+    if state.protect_volumes and finalizer not in finalizers:
+        volume["metadata"]["finalizers"] = [*finalizers, finalizer]
+
+
+def _complete_volume(state: State, volume: Document) -> None:
+    _protect(state, volume, "kubernetes.io/pv-protection")
+
+
 def _complete_pod(state: State, pod: Document) -> None:
     spec = pod["spec"]
     _set_priority(state, pod, spec)
@@ -183,6 +194,7 @@ def _check_one_default(state: State, priority_class: Document) -> None:
 
 
 def _complete_claim(state: State, claim: Document) -> None:
+    _protect(state, claim, "kubernetes.io/pvc-protection")
     spec = claim.setdefault("spec", {})
     if spec.get("storageClassName") is not None:
         return
@@ -204,6 +216,7 @@ _PREPARE: dict[str, Step] = {
 _COMPLETE: dict[str, Step] = {
     "pods": _complete_pod,
     "namespaces": _label_namespace,
+    "persistentvolumes": _complete_volume,
     "persistentvolumeclaims": _complete_claim,
     _PRIORITY_CLASSES: _check_one_default,
     definitions.COLLECTION: definitions.complete,

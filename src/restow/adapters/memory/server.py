@@ -81,7 +81,8 @@ class MemoryApi:
     `collect_garbage` and `end_namespaces` switch the two controllers that live in the server: without them, dependents
     stay when owners go, and a deleted namespace waits for somebody to empty and finalize it. `track_fields` keeps
     managedFields of ordinary writes; without it they cost less, and server-side apply sees them as one owner's.
-    `event_seconds` is how long an Event is kept after it was written last; without it, for ever.
+    `event_seconds` is how long an Event is kept after it was written last; without it, for ever. `protect_volumes`
+    gives new claims and volumes the finalizers that somebody takes from them when they are not in use.
     """
 
     def __init__(
@@ -96,8 +97,10 @@ class MemoryApi:
         end_namespaces: bool = True,
         track_fields: bool = True,
         event_seconds: float | None = None,
+        protect_volumes: bool = False,
     ) -> None:
-        self._state = State(clock, rng, Store(history=history), Catalog(BUILTINS), track_fields=track_fields)
+        store, catalog = Store(history=history), Catalog(BUILTINS)
+        self._state = State(clock, rng, store, catalog, track_fields=track_fields, protect_volumes=protect_volumes)
         self._bookmark_seconds = bookmark_seconds
         self._measure = measure
         for served in BUILTINS:

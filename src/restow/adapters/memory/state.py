@@ -17,9 +17,17 @@ _LONGEST_BASE = 63 - _SUFFIX_LENGTH
 
 class State:
     def __init__(
-        self, clock: Clock, rng: random.Random, store: Store, catalog: Catalog, *, track_fields: bool = True
+        self,
+        clock: Clock,
+        rng: random.Random,
+        store: Store,
+        catalog: Catalog,
+        *,
+        track_fields: bool = True,
+        protect_volumes: bool = False,
     ) -> None:
         self.track_fields = track_fields
+        self.protect_volumes = protect_volumes
         self.clock = clock
         self.rng = rng
         self.store = store

@@ -11,6 +11,7 @@ from restow.sim.world.job import Jobs
 from restow.sim.world.kubelet import Kubelets
 from restow.sim.world.node import Heartbeats, Nodes
 from restow.sim.world.pod_gc import PodGarbage
+from restow.sim.world.protection import ClaimProtection, VolumeProtection
 from restow.sim.world.replica_set import ReplicaSets
 from restow.sim.world.rule import Rule
 from restow.sim.world.settings import Settings
@@ -38,6 +39,8 @@ def default_rules(settings: Settings) -> list[Rule]:
         PodComplaints(),
         NodeComplaints(),
     ]
+    if settings.protect_volumes:
+        rules += (ClaimProtection(), VolumeProtection())
     if settings.heartbeat is not None:
         rules.append(Heartbeats(settings.heartbeat))
     return rules

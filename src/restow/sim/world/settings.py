@@ -17,7 +17,7 @@ SILENT_SINCE = "sim.restow.sh/silent-since"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in seconds."""
+    """Times are in seconds."""
 
     start: float = 1.0  # from binding to Running
     ready: float = 0.0  # from Running to Ready
@@ -26,4 +26,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     node_notice: float = 40.0  # from a kubelet's silence to its node being marked
     orphan_notice: float = 40.0  # from a node's disappearance to its pods being removed
     provision: float = 0.0  # to make a volume
+    protect_volumes: bool = False  # whether claims and volumes in use are let go of only when they are not
     workers: int = 8  # steps under way at once

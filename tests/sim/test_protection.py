@@ -1,0 +1,39 @@
+"""Claims and volumes in use that somebody deletes."""
+
+from __future__ import annotations
+
+from restow.model import kinds
+from restow.model.objects import Document
+from restow.sim.world import Settings
+from tests.sim.stage import pass_time, pod, stage, virtual
+
+CLASS = {"metadata": {"name": "fast"}, "provisioner": "sim/disk", "volumeBindingMode": "Immediate"}
+CLAIM: Document = {
+    "metadata": {"name": "data", "namespace": "default", "finalizers": ["kubernetes.io/pvc-protection"]},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+
+
+@virtual
+async def test_a_claim_stays_until_its_pod_has_gone_and_its_volume_until_it_is_released() -> None:
+    async with stage(settings=Settings(protect_volumes=True)) as it:
+        await it.create(kinds.STORAGE_CLASS, CLASS)
+        await it.create(kinds.PERSISTENT_VOLUME_CLAIM, CLAIM)
+        await it.create(kinds.POD, pod("a", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]))
+        await pass_time(10)
+        [volume] = (await it.client.list(kinds.PERSISTENT_VOLUME)).items
+        kept = {"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}}
+        await it.patch(kinds.PERSISTENT_VOLUME, volume.metadata.name, kept)
+        await it.delete(kinds.PERSISTENT_VOLUME_CLAIM, "data")
+        await it.delete(kinds.PERSISTENT_VOLUME, volume.metadata.name)
+        await pass_time(30)
+        for kind in (kinds.PERSISTENT_VOLUME_CLAIM, kinds.PERSISTENT_VOLUME):
+            assert [one.metadata.deletion_timestamp is not None for one in (await it.client.list(kind)).items] == [True]
+        await it.delete(kinds.POD, "a")
+        await pass_time(30)
+        for kind in (kinds.PERSISTENT_VOLUME_CLAIM, kinds.PERSISTENT_VOLUME):
+            assert (await it.client.list(kind)).items == []

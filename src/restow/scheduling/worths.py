@@ -2,7 +2,8 @@
 
 Goes in: the plugins that are `by_room`, and a cycle of any pod of the class. Comes out: the weighted sum of their
 scores, as the high bits of a key (see `ranking`), or NOTHING where one of them refuses. Whichever rows they are asked
-about first, what they say is kept for the state (`Room.states`), not for the row.
+about first, what they say is kept for the state (`Room.states`), not for the row. Where hardly any two rows are in one
+state, they are asked about every row.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Worths:
     def of(self, cycle: Cycle, rows: Which, possible: Mask | None = None) -> Sums:
         """Of these rows. Raises ScoreOutOfRange for one of the rows that are `possible`, if these are given."""
         states = self._states
+        if not states.shared:
+            return self._ask(cycle, rows, possible)
         if self._epoch != states.epoch:
             self._forget()
         numbers = states.of_row[rows] if isinstance(rows, slice) else states.of_row.take(rows)
@@ -58,6 +61,8 @@ class Worths:
 
     def of_row(self, row: int) -> int:
         """`of` a single row, without temporary arrays."""
+        if not self._states.shared:
+            return self._ask_row(row)
         if self._epoch != self._states.epoch:
             self._forget()
         state = self._states.at[row]

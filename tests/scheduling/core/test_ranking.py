@@ -83,7 +83,7 @@ def _small_blocks(monkeypatch, request):
     monkeypatch.setattr(blocks, "BLOCK", 4)
     monkeypatch.setattr(engine_module, "BLOCK", 4)
     monkeypatch.setattr(cells, "_ROWS_PER_CELL", request.param)
-    monkeypatch.setattr(states, "_SPARE", -48)  # of a capacity of 64, for twelve nodes
+    monkeypatch.setattr(states, "_SPARE", 8 * request.param)  # rows share states now and then, or always
 
 
 @pytest.mark.parametrize("kinds", PLUGINS.values(), ids=PLUGINS)

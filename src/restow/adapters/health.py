@@ -1,20 +1,19 @@
 """What a running process tells about itself over HTTP: /healthz, /readyz and /metrics; and what it may be asked to do.
 
 In: questions that can be asked at any time, the registry of metrics, and doors: what to do when somebody posts to a
-path. Who may, is for the doors to say. Out: a running `HealthServer`.
+path. Who may, is for the doors to say. Out: a server that is listening.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-CLOSE_WITHIN = 1.0
+from restow.adapters.listening import CLOSE_WITHIN, Listening, listen
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -50,26 +49,6 @@ Door = Callable[[Posted], Awaitable[Told]]
 _SCHEME = "bearer "
 
 
-class HealthServer:
-    """A server that is listening."""
-
-    def __init__(self, runner: web.AppRunner, host: str, port: int) -> None:
-        self._runner = runner
-        self.host = host
-        self.port = port
-
-    async def close(self) -> None:
-        await self._runner.cleanup()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-
 async def serve_health(
     *,
     host: str,
@@ -78,7 +57,7 @@ async def serve_health(
     ready: Checks,
     registry: CollectorRegistry,
     doors: Mapping[str, Door] | None = None,
-) -> HealthServer:
+) -> Listening:
     """Listen on an address; port 0 takes a free one. Raises OSError when the port is taken."""
 
     async def healthz(_: web.Request) -> web.Response:
@@ -96,13 +75,7 @@ async def serve_health(
     for path, door in (doors or {}).items():
         application.router.add_post(path, _opened(door))
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_WITHIN)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-    except BaseException:
-        await runner.cleanup()
-        raise
-    return HealthServer(runner, host, runner.addresses[0][1])
+    return Listening(runner, host, await listen(runner, host, port))
 
 
 def _opened(door: Door) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -9,12 +9,11 @@ otherwise, and there it also refuses requests that a web page in a browser could
 from __future__ import annotations
 
 import logging
-from types import TracebackType
-from typing import Self
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from restow.adapters.listening import CLOSE_WITHIN, Listening, listen
 from restow.adapters.loopback import is_loopback
 from restow.adapters.rest.handler import EmbeddedApi, Handler
 
@@ -22,7 +21,6 @@ log = logging.getLogger(__name__)
 
 MAX_LINE = 64 * 1024
 KEEP_ALIVE = 600.0
-CLOSE_WITHIN = 1.0
 
 
 class _OfClients(logging.Filter):
@@ -40,14 +38,12 @@ _protocol_log = logging.getLogger(f"{__name__}.protocol")
 _protocol_log.addFilter(_OfClients())
 
 
-class RestServer:
+class RestServer(Listening):
     """A server that is listening. `close` ends open watches and connections, then stops listening."""
 
     def __init__(self, runner: web.ServerRunner, handler: Handler, host: str, port: int) -> None:
-        self._runner = runner
+        super().__init__(runner, host, port)
         self._handler = handler
-        self.host = host
-        self.port = port
 
     @property
     def url(self) -> str:
@@ -61,15 +57,7 @@ class RestServer:
 
     async def close(self) -> None:
         self._handler.streams.close()
-        await self._runner.cleanup()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
+        await super().close()
 
 
 async def serve(api: EmbeddedApi, *, host: str = "127.0.0.1", port: int = 0) -> RestServer:
@@ -85,10 +73,4 @@ async def serve(api: EmbeddedApi, *, host: str = "127.0.0.1", port: int = 0) -> 
         max_field_size=MAX_LINE,
     )
     runner = web.ServerRunner(server, shutdown_timeout=CLOSE_WITHIN)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-    except BaseException:
-        await runner.cleanup()
-        raise
-    return RestServer(runner, handler, host, runner.addresses[0][1])
+    return RestServer(runner, handler, host, await listen(runner, host, port))

@@ -11,32 +11,29 @@ What it does about trouble, so that nobody above has to:
 
 A call's time limit covers all its tries, but not the wait for credentials: a log-in takes its own time. A watch has no
 limit; one that breaks or falls silent ends with an ERROR event. Lists, watches and everything that goes through a proxy
-are aiohttp's; other calls are short, many, and go over `connections` of our own.
+go over `streams`; other calls are short, many, and go over `connections` of our own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
 from random import Random
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
-from restow.adapters.kubernetes.answers import Answer, Malformed, headers_of, unpacked
+from restow.adapters.kubernetes.answers import Answer, Malformed, unpacked
 from restow.adapters.kubernetes.config import ClusterConfig, ConfigError
-from restow.adapters.kubernetes.connections import CONNECT_TIMEOUT, Broken, Connections, NotSent, Untrusted
+from restow.adapters.kubernetes.connections import Broken, Connections, NotSent, Untrusted
 from restow.adapters.kubernetes.credentials import Certificate, Identity
 from restow.adapters.kubernetes.http_form import (
     METHODS,
-    Lines,
     impersonation_headers,
     is_budget_refusal,
     path_of,
@@ -56,11 +53,13 @@ from restow.ports import (
     Unauthorized,
 )
 
+if TYPE_CHECKING:
+    from restow.adapters.kubernetes.streams import Stream, Streams
+
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-READ_BUFFER = 2**21
 RETRIES = 4
 FIRST_RETRY = 0.2
 DEFAULT_RETRY_AFTER = 1.0
@@ -94,7 +93,7 @@ class KubernetesApi:
         self._clock = clock
         self._rng = rng or Random()
         self._limits = limits or Limits()
-        self._session: aiohttp.ClientSession | None = None
+        self._streams: Streams | None = None
         self._tls: tuple[Certificate | None, ssl.SSLContext] | None = None
         self._bucket = TokenBucket(self._limits.rate, self._limits.burst) if self._limits.rate else None
         self._headers = [("User-Agent", user_agent()), *impersonation_headers(config.impersonation)]
@@ -112,9 +111,9 @@ class KubernetesApi:
         await self.close()
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._streams is not None:
+            await self._streams.close()
+            self._streams = None
         if self._connections is not None:
             self._connections.close()
             self._connections = None
@@ -126,17 +125,17 @@ class KubernetesApi:
 
     async def watch(self, request: Request) -> AsyncIterator[bytes]:
         try:
-            response = await self._as_someone(request, self._start)
+            stream = await self._as_someone(request, self._start)
         except (NotSent, Broken) as error:
             raise OutcomeUnknown.because(503, "ServiceUnavailable", f"{_describe(request)}: {error}") from None
         try:
-            async for line in _lines(response):
+            async for line in stream.lines():
                 yield line
         except Broken as error:
             status = Status(code=503, reason="ServiceUnavailable", message=f"{_describe(request)}: {error}")
             yield msgspec.json.encode({"type": "ERROR", "object": status})
         finally:
-            response.close()
+            stream.close()
 
     # ---- credentials
 
@@ -245,73 +244,37 @@ class KubernetesApi:
         assert self._connections is not None
         encoding = "gzip" if self.config.compress else "identity"
         lines = [("Host", self._connections.netloc), *self._headers]
-        lines += [("Accept", "application/json"), ("Accept-Encoding", encoding)]
-        if identity.authorization:
-            lines.append(("Authorization", identity.authorization))
+        lines += [("Accept", "application/json"), ("Accept-Encoding", encoding), *_authorization(identity)]
         return "".join(f"{name}: {value}\r\n" for name, value in lines).encode()
 
     # ---- long ones
 
     async def _fetch(self, request: Request, identity: Identity) -> Answer:
-        response = await self._send(request, identity)
-        try:
-            return await _whole(response)
-        finally:
-            response.release()
+        return await (await self._send(request, identity)).whole()
 
-    async def _start(self, request: Request, identity: Identity) -> aiohttp.ClientResponse:
+    async def _start(self, request: Request, identity: Identity) -> Stream:
         """The answer, if it is a success, with its body still to be read."""
-        response = await self._send(request, identity)
-        if response.status >= 300:
+        stream = await self._send(request, identity)
+        if stream.code >= 300:
             try:
-                _raise_for_status(request, await _whole(response))
+                _raise_for_status(request, await stream.whole())
             finally:
-                response.close()
-        return response
+                stream.close()
+        return stream
 
-    async def _send(self, request: Request, identity: Identity) -> aiohttp.ClientResponse:
-        watching = request.verb == "watch"
-        headers = [*self._headers, ("Accept", "application/json")]
-        headers.append(("Accept-Encoding", "gzip" if self.config.compress and not watching else "identity"))
-        if identity.authorization:
-            headers.append(("Authorization", identity.authorization))
-        if request.body:
-            headers.append(("Content-Type", request.content_type))
-        idle = self._limits.watch_idle if watching else None
+    async def _send(self, request: Request, identity: Identity) -> Stream:
+        if self._streams is None:
+            # not before it is needed: to import aiohttp takes longer than most commands do without it
+            from restow.adapters.kubernetes.streams import Streams
+
+            self._streams = Streams(self.config, limit=CONNECTIONS, idle=self._limits.watch_idle)
         try:
-            return await self._open().request(
-                METHODS[request.verb],
-                self.config.server + path_of(request),
-                data=request.body or None,
-                headers=headers,
-                allow_redirects=False,
-                proxy=self.config.proxy,
-                ssl=self._context(identity.certificate),
-                server_hostname=self.config.tls_server_name,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=idle),
-                read_bufsize=READ_BUFFER,
-            )
-        except aiohttp.ClientSSLError as error:
-            raise _untrusted(request, self.config.server, _reason(error)) from None
-        except (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError) as error:
-            raise NotSent(f"the proxy of {self.config.server} does not connect: {_reason(error)}") from None
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise NotSent(f"cannot connect to {self.config.server}: {_reason(error)}") from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise Broken(f"connection to {self.config.server} broken: {_reason(error)}") from None
+            headers = [*self._headers, *_authorization(identity)]
+            return await self._streams.open(request, headers, self._context(identity.certificate))
+        except Untrusted as error:
+            raise _untrusted(request, self.config.server, str(error)) from None
 
-    # ---- connections
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=CONNECTIONS, keepalive_timeout=60.0)
-            self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), skip_auto_headers=("Content-Type",)
-            )
-            # aiohttp sends PUT and DELETE again when a kept connection turns out closed, although the server may have
-            # acted already. What is tried again is decided above; there is no public switch.
-            self._session._retry_connection = False
-        return self._session
+    # ---- TLS
 
     def _context(self, certificate: Certificate | None) -> ssl.SSLContext | bool:
         """The TLS context for a certificate; connections made with an earlier one are not reused for it."""
@@ -324,6 +287,10 @@ class KubernetesApi:
                 raise Unauthorized.because(401, "Unauthorized", str(error)) from None
             self._tls = (certificate, context)
         return self._tls[1]
+
+
+def _authorization(identity: Identity) -> list[tuple[str, str]]:
+    return [("Authorization", identity.authorization)] if identity.authorization else []
 
 
 def _raise_for_status(request: Request, answer: Answer) -> None:
@@ -343,29 +310,6 @@ def _untrusted(request: Request, server: str, reason: str) -> ApiError:
     return ApiError(Status(code=503, reason="Untrusted", message=message))
 
 
-async def _whole(response: aiohttp.ClientResponse) -> Answer:
-    """An answer that aiohttp reads, and unpacks."""
-    try:
-        body = await response.read()
-    except (aiohttp.ClientError, OSError) as error:
-        raise Broken(f"the answer broke off: {_reason(error)}") from None
-    return Answer(response.status, headers_of(response.headers.items()), body)
-
-
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    lines = Lines()
-    try:
-        async for chunk in response.content.iter_any():
-            for line in lines.feed(chunk):
-                yield line
-    except TimeoutError:
-        raise Broken("silent for too long") from None
-    except (aiohttp.ClientError, OSError) as error:
-        raise Broken(f"stream broken: {_reason(error)}") from None
-    if lines.rest():
-        raise Broken("the stream ended in the middle of an event")
-
-
 def _unavailable(request: Request, error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
@@ -376,20 +320,3 @@ def _describe(request: Request) -> str:
     name = "/".join(part for part in (request.namespace, request.name) if part)
     plural = f"{request.resource.plural}/{request.subresource}" if request.subresource else request.resource.plural
     return " ".join(part for part in (request.verb, plural, name) if part)
-
-
-def _reason(error: BaseException) -> str:
-    """What went wrong, in the words of the layer that knows."""
-    match error:
-        case aiohttp.ClientConnectorCertificateError():
-            return str(error.certificate_error)
-        case aiohttp.ConnectionTimeoutError():
-            return f"no connection within {CONNECT_TIMEOUT:g}s"
-        case aiohttp.ClientHttpProxyError():
-            return f"it answered {error.status} {error.message}".rstrip()
-        case aiohttp.ClientConnectorError():
-            number = error.os_error.errno
-            return os.strerror(number) if number and number > 0 else str(error.os_error)
-        case aiohttp.ClientPayloadError():
-            return "the connection was closed"
-    return str(error) or type(error).__name__

@@ -10,9 +10,9 @@
 
 Where it looks away, and why that hides nothing:
 
-- RoomTaken is believed of whoever had to go within the last second, by the definition (who asks for more than it has,
-  then the newest, until the rest fits): no write can depend on what others write meanwhile, so a reason is true of
-  the read before it.
+- RoomTaken is believed of whoever had to go within the last second, by the definition (who only hopes, who asks for
+  more than it has, then the newest, until the rest fits): no write can depend on what others write meanwhile, so a
+  reason is true of the read before it.
 - A seat may be taken again if its pod is gone from the API, was never marked, and was bound by a scheduler that has
   died since. Objects then remember nothing; of the history of writes a server keeps minutes at most. No room is at
   stake, since nobody sits there. A scheduler that lives has to remember: it is blamed.
@@ -207,10 +207,9 @@ class Auditor:
             if node in free:
                 free[node] = subtract(free[node], add(request, {PODS: 1}))
         losers: set[str] = set()
-        for one in sorted(found, key=_standing, reverse=True):
-            seats = held[one.metadata.uid]
-            for place in {node for node, _ in seats if node in free}:
-                there = [add(request, {PODS: 1}) for node, request in seats if node == place]
+        for place in free:
+            for one in sorted(found, key=lambda one: _standing(one, place, pods), reverse=True):
+                there = [add(request, {PODS: 1}) for node, request in held[one.metadata.uid] if node == place]
                 awaited = _still_awaited(one, place, pods)
                 hoped = free[place]
                 for pod in awaited:
@@ -331,9 +330,10 @@ class Auditor:
             self._note(request, "a pod took two seats")
 
 
-def _standing(one: Reservation) -> tuple[bool, str, str]:
-    """Those that ask for more than they have give way first, then the newest."""
-    return has_grown(one), one.metadata.creation_timestamp or "", one.metadata.name
+def _standing(one: Reservation, node: str, pods: list[Pod]) -> tuple[bool, bool, str, str]:
+    """Those that only hope give way first, then those that ask for more than they have, then the newest."""
+    hopes = any(pod.spec.node_name == node and pod.metadata.uid in awaited_pods(one) for pod in pods)
+    return hopes, has_grown(one), one.metadata.creation_timestamp or "", one.metadata.name
 
 
 def _sizes(one: Reservation) -> dict[str, Vector]:

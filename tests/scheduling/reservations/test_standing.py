@@ -150,21 +150,24 @@ def test_one_that_waits_is_asked_by_every_filter_and_leaves_no_trace(snapshot: S
 
 
 @pytest.mark.parametrize(
-    ("awaited", "leaving", "taken", "expected"),
+    ("age", "awaited", "leaving", "taken", "expected"),
     [
-        pytest.param("uid-web", False, "0", {"claim": "RoomBeingLeft"}, id="the pod that is awaited has not left"),
-        pytest.param("uid-web", True, "0", {"claim": "RoomBeingLeft"}, id="it is leaving"),
-        pytest.param("uid-other", False, "0", {"claim": "RoomTaken"}, id="nobody awaits whoever is there"),
-        pytest.param("uid-web", False, "1", {"claim": "RoomTaken"}, id="more is taken than will be left"),
+        pytest.param(9, "uid-web", False, "0", {"claim": "RoomBeingLeft"}, id="the pod that is awaited has not left"),
+        pytest.param(0, "uid-web", False, "0", {"claim": "RoomBeingLeft"}, id="nor has that of an older one"),
+        pytest.param(9, "uid-web", True, "0", {"claim": "RoomBeingLeft"}, id="it is leaving"),
+        pytest.param(0, "uid-web", True, "0", {"claim": "RoomBeingLeft"}, id="and so is that of an older one"),
+        pytest.param(9, "uid-other", False, "0", {"claim": "RoomTaken"}, id="nobody awaits whoever is there"),
+        pytest.param(9, "uid-web", False, "1", {"claim": "RoomTaken"}, id="more is taken than will be left"),
+        pytest.param(0, "uid-web", False, "1", {"claim": "RoomTaken"}, id="by others than who is newer"),
     ],
 )
 def test_who_hopes_for_room_keeps_its_seat_and_costs_nobody_theirs(
-    snapshot: Snapshot, awaited: str, leaving: bool, taken: str, expected: dict[str, str]
+    snapshot: Snapshot, age: int, awaited: str, leaving: bool, taken: str, expected: dict[str, str]
 ) -> None:
     """n1 offers 4 cores: 1 is held for somebody, 2 are web's, the claim is after 3."""
-    snapshot.apply_reservation(made("old", 0, "1"))
+    snapshot.apply_reservation(made("old", 5, "1"))
     snapshot.apply_pod(pod("web", {"cpu": "2"}, on="n1", leaving=leaving))
-    claim = made("claim", 9, "3")
+    claim = made("claim", age, "3")
     notes = {"restow.sh/awaits": awaited}
     snapshot.apply_reservation(replace(claim, metadata=replace(claim.metadata, annotations=notes)))
     snapshot.apply_pod(pod("thief", {"cpu": taken}, on="n1"))

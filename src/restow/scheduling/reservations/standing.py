@@ -10,7 +10,8 @@ with why.
     RoomBeingLeft   the room is there only once terminating pods have left it, or pods that the reservation awaits
 
 A reservation that was changed, and asks for more than its seats were given, stands behind everybody else: nobody's seat
-is lost to a change.
+is lost to a change. So does one that hopes for the room of pods that are to leave, however old it is: nobody's seat is
+lost to a hope.
 A seat that a pod is on its way to is not lost before it is known what becomes of the pod.
 """
 
@@ -175,7 +176,7 @@ def _crowded_out(snapshot: Snapshot, engine: Engine, row: int, now: float) -> di
     free = {number: room.left(number, row) for number in numbers}
     later = {number: room.left(number, row, after_leaving=True) for number in numbers}
     found: dict[SeatName, Troubled] = {}
-    for reservation, group in _last_first(snapshot, seats):
+    for reservation, group in _last_first(snapshot, node, seats):
         hoped = Counter(later)
         awaited = _still_awaited(snapshot, reservation, node)
         for one in awaited:
@@ -198,10 +199,15 @@ def _crowded_out(snapshot: Snapshot, engine: Engine, row: int, now: float) -> di
     return found
 
 
-def _still_awaited(snapshot: Snapshot, reservation: Reservation, node: str) -> list[Occupant]:
-    """The pods on a node that a reservation awaits the end of; those that are terminating are counted already."""
+def _awaited(snapshot: Snapshot, reservation: Reservation, node: str) -> list[Occupant]:
+    """The pods on a node that a reservation awaits the end of."""
     known = (snapshot.pods.known.get(uid) for uid in awaited_pods(reservation))
-    return [one for one in known if one is not None and one.node == node and not one.leaving]
+    return [one for one in known if one is not None and one.node == node]
+
+
+def _still_awaited(snapshot: Snapshot, reservation: Reservation, node: str) -> list[Occupant]:
+    """Those of them that are not terminating yet, which would be counted already."""
+    return [one for one in _awaited(snapshot, reservation, node) if not one.leaving]
 
 
 def _who(awaited: list[Occupant]) -> str:
@@ -215,16 +221,17 @@ def _short(resources: Resources, left: Mapping[int, int], group: Iterable[_Askin
     return ", ".join(f"{quantity_of(name, amount)} {name}" for name, amount in short)
 
 
-def _last_first(snapshot: Snapshot, seats: Iterable[_Asking]) -> Iterator[tuple[Reservation, list[_Asking]]]:
-    """The seats by reservation: who asks for more than it has, then the newest; names decide between equals."""
+def _last_first(snapshot: Snapshot, node: str, seats: Iterable[_Asking]) -> Iterator[tuple[Reservation, list[_Asking]]]:
+    """The seats on a node by reservation: who only hopes, who asks for more than it has, then the newest; names decide
+    between equals."""
     groups: dict[tuple[str, str], list[_Asking]] = {}
     for name, amounts in seats:
         groups.setdefault((name.namespace, name.reservation), []).append((name, amounts))
     book = snapshot.reservations
     known = [(reservation, group) for key, group in groups.items() if (reservation := book.get(*key)) is not None]
-    yield from sorted(known, key=lambda pair: _standing(pair[0]), reverse=True)
+    yield from sorted(known, key=lambda pair: _standing(snapshot, node, pair[0]), reverse=True)
 
 
-def _standing(reservation: Reservation) -> tuple[bool, str, str, str]:
-    meta = reservation.metadata
-    return has_grown(reservation), meta.creation_timestamp or "", meta.namespace or "", meta.name
+def _standing(snapshot: Snapshot, node: str, reservation: Reservation) -> tuple[bool, bool, str, str, str]:
+    meta, hopes = reservation.metadata, bool(_awaited(snapshot, reservation, node))
+    return hopes, has_grown(reservation), meta.creation_timestamp or "", meta.namespace or "", meta.name

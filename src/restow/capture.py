@@ -17,16 +17,17 @@ from restow.model.kinds import (
     NODE,
     NODE_METRICS,
     OWN_KINDS,
+    OWNERS,
     POD,
     POD_DISRUPTION_BUDGET,
     POD_METRICS,
     POD_UNAVAILABLE_BUDGET,
     PRIORITY_CLASS,
+    STORAGE,
     Kind,
 )
 from restow.model.objects import Document
 from restow.model.wire import WireError
-from restow.offline import OWNERS, STORAGE
 from restow.ports import ApiError, Forbidden, Gone, NotFound
 
 T = TypeVar("T")

@@ -21,16 +21,12 @@ from restow.model.cluster import Snapshot
 from restow.model.cluster.seat import UNKNOWN_VERSION
 from restow.model.inventory import Inventory
 from restow.model.kinds import (
-    CSI_DRIVER,
-    CSI_NODE,
-    CSI_STORAGE_CAPACITY,
-    DAEMON_SET,
     DEPLOYMENT,
     JOB,
     NAMESPACE,
     NODE,
     NODE_METRICS,
-    PERSISTENT_VOLUME,
+    OWNERS,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     POD_DISRUPTION_BUDGET,
@@ -43,8 +39,7 @@ from restow.model.kinds import (
     REPLICA_SET,
     RESERVATION,
     STATEFUL_SET,
-    STORAGE_CLASS,
-    VOLUME_ATTACHMENT,
+    STORAGE,
     Kind,
 )
 from restow.model.objects import PersistentVolumeClaim, Pod
@@ -70,17 +65,7 @@ from restow.scheduling.reservations.validity import is_for, problems
 from restow.scheduling.roster import Roster
 from restow.scheduling.session import Session
 
-OWNERS: Sequence[Kind[Any]] = (REPLICA_SET, DEPLOYMENT, STATEFUL_SET, DAEMON_SET, JOB)
 SCALED: Sequence[Kind[Any]] = (REPLICA_SET, DEPLOYMENT, STATEFUL_SET, JOB)
-STORAGE: Sequence[Kind[Any]] = (
-    PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM,
-    STORAGE_CLASS,
-    CSI_NODE,
-    CSI_DRIVER,
-    CSI_STORAGE_CAPACITY,
-    VOLUME_ATTACHMENT,
-)
 
 
 class Seated(msgspec.Struct, frozen=True):

@@ -256,6 +256,18 @@ OPTIONAL_KINDS: tuple[Kind[Any], ...] = (*OWN_KINDS, POD_UNAVAILABLE_BUDGET)
 """Those that a cluster may not have, and then there are none."""
 WORKLOADS: tuple[Kind[Any], ...] = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER, JOB)
 """What makes pods anew, somewhere else, when they are evicted."""
+OWNERS: tuple[Kind[Any], ...] = (REPLICA_SET, DEPLOYMENT, STATEFUL_SET, DAEMON_SET, JOB)
+"""What owns pods in a cluster that was written down."""
+STORAGE: tuple[Kind[Any], ...] = (
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    STORAGE_CLASS,
+    CSI_NODE,
+    CSI_DRIVER,
+    CSI_STORAGE_CAPACITY,
+    VOLUME_ATTACHMENT,
+)
+"""What decides where volumes can be."""
 BUDGETS: tuple[Kind[Any], ...] = (POD_DISRUPTION_BUDGET, POD_UNAVAILABLE_BUDGET)
 ALL_KINDS: tuple[Kind[Any], ...] = (
     POD,

@@ -16,7 +16,7 @@ from restow.client.cache import Change
 from restow.client.informers import Informers
 from restow.client.latest import Latest
 from restow.client.reader import Reader
-from restow.control.view import STORAGE, ClusterView, EvictionView, StopSwitch
+from restow.control.view import ClusterView, EvictionView, StopSwitch
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended
 from restow.migration.limits import at_once
@@ -33,7 +33,7 @@ _KINDS: Final[tuple[Kind[Any], ...]] = (
     kinds.NAMESPACE,
     kinds.NODE,
     kinds.PRIORITY_CLASS,
-    *STORAGE,
+    *kinds.STORAGE,
     *kinds.WORKLOADS,
     kinds.QUEUE,
     kinds.POD_GROUP,

@@ -17,7 +17,7 @@ from restow.client.informers import Informers
 from restow.client.reader import Reader
 from restow.control.scheduler.steady import steady_time
 from restow.control.scheduler.tickets import Tickets
-from restow.control.view import STORAGE, ClusterView
+from restow.control.view import ClusterView
 from restow.model import kinds
 from restow.model.cluster import Occupant
 from restow.model.cluster.owners import group_name
@@ -46,7 +46,7 @@ _OWNER_KINDS = frozenset(kind.kind for kind in _OWNERS)
 _KINDS: Final[tuple[Kind[Any], ...]] = (
     kinds.NAMESPACE,
     kinds.PRIORITY_CLASS,
-    *STORAGE,
+    *kinds.STORAGE,
     *_OWNERS,
     kinds.QUEUE,
     kinds.POD_GROUP,

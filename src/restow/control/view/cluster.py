@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from restow.client.cache import Change
 from restow.client.learning import either
@@ -19,16 +19,6 @@ from restow.model.kinds import Kind
 from restow.model.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Queue, Reservation
 from restow.scheduling.jobs import least_resources
 from restow.scheduling.roster import Roster
-
-STORAGE: Final[tuple[Kind[Any], ...]] = (
-    kinds.PERSISTENT_VOLUME,
-    kinds.PERSISTENT_VOLUME_CLAIM,
-    kinds.STORAGE_CLASS,
-    kinds.CSI_NODE,
-    kinds.CSI_DRIVER,
-    kinds.CSI_STORAGE_CAPACITY,
-    kinds.VOLUME_ATTACHMENT,
-)
 
 
 class ClusterView:
@@ -41,7 +31,7 @@ class ClusterView:
             kinds.NAMESPACE: self._namespace,
             kinds.NODE: self._node,
             kinds.PRIORITY_CLASS: self._priority_class,
-            **dict.fromkeys(STORAGE, self._storage),
+            **dict.fromkeys(kinds.STORAGE, self._storage),
             **dict.fromkeys(kinds.WORKLOADS, self._owner),
             kinds.QUEUE: self._queue,
             kinds.POD_GROUP: self._group,

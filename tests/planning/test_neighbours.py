@@ -88,6 +88,7 @@ def test_a_node_that_was_measured_before_a_pod_came_takes_nobody_until_it_is_mea
     cores = {"full": 1.0, "p": 1.0}
     assert not planned("defragmentation", [FULL, SMALL], cores, age=60, migrated={"b": NOW - 30}).moves
     assert planned("defragmentation", [FULL, SMALL], cores, age=20, migrated={"b": NOW - 30}).moves
+    assert planned("defragmentation", [FULL, SMALL], cores, age=20, migrated={"b": NOW + 3600}).moves, "a wrong clock"
 
 
 def test_a_pod_that_is_not_measured_counts_with_what_it_asks_for() -> None:

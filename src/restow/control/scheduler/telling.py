@@ -37,8 +37,10 @@ from restow.model.objects import (
     PodGroupPhase,
     PodGroupStatus,
 )
+from restow.model.pods import is_pending
 from restow.model.times import format_time
 from restow.model.wire import WireError
+from restow.model.words import number_of
 from restow.ports import STRATEGIC_PATCH, ApiError, Clock, Forbidden, Invalid, NotFound
 from restow.scheduling.conditions import SCHEDULED as GROUP_SCHEDULED
 from restow.scheduling.conditions import group_status
@@ -222,13 +224,16 @@ class Telling:
                 self._recorder.record(reference, what, one.message or "", type="Normal" if good else "Warning")
 
     def _found(self, group: PodGroup, members: list[Pod]) -> PodGroupStatus:
-        """The status of a gang that nobody decides about: whoever placed the last of it may not have come to say so."""
+        """The status of a gang that nobody decides about: whoever placed the last of it may not have come to say so, or
+        it was changed when nobody of it waited any more."""
         key = (group.metadata.namespace or "", group.metadata.name)
         over = group.status.phase in (PodGroupPhase.RUNNING, PodGroupPhase.COMPLETED)
         if members and not over and not self.is_pending(key):
             [job] = jobs_of(members, self._roster, self._snapshot)
-            if job.is_whole:
-                return group_status(job, None, self._clock.now()) or group.status
+            if job.is_whole or not any(map(is_pending, members)):
+                lacking = f"pod group {job.name} needs {number_of(job.least, 'pod')}, {job.known} exist"
+                why = lacking if job.known < job.least else None
+                return group_status(job, why, self._clock.now()) or group.status
         return group.status
 
 

@@ -51,7 +51,7 @@ QUEUED_CLASSES = (1, 20)
 NAIVE = f"bench.scheduler:naive:{NODES}"
 LEAST_PLAIN, LEAST_CONSTRAINED, MOST_GROWTH = 20_000, 5_000, 1.5
 LEAST_LOCKED = 0.9
-TURNS = 3
+TURNS = 4
 
 
 class _Timed(Session):

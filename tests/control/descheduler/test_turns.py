@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 import pytest
 
 from restow.control.descheduler import Descheduler, InTheWay, RunRefused, Settings
+from restow.model import kinds
+from restow.model.wire import WireError
 from restow.ports import Api, ApiError, OutcomeUnknown, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi
 from restow.sim.loop import run_virtual
-from tests.control.descheduler.stage import Scattered, descheduler, packing, scattered
-from tests.control.descheduler.test_applying import applying, planned
+from tests.control.descheduler.stage import Scattered, applying, descheduler, packing, planned, scattered
 from tests.sim.stage import pass_time, running, virtual
 
 T = TypeVar("T")
@@ -41,17 +42,18 @@ def command(it: Scattered, seed: int, **more: Any) -> Descheduler:
 
 
 class Severed:
-    """An Api that answers nobody while it is cut off; its watches say nothing of jobs if they are to be late, and it
-    takes so many seconds to create one."""
+    """An Api that answers nobody while it is cut off, or nobody who asks for some kind; its watches say nothing of jobs
+    if they are to be late, and it takes so many seconds to create one."""
 
-    def __init__(self, api: Api, *, late: bool = False, slow: float = 0.0) -> None:
+    def __init__(self, api: Api, *, kind: str = "", late: bool = False, slow: float = 0.0) -> None:
         self.cut = False
+        self._kind = kind
         self._slow = slow
         self._api = api
         self._late = late
 
     async def call(self, request: Request) -> Response:
-        if self.cut:
+        if self.cut and self._kind in ("", request.resource.plural):
             raise OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
         if request.verb == "create" and request.resource.plural == "podmigrationjobs":
             await asyncio.sleep(self._slow)
@@ -135,6 +137,32 @@ async def test_whoever_is_cut_off_while_it_plans_creates_nothing() -> None:
 
 
 @virtual
+async def test_whoever_may_be_about_to_lose_its_turn_creates_nothing() -> None:
+    """The Lease was not renewed for six seconds: it is not lost yet, but could be before a job is there."""
+    async with scattered(migrating=False) as it:
+        severed = Severed(it.api, kind="leases")
+
+        async def plan(work: Callable[[], T]) -> T:
+            severed.cut = True
+            await asyncio.sleep(8)
+            return work()
+
+        with pytest.raises(RunRefused, match="the Lease restow-system/restow-cycle was lost meanwhile"):
+            await command(it, 2, api=severed, aside=plan).once()
+        assert await it.jobs() == []
+
+
+@virtual
+async def test_a_job_that_cannot_be_read_keeps_nobody_from_a_turn() -> None:
+    """Where somebody else's definition lets anything be written."""
+    async with scattered(migrating=False) as it:
+        await it.let_anything_be_written(kinds.POD_MIGRATION_JOB, "spec")
+        with suppress(WireError):  # it is made, but the answer cannot be read either
+            await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "odd"}, "spec": {"podRef": "a pod"}})
+        assert len((await command(it, 2).once()).jobs) == 4
+
+
+@virtual
 async def test_a_run_on_a_schedule_waits_for_its_turn_and_is_not_put_off_to_the_next_hour() -> None:
     async with scattered() as it, running(descheduler(it, packing(cron="0 * * * *"))):
         await pass_time(3590 - it.clock.now() % 3600)
@@ -199,6 +227,24 @@ async def test_whoever_applies_a_plan_and_is_cut_off_goes_on() -> None:
         await pass_time(30)
         severed.cut = False
         await it.go()
+        assert (await applied).succeeded == 4
+
+
+@virtual
+async def test_whoever_applies_a_plan_and_may_be_about_to_lose_its_turn_goes_on() -> None:
+    async with scattered() as it:
+        plan, severed = await planned(it), Severed(it.api, kind="leases")
+        troubles = iter([True])
+
+        async def repair(work: Callable[[], T]) -> T:
+            severed.cut = next(troubles, False)
+            await asyncio.sleep(8 if severed.cut else 0)
+            return work()
+
+        applied = asyncio.create_task(applying(it, api=severed, aside=repair).apply(plan))
+        await pass_time(30)
+        assert await it.jobs() == []
+        severed.cut = False
         assert (await applied).succeeded == 4
 
 

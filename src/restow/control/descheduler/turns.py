@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
 from typing import Final, TypeVar
 
-from restow.client.election import FencedApi, Held, LeaderElection, LeadershipLost
+import msgspec
+
+from restow.client.election import Fenced, FencedApi, Held, LeaderElection, LeadershipLost
 from restow.client.verbs import Client
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.settings import Settings
 from restow.model.kinds import POD_MIGRATION_JOB
+from restow.model.objects import PodMigrationJob
 from restow.ports import Api, Clock, NotFound, OutcomeUnknown, TooManyRequests
 
 TURN: Final = "restow-cycle"
@@ -64,16 +68,18 @@ class Turns:
             await (self._election.run if wait else self._election.run_if_free)(lead)
         except Held as holder:
             raise Taken(f"a run is under way: {holder} has the Lease {self._lease}") from None
-        except LeadershipLost:
+        except (LeadershipLost, Fenced):
             raise TurnLost(f"the Lease {self._lease} was lost meanwhile; what is created is carried out") from None
         return done[0]
 
     async def _read_jobs(self) -> None:
-        """What the turn before has created, the watch may not have shown yet. Asks as long as the turn lasts."""
+        """What the turn before has created, the watch may not have shown yet. Asks as long as the turn lasts. Whatever
+        cannot be read no turn has created."""
         while True:
             try:
-                for job in (await self._client.list(POD_MIGRATION_JOB)).items:
-                    self._feed.note(job)
+                for document in (await self._client.list(POD_MIGRATION_JOB.whole)).items:
+                    with suppress(msgspec.ValidationError):
+                        self._feed.note(msgspec.convert(document, PodMigrationJob))
                 return
             except NotFound:  # where there is no such kind nobody has made one
                 return

@@ -19,7 +19,7 @@ from restow.scheduling.cells import Cells
 from restow.scheduling.framework import Cycle, FilterPlugin, Reach
 from restow.scheduling.ranking import Ranking
 from restow.scheduling.screens import Screen
-from restow.scheduling.worths import TIE_BITS, Weighted, in_range
+from restow.scheduling.worths import TIE_BITS, Weighted, in_range, mask_of
 
 
 class Say(msgspec.Struct, frozen=True):
@@ -70,9 +70,10 @@ def best_compared(cycle: Cycle, ranking: Ranking, say: Say, keys: Keys, rows: Ro
 
 
 def accepts(cycle: Cycle, filters: Sequence[FilterPlugin], rows: Which) -> Mask:
-    mask = filters[0].filter(cycle, rows)
+    count = len(cycle.snapshot.nodes.present[rows]) if isinstance(rows, slice) else len(rows)
+    mask = mask_of(filters[0], cycle, rows, count)
     for plugin in filters[1:]:
-        mask = mask & plugin.filter(cycle, rows)
+        mask = mask & mask_of(plugin, cycle, rows, count)
     return mask
 
 

@@ -21,7 +21,7 @@ from restow.scheduling.blocks import REFUSED, Blocks
 from restow.scheduling.cells import Cells, too_many
 from restow.scheduling.framework import Cycle, FilterPlugin, Reach, ScorePlugin
 from restow.scheduling.screens import Screen, are_alone
-from restow.scheduling.worths import NOTHING, TIE_BITS, Weighted, Worths, weighted_sum
+from restow.scheduling.worths import NOTHING, TIE_BITS, Weighted, Worths, mask_of, weighted_sum
 
 TIE_MASK = (1 << TIE_BITS) - 1
 
@@ -201,7 +201,7 @@ class Ranking:
         """What the Node objects alone decide: the keys without what is added for who is there."""
         mask = self._nodes.present[rows]
         for plugin in self._node_filters:
-            mask = mask & plugin.filter(cycle, rows)
+            mask = mask & mask_of(plugin, cycle, rows, len(mask))
         total = weighted_sum(cycle, self._node_scores, rows, mask if isinstance(rows, slice) else None)
         self._start[rows] = np.where(mask, (total << TIE_BITS) | self._order.ties[rows], NOTHING)
         for scorer in self._node_raw:
@@ -247,7 +247,7 @@ class Ranking:
     def _ask_others(self, cycle: Cycle, rows: Which, keys: NDArray[np.int64]) -> None:
         """Add what plugins say that look at more than the room of a row."""
         for plugin in self._row_filters:
-            keys[~plugin.filter(cycle, rows)] = NOTHING
+            keys[~mask_of(plugin, cycle, rows, len(keys))] = NOTHING
         if self._row_scores:
             possible = keys >= 0 if isinstance(rows, slice) else None
             keys += weighted_sum(cycle, self._row_scores, rows, possible) << TIE_BITS

@@ -26,6 +26,10 @@ Weighted = tuple[ScorePlugin, int]
 Sums = NDArray[np.int64]
 
 
+class NotAMask(Exception):
+    """A plugin did not say of every row whether it accepts it; no choice can be trusted."""
+
+
 class ScoreOutOfRange(Exception):
     """A plugin broke its promise to score in 0..BEST; no choice can be trusted."""
 
@@ -110,6 +114,14 @@ def weighted_sum(cycle: Cycle, scores: Sequence[Weighted], rows: Which, possible
         length = rows.stop if isinstance(rows, slice) else len(rows)
         return np.zeros(length, np.int64)
     return total
+
+
+def mask_of(plugin: FilterPlugin, cycle: Cycle, rows: Which, count: int) -> Mask:
+    """Which of so many rows a plugin accepts. Raises NotAMask: numbers would be taken for the numbers of rows."""
+    mask = plugin.filter(cycle, rows)
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or len(mask) != count:
+        raise NotAMask(f"{plugin.name} does not say true or false of each of {count} rows")
+    return mask
 
 
 def in_range(plugin: ScorePlugin, scores: Scores) -> Scores:

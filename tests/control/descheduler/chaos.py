@@ -29,8 +29,7 @@ from restow.ports import AlreadyExists, Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.accidents import Accidents, main
 from tests.control.descheduler.returns import PROFILES, Returns
-from tests.control.descheduler.stage import Measuring, Scattered, descheduler, running
-from tests.control.descheduler.test_applying import applying
+from tests.control.descheduler.stage import Measuring, Scattered, applying, descheduler, running
 from tests.control.migrations.auditor import Auditor as MigrationAuditor
 from tests.control.migrations.stage import SYSTEM, controller
 from tests.control.queues.stage import queues

@@ -9,20 +9,27 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from restow.client.informers import Informers
 from restow.client.verbs import Client
-from restow.control.descheduler import Descheduler, Metrics
+from restow.control.descheduler import Applying, Descheduler, Metrics
 from restow.control.descheduler.feed import Feed
 from restow.model import kinds
 from restow.model.objects import Document, Pod, PodMigrationJob
 from restow.model.times import format_time
 from restow.planning.descheduling.policy import read_policy
 from restow.planning.descheduling.registry import installed
+from restow.planning.plan import Plan
 from restow.ports import Api, OutcomeUnknown, Request, Response
+from restow.sim.faults import FaultPlan
 from tests.control.migrations.stage import Move, arguments, controller, scheduled
 from tests.sim.stage import Stage, pass_time, pod, profile, running, template, workload
+
+TROUBLE = FaultPlan(
+    dropped=0.02, repeated=0.05, late=0.05, stale=0.1, conflict=0.1, busy=0.1, refused=0.1, unknown=0.15, slow=0.1
+)
 
 QUICKLY = {"objectLimiters": {"workload": {"duration": "0s"}}, "maxMigratingPerWorkload": 4}
 
@@ -139,3 +146,16 @@ async def stage(section: Document, *, nodes: int = 5, pods: int = 4, **more: Any
         running(descheduler(it, section, metrics=Metrics(CollectorRegistry()), **more)),
     ):
         yield it
+
+
+def applying(it: Scattered, *, api: Api | None = None, **more: Any) -> Applying:
+    return Applying(api or it.api, it.clock, random.Random(5), scheduler=profile(), arguments=arguments(), **more)
+
+
+async def planned(it: Scattered) -> Plan:
+    """What the descheduler would do, in waves of two."""
+    async with running(descheduler(it, packing())) as made:
+        plan = (await made.trigger(dry_run=True)).outcome.plan
+    moves = tuple(replace(move, wave=1 + (move.order > 2)) for move in plan.moves)
+    assert len(moves) == 4
+    return replace(plan, moves=moves)

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from restow.control.descheduler import Applying, Changed, InTheWay, Progress
+from restow.control.descheduler import Changed, InTheWay, Progress
 from restow.model import kinds
 from restow.planning.plan import Move, Plan
-from restow.ports import Api
-from tests.control.descheduler.stage import Scattered, descheduler, packing, scattered
-from tests.control.migrations.stage import arguments
+from tests.control.descheduler.stage import applying, descheduler, packing, planned, scattered
 from tests.control.stage import check_room
-from tests.sim.stage import pass_time, pod, profile, running, virtual
-
-
-def applying(it: Scattered, *, api: Api | None = None, **more: Any) -> Applying:
-    return Applying(api or it.api, it.clock, random.Random(5), scheduler=profile(), arguments=arguments(), **more)
-
-
-async def planned(it: Scattered) -> Plan:
-    """What the descheduler would do, in waves of two."""
-    async with running(descheduler(it, packing())) as made:
-        plan = (await made.trigger(dry_run=True)).outcome.plan
-    moves = tuple(replace(move, wave=1 + (move.order > 2)) for move in plan.moves)
-    assert len(moves) == 4
-    return replace(plan, moves=moves)
+from tests.sim.stage import pass_time, pod, running, virtual
 
 
 @virtual

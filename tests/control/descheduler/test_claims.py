@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -18,70 +16,14 @@ from restow.control.descheduler.claiming import Claiming
 from restow.migration.conditions import is_ended
 from restow.model import kinds
 from restow.model.affinity import names_of
-from restow.model.objects import Document, Reservation
-from restow.planning.plan import Move, Place, Plan
+from restow.model.objects import Document
+from restow.planning.plan import Place
 from restow.ports import ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from restow.sim.loop import run_virtual
-from tests.control.descheduler.stage import QUICKLY, Scattered, descheduler, feeding
-from tests.control.descheduler.test_applying import applying
-from tests.control.descheduler.test_faults import TROUBLE
-from tests.control.migrations.stage import controller, scheduled
+from tests.control.descheduler.claimed import claims, crowded, planned, steal
+from tests.control.descheduler.stage import Scattered, applying, descheduler, feeding
 from tests.control.stage import check_room, group, member, places
-from tests.sim.stage import pass_time, pod, profile, running, template, virtual, workload
-
-RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "1"))
-THIEF = "3"
-"""Cores: too large for n1; n2 and n3 have as much beside their web pods."""
-
-
-@asynccontextmanager
-async def crowded(**settings: Any) -> AsyncIterator[Scattered]:
-    """Three nodes of 4 cores, a web pod of 1 on each, and an anchor on n1; a gang of two waits for 4 cores each. Two
-    more nodes are full."""
-    async with scheduled(nodes=5, **settings) as base:
-        it = Scattered(base.api, base.world, base.clock)
-        for name in ("n4", "n5"):
-            await it.create(kinds.POD, pod(f"full-{name}", "4", nodeName=name))
-        await it.create(kinds.POD, pod("anchor", "900m", nodeName="n1"))
-        await it.create(kinds.DEPLOYMENT, workload("web", 3, pods=template("1", app="web")))
-        await it.create(kinds.POD_GROUP, group("gang", 2))
-        await pass_time(5)
-        for name in ("gang-0", "gang-1"):
-            await it.create(kinds.POD, member(name, "gang", "4"))
-        await pass_time(2)
-        async with controller(it.api, it.clock, **QUICKLY):
-            yield it
-
-
-async def planned(it: Scattered, *, waves: int = 2) -> Plan:
-    """The web pods of n2 and n3 go to n1, and the gang takes their nodes."""
-    at = {one.spec.node_name: one for one in await it.pods() if (one.metadata.labels or {}).get("app") == "web"}
-    moves = [
-        Move(
-            order=order,
-            wave=min(order, waves),
-            namespace="default",
-            pod=at[node].metadata.name,
-            uid=at[node].metadata.uid,
-            source=node,
-            target="n1",
-        )
-        for order, node in enumerate(("n2", "n3"), start=1)
-    ]
-    seats = [Place(namespace="default", pod="gang-0", node="n2"), Place(namespace="default", pod="gang-1", node="n3")]
-    return Plan(strategy="optimal", objective="pending", moves=tuple(moves), places=tuple(seats))
-
-
-async def claims(it: Scattered) -> list[Reservation]:
-    found = (await it.client.list(kinds.RESERVATION)).items
-    return [one for one in found if "restow.sh/claim-of" in (one.metadata.labels or {})]
-
-
-async def steal(it: Scattered, after: float) -> None:
-    await pass_time(after)
-    for number in range(3):
-        await it.create(kinds.POD, pod(f"thief-{number}", THIEF))
+from tests.sim.stage import pass_time, pod, profile, running, virtual
 
 
 @pytest.mark.parametrize("after", [0.3, 9.0], ids=lambda seconds: f"{seconds:g} s after the plan began")
@@ -317,71 +259,6 @@ async def test_what_is_held_elsewhere_after_a_repair_is_not_given_up_in_the_end(
         await made.claim(made.wanted(plan.places, pending), ())
         [after] = await claims(it)
         assert before.metadata.uid == after.metadata.uid
-
-
-async def _dying(plan: FaultPlan) -> FaultyApi:
-    """Somebody applies the plan and dies; thieves come; somebody else continues."""
-    async with crowded() as it:
-        made = await planned(it)
-        mortal = FaultyApi(it.api, Random(1), plan)
-
-        async def first() -> None:
-            await applying(it, api=mortal).apply(made)
-
-        await run_until_crash(mortal, first())
-        claimed = await claims(it) != []
-        if claimed:
-            await pass_time(1)
-        done = await applying(it).apply(made)
-        assert (done.succeeded, done.taken) == (2, 2)
-        await pass_time(5)
-        assert {one.status.state.phase for one in await claims(it)} <= {"Succeeded"}
-        await check_room(it)
-    return mortal
-
-
-def test_whoever_applies_a_plan_may_die_after_any_write() -> None:
-    names = run_virtual(_dying(FaultPlan())).writes.names
-    written = [kind for name in names if (kind := name.split()[1]) != "Lease"]
-    assert written == ["Reservation", "PodMigrationJob", "PodMigrationJob"]
-    for name in names:
-        assert run_virtual(_dying(FaultPlan(crash_after=name))).crashed.is_set(), name
-
-
-async def _troubled(seed: int) -> None:
-    """Somebody applies the plan behind faults of every kind, again and again until it is done, with thieves around."""
-    async with crowded() as it:
-        plan = await planned(it)
-        thieves = asyncio.create_task(_steal_from_claims(it))
-        for attempt in range(40):
-            shaky = FaultyApi(it.api, Random(seed * 100 + attempt), TROUBLE)
-            try:
-                done = await applying(it, api=shaky).apply(plan)
-                break
-            except ApiError:
-                await pass_time(1)
-        assert (done.succeeded, done.taken) == (2, 2)
-        await thieves
-        await pass_time(30)
-        assert {one.status.state.phase for one in await claims(it)} <= {"Succeeded"}
-        assert len(await it.jobs()) == 2
-        await check_room(it)
-
-
-async def _steal_from_claims(it: Scattered) -> None:
-    """As soon as a claim is held."""
-    while not any(one.status.placements for one in await claims(it)):
-        await pass_time(0.2)
-    await steal(it, 0.0)
-
-
-BEHIND = (16, 51)
-"""Seeds with which the view is behind: before a wave, and at the end."""
-
-
-@pytest.mark.parametrize("seed", [*range(RUNS), *(seed for seed in BEHIND if seed >= RUNS)])
-def test_a_plan_and_its_claims_survive_faults(seed: int) -> None:
-    run_virtual(_troubled(seed))
 
 
 MAKING_ROOM: Document = {

@@ -10,14 +10,11 @@ import pytest
 
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
-from tests.control.descheduler.stage import descheduler, packing, scattered
+from tests.control.descheduler.stage import TROUBLE, descheduler, packing, scattered
 from tests.control.stage import check_room
 from tests.sim.stage import pass_time, running
 
 RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "4"))
-TROUBLE = FaultPlan(
-    dropped=0.02, repeated=0.05, late=0.05, stale=0.1, conflict=0.1, busy=0.1, refused=0.1, unknown=0.15, slow=0.1
-)
 
 
 async def _pack(plan: FaultPlan, seed: int) -> FaultyApi:

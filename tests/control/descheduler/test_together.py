@@ -20,8 +20,7 @@ from restow.ports import Api
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.chaos import Lives
 from tests.control.descheduler.returns import COOL_DOWN, Returns
-from tests.control.descheduler.stage import QUICKLY, Measuring, Scattered, descheduler
-from tests.control.descheduler.test_faults import TROUBLE
+from tests.control.descheduler.stage import QUICKLY, TROUBLE, Measuring, Scattered, descheduler
 from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room
 from tests.sim.stage import pass_time, ready, running, template, workload

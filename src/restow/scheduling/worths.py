@@ -119,7 +119,7 @@ def weighted_sum(cycle: Cycle, scores: Sequence[Weighted], rows: Which, possible
 def mask_of(plugin: FilterPlugin, cycle: Cycle, rows: Which, count: int) -> Mask:
     """Which of so many rows a plugin accepts. Raises NotAMask: numbers would be taken for the numbers of rows."""
     mask = plugin.filter(cycle, rows)
-    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or len(mask) != count:
+    if not isinstance(mask, np.ndarray) or mask.dtype.kind != "b" or len(mask) != count:
         raise NotAMask(f"{plugin.name} does not say true or false of each of {count} rows")
     return mask
 

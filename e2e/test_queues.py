@@ -132,7 +132,7 @@ async def test_a_guarantee_is_locked_kept_cleared_and_released(
     assert refusals(tmp_path) == []
 
 
-WRONG = {
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "more than its capability": (
         {"guarantee": {"resource": {"cpu": "4", "memory": 1}}, "capability": {"cpu": "2", "memory": "1Gi"}},
         "the guarantee is more than the queue's capability: cpu (asked 4, capability 2)",

@@ -190,8 +190,8 @@ async def test_a_run_is_for_those_whom_the_cluster_lets_evict_pods(
                 taken = f"a run is under way: ann has the Lease {LEASES}/{TURN}"
                 await answers(operator, 409, taken)
                 command = deschedule(account, tmp_path)
-                done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
-                assert (done.returncode, done.stdout) == (1, "") and taken in done.stderr, done
+                tried = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+                assert (tried.returncode, tried.stdout) == (1, "") and taken in tried.stderr, tried
                 assert ours() == set()
             found = await asyncio.gather(*(door.post(operator, profile="pack") for _ in range(4)))
             assert sorted(one[0] for one in found) == [200, 409, 409, 409], found

@@ -66,6 +66,10 @@ class OddClusterFilter(OddFilter):
     reach: ClassVar[Reach] = Reach.CLUSTER
 
 
+class OddRoomFilter(OddFilter):
+    by_room: ClassVar[bool] = True
+
+
 class OddScore(Odd, ScorePlugin):
     def pre_score(self, cycle: Cycle) -> Any:
         return self.say("pre_score", cycle.pod, SUCCESS)
@@ -157,6 +161,7 @@ BOOM, NO_CODE, NO_PAIR = "Odd: RuntimeError: boom", "no attribute 'code'", "cann
         pytest.param(OddFilter(filter=nothing), NO_MASK, id="Filter says nothing"),
         pytest.param(OddFilter(filter=lambda: np.ones(1, np.bool_)), NO_MASK, id="Filter forgets rows"),
         pytest.param(OddFilter(filter=lambda: np.array([0, 1, 1])), NO_MASK, id="Filter answers numbers"),
+        pytest.param(OddRoomFilter(filter=lambda: np.array([0, 1, 1])), NO_MASK, id="numbers, about the room of rows"),
         pytest.param(OddFilter(filter=none_at_all, refusals=boom), BOOM, id="refusals raise"),
         pytest.param(OddFilter(filter=none_at_all, refusals=nothing), "not iterable", id="refusals are none"),
         pytest.param(

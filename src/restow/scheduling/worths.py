@@ -82,8 +82,9 @@ class Worths:
 
     def _ask(self, cycle: Cycle, rows: Which, possible: Mask | None) -> Sums:
         accepted: Mask | None = None
+        count = rows.stop if isinstance(rows, slice) else len(rows)
         for plugin in self._filters:
-            mask = plugin.filter(cycle, rows)
+            mask = mask_of(plugin, cycle, rows, count)
             accepted = mask if accepted is None else accepted & mask
         if possible is not None and accepted is not None:
             possible = possible & accepted

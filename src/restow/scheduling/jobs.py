@@ -16,6 +16,7 @@ from restow.model.cluster.seat import is_ended, stand_in
 from restow.model.objects import Pod, PodGroup, PodGroupPhase, Reservation
 from restow.model.resources import amounts
 from restow.model.tenancy import DEFAULT_QUEUE, queue_name
+from restow.model.words import number_of
 from restow.scheduling.framework import QueueSortPlugin
 from restow.scheduling.reservations.validity import least, replicas
 from restow.scheduling.roster import Key, Roster
@@ -77,6 +78,11 @@ class Job:
     def least_roles(self) -> Mapping[str, int]:
         """How many of each role."""
         return least_roles(self.group) if self.group is not None else {}
+
+    @property
+    def shortfall(self) -> str:
+        """What a gang needs of which too few exist, in words."""
+        return f"pod group {self.name} needs {number_of(self.least, 'pod')}, {self.known} exist"
 
     @property
     def is_broken(self) -> bool:

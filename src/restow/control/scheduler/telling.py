@@ -40,7 +40,6 @@ from restow.model.objects import (
 from restow.model.pods import is_pending
 from restow.model.times import format_time
 from restow.model.wire import WireError
-from restow.model.words import number_of
 from restow.ports import STRATEGIC_PATCH, ApiError, Clock, Forbidden, Invalid, NotFound
 from restow.scheduling.conditions import SCHEDULED as GROUP_SCHEDULED
 from restow.scheduling.conditions import group_status
@@ -231,8 +230,7 @@ class Telling:
         if members and not over and not self.is_pending(key):
             [job] = jobs_of(members, self._roster, self._snapshot)
             if job.is_whole or not any(map(is_pending, members)):
-                lacking = f"pod group {job.name} needs {number_of(job.least, 'pod')}, {job.known} exist"
-                why = lacking if job.known < job.least else None
+                why = job.shortfall if job.known < job.least else None
                 return group_status(job, why, self._clock.now()) or group.status
         return group.status
 

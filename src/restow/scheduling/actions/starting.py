@@ -16,7 +16,6 @@ from restow.model.cluster import Occupant
 from restow.model.cluster.seat import migrating_pod
 from restow.model.objects import Placement, Pod, Reservation
 from restow.model.resources import Vector, add, subtract
-from restow.model.words import number_of
 from restow.scheduling.engine import Placed, Unplaced
 from restow.scheduling.explain import blamed, joined
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
@@ -238,8 +237,8 @@ def incomplete(job: Job) -> Failure | None:
         return Failure(f"pod group {job.name} does not exist", frozenset([GANG]))
     there = job.placed + len(job.pods)
     if there < job.least:  # what is gated, terminating or failed exists, too
-        counted = f"{job.known} exist" if there == job.known else f"{job.known} exist and {there} of them can be placed"
-        return Failure(f"pod group {job.name} needs {number_of(job.least, 'pod')}, {counted}", frozenset([GANG]))
+        fewer = "" if there == job.known else f" and {there} of them can be placed"
+        return Failure(job.shortfall + fewer, frozenset([GANG]))
     return None if job.may_go_on(job.pods) else _lacks_roles(job)
 
 

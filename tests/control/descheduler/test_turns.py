@@ -248,6 +248,45 @@ async def test_whoever_applies_a_plan_and_may_be_about_to_lose_its_turn_goes_on(
         assert (await applied).succeeded == 4
 
 
+class Thread:
+    """Something is computed beside the loop for half a minute: whoever is cancelled meanwhile does not stop it."""
+
+    def __init__(self) -> None:
+        self.begun: list[asyncio.Task[Any]] = []
+        self.at_once = 0
+        """The most that there were at the same time."""
+
+    async def __call__(self, work: Callable[[], T], /) -> T:
+        task = asyncio.create_task(_slowly(work))
+        self.begun.append(task)
+        self.at_once = max(self.at_once, sum(not one.done() for one in self.begun))
+        return await asyncio.shield(task)
+
+
+async def _apply(it: Scattered, api: Api, thread: Thread) -> None:
+    await applying(it, api=api, aside=thread).apply(await planned(it))
+
+
+async def _run(it: Scattered, api: Api, thread: Thread) -> None:
+    async with running(descheduler(it, packing(interval="1s"), api=api, aside=thread)):
+        await pass_time(100)
+
+
+@pytest.mark.parametrize("work", [_apply, _run], ids=["a plan is applied", "on an interval"])
+@virtual
+async def test_what_a_turn_that_was_lost_plans_on_is_left_alone_until_it_has_ended(work: Callable[..., Any]) -> None:
+    async with scattered() as it:
+        severed, thread = Severed(it.api), Thread()
+        working = asyncio.create_task(work(it, severed, thread))
+        await pass_time(5)
+        severed.cut = True
+        await pass_time(12)
+        severed.cut = False
+        await working
+        assert len(thread.begun) > 1 and thread.at_once == 1
+        assert {job.status.phase for job in await it.jobs()} == {"Succeed"}
+
+
 TROUBLE = FaultPlan(late=0.05, stale=0.1, conflict=0.1, busy=0.1, refused=0.1, unknown=0.15, slow=0.2)
 RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "2"))
 

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from restow.client.creating import create_once
 from restow.client.informers import Informers
 from restow.client.verbs import Client
-from restow.control.aside import Aside, at_once
+from restow.control.aside import Aside, at_once, to_its_end
 from restow.control.descheduler.afresh import read_afresh
 from restow.control.descheduler.claiming import Claiming, hopes
 from restow.control.descheduler.feed import Feed
@@ -119,7 +119,7 @@ class Applying:
         self._settings = settings or Settings()
         self._strict = strict
         self._tell = tell
-        self._aside = aside
+        self._aside = to_its_end(aside)
         self._feed = Feed(Informers(Client(api), rng), clock, self._settings.namespace)
         self._turns = Turns(api, clock, Random(rng.getrandbits(64)), self._feed, self._settings)
         self._client = Client(self._turns.api, manager="restow-apply")

@@ -26,7 +26,7 @@ from restow.client.creating import create_once
 from restow.client.events import EventRecorder
 from restow.client.informers import Informers
 from restow.client.verbs import Client
-from restow.control.aside import Aside, at_once
+from restow.control.aside import Aside, at_once, to_its_end
 from restow.control.descheduler.claiming import Claiming, claims_in, deserted, hopes, let_go, plan_behind
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.jobs import PROFILE_ANNOTATION, STRATEGY_ANNOTATION, PlanJobs, plan_name, reference_to
@@ -90,7 +90,7 @@ class Descheduler:
         self._arguments = arguments or Arguments()
         self._settings = settings or Settings()
         self._metrics = metrics or Metrics()
-        self._aside = aside
+        self._aside = to_its_end(aside)
         self._clock = clock
         self._client = Client(api, manager="restow-descheduler")
         self._meter = Meter(self._client, clock, prometheus)

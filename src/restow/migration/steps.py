@@ -98,9 +98,17 @@ def _in_time(facts: Facts, limit: float, step: Step) -> Step:
         return _until(step, facts.now + left)
     status = step.status if isinstance(step, Wait) else facts.job.status
     why = f": {status.message}" if status.message else ""
-    seat = f"; its seat is kept until {end_of_seat(facts)}" if facts.is_evicting and facts.reservation else ""
     what = "done" if _phase(facts) is JobPhase.RUNNING else "admitted"
-    return fail(facts, JobReason.TIMEOUT, f"not {what} within {format_duration(limit)}{why}{seat}")
+    return fail(facts, JobReason.TIMEOUT, f"not {what} within {format_duration(limit)}{why}{_kept(facts)}")
+
+
+def _kept(facts: Facts) -> str:
+    """What becomes of the seat once time is up, if an eviction was recorded."""
+    if not facts.is_evicting or facts.reservation is None:
+        return ""
+    if facts.has_left:
+        return f"; its seat is kept until {end_of_seat(facts)}"
+    return "; its seat is kept for now, because an eviction may still be on its way"
 
 
 def _until(step: Step, deadline: float) -> Step:

@@ -27,6 +27,7 @@ ROWS: list[Row] = [
     ("sent a while ago, and the cache does not show it", facts(job(EVICTING), fresh=False, trial=None), Look, None, ""),
     ("sent, and now a budget refuses", facts(job(EVICTING), trial=NO), Wait, "Evicting", ""),
     ("sent, and now stopped", facts(job(EVICTING), stopped="x"), Wait, "Evicting", ""),
+    ("sent, and time is up", facts(job(EVICTING, age=301)), Fail, "Timeout", "an eviction may still be on its way"),
     ("paused", facts(job(spec={"paused": True})), Wait, "Paused", "time stands still"),
     ("time is up", facts(job(age=301)), Fail, "Timeout", "not done within 5m0s"),
     (

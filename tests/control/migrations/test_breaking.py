@@ -182,6 +182,24 @@ async def test_who_was_long_writing_down_an_intent_looks_again() -> None:
 
 
 @virtual
+async def test_what_is_read_for_one_job_keeps_another_from_evicting() -> None:
+    async with cluster(nodes=4) as it:
+        first, second, third = await it.start(3)
+        target = min({"n1", "n2", "n3", "n4"} - {one.spec.node_name for one in (first, second, third)})
+        it.seats.places = target
+
+        async def lose_node() -> None:
+            await it.delete(kinds.NODE, target)
+            await it.move(second, "b")
+
+        async with controller(Slow(it.api, 3, lose_node), it.clock, maxConcurrentReconciles=4):
+            await it.move(first, "a")
+            await pass_time(20)
+            assert await stays(it, first) and await stays(it, second)
+            assert {(await it.told(name))[1] for name in "ab"} == {"Unschedulable"}
+
+
+@virtual
 async def test_one_seat_is_not_given_to_two_whose_intents_are_long_in_writing() -> None:
     async with cluster(nodes=4) as it:
         first, second, third = await it.start(3)

@@ -210,7 +210,8 @@ class Migrations:
             after, answer = await self._effects.carry_out(facts, step)
         self._tell(job, after.job)
         if isinstance(step, Evict):
-            if not 0 <= self._clock.now() - facts.now <= _FRESH:
+            late = not 0 <= self._clock.now() - facts.now <= _FRESH
+            if late or self._reading.contradicts(facts, step.pod):
                 self._queue.add(name)
                 return
             self._pacing.used(job.metadata.uid)

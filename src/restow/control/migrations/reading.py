@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from restow.client.verbs import Client
 from restow.control.migrations.feed import Feed, reservation_key
 from restow.migration.arguments import Arguments
-from restow.migration.facts import Answer, Facts
+from restow.migration.facts import Answer, Facts, unfit
 from restow.migration.seats import seats_elsewhere
 from restow.migration.stop import STOP_NAME, stopped
 from restow.migration.terms import Terms, terms_of
@@ -34,6 +34,16 @@ class Reading:
         self._clock = clock
         self._feed = feed
         self._namespace = namespace
+        self._nodes: dict[str, Node | None] = {}
+        self._stopped_by: str | None = None
+        """What was read last, for whichever job."""
+
+    def contradicts(self, facts: Facts, pod: Pod) -> bool:
+        """Whether what was read since, for other jobs, says that a pod must not be evicted now."""
+        if self._stopped_by is not None:
+            return True
+        node = self._nodes.get(facts.node.metadata.name) if facts.node is not None else None
+        return facts.node is not None and (node is None or unfit(node, pod) is not None)
 
     async def facts(self, job: PodMigrationJob, arguments: Arguments, *, trial: bool) -> Facts | None:
         """Everything about this very job; None if it is gone."""
@@ -94,14 +104,18 @@ class Reading:
         if not trial:
             return self._feed.stopped()
         switch = await self._get(CONFIG_MAP, STOP_NAME, self._namespace)
-        return stopped(switch)
+        self._stopped_by = stopped(switch)
+        return self._stopped_by
 
     async def _node(self, reservation: Reservation | None, pod: Pod | None) -> Node | None:
         """The node of the seat that would be taken."""
         if reservation is None or pod is None:
             return None
         seats = seats_elsewhere(reservation, pod)
-        return await self._get(NODE, seats[0].node_name if seats else "")
+        name = seats[0].node_name if seats else ""
+        node = await self._get(NODE, name)
+        self._nodes[name] = node
+        return node
 
     async def _all(self, references: Iterable[ObjectReference]) -> tuple[Pod, ...]:
         """The pods that are there, whichever life of them is meant."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
+from restow.ports import Api, Request, Response, TooManyRequests
 from restow.queues.admission import CEILINGS
 from restow.queues.arguments import read_arguments
 from tests.control.migrations.stage import SCHEDULERS, arguments
@@ -108,6 +109,35 @@ async def test_what_is_as_it_should_be_is_not_written() -> None:
             await it.create(kinds.QUEUE, queue())
             await pass_time(200)
             assert (await it.client.get(kinds.CONFIG_MAP, CEILINGS, HOME)).metadata.resource_version == before
+
+
+@virtual
+async def test_what_could_not_be_written_is_written_soon() -> None:
+    async with world(nodes=4) as base:
+        it = Locked(base.api, base.world, base.clock)
+        await install(it)
+        busy = Busy(it.api)
+        async with running(queues(busy, it.clock, **HALF)):
+            await pass_time(5)
+            busy.refusing = True
+            await it.ask("ml", resource={"cpu": "3"})
+            busy.refusing = False
+            await pass_time(10)
+            assert (await shown(it))["left_ml"] == "2"
+
+
+class Busy:
+    """An API server that has no time for ConfigMaps now and then."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.watch = api.watch
+        self.refusing = False
+
+    async def call(self, request: Request) -> Response:
+        if self.refusing and request.resource.plural == "configmaps":
+            raise TooManyRequests.because(429, "TooManyRequests", "later")
+        return await self._api.call(request)
 
 
 @virtual

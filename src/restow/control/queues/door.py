@@ -12,7 +12,7 @@ import logging
 from restow.client.verbs import Client
 from restow.model.kinds import CONFIG_MAP
 from restow.model.wire import WireError
-from restow.ports import ApiError, Clock
+from restow.ports import ApiError, Clock, Forbidden, NotFound
 from restow.queues.admission import CEILINGS
 
 log = logging.getLogger(__name__)
@@ -28,11 +28,11 @@ class Door:
         """What was shown when last looked at, and until when that is believed."""
         self._problem = ""
 
-    async def keep(self, shown: dict[str, str]) -> None:
-        """See to it that the API server goes by these parameters."""
+    async def keep(self, shown: dict[str, str]) -> bool:
+        """See to it that the API server goes by these parameters; False if it should be tried again soon."""
         now = self._clock.now()
         if self._kept is not None and self._kept[0] == shown and now < self._kept[1]:
-            return
+            return True
         self._kept = shown, now + self._look_again
         try:
             found = await self._client.get(CONFIG_MAP, CEILINGS, self._namespace)
@@ -45,6 +45,9 @@ class Door:
             self._problem = ""
         except (ApiError, WireError) as error:
             self._tell(error)
+            if not isinstance(error, NotFound | Forbidden):  # which do not pass by themselves
+                self._kept = None
+        return self._kept is not None
 
     def _tell(self, error: ApiError | WireError) -> None:
         """Once for as long as it is the same."""

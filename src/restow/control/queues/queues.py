@@ -221,7 +221,7 @@ class Queues:
         done += [await self._abort(job) for job in decision.in_vain]
         for clearing in decision.clearings.values():
             done += [await self._move(clearing.queue, document) for document in self._documents(clearing)]
-        await self._door.keep(decision.parameters)
+        done.append(await self._door.keep(decision.parameters))
         self._unkept.forget_all_but(decision.statuses)
         self._told = {name: told for name, told in self._told.items() if name in decision.statuses}
         return all(done)

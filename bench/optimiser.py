@@ -18,11 +18,9 @@ import numpy as np
 
 from bench.measure import Cost, measured
 from bench.report import Claim, Report, Row
-from restow.configuration import Configuration
 from restow.model.inventory import Inventory, read_inventory
 from restow.model.kinds import POD
 from restow.model.objects import Pod
-from restow.offline import Cluster, Wish, plan_request
 from restow.planning.effect import after
 from restow.planning.measures import slots
 from restow.planning.plan import Move, Plan
@@ -31,9 +29,11 @@ from restow.planning.replay import replay
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
 from restow.planning.strategies import make_plan
+from restow.running.configuration import Configuration
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import read_profile
 from restow.sim.scenarios import Scenario, snapshot
+from restow.snapshots.offline import Cluster, Wish, plan_request
 
 DATA = Path(os.environ.get("RESTOW_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SLOTS = {25: 22, 50: 35, 100: 60}  # proven to be the most, by an independent model

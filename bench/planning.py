@@ -15,11 +15,11 @@ import msgspec
 
 from bench.measure import Cost, measured, resident_mb
 from bench.report import Claim, Report, Row
-from restow.configuration import Configuration
 from restow.model.inventory import Inventory, read_inventory
-from restow.offline import Cluster, Wish, plan
+from restow.running.configuration import Configuration
 from restow.scheduling.registry import read_profile
 from restow.sim.scenarios import Scenario, snapshot
+from restow.snapshots.offline import Cluster, Wish, plan
 
 NODES, PODS = 5_000, 50_000
 ALL = 10**6

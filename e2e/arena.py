@@ -1,6 +1,6 @@
 """The real cluster as an arena: a random cluster is built in it, and kube-scheduler is handed one pod after the other.
 
-Goes in: a `RandomCluster`. Comes out: what the API server then holds, as a `restow.offline.Cluster`, and what
+Goes in: a `RandomCluster`. Comes out: what the API server then holds, as a `restow.snapshots.offline.Cluster`, and what
 kube-scheduler does with each pod. Nodes have no kubelet; pods stay where they are bound, and pending.
 """
 
@@ -36,8 +36,8 @@ from restow.model.kinds import (
     Kind,
 )
 from restow.model.objects import Condition, PersistentVolumeClaim, Pod
-from restow.offline import Cluster
 from restow.ports import NotFound
+from restow.snapshots.offline import Cluster
 
 SEEN_SECONDS = 0.3  # until kube-scheduler has seen a new cluster, at the least; what is late it tries again
 SECOND_THOUGHT_SECONDS = 6.0

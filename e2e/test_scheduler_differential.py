@@ -25,12 +25,12 @@ from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.model.kinds import NAMESPACE, NODE, POD, PRIORITY_CLASS
 from restow.model.objects import Pod
-from restow.offline import Cluster
 from restow.ports import AlreadyExists
 from restow.scheduling.decisions import Assign
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import Profile, read_profile
 from restow.scheduling.session import Session
+from restow.snapshots.offline import Cluster
 
 SAMPLE = 15
 FIRST, ALL = (int(number) for number in os.environ.get("RESTOW_DIFFERENTIAL", "0:300").split(":"))

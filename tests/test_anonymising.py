@@ -10,18 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from restow import offline
-from restow.anonymising import KEPT, Anonymiser
-from restow.capture import KINDS
-from restow.configuration import Configuration
 from restow.model.inventory import Inventory, read_inventory
 from restow.model.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
 from restow.model.names import label_value_problems, qualified_name_problems, subdomain_problems
 from restow.model.objects import Document
 from restow.model.volumes import claims_used
 from restow.model.wire import decode
+from restow.running.configuration import Configuration
 from restow.scheduling.registry import installed, read_profile
 from restow.sim.scenarios import Scenario, snapshot
+from restow.snapshots import offline
+from restow.snapshots.anonymising import KEPT, Anonymiser
+from restow.snapshots.capture import KINDS
 
 SCHEDULING = {"schedulerNames": ["restow"]}
 NOW = 1_767_225_600.0

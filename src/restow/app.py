@@ -17,10 +17,10 @@ from typing import Any
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import KubernetesApi, find_config, in_cluster
 from restow.adapters.kubernetes.in_cluster import is_in_cluster
-from restow.configuration import Configuration
 from restow.defaults import HOME
-from restow.embedded import EMBEDDED, Announce, PartStopped, embedded_cluster, empty_cluster, served
-from restow.running import Options, Process, lease_timing
+from restow.running.configuration import Configuration
+from restow.running.embedded import EMBEDDED, Announce, PartStopped, embedded_cluster, empty_cluster, served
+from restow.running.process import Options, Process, lease_timing
 
 NODES = 3
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import click
 
-from restow import __version__, asking, operating
-from restow.mistakes import CouldNot, misfortunes, unwritable
-from restow.operating import announce
+from restow import __version__
+from restow.commands import asking, operating
+from restow.commands.mistakes import CouldNot, misfortunes, unwritable
+from restow.commands.operating import announce
 
 _NOT_SETTLED = "the embedded cluster did not settle in time; is the machine very busy?"
 _CHAPTERS = {
@@ -74,7 +75,7 @@ def demo(output: str, seed: int, picture: Path | None) -> None:
     Capacity scatters, a gang does not fit, a plan is made and carried out, and the gang starts."""
     from restow import demo as story
     from restow.control.descheduler import Changed
-    from restow.embedded import PartStopped
+    from restow.running.embedded import PartStopped
 
     try:
         with misfortunes(Changed, PartStopped):
@@ -92,10 +93,11 @@ def dev(port: int, nodes: int) -> None:
     """An embedded cluster for kubectl, until Ctrl-C.
 
     The first line of output is the path of its kubeconfig, and nothing else."""
-    from restow import app, patience
-    from restow.embedded import PartStopped
-    from restow.logs import log_to_stderr
+    from restow import app
+    from restow.commands import patience
     from restow.model.words import number_of
+    from restow.running.embedded import PartStopped
+    from restow.running.logs import log_to_stderr
 
     log_to_stderr()
     starting = ExitStack()

@@ -23,21 +23,22 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from restow import offline, picture
-from restow.acting import Bearing, carry_out
 from restow.adapters.clock import SystemClock
-from restow.capture import inventory
 from restow.client.verbs import Client
 from restow.control.descheduler import Progress
 from restow.defaults import HOME
-from restow.embedded import EMBEDDED, EmbeddedCluster, embedded_cluster
 from restow.model.cluster.owners import GROUP_NAME_ANNOTATIONS
 from restow.model.kinds import DEPLOYMENT, NODE, POD, POD_GROUP
 from restow.model.objects import Node, Pod
 from restow.model.times import format_time
-from restow.picture import NodeUse
 from restow.planning.plan import Plan
-from restow.report import page
+from restow.running.acting import Bearing, carry_out
+from restow.running.embedded import EMBEDDED, EmbeddedCluster, embedded_cluster
+from restow.showing import picture
+from restow.showing.picture import NodeUse
+from restow.showing.report import page
+from restow.snapshots import offline
+from restow.snapshots.capture import inventory
 
 NAMESPACE = "default"
 NODES = 8

@@ -8,11 +8,12 @@ import signal
 
 import pytest
 
-from restow import app, embedded
+from restow import app
 from restow.adapters.rest.handler import VERSION
 from restow.control.scheduler import Scheduler
 from restow.model.kinds import DEPLOYMENT, NODE, POD, POD_MIGRATION_JOB
 from restow.model.pods import is_ready
+from restow.running import embedded
 from restow.sim.world import Settings
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from restow.figures import Row, rows, verdict
 from restow.planning.plan import Measures, Plan
+from restow.showing.figures import Row, rows, verdict
 
 
 def plan(objective: str, before: Measures, after: Measures, bound: float | None) -> Plan:

@@ -13,12 +13,12 @@ import msgspec
 import yaml
 from click.testing import CliRunner, Result
 
-from restow import embedded
 from restow.adapters.rest import serve
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.cli import restow
 from restow.model.kinds import CONFIG_MAP
 from restow.ports import APPLY_PATCH, Request
+from restow.running import embedded
 
 
 @asynccontextmanager

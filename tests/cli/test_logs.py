@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from restow.logs import FactsFormatter, JsonFormatter
+from restow.running.logs import FactsFormatter, JsonFormatter
 
 
 def test_facts_follow_the_message() -> None:

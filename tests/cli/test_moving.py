@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from restow import acting, embedded
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
@@ -26,6 +25,7 @@ from restow.control.descheduler.turns import TURN
 from restow.defaults import HOME
 from restow.model.kinds import DEPLOYMENT, POD, POD_MIGRATION_JOB
 from restow.planning.replay import Defect
+from restow.running import acting, embedded
 from tests.sim.stage import pod, ready, template, workload
 
 

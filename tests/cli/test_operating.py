@@ -19,10 +19,10 @@ from restow.adapters.rest import serve
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.cli import restow
 from restow.client.verbs import Client
-from restow.installing import LABELS, Found, documents, look
-from restow.living import turn_stop_switch
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT
+from restow.running.installing import LABELS, Found, documents, look
+from restow.running.living import turn_stop_switch
 
 
 @asynccontextmanager

@@ -13,8 +13,8 @@ import time
 import pytest
 from rich.console import Console
 
-from restow import patience
-from restow.patience import Patience
+from restow.commands import patience
+from restow.commands.patience import Patience
 from restow.planning.request import Stand
 
 

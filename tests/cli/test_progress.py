@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from restow import progress
 from restow.control.descheduler import Progress
 from restow.model.objects import (
     ObjectMeta,
@@ -18,6 +17,7 @@ from restow.model.objects import (
     PodMigrationJobStatus,
 )
 from restow.planning.plan import Move, Place, Plan
+from restow.showing import progress
 
 MOVES = tuple(
     Move(order=order, wave=1, namespace="default", pod=f"p{order}", source="a", target="b") for order in (1, 2, 3)

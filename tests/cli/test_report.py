@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from restow.model.objects import Container, Node, NodeSpec, NodeStatus, ObjectMeta, Pod, PodSpec, ResourceRequirements
 from restow.planning.plan import Move, Place, Plan, Refusal
-from restow.report import main_resource, moved, page
+from restow.showing.report import main_resource, moved, page
 
 
 def node(name: str, **offers: str) -> Node:

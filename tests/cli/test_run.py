@@ -25,7 +25,7 @@ from restow.cli import restow
 from restow.client.verbs import Client
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, LEASE, NODE, POD
-from restow.parts import PARTS
+from restow.running.parts import PARTS
 from tests.cli.conftest import Run, Start
 from tests.sim.stage import node, pod
 

@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from restow import capture, looking
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.cli import restow
 from restow.client.verbs import Client
+from restow.commands import looking
 from restow.model.crds import custom_resource_definitions
 from restow.model.inventory import read_inventory
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, QUEUE, Kind
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.scenarios import documents, load
+from restow.snapshots import capture
 from tests.cli.living import SCENARIO, cluster, restow_on
 
 
@@ -207,7 +208,7 @@ async def test_a_server_that_ails_in_the_end_is_told(tmp_path: Path, monkeypatch
     async def ails(*_: Any) -> None:
         raise error(500, "InternalError")
 
-    monkeypatch.setattr("restow.installed.installed_document", ails)
+    monkeypatch.setattr("restow.running.installed.installed_document", ails)
     async with cluster(tmp_path) as (_, kubeconfig):
         done = await restow_on("snapshot", "--kubeconfig", kubeconfig)
     assert (done.exit_code, done.stderr) == (1, "Error: InternalError, said the server\n")

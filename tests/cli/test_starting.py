@@ -15,8 +15,8 @@ PROGRAM = "import sys; import {}; print(*sys.modules)"
     ("module", "spared"),
     [
         pytest.param("restow.cli", HEAVY | {"restow.model.objects"}, id="--help"),
-        pytest.param("restow.living", HEAVY, id="pause and resume"),
-        pytest.param("restow.living, restow.capture", HEAVY, id="snapshot"),
+        pytest.param("restow.running.living", HEAVY, id="pause and resume"),
+        pytest.param("restow.running.living, restow.snapshots.capture", HEAVY, id="snapshot"),
     ],
 )
 def test_what_is_not_needed_is_not_loaded(module: str, spared: set[str]) -> None:

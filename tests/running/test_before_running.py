@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from restow import app, reaching
+from restow import app
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import ClusterConfig
 from restow.adapters.kubernetes.credentials import StaticCredentials
@@ -17,8 +17,9 @@ from restow.client.verbs import Client
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE
 from restow.ports import Forbidden, NotFound, OutcomeUnknown, Unauthorized
-from restow.reaching import CannotRun, find_namespace, missing_kinds, reach
-from restow.running import Options, Process
+from restow.running import reaching
+from restow.running.process import Options, Process
+from restow.running.reaching import CannotRun, find_namespace, missing_kinds, reach
 from tests.client.script import ScriptedApi
 
 ASKED: dict[str, Any] = {

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from restow.configuration import read_configuration
 from restow.model.wire import WireError
-from restow.parts import PARTS
-from restow.running import ConfigurationFile, lease_timing
+from restow.running.configuration import read_configuration
+from restow.running.parts import PARTS
+from restow.running.process import ConfigurationFile, lease_timing
 
 
 def file(path: Path, text: str) -> ConfigurationFile:

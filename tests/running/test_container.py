@@ -13,7 +13,7 @@ import pytest
 
 from restow.cli import main
 from restow.defaults import PORT
-from restow.installing import documents
+from restow.running.installing import documents
 
 ROOT = Path(__file__).parents[2]
 LINES = [line.split(maxsplit=1) for line in (ROOT / "Containerfile").read_text().splitlines() if line[:1].isalpha()]

@@ -11,10 +11,10 @@ import pytest
 from restow.adapters.memory import MemoryApi
 from restow.client.election import LeaderElection
 from restow.client.verbs import Client
-from restow.configuration import Configuration
 from restow.model.kinds import CONFIG_MAP
 from restow.ports import Api, ApiError
-from restow.posts import Means, Post, PostLost, Station, cause, hold_all
+from restow.running.configuration import Configuration
+from restow.running.posts import Means, Post, PostLost, Station, cause, hold_all
 from restow.sim.loop import VirtualClock
 from tests.client.test_election import Cut
 from tests.sim.stage import virtual

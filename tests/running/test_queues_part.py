@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 from restow.adapters.memory import MemoryApi
 from restow.client.informers import Informers
 from restow.client.verbs import Client
-from restow.configuration import Configuration
-from restow.parts import PARTS
-from restow.posts import Means
+from restow.running.configuration import Configuration
+from restow.running.parts import PARTS
+from restow.running.posts import Means
 from restow.sim.loop import VirtualClock
 from tests.sim.stage import virtual
 

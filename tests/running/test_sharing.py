@@ -9,10 +9,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from restow.adapters.memory import MemoryApi
-from restow.configuration import Configuration
 from restow.control.aside import at_once
-from restow.parts import PARTS
-from restow.posts import Part, Post, Station
+from restow.running.configuration import Configuration
+from restow.running.parts import PARTS
+from restow.running.posts import Part, Post, Station
 from restow.sim.loop import VirtualClock
 from tests.client.wire import Wire
 from tests.sim.stage import virtual

@@ -16,14 +16,14 @@ from prometheus_client import CollectorRegistry
 from restow.adapters.health import Posted, Told, serve_health
 from restow.client.election import LeaderElection
 from restow.client.verbs import Client
-from restow.configuration import Configuration
 from restow.control.aside import at_once
 from restow.model import kinds
 from restow.model.times import format_micro_time
-from restow.parts import DeschedulerPart
 from restow.ports import Api, OutcomeUnknown, Request, Resource, Response
-from restow.posts import Post, Station
-from restow.triggering import Trigger
+from restow.running.configuration import Configuration
+from restow.running.parts import DeschedulerPart
+from restow.running.posts import Post, Station
+from restow.running.triggering import Trigger
 from tests.control.descheduler.stage import scattered
 from tests.sim.stage import pass_time, virtual
 

@@ -19,7 +19,7 @@ from restow.model import kinds
 from restow.model.kinds import Kind
 from restow.model.objects import Document, Pod
 from restow.ports import Api, Clock
-from restow.posts import Component
+from restow.running.posts import Component
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Plugin, PreEnqueuePlugin
 from restow.scheduling.registry import Profile, read_profile

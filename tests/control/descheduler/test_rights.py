@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from restow.client.verbs import Client
-from restow.installing import AT_HOME, EVERYWHERE, Permission
 from restow.ports import Api, Request, Response
+from restow.running.installing import AT_HOME, EVERYWHERE, Permission
 from tests.control.descheduler.stage import packing, stage
 from tests.sim.stage import pass_time, virtual
 

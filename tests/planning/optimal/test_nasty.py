@@ -15,11 +15,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from restow.configuration import Configuration
 from restow.model.cluster import Snapshot
 from restow.model.inventory import Inventory, read_inventory
 from restow.model.objects import Pod
-from restow.offline import Cluster, Wish, plan_request, schedule
 from restow.planning.effect import after
 from restow.planning.measures import overview, slots
 from restow.planning.optimal.worth import line_up
@@ -28,10 +26,12 @@ from restow.planning.replay import replay
 from restow.planning.request import Request, Stand
 from restow.planning.sequence import Wanted, sequence
 from restow.planning.strategies import make_plan
+from restow.running.configuration import Configuration
 from restow.scheduling.jobs import jobs_of
 from restow.scheduling.registry import read_profile
 from restow.scheduling.roster import requests_of
 from restow.scheduling.shares import Shares
+from restow.snapshots.offline import Cluster, Wish, plan_request, schedule
 from tests.planning.optimal.nasty import nasty
 from tests.planning.optimal.plans import Impatient
 

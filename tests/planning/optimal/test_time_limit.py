@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from restow.configuration import Configuration
 from restow.model.cluster import Mask
 from restow.model.inventory import read_inventory
-from restow.offline import Cluster, Wish, plan_request
 from restow.planning.lateness import never
 from restow.planning.optimal import pricing
 from restow.planning.optimal.budget import Toil
@@ -29,8 +27,10 @@ from restow.planning.plan import Plan
 from restow.planning.replay import replay
 from restow.planning.request import Stand
 from restow.planning.strategies import make_plan
+from restow.running.configuration import Configuration
 from restow.scheduling.registry import read_profile
 from restow.sim.scenarios import Scenario, snapshot
+from restow.snapshots.offline import Cluster, Wish, plan_request
 from tests.planning.optimal.plans import Clock, Impatient, crowded
 
 SEEDS = int(os.environ.get("RESTOW_OPTIMISER_CLUSTERS", "4"))

@@ -15,7 +15,6 @@ import msgspec
 import yaml
 
 from restow.client.verbs import Client
-from restow.configuration import read_configuration
 from restow.defaults import NAME, PORT
 from restow.migration.stop import STOP_NAME
 from restow.model import kinds
@@ -25,6 +24,7 @@ from restow.model.objects import Document
 from restow.ports import ApiError
 from restow.queues.admission import CEILINGS, policy_documents
 from restow.queues.parameters import parameters
+from restow.running.configuration import read_configuration
 
 CONFIGURATION_KEY: Final = "restow.yaml"
 _PART_OF: Final = "app.kubernetes.io/part-of"

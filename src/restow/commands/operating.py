@@ -13,15 +13,15 @@ import click
 import msgspec
 
 from restow import __version__
+from restow.commands.looking import HowFar, warn
+from restow.commands.mistakes import misfortunes, unwritable, user_mistakes
+from restow.commands.moving import KUBECONFIG, NAMESPACE, apply, deschedule, named_configuration
 from restow.defaults import HOME, PORT
-from restow.looking import HowFar, warn
-from restow.mistakes import misfortunes, unwritable, user_mistakes
-from restow.moving import KUBECONFIG, NAMESPACE, apply, deschedule, named_configuration
 
 if TYPE_CHECKING:
     from restow.client.verbs import Client
-    from restow.installing import Found
     from restow.model.objects import Document
+    from restow.running.installing import Found
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +55,10 @@ def run(kubeconfig: Path | None, embedded: bool, components: str | None, log_for
     from restow import app
     from restow.adapters import event_loop
     from restow.adapters.kubernetes import ConfigError
-    from restow.embedded import PartStopped
-    from restow.logs import log_to_stderr
-    from restow.posts import PostLost
-    from restow.reaching import CannotRun
+    from restow.running.embedded import PartStopped
+    from restow.running.logs import log_to_stderr
+    from restow.running.posts import PostLost
+    from restow.running.reaching import CannotRun
 
     if embedded and kubeconfig is not None:
         raise click.UsageError("--kubeconfig and --embedded exclude each other")
@@ -71,7 +71,7 @@ def run(kubeconfig: Path | None, embedded: bool, components: str | None, log_for
 
 def _components(written: str | None) -> tuple[str, ...]:
     """The names between commas, each once; all where nothing is said."""
-    from restow.parts import PARTS
+    from restow.running.parts import PARTS
 
     names = tuple(dict.fromkeys(name.strip() for name in written.split(","))) if written is not None else tuple(PARTS)
     unknown = [name for name in names if name not in PARTS]
@@ -88,9 +88,9 @@ def _components(written: str | None) -> tuple[str, ...]:
 def snapshot(kubeconfig: Path | None, namespace: str, anonymise: bool) -> None:
     """Print the cluster as a snapshot file, for the questions above."""
     from restow.adapters.kubernetes import ConfigError
-    from restow.capture import CannotList
-    from restow.living import ask
     from restow.ports import ApiError
+    from restow.running.living import ask
+    from restow.snapshots.capture import CannotList
 
     def printing(client: Client) -> Awaitable[None]:
         return _print_anonymised(client) if anonymise else _print_whole(client, namespace)
@@ -101,8 +101,8 @@ def snapshot(kubeconfig: Path | None, namespace: str, anonymise: bool) -> None:
 
 async def _print_whole(client: Client, namespace: str) -> None:
     """Every object, and the configuration by which Restow goes there, so that answers from the file are the same."""
-    from restow.capture import documents
-    from restow.installed import installed_document
+    from restow.running.installed import installed_document
+    from restow.snapshots.capture import documents
 
     file = _SnapshotFile()
     async for one in documents(client, HowFar(), warn):
@@ -112,8 +112,8 @@ async def _print_whole(client: Client, namespace: str) -> None:
 
 
 async def _print_anonymised(client: Client) -> None:
-    from restow.anonymising import Anonymiser
-    from restow.capture import inventory
+    from restow.snapshots.anonymising import Anonymiser
+    from restow.snapshots.capture import inventory
 
     file = _SnapshotFile()
     file.write(Anonymiser(await inventory(client, HowFar(), warn)).documents())
@@ -153,9 +153,9 @@ class _SnapshotFile:
 )
 def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | None) -> None:
     """Print what a cluster needs to run Restow, for kubectl apply. The cluster is looked at, not changed."""
-    from restow.installed import look_before_install
-    from restow.installing import CONFIGURATION, documents, manifest
     from restow.model.names import dns_label_problems
+    from restow.running.installed import look_before_install
+    from restow.running.installing import CONFIGURATION, documents, manifest
 
     if wrong := dns_label_problems(namespace):
         raise click.BadParameter(f"{namespace!r} {'; '.join(wrong)}", param_hint="'--namespace'")
@@ -210,9 +210,9 @@ def resume(kubeconfig: Path | None, namespace: str) -> None:
 
 def _switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None]) -> None:
     from restow.adapters.kubernetes import ConfigError
-    from restow.living import turn_stop_switch
     from restow.ports import ApiError
-    from restow.reaching import CannotRun
+    from restow.running.living import turn_stop_switch
+    from restow.running.reaching import CannotRun
 
     with user_mistakes(ConfigError), misfortunes(ApiError, CannotRun):
         click.echo(asyncio.run(turn_stop_switch(kubeconfig, namespace, data)))

@@ -23,9 +23,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from restow.capture import Heed
 from restow.model.kinds import Kind
 from restow.planning.request import Stand
+from restow.snapshots.capture import Heed
 
 SILENCE = 1.0
 """Seconds after which people want to know."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from restow.commands.mistakes import CouldNot, misfortunes, user_mistakes
 from restow.defaults import HOME
-from restow.mistakes import CouldNot, misfortunes, user_mistakes
 
 if TYPE_CHECKING:
-    from restow.configuration import Configuration
     from restow.control.descheduler import Changed, Progress, Run
     from restow.planning.plan import Plan
+    from restow.running.configuration import Configuration
 
 KUBECONFIG = click.option(
     "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="As kubectl's; in a pod, its own."
@@ -29,7 +29,7 @@ NAMESPACE = click.option("--namespace", default=HOME, show_default=True, help="W
 
 def named_configuration(config: Path | None) -> Configuration | None:
     """What the file of --config says. Raises WireError and OSError."""
-    from restow.configuration import read_configuration
+    from restow.running.configuration import read_configuration
 
     return read_configuration(config.read_bytes(), str(config)) if config is not None else None
 
@@ -55,12 +55,14 @@ def deschedule(
     output: str,
 ) -> None:
     """Run a profile of the descheduler: plan, and create a job for each move."""
-    from restow import acting, patience, printing
     from restow.adapters.kubernetes import ConfigError
+    from restow.commands import patience
     from restow.control.descheduler import RunRefused
     from restow.model.words import number_of
     from restow.ports import ApiError
-    from restow.reaching import CannotRun
+    from restow.running import acting
+    from restow.running.reaching import CannotRun
+    from restow.showing import printing
 
     if not now:
         raise click.UsageError("say when: --now; profiles with an interval or a cron expression run by themselves")
@@ -100,12 +102,13 @@ def deschedule(
 @click.argument("written", metavar="F", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: bool, written: Path) -> None:
     """Carry a saved plan out. Ctrl-C lets the moves that have begun go on; the same command continues."""
-    from restow import acting, progress
     from restow.adapters.kubernetes import ConfigError
     from restow.control.descheduler import Changed, InTheWay
     from restow.planning.plan import read_plan
     from restow.ports import ApiError
-    from restow.reaching import CannotRun
+    from restow.running import acting
+    from restow.running.reaching import CannotRun
+    from restow.showing import progress
 
     with user_mistakes():
         plan = read_plan(written.read_bytes(), str(written))

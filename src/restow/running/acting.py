@@ -14,17 +14,17 @@ from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import KubernetesApi, find_config
 from restow.adapters.prometheus import PrometheusServer
 from restow.client.verbs import Client
-from restow.configuration import Configuration
 from restow.control.descheduler import Applying, Descheduler, Progress, Run, usage
 from restow.control.descheduler import Settings as DeschedulerSettings
-from restow.installed import installed_configuration
 from restow.model.kinds import POD_MIGRATION_JOB
-from restow.parts import in_a_thread
 from restow.planning.descheduling.providers import Provider
 from restow.planning.measured import Measured, Queries
 from restow.planning.plan import Plan
 from restow.ports import Api, Clock, NotFound
-from restow.reaching import find_namespace
+from restow.running.configuration import Configuration
+from restow.running.installed import installed_configuration
+from restow.running.parts import in_a_thread
+from restow.running.reaching import find_namespace
 
 
 class Bearing(msgspec.Struct, frozen=True):

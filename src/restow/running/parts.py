@@ -10,11 +10,11 @@ from typing import TypeVar, cast
 from prometheus_client import CollectorRegistry
 
 from restow.adapters.prometheus import PrometheusServer
-from restow.configuration import Configuration
 from restow.control import descheduler, migrations, queues, reservations, scheduler
 from restow.control.aside import Aside
 from restow.migration.arguments import Arguments
-from restow.posts import Component, Means, Part
+from restow.running.configuration import Configuration
+from restow.running.posts import Component, Means, Part
 
 T = TypeVar("T")
 

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from restow import figures
 from restow.model.objects import Node, Pod
 from restow.model.resources import is_extended, pod_requests
 from restow.model.words import number_of
-from restow.picture import NodeUse, node_uses, slots, workload_of
 from restow.planning.plan import Plan, Refusal, by_reason
+from restow.showing import figures
+from restow.showing.picture import NodeUse, node_uses, slots, workload_of
 
 COLOURS = 8
 """Workloads with a colour of their own; the others share one."""

@@ -24,16 +24,16 @@ from restow import __version__
 from restow.adapters.health import Check, Door, serve_health
 from restow.client.election import LeaderElection, LeaseTiming
 from restow.client.verbs import Client
-from restow.configuration import Configuration, read_configuration
 from restow.defaults import HOME
 from restow.model.problems import Problem
 from restow.model.times import TimeError, parse_duration
 from restow.model.wire import WireError
-from restow.parts import PARTS, DeschedulerPart
 from restow.ports import Api, Clock
-from restow.posts import Masters, Post, Station, hold_all
-from restow.reaching import CannotRun, find_namespace, missing_kinds, reach
-from restow.triggering import TRIGGER_PATH, Trigger
+from restow.running.configuration import Configuration, read_configuration
+from restow.running.parts import PARTS, DeschedulerPart
+from restow.running.posts import Masters, Post, Station, hold_all
+from restow.running.reaching import CannotRun, find_namespace, missing_kinds, reach
+from restow.running.triggering import TRIGGER_PATH, Trigger
 
 log = logging.getLogger(__name__)
 

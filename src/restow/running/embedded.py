@@ -25,16 +25,16 @@ from restow.adapters.rest.handler import VERSION
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.adapters.rest.server import serve
 from restow.client.verbs import Client
-from restow.configuration import Configuration
 from restow.defaults import HOME
 from restow.defaults import NAME as INSTALLED
-from restow.installing import CONFIGURATION_KEY
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
 from restow.model.objects import Node
-from restow.parts import PARTS
-from restow.posts import Post, Station, cause
-from restow.reaching import find_namespace
+from restow.running.configuration import Configuration
+from restow.running.installing import CONFIGURATION_KEY
+from restow.running.parts import PARTS
+from restow.running.posts import Post, Station, cause
+from restow.running.reaching import find_namespace
 from restow.sim.world import Settings, World, default_rules
 
 Announce = Callable[[Path, str], None]

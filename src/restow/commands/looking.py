@@ -13,18 +13,18 @@ import click
 import msgspec
 
 if TYPE_CHECKING:
-    from restow.capture import Heed
-    from restow.configuration import Configuration
     from restow.model.inventory import Inventory
     from restow.model.kinds import Kind
-    from restow.offline import Cluster
     from restow.planning.measured import Measured
+    from restow.running.configuration import Configuration
+    from restow.snapshots.capture import Heed
+    from restow.snapshots.offline import Cluster
 
 
 def living_configuration(kubeconfig: Path | None, namespace: str) -> Configuration:
     """What Restow goes by there, if it is installed. Raises ConfigError, WireError and ApiError."""
-    from restow.installed import installed_configuration
-    from restow.living import ask
+    from restow.running.installed import installed_configuration
+    from restow.running.living import ask
 
     return asyncio.run(ask(kubeconfig, lambda client: installed_configuration(client, namespace)))
 
@@ -32,16 +32,16 @@ def living_configuration(kubeconfig: Path | None, namespace: str) -> Configurati
 def kept_configuration(inventory: Inventory, namespace: str) -> Configuration:
     """What Restow goes by in a cluster that was written down; the defaults where the file does not say. Raises
     WireError."""
-    from restow.configuration import Configuration
-    from restow.installed import configuration_in
+    from restow.running.configuration import Configuration
+    from restow.running.installed import configuration_in
 
     return configuration_in(inventory, namespace) or Configuration()
 
 
 def living_inventory(kubeconfig: Path | None, heed: Heed | None) -> Inventory:
     """The cluster as it is now; `heed` hears how far reading is, else stderr. Raises ConfigError and CannotList."""
-    from restow.capture import inventory
-    from restow.living import ask
+    from restow.running.living import ask
+    from restow.snapshots.capture import inventory
 
     return asyncio.run(ask(kubeconfig, lambda client: inventory(client, heed or HowFar(), warn)))
 
@@ -49,8 +49,8 @@ def living_inventory(kubeconfig: Path | None, heed: Heed | None) -> Inventory:
 def measured_use(cluster: Cluster, sections: Configuration, strategy: str, *, living: bool) -> Measured:
     """What nodes and pods really use: as Prometheus tells where a strategy's arguments ask it, which knows nothing of a
     cluster that was written down. Raises WireError."""
-    from restow import offline
-    from restow.acting import ask_prometheus
+    from restow.running.acting import ask_prometheus
+    from restow.snapshots import offline
 
     asked = offline.prometheus_of(sections, strategy)
     if asked is None:

@@ -10,13 +10,13 @@ import msgspec
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import ConfigError, KubernetesApi, find_config
 from restow.client.verbs import Client
-from restow.configuration import Configuration, read_configuration
 from restow.defaults import NAME as INSTALLED
-from restow.installing import CONFIGURATION_KEY, Found, look
 from restow.model.inventory import Inventory
 from restow.model.kinds import CONFIG_MAP
 from restow.model.objects import ConfigMap
 from restow.ports import ApiError, Forbidden, NotFound
+from restow.running.configuration import Configuration, read_configuration
+from restow.running.installing import CONFIGURATION_KEY, Found, look
 
 
 class Before(msgspec.Struct, frozen=True):

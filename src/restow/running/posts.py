@@ -23,8 +23,8 @@ from prometheus_client import CollectorRegistry, Gauge
 from restow.client.election import FencedApi, LeaderElection, LeadershipLost
 from restow.client.informers import Informers
 from restow.client.verbs import Client
-from restow.configuration import Configuration
 from restow.ports import Api, Clock
+from restow.running.configuration import Configuration
 
 log = logging.getLogger(__name__)
 

@@ -17,18 +17,18 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from restow import looking
-from restow.mistakes import misfortunes, unwritable, user_mistakes
-from restow.moving import CONFIG, KUBECONFIG, NAMESPACE, named_configuration, tell_other_configuration
+from restow.commands import looking
+from restow.commands.mistakes import misfortunes, unwritable, user_mistakes
+from restow.commands.moving import CONFIG, KUBECONFIG, NAMESPACE, named_configuration, tell_other_configuration
 
 if TYPE_CHECKING:
-    from restow.configuration import Configuration
+    from restow.commands.patience import Patience
     from restow.model.inventory import Inventory
     from restow.model.objects import Pod
     from restow.model.resources import Vector
-    from restow.offline import Cluster
-    from restow.patience import Patience
     from restow.planning.plan import Plan
+    from restow.running.configuration import Configuration
+    from restow.snapshots.offline import Cluster
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,8 +71,8 @@ class Subject(msgspec.Struct, frozen=True):
 
     def _living(self, waiting: Patience) -> tuple[Configuration, Inventory]:
         from restow.adapters.kubernetes import ConfigError
-        from restow.capture import CannotList
         from restow.ports import ApiError
+        from restow.snapshots.capture import CannotList
 
         waiting.doing("reading the cluster")
         with misfortunes(CannotList, ApiError):
@@ -105,7 +105,9 @@ def subject(where: dict[str, Any]) -> Subject:
 @OUTPUT
 def schedule(output: str, **where: Any) -> None:
     """Where the pending pods would go, and why not."""
-    from restow import offline, patience, printing
+    from restow.commands import patience
+    from restow.showing import printing
+    from restow.snapshots import offline
 
     with user_mistakes(), patience.shown() as waiting:
         cluster, sections = subject(where).looked_at(waiting)
@@ -121,7 +123,9 @@ def schedule(output: str, **where: Any) -> None:
 @click.argument("named", metavar="pod NS/NAME", nargs=-1)
 def explain(output: str, named: tuple[str, ...], **where: Any) -> None:
     """Why a pod waits or may not move, and where it could go."""
-    from restow import offline, patience, printing
+    from restow.commands import patience
+    from restow.showing import printing
+    from restow.snapshots import offline
 
     name = _pod_name(named)
     with user_mistakes(), patience.shown() as waiting:
@@ -194,8 +198,10 @@ def plan(
     **asked: Any,
 ) -> None:
     """Which pods should move where, and what that brings."""
-    from restow import offline, patience, printing
+    from restow.commands import patience
     from restow.planning.strategies import DEFAULT, InvalidPlan
+    from restow.showing import printing
+    from restow.snapshots import offline
 
     where = subject(asked)
     with user_mistakes(), misfortunes(InvalidPlan), patience.shown() as waiting:
@@ -250,8 +256,10 @@ def _kept(result: Plan, cluster: Cluster, shape: Vector, save: Path | None, repo
 @PLAN_OUTPUT
 def replay(written: Path, output: str, **where: Any) -> None:
     """Whether a plan is valid, step by step. Exits with 1 if it is not."""
-    from restow import offline, patience, printing
+    from restow.commands import patience
     from restow.planning.plan import read_plan
+    from restow.showing import printing
+    from restow.snapshots import offline
 
     with user_mistakes(), patience.shown() as waiting:
         plan = read_plan(written.read_bytes(), str(written))
@@ -267,7 +275,7 @@ def replay(written: Path, output: str, **where: Any) -> None:
 def _page(plan: Plan, cluster: Cluster, shape: Vector) -> str:
     from restow.model.kinds import NODE
     from restow.model.times import format_time
-    from restow.report import main_resource, page
+    from restow.showing.report import main_resource, page
 
     nodes, pods = cluster.inventory.of(NODE), cluster.pods
     resource = main_resource(plan, nodes, pods, shape)
@@ -327,7 +335,7 @@ def _read(path: Path, waiting: Patience) -> Inventory:
 
 
 def _cluster(inventory: Inventory, waiting: Patience) -> Cluster:
-    from restow.offline import Cluster
+    from restow.snapshots.offline import Cluster
 
     waiting.doing("looking at every pod")
     return Cluster(inventory)

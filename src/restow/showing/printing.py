@@ -13,11 +13,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from restow import figures
 from restow.model.words import number_of
-from restow.offline import Explanation, Schedule
 from restow.planning.plan import Plan, Refusal, by_reason, printed
 from restow.planning.replay import Replay
+from restow.showing import figures
+from restow.snapshots.offline import Explanation, Schedule
 
 R = TypeVar("R", bound=msgspec.Struct)
 EXAMPLES = 3

@@ -20,7 +20,7 @@ from restow.model.objects import UserInfo
 from restow.model.wire import WireError
 from restow.planning.plan import printed
 from restow.ports import ApiError
-from restow.posts import Post
+from restow.running.posts import Post
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from restow.client.verbs import Client
 from restow.migration.stop import STOP_NAME, stopped
 from restow.model.kinds import CONFIG_MAP
 from restow.ports import NotFound
-from restow.reaching import find_namespace
+from restow.running.reaching import find_namespace
 
 T = TypeVar("T")
 

@@ -80,7 +80,7 @@ class Binding:
         self._binds = [plugin for plugin in engine.plugins if isinstance(plugin, BindPlugin)]
 
     def is_pressed(self) -> bool:
-        """Whether there is more to be written than may be under way at once."""
+        """Whether as much is being written as may be under way at once."""
         return self._slots.locked()
 
     async def run(self, assign: Assign) -> Outcome:

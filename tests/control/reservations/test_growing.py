@@ -8,6 +8,7 @@ import pytest
 
 from restow.control.scheduler import Settings
 from restow.model import kinds
+from restow.ports import Api, Forbidden, Request, Response
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.stage import Barrier, phase, reservation
 from tests.control.stage import world
@@ -51,6 +52,40 @@ async def test_who_asks_for_more_than_there_is_gives_way(
             await pass_time(5)
             assert (await phase(it, "older"), await phase(it, "newer")) == outcome
         assert auditor.faults == []
+
+
+@virtual
+async def test_who_waits_for_a_loss_that_cannot_be_written_does_not_insist() -> None:
+    async with world(nodes=1) as it:
+        strict = Strict(it.api)
+        async with scheduler(it.api, it.clock, settings=ALL):
+            for name in ("older", "newer"):
+                await it.create(kinds.RESERVATION, reservation(name, 1, "1"))
+                await pass_time(2)
+        for name in ("older", "newer"):
+            await it.patch(kinds.RESERVATION, name, {"spec": of("3")})
+        async with scheduler(strict, it.clock, settings=ALL):
+            await pass_time(60)
+            assert 5 < strict.refused < 25
+            strict.refuses = False
+            await pass_time(20)
+            assert (await phase(it, "older"), await phase(it, "newer")) == (HELD, LOST)
+
+
+class Strict:
+    """An Api that lets nobody write the status of the newer one for a while."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.watch = api.watch
+        self.refuses = True
+        self.refused = 0
+
+    async def call(self, request: Request) -> Response:
+        if self.refuses and (request.name, request.subresource) == ("newer", "status"):
+            self.refused += 1
+            raise Forbidden.because(403, "Forbidden", "no rights")
+        return await self._api.call(request)
 
 
 @virtual

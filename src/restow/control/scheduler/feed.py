@@ -23,7 +23,7 @@ from restow.model.cluster import Occupant
 from restow.model.cluster.owners import group_name
 from restow.model.kinds import Kind
 from restow.model.objects import Node, Pod, PodGroup, Reservation
-from restow.model.pods import is_pending, scheduler_of
+from restow.model.pods import is_finished, is_pending, scheduler_of
 from restow.scheduling.queue import SchedulingQueue
 from restow.scheduling.wakeups import Deed, News, Thing, is_same_offer
 
@@ -121,6 +121,12 @@ class Feed:
         """This very pod as last seen; None if it is gone."""
         found = self._pods.get(pod.metadata.name, pod.metadata.namespace)
         return found if found is not None and found.metadata.uid == pod.metadata.uid else None
+
+    def is_news(self, pod: Pod) -> bool:
+        """Whether a pod that was read says anything that is not known; who is over takes no room any more."""
+        occupant = self.snapshot.pods.known.get(pod.metadata.uid)
+        before = occupant.pod if occupant is not None else self.latest(pod) if is_finished(pod) else None
+        return before is None or before.metadata.resource_version != pod.metadata.resource_version
 
     def _is_ours(self, pod: Pod) -> bool:
         return scheduler_of(pod) in self._names

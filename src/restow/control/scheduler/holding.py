@@ -288,7 +288,7 @@ class Holding:
         own = key_of(reservation)
         lost = lost_beside(self._snapshot, self._engine, reservation, self._clock.now())
         others = {(name.namespace, name.reservation) for name in lost} & self._live - {own}
-        for key in sorted(others):
+        for key in sorted(others - self._resume.keys()):  # else there is a pause before its next try
             self._queue.add(key)
         expected = any((name.namespace, name.reservation) == own and self._book.expects(name) for name in lost)
         if others or expected:
@@ -354,11 +354,13 @@ class Holding:
 
     async def _read_afresh(self, nodes: Iterable[str]) -> None:
         """The nodes and everybody on them, as they are now. The watches go on meanwhile, so only who was known before a
-        list was asked for can be missing in it."""
+        list was asked for can be missing in it. What is as it was is no news: nobody looks again because of it."""
         for name in nodes:
             known = self._snapshot.node(name)
             try:
-                self._feed.show_node(await self._client.get(NODE, name))
+                node = await self._client.get(NODE, name)
+                if known is None or known.metadata.resource_version != node.metadata.resource_version:
+                    self._feed.show_node(node)
             except NotFound:
                 if known is not None:
                     self._feed.hide_node(known)
@@ -366,7 +368,8 @@ class Holding:
             gone = {one.key: one.pod for one in there if one.assumed_at is None}
             for pod in (await self._client.list(POD, fields={"spec.nodeName": name})).items:
                 gone.pop(pod.metadata.uid, None)
-                self._feed.show(pod)
+                if self._feed.is_news(pod):
+                    self._feed.show(pod)
             for one in gone.values():
                 self._feed.hide(one)
 

@@ -165,9 +165,14 @@ class Engine:
         return stopped is None and self._alone(cycle, node, filtering) is not None
 
     def is_overfull(self, cycle: Cycle, node: str) -> bool:
-        """Whether the node of a pod that is counted there lacks something that the filters count."""
-        row = cycle.snapshot.rows.find(node)
-        return row is None or cycle.snapshot.room.lacks(row, self.counted(cycle))
+        """Whether the node of a pod that is counted there lacks something that the filters count. Who only hopes for
+        room there takes none from a pod that was given it."""
+        snapshot, amounts = cycle.snapshot, self.counted(cycle)
+        row = snapshot.rows.find(node)
+        if row is None or not snapshot.room.lacks(row, amounts):
+            return row is None
+        with snapshot.without_hopes(node) as any_hopes:
+            return not any_hopes or snapshot.room.lacks(row, amounts)
 
     def counted(self, cycle: Cycle) -> Amounts:
         """What of a node's resources the filters count for a pod."""

@@ -188,7 +188,7 @@ def occupy(engine: Engine, cycle: Cycle, seat: Seat) -> Assign | Verdict:
     book = cycle.snapshot.reservations
     book.vacate(seat.name)
     try:
-        fits = engine.fits(cycle, seat.node)
+        fits = engine.fits(cycle, seat.node) or _fits_before_hopes(engine, cycle, seat.node)
         assigned = assign(engine, cycle, seat.node, seat.name) if fits else None
         verdict = assigned or unschedulable(engine.why_not(cycle, seat.node))
     except BaseException:
@@ -197,3 +197,9 @@ def occupy(engine: Engine, cycle: Cycle, seat: Seat) -> Assign | Verdict:
     if isinstance(verdict, Verdict):
         book.hold_again(seat.name)
     return verdict
+
+
+def _fits_before_hopes(engine: Engine, cycle: Cycle, node: str) -> bool:
+    """Whether only those keep a pod from its seat who hope for room that others are leaving: the seat was promised."""
+    with cycle.snapshot.without_hopes(node) as any_hopes:
+        return any_hopes and engine.fits(cycle, node)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from restow.model.cluster import SeatName, Snapshot
 from restow.model.objects import Node, Reservation, Taint
 from restow.scheduling.engine import Engine
+from restow.scheduling.framework import Cycle
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.registry import read_profile
 from restow.scheduling.reservations.standing import Trouble, Troubled, blocked, troubles
@@ -147,6 +148,27 @@ def test_one_that_waits_is_asked_by_every_filter_and_leaves_no_trace(snapshot: S
     )
     snapshot.remove_pod(pod("full", on="n1"))
     assert (snapshot.room.free == free).all()
+
+
+@pytest.mark.parametrize("age", [1, 9], ids=["older", "newer"])
+def test_who_waits_for_room_makes_nobody_wait_whose_seat_is_available(snapshot: Snapshot, age: int) -> None:
+    snapshot.apply_pod(pod("going", {"cpu": "2"}, on="n1", leaving=True))
+    snapshot.apply_reservation(made("promised", 5, "2"))
+    waiting = made("waiting", age, "2")
+    state = replace(waiting.status.state, phase="Waiting")
+    snapshot.apply_reservation(replace(waiting, status=replace(waiting.status, state=state)))
+    assert found(snapshot, "promised", "waiting") == {"waiting": "RoomBeingLeft"}
+
+
+@pytest.mark.parametrize(("phase", "expected"), [("Waiting", False), ("Available", True)])
+def test_who_waits_for_room_takes_none_from_a_pod_on_its_way(snapshot: Snapshot, phase: str, expected: bool) -> None:
+    coming = pod("coming", {"cpu": "2"})
+    snapshot.assume(coming, "n1", at=0.0)
+    snapshot.apply_pod(pod("going", {"cpu": "2"}, on="n1", leaving=True))
+    held = made("held", 1, "2")
+    state = replace(held.status.state, phase=phase)
+    snapshot.apply_reservation(replace(held, status=replace(held.status, state=state)))
+    assert ENGINE.is_overfull(Cycle(coming, snapshot, 0.0), "n1") is expected
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,24 @@ def test_only_available_reservations_are_used(phase: str) -> None:
     assert stage.session(user("p")).seats == {}
 
 
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        pytest.param({"phase": "Waiting"}, {"p": "r/t/0"}, id="who hopes for room takes none from who was promised it"),
+        pytest.param({"phase": "Available"}, {}, id="what was promised to others is theirs"),
+    ],
+)
+@pytest.mark.parametrize("created", ["2026-01-02T00:00:00Z", "2025-12-31T00:00:00Z"], ids=["newer", "older"])
+def test_a_seat_is_taken_beside_room_that_others_are_leaving(
+    later: dict[str, str], expected: dict[str, str], created: str
+) -> None:
+    leaving = pod("leaving", {"cpu": "2"}, on="n1", leaving=True)
+    mine = booking("r", task(1, {"cpu": "2"}), at={0: "n1"})
+    other = booking("s", task(1, {"cpu": "2"}), at={0: "n1"}, owners=[WORKLOAD], created=created, **later)
+    stage = Stage(*rooms("n1"), leaving, mine, other)
+    assert stage.session(user("p", {"cpu": "2"})).seats == expected
+
+
 def test_a_reservation_whose_time_is_over_is_not_used_even_if_nobody_has_said_so_yet() -> None:
     held = booking("r", at={0: "n1"}, ttl="10s")
     stage = Stage(*rooms("n1"), held)

@@ -25,10 +25,10 @@ from restow.model.cluster.owners import Kinship
 from restow.model.cluster.placements import Key, Placements
 from restow.model.cluster.pods import Pods
 from restow.model.cluster.promises import Promises
-from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_in_life
+from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_available, is_in_life
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.vacancies import Vacancies
-from restow.model.objects import Placement, Pod, Reservation, ReservationPhase
+from restow.model.objects import Placement, Pod, Reservation
 
 
 class Reservations:
@@ -78,6 +78,12 @@ class Reservations:
     def held(self) -> list[SeatName]:
         """Every seat that takes room now, sorted."""
         return sorted(self._held)
+
+    def is_hope(self, name: SeatName) -> bool:
+        """Whether a seat takes room that is promised to nobody yet: no status says that it can be relied on."""
+        reservation = self.get(name.namespace, name.reservation)
+        is_promised = reservation is not None and is_available(reservation) and not self._placements.is_assumed(name)
+        return name in self._held and not is_promised
 
     def candidates(self, pod: Pod) -> Iterator[tuple[Reservation, Seat]]:
         """Available reservations of a pod's owner, in the order in which it tries them, each with its first vacant
@@ -318,9 +324,8 @@ class Reservations:
         """List a seat as vacant, or not: it is held, open, and its reservation available and says so itself. Of a seat
         that is only assumed nobody else knows: whoever came next could give it away once more."""
         reservation = self._known.get((name.namespace, name.reservation))
-        available = reservation is not None and reservation.status.state.phase == ReservationPhase.AVAILABLE
-        is_spoken_for = name in self._spent or self._placements.is_assumed(name)
-        if reservation is not None and held is not None and held.open and available and not is_spoken_for:
+        is_promised = reservation is not None and is_available(reservation) and not self._placements.is_assumed(name)
+        if reservation is not None and held is not None and held.open and is_promised and name not in self._spent:
             self.vacancies.open(name, reservation, held.owners)
         else:
             self.vacancies.close(name)

@@ -91,6 +91,11 @@ def is_ended(reservation: Reservation) -> bool:
     return reservation.status.state.phase in (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
 
 
+def is_available(reservation: Reservation) -> bool:
+    """Whether it says that its seats can be relied on."""
+    return reservation.status.state.phase == ReservationPhase.AVAILABLE
+
+
 def expires_at(reservation: Reservation) -> float | None:
     """When a reservation expires if it has not ended by then; None for never. Raises TimeError.
 

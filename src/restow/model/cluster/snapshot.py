@@ -220,6 +220,20 @@ class Snapshot:
         finally:
             self.undo_to(mark)
 
+    @contextmanager
+    def without_hopes(self, node: str) -> Iterator[bool]:
+        """For as long as it lasts, seats on a node that are promised to nobody yet take no room there; gives whether
+        there are any. Nothing may be changed meanwhile."""
+        named = (SeatName.parse(one.key) for one in self.occupants(node) if one.book == "reserved")
+        hopes = [name for name in named if name is not None and self.reservations.is_hope(name)]
+        mark = self.mark()
+        try:
+            for name in hopes:
+                self.reservations.vacate(name)
+            yield bool(hopes)
+        finally:
+            self.undo_to(mark)
+
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def node(self, name: str) -> Node | None:

@@ -10,8 +10,8 @@ with why.
     RoomBeingLeft   the room is there only once terminating pods have left it, or pods that the reservation awaits
 
 A reservation that was changed, and asks for more than its seats were given, stands behind everybody else: nobody's seat
-is lost to a change. So does one that hopes for the room of pods that are to leave, however old it is: nobody's seat is
-lost to a hope.
+is lost to a change. So does one that is not Available, or hopes for the room of pods that are to leave, however old it
+is: nobody's seat is lost to a hope, or has to wait for one.
 A seat that a pod is on its way to is not lost before it is known what becomes of the pod.
 """
 
@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from restow.model.cluster import Occupant, Seat, SeatName, Shape, Snapshot
 from restow.model.cluster.listing import Amounts, Resources
-from restow.model.cluster.seat import awaited_pods, migrating_pod
+from restow.model.cluster.seat import awaited_pods, is_available, migrating_pod
 from restow.model.objects import Reservation, Taint
 from restow.model.quantity import quantity_of
 from restow.model.taints import UNSCHEDULABLE, untolerated
@@ -222,8 +222,8 @@ def _short(resources: Resources, left: Mapping[int, int], group: Iterable[_Askin
 
 
 def _last_first(snapshot: Snapshot, node: str, seats: Iterable[_Asking]) -> Iterator[tuple[Reservation, list[_Asking]]]:
-    """The seats on a node by reservation: who only hopes, who asks for more than it has, then the newest; names decide
-    between equals."""
+    """The seats on a node by reservation: who only hopes, who asks for more than it has, who was promised nothing yet,
+    then the newest; names decide between equals."""
     groups: dict[tuple[str, str], list[_Asking]] = {}
     for name, amounts in seats:
         groups.setdefault((name.namespace, name.reservation), []).append((name, amounts))
@@ -232,6 +232,7 @@ def _last_first(snapshot: Snapshot, node: str, seats: Iterable[_Asking]) -> Iter
     yield from sorted(known, key=lambda pair: _standing(snapshot, node, pair[0]), reverse=True)
 
 
-def _standing(snapshot: Snapshot, node: str, reservation: Reservation) -> tuple[bool, bool, str, str, str]:
+def _standing(snapshot: Snapshot, node: str, reservation: Reservation) -> tuple[bool, bool, bool, str, str, str]:
     meta, hopes = reservation.metadata, bool(_awaited(snapshot, reservation, node))
-    return hopes, has_grown(reservation), meta.creation_timestamp or "", meta.namespace or "", meta.name
+    behind = has_grown(reservation), not is_available(reservation)
+    return hopes, *behind, meta.creation_timestamp or "", meta.namespace or "", meta.name

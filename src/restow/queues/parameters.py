@@ -1,7 +1,7 @@
 """Parameters: what the API server refuses guarantees by, as the data of a ConfigMap.
 
-Goes in: the ceilings, what the cluster has, which guarantees were accepted. Comes out: texts by key. All arithmetic is
-done here, as it is for conditions, so that the policy (`admission`) only has to compare.
+Goes in: the ceilings, what the cluster has, which guarantees were accepted. Comes out: texts by key. All limits are
+worked out here, as they are for conditions; the policy (`admission`) only has to find out what is asked for.
 
     share_<queue>                 percent of the nodes, for as long as nobody has counted them
     nodes                         how many there are

@@ -80,7 +80,7 @@ def test_nobody_packs_a_node_of_which_it_is_not_known_how_busy_it_is(use: Measur
     snapshot = cluster([ten("a"), ten("b")], [FULL, SMALL])
     found = make_plan("defragmentation", snapshot, request(snapshot, PACK, measured=use, regard=BOTH))
     assert found.moves == ()
-    told = "0/1 target nodes take it: 1 may be busier than LoadAware allows, which nobody measures now"
+    told = "0/1 target nodes take it: 1 may be busier than LoadAware allows, which is not known now"
     assert reasons(found)["p"] == told
 
 

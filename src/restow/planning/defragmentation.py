@@ -227,7 +227,7 @@ class _Run:
         unknown = int(self._neighbours.unmeasured()[takers].sum())
         hot = len(takers) - len(self._neighbours.cool(pod, takers)) - unknown
         if unknown:
-            reasons["may be busier than LoadAware allows, which nobody measures now"] = unknown
+            reasons["may be busier than LoadAware allows, which is not known now"] = unknown
         if hot:
             reasons["would be busier than LoadAware allows"] = hot
         return f"0/{len(targets)} target nodes take it: {histogram(reasons)}" if reasons else survey.message

@@ -27,17 +27,13 @@ class Heat:
         self._offers = {name: offered(snapshot, name) for name in resources}
         self._columns = {name: snapshot.room.resources.column(name) for name in resources}
         self.percents: dict[str, Rates] = {name: np.full(snapshot.rows.size, np.nan) for name in resources}
-        """By resource; NaN where it is not known."""
-        self._outdated: Mask = np.zeros(snapshot.rows.size, np.bool_)
+        """By resource; NaN where it is not known, also because somebody came or left since it was measured."""
         self._read(snapshot, touched(snapshot, request.migrated, request.now + max_age))
 
     def _read(self, snapshot: Snapshot, touched: Mapping[str, float]) -> None:
         for name, sample in self._measured.nodes.items():
             row = snapshot.rows.find(name)
-            if row is None or sample.at < self._since:
-                continue
-            if sample.at < touched.get(name, sample.at):
-                self._outdated[row] = True
+            if row is None or sample.at < max(self._since, touched.get(name, self._since)):
                 continue
             used = {**sample.amounts, PODS: len(snapshot.occupants(name))}
             if all(each in used and offers.item(row) > 0 for each, offers in self._offers.items()):
@@ -73,7 +69,7 @@ class Heat:
         """Which of these rows are known not to be above any limit once the pod is there. Where somebody came or left
         since they were measured, nobody should come before they are measured again."""
         used = self._uses(pod)
-        mask: Mask = ~self._outdated[rows]
+        mask: Mask = np.ones(len(rows), np.bool_)
         for name, most in limits.items():
             with_it = self.percents[name][rows] + self._points(name, used, rows)
             mask &= with_it <= most

@@ -164,13 +164,15 @@ class Engine:
         filtering, stopped = self._begin(cycle).pre_filter(cycle)
         return stopped is None and self._alone(cycle, node, filtering) is not None
 
-    def is_overfull(self, cycle: Cycle, node: str) -> bool:
-        """Whether the node of a pod that is counted there lacks something that the filters count. Who only hopes for
-        room there takes none from a pod that was given it."""
+    def is_overfull(self, cycle: Cycle, node: str, *, seated: bool = False) -> bool:
+        """Whether the node of a pod that is counted there lacks something that the filters count. Who hopes for room
+        that others are leaving has it then, and takes none from a pod until then; none at all from one in its seat."""
         snapshot, amounts = cycle.snapshot, self.counted(cycle)
         row = snapshot.rows.find(node)
         if row is None or not snapshot.room.lacks(row, amounts):
             return row is None
+        if not seated and snapshot.room.lacks(row, amounts, after_leaving=True):
+            return True
         with snapshot.without_hopes(node) as any_hopes:
             return not any_hopes or snapshot.room.lacks(row, amounts)
 

@@ -188,7 +188,7 @@ def occupy(engine: Engine, cycle: Cycle, seat: Seat) -> Assign | Verdict:
     book = cycle.snapshot.reservations
     book.vacate(seat.name)
     try:
-        fits = engine.fits(cycle, seat.node) or _fits_before_hopes(engine, cycle, seat.node)
+        fits = engine.fits(cycle, seat.node) or _fits_before_hopes(engine, cycle, seat)
         assigned = assign(engine, cycle, seat.node, seat.name) if fits else None
         verdict = assigned or unschedulable(engine.why_not(cycle, seat.node))
     except BaseException:
@@ -199,7 +199,11 @@ def occupy(engine: Engine, cycle: Cycle, seat: Seat) -> Assign | Verdict:
     return verdict
 
 
-def _fits_before_hopes(engine: Engine, cycle: Cycle, node: str) -> bool:
-    """Whether only those keep a pod from its seat who hope for room that others are leaving: the seat was promised."""
-    with cycle.snapshot.without_hopes(node) as any_hopes:
-        return any_hopes and engine.fits(cycle, node)
+def _fits_before_hopes(engine: Engine, cycle: Cycle, seat: Seat) -> bool:
+    """Whether only those keep a pod from its seat who hope for room that others are leaving. What the seat held was
+    promised; a pod that needs more than that takes nothing from them."""
+    held = dict(engine.counted(Cycle(seat.stand_in, cycle.snapshot, cycle.now)))
+    if any(amount > held.get(resource, 0) for resource, amount in engine.counted(cycle)):
+        return False
+    with cycle.snapshot.without_hopes(seat.node) as any_hopes:
+        return any_hopes and engine.fits(cycle, seat.node)

@@ -154,21 +154,36 @@ def test_one_that_waits_is_asked_by_every_filter_and_leaves_no_trace(snapshot: S
 def test_who_waits_for_room_makes_nobody_wait_whose_seat_is_available(snapshot: Snapshot, age: int) -> None:
     snapshot.apply_pod(pod("going", {"cpu": "2"}, on="n1", leaving=True))
     snapshot.apply_reservation(made("promised", 5, "2"))
-    waiting = made("waiting", age, "2")
-    state = replace(waiting.status.state, phase="Waiting")
-    snapshot.apply_reservation(replace(waiting, status=replace(waiting.status, state=state)))
+    snapshot.apply_reservation(made("waiting", age, "2", phase="Waiting"))
     assert found(snapshot, "promised", "waiting") == {"waiting": "RoomBeingLeft"}
 
 
-@pytest.mark.parametrize(("phase", "expected"), [("Waiting", False), ("Available", True)])
-def test_who_waits_for_room_takes_none_from_a_pod_on_its_way(snapshot: Snapshot, phase: str, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("phase", "stolen", "seated", "expected"),
+    [
+        pytest.param("Waiting", "0", False, False, id="it has the room once others have left"),
+        pytest.param("Waiting", "1", False, True, id="it would have none if the pod came"),
+        pytest.param("Waiting", "1", True, True, id="nor is there room for the pod"),
+        pytest.param("Available", "0", True, True, id="it was promised its room"),
+    ],
+)
+def test_who_waits_for_room_takes_none_from_a_pod_on_its_way(
+    snapshot: Snapshot, phase: str, stolen: str, seated: bool, expected: bool
+) -> None:
     coming = pod("coming", {"cpu": "2"})
     snapshot.assume(coming, "n1", at=0.0)
     snapshot.apply_pod(pod("going", {"cpu": "2"}, on="n1", leaving=True))
-    held = made("held", 1, "2")
-    state = replace(held.status.state, phase=phase)
-    snapshot.apply_reservation(replace(held, status=replace(held.status, state=state)))
-    assert ENGINE.is_overfull(Cycle(coming, snapshot, 0.0), "n1") is expected
+    snapshot.apply_pod(pod("foreign", {"cpu": stolen}, on="n1"))
+    snapshot.apply_reservation(made("held", 1, "2", phase=phase))
+    assert ENGINE.is_overfull(Cycle(coming, snapshot, 0.0), "n1", seated=seated) is expected
+
+
+def test_a_pod_in_its_seat_goes_before_one_that_waits(snapshot: Snapshot) -> None:
+    coming = pod("coming", {"cpu": "2"})
+    snapshot.assume(coming, "n1", at=0.0)
+    snapshot.apply_reservation(made("held", 1, "3", phase="Waiting"))
+    attempt = Cycle(coming, snapshot, 0.0)
+    assert [ENGINE.is_overfull(attempt, "n1", seated=seated) for seated in (False, True)] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -77,21 +77,22 @@ def test_only_available_reservations_are_used(phase: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("later", "expected"),
+    ("phase", "cpu", "expected"),
     [
-        pytest.param({"phase": "Waiting"}, {"p": "r/t/0"}, id="who hopes for room takes none from who was promised it"),
-        pytest.param({"phase": "Available"}, {}, id="what was promised to others is theirs"),
+        pytest.param("Waiting", "2", {"p": "r/t/0"}, id="who hopes for room takes none from who was promised it"),
+        pytest.param("Waiting", "2500m", {}, id="but more was not promised"),
+        pytest.param("Available", "2", {}, id="what was promised to others is theirs"),
     ],
 )
 @pytest.mark.parametrize("created", ["2026-01-02T00:00:00Z", "2025-12-31T00:00:00Z"], ids=["newer", "older"])
 def test_a_seat_is_taken_beside_room_that_others_are_leaving(
-    later: dict[str, str], expected: dict[str, str], created: str
+    phase: str, cpu: str, expected: dict[str, str], created: str
 ) -> None:
-    leaving = pod("leaving", {"cpu": "2"}, on="n1", leaving=True)
-    mine = booking("r", task(1, {"cpu": "2"}), at={0: "n1"})
-    other = booking("s", task(1, {"cpu": "2"}), at={0: "n1"}, owners=[WORKLOAD], created=created, **later)
+    leaving = pod("leaving", {"cpu": "1500m"}, on="n1", leaving=True)
+    mine = booking("r", task(1, {"cpu": "2"}), at={0: "n1"}, **FITS)
+    other = booking("s", task(1, {"cpu": "2"}), at={0: "n1"}, owners=[WORKLOAD], created=created, phase=phase)
     stage = Stage(*rooms("n1"), leaving, mine, other)
-    assert stage.session(user("p", {"cpu": "2"})).seats == expected
+    assert stage.session(user("p", {"cpu": cpu})).seats == expected
 
 
 def test_a_reservation_whose_time_is_over_is_not_used_even_if_nobody_has_said_so_yet() -> None:

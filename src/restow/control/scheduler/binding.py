@@ -220,7 +220,7 @@ class Binding:
         row = self._snapshot.rows.find(assign.node)
         if row is None or not self._snapshot.nodes.present[row]:
             return Failed(f"node {assign.node} is gone", at_once=True)
-        if self._engine.is_overfull(assign.cycle, assign.node):
+        if self._engine.is_overfull(assign.cycle, assign.node, seated=self._takes(assign.pod) is not None):
             return Failed(f"another pod took the room on node {assign.node} first", at_once=True)
         return None
 

@@ -156,11 +156,15 @@ class Room:
         free = -apart.get(self.requested, 0) - apart.get(self.reserved, 0)
         return free + (apart.get(self.releasing, 0) if after_leaving else 0)
 
-    def lacks(self, row: int, amounts: Amounts) -> bool:
-        """Whether more than there is is asked of a row, of any of these resources. What no node has ever offered and a
-        pod was placed for nevertheless is somebody else's to account for."""
-        free = self.free_at
-        return any(amount > 0 and column < UNLISTED and free[column][row] < 0 for column, amount in amounts)
+    def lacks(self, row: int, amounts: Amounts, *, after_leaving: bool = False) -> bool:
+        """Whether more than there is is asked of a row, of any of these resources; `after_leaving`: even once those who
+        are terminating have left. What no node has ever offered and a pod was placed for nevertheless is somebody
+        else's to account for."""
+        free, leaving = self.free_at, self.releasing.at if after_leaving else None
+        return any(
+            amount > 0 and column < UNLISTED and free[column][row] + (leaving[column][row] if leaving else 0) < 0
+            for column, amount in amounts
+        )
 
     def is_overdrawn(self, row: int) -> bool:
         """Whether more is asked for than offered, of anything."""

@@ -35,7 +35,8 @@ class Meters:
         self.age = 0.0
         """Of what is told, in seconds."""
         self._pods = pods
-        self._nodes = sorted(nodes)
+        self.nodes = sorted(nodes)
+        """Those that are measured."""
         self._cores = cores
         self._vectors = Queries()
 
@@ -61,7 +62,7 @@ class Meters:
         return sum(self._cores[_app(one)] for one in self._measured() if one.spec.node_name == node)
 
     def _of_nodes(self, at: float) -> Iterable[dict[str, Any]]:
-        for name in self._nodes:
+        for name in self.nodes:
             yield {"metadata": {"name": name}, **_sample(at), "usage": _usage(self._used(name))}
 
     def _of_pods(self, at: float) -> Iterable[dict[str, Any]]:
@@ -73,7 +74,7 @@ class Meters:
     def _lines(self, query: str, at: float) -> Iterable[tuple[dict[str, str], float]]:
         """What Prometheus says: it answers as of now, also about what was measured long ago."""
         asked = self._vectors
-        for name in self._nodes:
+        for name in self.nodes:
             found = {asked.nodes.cpu: self._used(name), asked.nodes.memory: 1e9, asked.nodes.time: at}
             if query in found:
                 yield {"node": name}, found[query]

@@ -11,8 +11,8 @@
 Where it looks away, and why that hides nothing:
 
 - RoomTaken is believed of whoever had to go within the last second, by the definition (who only hopes, who asks for
-  more than it has, then the newest, until the rest fits): no write can depend on what others write meanwhile, so a
-  reason is true of the read before it.
+  more than it has, who is not Available, then the newest, until the rest fits): no write can depend on what others
+  write meanwhile, so a reason is true of the read before it.
 - A seat may be taken again if its pod is gone from the API, was never marked, and was bound by a scheduler that has
   died since. Objects then remember nothing; of the history of writes a server keeps minutes at most. No room is at
   stake, since nobody sits there. A scheduler that lives has to remember: it is blamed.
@@ -330,10 +330,12 @@ class Auditor:
             self._note(request, "a pod took two seats")
 
 
-def _standing(one: Reservation, node: str, pods: list[Pod]) -> tuple[bool, bool, str, str]:
-    """Those that only hope give way first, then those that ask for more than they have, then the newest."""
+def _standing(one: Reservation, node: str, pods: list[Pod]) -> tuple[bool, bool, bool, str, str]:
+    """Those that only hope give way first, then those that ask for more than they have, then those that were promised
+    nothing yet, then the newest."""
     hopes = any(pod.spec.node_name == node and pod.metadata.uid in awaited_pods(one) for pod in pods)
-    return hopes, has_grown(one), one.metadata.creation_timestamp or "", one.metadata.name
+    is_promised = one.status.state.phase == "Available"
+    return hopes, has_grown(one), not is_promised, one.metadata.creation_timestamp or "", one.metadata.name
 
 
 def _sizes(one: Reservation) -> dict[str, Vector]:

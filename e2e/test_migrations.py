@@ -90,7 +90,7 @@ def arrived(seen: Audit) -> int:
 @pytest.mark.parametrize(
     ("workloads", "moves"),
     [
-        pytest.param(20, 50, id="50 moves"),
+        pytest.param(20, 50, id="50 moves", marks=pytest.mark.timeout(420)),
         pytest.param(200, 500, id="500 moves", marks=[pytest.mark.full, pytest.mark.timeout(1800)]),
     ],
 )

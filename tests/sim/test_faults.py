@@ -404,3 +404,22 @@ def test_of_tasks_that_nobody_asked_only_those_that_failed_are_told(
 
     run_virtual(story())
     assert ("never retrieved" in caplog.text) is told
+
+
+@virtual
+async def test_who_stops_a_process_is_heard_even_while_it_crashes() -> None:
+    mortal, _ = faulty(server())
+
+    async def process() -> None:
+        try:
+            await asyncio.sleep(10)
+        finally:
+            await asyncio.sleep(1)  # it takes a moment to die
+
+    whole = asyncio.create_task(run_until_crash(mortal, process()))
+    await asyncio.sleep(1)
+    mortal.crashed.set()
+    await asyncio.sleep(0.5)
+    whole.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await whole

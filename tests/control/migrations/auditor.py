@@ -66,6 +66,8 @@ class Auditor:
         self._intended: dict[str, PodMigrationJob] = {}
         """The jobs as they were when an eviction was recorded, by the UID of the pod."""
         self._seen: dict[tuple[str, str | None, str | None], Seen] = {}
+        self._first: dict[tuple[str, str], int] = {}
+        """When a version of an object was first read, in calls, by the UID and the version."""
         self._arrived: set[str] = set()
         """UIDs of pods that were shown as Ready, or as done with their work."""
 
@@ -100,6 +102,8 @@ class Auditor:
         if isinstance(item, Pod):
             self._show(item)
         if request.verb == "get":
+            if item is not None:
+                self._first.setdefault((item.metadata.uid, item.metadata.resource_version), self._calls)
             now = asyncio.get_running_loop().time()
             self._seen[request.resource.plural, request.namespace, request.name] = (self._calls, now, item)
 
@@ -145,7 +149,7 @@ class Auditor:
         options = job.spec.reservation_options
         reference = options.reservation_ref if options else None
         name = reference.name if reference else None
-        number, _, found = self._read("reservations", name, request.namespace)
+        _, _, found = self._read("reservations", name, request.namespace)
         if found is None or found.status.state.phase != "Available":
             return f"reservation {name} was read as {found.status if found else None}"
         _, _, pod = self._read("pods", request.name, request.namespace)
@@ -155,6 +159,7 @@ class Auditor:
             return f"no seat is free: {found.status.placements}"
         if pod is not None and not await self._may_take(pod, found):
             return f"reservation {name} is not for whoever takes the place of {request.name}: {found.spec}"
+        number = self._first[found.metadata.uid, found.metadata.resource_version]  # read again, it says the same
         later, _, node = self._read("nodes", seats[0])
         if node is None or node.spec.unschedulable or later < number:
             return f"node {seats[0]} was read as {node}, {later - number} calls later"
@@ -183,6 +188,9 @@ class Auditor:
             return
         if not found.metadata.name.startswith("restow-"):
             self._blame(request, "it was given to the job")
+        asked = msgspec.json.decode(request.body or b"{}").get("preconditions", {}).get("resourceVersion")
+        if asked not in (None, found.metadata.resource_version):
+            return  # it was decided about another version, and the server refuses it
         jobs = (await self._truth.list(kinds.POD_MIGRATION_JOB)).items
         uids = {migrating_pod(found), *(job.spec.pod_ref.uid for job in jobs if is_made_for(found, job))}
         seen = [item for _, _, item in self._seen.values() if isinstance(item, Pod) and item.metadata.uid in uids]

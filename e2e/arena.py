@@ -31,8 +31,8 @@ from restow.model.kinds import (
     REPLICA_SET,
     REPLICATION_CONTROLLER,
     STATEFUL_SET,
+    STORAGE,
     STORAGE_CLASS,
-    VOLUME_ATTACHMENT,
     Kind,
 )
 from restow.model.objects import Condition, PersistentVolumeClaim, Pod
@@ -42,20 +42,7 @@ from restow.snapshots.offline import Cluster
 SEEN_SECONDS = 0.3  # until kube-scheduler has seen a new cluster, at the least; what is late it tries again
 SECOND_THOUGHT_SECONDS = 6.0
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-READ: tuple[Kind[Any], ...] = (
-    NAMESPACE,
-    NODE,
-    POD,
-    PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM,
-    STORAGE_CLASS,
-    CSI_NODE,
-    CSI_DRIVER,
-    CSI_STORAGE_CAPACITY,
-    VOLUME_ATTACHMENT,
-)
-
-
+READ: tuple[Kind[Any], ...] = (NAMESPACE, NODE, POD, *STORAGE)
 EMPTIED: tuple[Kind[Any], ...] = (
     NODE,
     PERSISTENT_VOLUME_CLAIM,

@@ -12,7 +12,7 @@ from restow.client.election import Fenced
 from restow.control.migrations import Metrics, Migrations
 from restow.migration.stop import GO_ON
 from restow.model import kinds
-from restow.model.objects import Document
+from restow.model.objects import Document, Pod
 from restow.ports import Request, Response
 from restow.sim.faults import FaultyApi
 from restow.sim.writes import is_write
@@ -86,15 +86,21 @@ async def test_a_budget_of_open_kruise_is_waited_for_where_there_are_such() -> N
             assert (await it.told())[0] == "Succeed"
 
 
+async def late_budget(it: Move) -> Pod:
+    """A pod is to move, and before there is a seat for it comes a budget that lets nobody go."""
+    old = (await it.start(2))[0]
+    it.seats.refusing = "no room"
+    await it.move(old)
+    await pass_time(5)
+    await budget(it, 2)
+    it.seats.refusing = None
+    return old
+
+
 @virtual
 async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go() -> None:
     async with stage() as it:
-        old = (await it.start(2))[0]
-        it.seats.refusing = "no room"
-        await it.move(old)
-        await pass_time(5)
-        await budget(it, 2)
-        it.seats.refusing = None
+        old = await late_budget(it)
         await pass_time(30)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Running", "FailedEvict")
@@ -109,12 +115,7 @@ async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go() -> 
 async def test_a_node_made_anew_is_not_the_one_that_the_seat_was_kept_on() -> None:
     """Even if nobody has told the reservation yet."""
     async with stage() as it:
-        old = (await it.start(2))[0]
-        it.seats.refusing = "no room"
-        await it.move(old)
-        await pass_time(5)
-        await budget(it, 2)
-        it.seats.refusing = None
+        old = await late_budget(it)
         await pass_time(10)
         assert (await it.told())[1] == "FailedEvict"
         target = (await it.job()).status.node_name or ""

@@ -47,7 +47,8 @@ def load_documents(text: str) -> Iterator[tuple[int, Any]]:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 first = next(events)
-                yield first.start_mark.line + 1, _Document(events).value(first, 0)
+                mark: Any = first.start_mark
+                yield mark.line + 1, _Document(events).value(first, 0)
     except yaml.MarkedYAMLError as error:
         message = " ".join(part for part in (error.context, error.problem) if part)
         raise _located(message, error.problem_mark or error.context_mark) from None

@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 USABLE := $(VENV)/.usable
 PYTEST := $(BIN)/python -m pytest
+# What was compiled is kept, whatever the caller's environment says: many short processes start here.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo dev test check format e2e e2e-full bench clean
@@ -36,7 +38,7 @@ dev: $(USABLE) ## Serve an embedded cluster for kubectl on port 6444
 	@$(BIN)/restow dev
 
 test: $(STAMP) ## Run the tests (Python alone, no network)
-	@$(PYTEST) -n 2 -q
+	@$(PYTEST) -n 2 --dist worksteal -q
 
 check: $(STAMP) ## Lint, format, types, layers
 	@$(BIN)/ruff check .

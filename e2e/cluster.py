@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from e2e.controlplane import FAKE_NODE
-from restow.client.cache import Object
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.model.kinds import DEPLOYMENT, NAMESPACE, NODE, POD_MIGRATION_JOB, QUEUE, Kind
-from restow.model.objects import Document, MetadataOnly, Node, Pod, PodMigrationJob
+from restow.model.objects import Document, MetadataOnly, Node, Object, Pod, PodMigrationJob
 from restow.ports import NotFound
 
 T = TypeVar("T", bound=Object)

@@ -34,7 +34,7 @@ from restow.model.kinds import (
     STATEFUL_SET,
 )
 from restow.model.objects import Document, Pod, Reservation
-from restow.ports import AlreadyExists, Api, Clock
+from restow.ports import AlreadyExists, Api, Clock, Forbidden, Request, Response
 from restow.scheduling.registry import read_profile
 from restow.scheduling.reservations.arguments import read_arguments
 
@@ -163,6 +163,40 @@ async def a_deployment_takes_its_seats_across_leaders_and_a_rolling_update(it: G
     assert {"Reserved", "Consumed"} <= told
 
 
+class Silenced:
+    """An Api through which nobody can say who took which seat any more, once it is told so."""
+
+    def __init__(self, api: Api) -> None:
+        self.is_silent = False
+        self.watch = api.watch
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        if self.is_silent and (request.resource.plural, request.subresource) == ("reservations", "status"):
+            raise Forbidden.because(403, "Forbidden", "silenced")
+        return await self._api.call(request)
+
+
+async def a_seat_that_was_not_marked_stays_taken_across_leaders_and_owners(it: Ground) -> None:
+    it.api = silenced = Silenced(it.api)
+    async with leader(it):
+        await it.reserve(2)
+        await it.comes_to("Reserved")
+        silenced.is_silent = True
+        await it.client.create(DEPLOYMENT, workload(it.namespace, 1))
+        await it.runs(1)
+    assert it.taken() == {}
+    silenced.is_silent = False
+    others = [{"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}}]
+    await it.client.patch(RESERVATION, "seats", {"spec": {"owners": others}}, it.namespace)
+    async with leader(it):
+        [pod] = it.alive()
+        await reaches(it.taken, {pod.metadata.name: pod.spec.node_name}, "seats that are marked")
+        await it.client.create(DEPLOYMENT, workload(it.namespace, 1, "api"))
+        await it.comes_to("Consumed")
+        assert len(it.taken()) == 2
+
+
 async def a_stateful_pod_takes_the_seat_that_its_predecessor_of_the_same_name_leaves_it(it: Ground) -> None:
     async with leader(it):
         await it.client.create(STATEFUL_SET, workload(it.namespace, 1, serviceName="web") | {"kind": "StatefulSet"})
@@ -243,6 +277,7 @@ async def every_end_is_explained(it: Ground) -> None:
 Story = Callable[[Ground], Awaitable[None]]
 STORIES: tuple[Story, ...] = (
     a_deployment_takes_its_seats_across_leaders_and_a_rolling_update,
+    a_seat_that_was_not_marked_stays_taken_across_leaders_and_owners,
     a_stateful_pod_takes_the_seat_that_its_predecessor_of_the_same_name_leaves_it,
     a_sibling_does_not_take_the_seat_of_a_pod_that_moves,
     the_example_works_unchanged,

@@ -13,11 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from e2e.cluster import add_nodes, deployment
 from e2e.controlplane import ControlPlane
+from e2e.running import restow
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve, write_kubeconfig
+from restow.client.verbs import Client
 from restow.model.crds import custom_resource_definitions
+from restow.model.kinds import DEPLOYMENT as DEPLOYMENTS
+from restow.model.kinds import POD as PODS
+from restow.model.pods import is_terminating
 
 NAMESPACE = "kubectl-parity"
 
@@ -65,7 +71,8 @@ target: {kind: Node, name: parity-node}
 
 DEFINITIONS = json.dumps({"apiVersion": "v1", "kind": "List", "items": custom_resource_definitions()})
 ESTABLISHED = " ".join(f"crd/{document['metadata']['name']}" for document in custom_resource_definitions())
-EXAMPLES = "\n---\n".join(path.read_text() for path in sorted((Path(__file__).parents[1] / "examples").glob("*.yaml")))
+FILES = Path(__file__).parents[1] / "examples"
+EXAMPLES = "\n---\n".join(path.read_text() for path in sorted(FILES.glob("*.yaml")))
 EXAMPLES = EXAMPLES.replace("namespace: default", f"namespace: {NAMESPACE}")
 
 # A story; each line is one command, with what it reads from stdin.
@@ -247,3 +254,28 @@ async def test_what_is_served_looks_the_same(embedded: Kubectl, real: Kubectl) -
     told, expected = await asyncio.gather(embedded.run(command), real.run(command))
     own = {line for line in told.splitlines() if " metrics.k8s.io/" in line}  # served by an add-on elsewhere
     assert set(told.splitlines()) - own <= set(expected.splitlines())
+
+
+CONFIGURATION = "scheduler: {schedulerNames: [restow-by-hand]}"
+
+
+async def test_a_job_made_by_hand_moves_its_pod_and_can_be_waited_for(
+    plane: ControlPlane, client: Client, namespace: str, account: Path, tmp_path: Path
+) -> None:
+    await add_nodes(client, 3)
+    kubectl = Kubectl(plane.kubectl, plane.kubeconfig)
+    document = deployment("web", namespace, 2)
+    document["spec"]["template"]["spec"]["schedulerName"] = "restow-by-hand"
+    with restow(account, tmp_path, "one", CONFIGURATION):
+        await client.create(DEPLOYMENTS, document)
+        told = await kubectl.run(f"rollout status deployment/web --timeout=60s -n {namespace}")
+        assert "successfully rolled out" in told, told
+        old = (await client.list(PODS, namespace)).items[0]
+        job = (FILES / "podmigrationjob.yaml").read_text().replace("web-0", old.metadata.name)
+        told = await kubectl.run("apply -f -", job.replace("namespace: default", f"namespace: {namespace}"))
+        assert "created\n(exit 0)" in told, told
+        name = f"move-{old.metadata.name}"
+        told = await kubectl.run(f"wait pmj/{name} --for=jsonpath={{.status.phase}}=Succeed --timeout=60s")
+        assert "condition met\n(exit 0)" in told, told + await kubectl.run(f"describe pmj {name}")
+        staying = [pod for pod in (await client.list(PODS, namespace)).items if not is_terminating(pod)]
+        assert len(staying) == 2 and old.metadata.uid not in {pod.metadata.uid for pod in staying}

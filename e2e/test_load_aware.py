@@ -62,6 +62,13 @@ async def measuring(source: str, meters: Meters, plane: ControlPlane) -> AsyncIt
             yield []
 
 
+async def untainted(client: Client, names: list[str]) -> None:
+    """Until pods may go to all of these nodes: new ones are tainted for a moment."""
+    async with asyncio.timeout(60):
+        while any([(await client.get(NODE, name)).spec.taints for name in names]):
+            await asyncio.sleep(0.1)
+
+
 async def unmeasured(plane: ControlPlane, source: str) -> list[str]:
     """What kubectl shows where Restow is at home of trouble with whoever measures."""
     words = ["get", "events", "-n", LEASES, "--field-selector", "reason=UseNotMeasured", "-o", "json"]
@@ -94,7 +101,8 @@ async def test_pods_leave_a_node_that_is_really_busy(
                 await client.create(DEPLOYMENT, pinned(deployment("quiet", namespace, 1, cpu="500m"), namespace))
                 await reaches(lambda: running(seen.pods), HOT + 1, "running pods", 120)
                 await together(client.create(NODE, fake_node(name, pool=namespace)) for name in names[1:])
-                meters.nodes = names  # at once, or all would go where somebody looks while there are two
+                await untainted(client, names)
+                meters.nodes = names  # at once, or all would go where somebody looks while only one more is fit
 
                 def hot() -> list[int]:
                     on = Counter(pod.spec.node_name for pod in seen.pods if pod.metadata.name.startswith("hot"))

@@ -58,6 +58,12 @@ class Door:
         async with self._session.post(self._url, params=query, headers=headers) as answer:
             return answer.status, await answer.json()
 
+    async def opens(self, token: str) -> None:
+        """The descheduler has its lease; a process that was here before may hold it for a while."""
+        async with asyncio.timeout(60):
+            while (await self.post(token, profile="nobody's"))[0] == 503:
+                await asyncio.sleep(0.1)
+
 
 async def port_of(log: Path) -> int:
     """Where a process serves, as it says itself."""
@@ -154,6 +160,7 @@ async def test_a_run_is_for_those_whom_the_cluster_lets_evict_pods(
             await client.create(DEPLOYMENT, pinned(deployment("web", namespace, 2, cpu="500m"), pool=namespace))
             await reaches(lambda: running(seen.pods), 3, "running pods", 120)
             operator = await accounts.token("operator")
+            await door.opens(operator)
 
             def ours() -> set[str]:
                 return {job.metadata.name for job in seen.jobs if job.spec.pod_ref.namespace == namespace}

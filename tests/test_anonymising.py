@@ -17,7 +17,7 @@ from restow.model.objects import Document
 from restow.model.volumes import claims_used
 from restow.model.wire import decode
 from restow.running.configuration import Configuration
-from restow.scheduling.registry import installed, read_profile
+from restow.scheduling.registry import read_profile
 from restow.sim.scenarios import Scenario, snapshot
 from restow.snapshots import offline
 from restow.snapshots.anonymising import KEPT, Anonymiser
@@ -158,6 +158,8 @@ HANDMADE = [
             "state": {"phase": "Available", "message": "acme"},
             "placements": [{"task": "acme-t", "index": 0, "nodeName": "acme-n3"}],
             "taskStatusCount": {"acme-t": {"phase": {"Available": 1}}},
+            "observedRequests": {"acme-t": {"cpu": "2", "acme.example/fpga": "1"}},
+            "observedQueue": "acme-q",
         },
     ),
     an_object(
@@ -188,12 +190,12 @@ def anonymised(inventory: Inventory) -> tuple[Anonymiser, bytes]:
 
 
 def scheduled(inventory: Inventory) -> offline.Schedule:
-    return offline.schedule(offline.Cluster(inventory), read_profile(SCHEDULING, installed()), NOW)
+    return offline.schedule(offline.Cluster(inventory), read_profile(SCHEDULING), NOW)
 
 
 def planned(inventory: Inventory, strategy: str, objective: str) -> dict[str, Any]:
     asked = offline.Wish(strategy=strategy, objective=objective, work_limit=20)
-    profile = read_profile(SCHEDULING, installed())
+    profile = read_profile(SCHEDULING)
     plan = offline.plan(offline.Cluster(inventory), profile, Configuration(), asked, lambda: NOW)
     return written(msgspec.structs.replace(plan, versions={}, seconds=0.0, configuration=""))
 
@@ -329,3 +331,47 @@ def test_annotations_of_ours_are_kept_in_their_form_and_others_dropped() -> None
     assert re.fullmatch(r"x\d+/x\d+/x\d+/3", found["restow.sh/reservation"])
     assert found["restow.sh/moved-at"] == annotations["restow.sh/moved-at"]
     assert found["controller.kubernetes.io/pod-deletion-cost"] == anonymiser.text("acme")
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations"),
+    [
+        pytest.param({"backoffLimit": 1}, {}, id="another is leaving, and one may be lost"),
+        pytest.param(
+            {"backoffLimitPerIndex": 1},
+            {"batch.kubernetes.io/job-index-failure-count": "1"},
+            id="one of its index was lost",
+        ),
+        pytest.param(
+            {"podFailurePolicy": {"rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]}]}},
+            {},
+            id="none may be lost",
+        ),
+    ],
+)
+def test_a_job_that_would_fail_without_a_pod_still_would(spec: Document, annotations: dict[str, str]) -> None:
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "acme-etl",
+        "uid": "acme-uid-acme-etl",
+        "controller": True,
+    }
+    tracked = {"ownerReferences": [owner], "finalizers": ["batch.kubernetes.io/job-tracking"]}
+    leaving = {**tracked, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    items = [
+        an_object("Job", meta("acme-etl"), "batch/v1", spec=spec),
+        pod("acme-p", metadata={**tracked, "annotations": annotations}),
+        pod("acme-q", metadata=leaving),
+    ]
+    before = read(items)
+    anonymiser, data = anonymised(before)
+    (told,) = obstacles(before, "acme-p")
+    assert obstacles(read_inventory(data, "anonymised"), anonymiser.text("acme-p")) == [renamed(told, anonymiser)]
+
+
+def obstacles(inventory: Inventory, name: str) -> list[str]:
+    """What keeps a pod from moving."""
+    cluster = offline.Cluster(inventory)
+    (found,) = [one for one in cluster.pods if one.metadata.name == name]
+    return list(offline.mobility(cluster, Configuration(), NOW).obstacles(found))

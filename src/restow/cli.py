@@ -16,15 +16,16 @@ from pathlib import Path
 import click
 
 from restow import __version__
-from restow.commands import asking, operating
+from restow.commands import asking, moving, operating
 from restow.commands.mistakes import CouldNot, misfortunes, unwritable
+from restow.commands.notes import note
 from restow.commands.operating import announce
 
 _NOT_SETTLED = "the embedded cluster did not settle in time; is the machine very busy?"
 _CHAPTERS = {
     "Try it": ("demo", "dev"),
     "Ask, and change nothing": ("plan", "replay", "schedule", "explain", "snapshot"),
-    "Move pods": ("apply", "deschedule", "pause", "resume"),
+    "Move pods": ("move", "apply", "deschedule", "pause", "resume"),
     "Run it": ("install", "run"),
 }
 _EXIT_CODES = (
@@ -125,10 +126,10 @@ def dev(port: int, nodes: int) -> None:
 
 def _tell_end(asked: str) -> None:
     with suppress(OSError):  # a terminal that was closed hears nothing
-        click.echo(f"restow: stopped by {asked}; nothing is kept", err=True)
+        note(f"stopped by {asked}; nothing is kept")
 
 
-for command in (*asking.COMMANDS, *operating.COMMANDS):
+for command in (*asking.COMMANDS, *moving.COMMANDS, *operating.COMMANDS):
     restow.add_command(command)
 
 
@@ -145,9 +146,9 @@ def main() -> None:
         except OSError as problem:
             raise unwritable(problem) from problem
     except click.ClickException as mistake:
-        click.echo(f"restow: {' '.join(mistake.format_message().split())}", err=True)
+        note(" ".join(mistake.format_message().split()))
         code = mistake.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("restow: interrupted", err=True)
+        note("interrupted")
         code = 130
     sys.exit(code or 0)

@@ -27,11 +27,13 @@ from restow.adapters.clock import SystemClock
 from restow.client.verbs import Client
 from restow.control.descheduler import Progress
 from restow.defaults import HOME
+from restow.model.cluster.names import key_of
 from restow.model.cluster.owners import GROUP_NAME_ANNOTATIONS
 from restow.model.kinds import DEPLOYMENT, NODE, POD, POD_GROUP
 from restow.model.objects import Node, Pod
 from restow.model.times import format_time
 from restow.planning.plan import Plan
+from restow.ports import STRATEGIC_PATCH
 from restow.running.acting import Bearing, carry_out
 from restow.running.embedded import EMBEDDED, EmbeddedCluster, embedded_cluster
 from restow.showing import picture
@@ -51,6 +53,8 @@ READING_SECONDS = 1.5
 PATIENCE_SECONDS = 30.0
 PLANNING_STEPS = 200
 WORKLOADS = {"api": (10, "2"), "web": (36, "1"), "cache": (8, "500m")}
+ACTORS = (*sorted(WORKLOADS), GANG)
+"""In the order of their colours, which stay theirs when the last one comes."""
 FALLING = {"web": range(34, 15, -2), "api": range(9, 6, -1)}
 
 # rich's own template loads a font from the network; this one does not.
@@ -183,7 +187,7 @@ async def _shrink(stage: Stage) -> None:
 
 async def _roll(stage: Stage) -> None:
     image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "example.com/cache:2"}]}}}}
-    await stage.client.patch(DEPLOYMENT, "cache", image, NAMESPACE, type="application/strategic-merge-patch+json")
+    await stage.client.patch(DEPLOYMENT, "cache", image, NAMESPACE, type=STRATEGIC_PATCH)
     await _until(stage.client, _all_ready)
 
 
@@ -322,8 +326,8 @@ async def _frame(stage: Stage, *, coloured: bool = True) -> RenderableType:
     uses = await _uses(stage.client)
     parts: list[RenderableType] = [
         Text(stage.title.plain, style="bold"),
-        picture.table(uses, unit=UNIT, coloured=coloured),
-        picture.legend(uses, coloured=coloured),
+        picture.table(uses, unit=UNIT, coloured=coloured, known=ACTORS),
+        picture.legend(uses, coloured=coloured, known=ACTORS),
     ]
     parts += [
         Text.assemble(("waiting ", "bold red"), f"{each['pod']}: {each['message']}")
@@ -337,7 +341,7 @@ async def _frame(stage: Stage, *, coloured: bool = True) -> RenderableType:
 async def _report(stage: Stage, seconds: float) -> Report:
     nodes, pods = await stage.client.list(NODE), await stage.client.list(POD)
     moves = [(move.namespace, move.pod) for move in stage.plan.moves]
-    there = {(pod.metadata.namespace or "", pod.metadata.name) for pod in pods.items}
+    there = set(map(key_of, pods.items))
     return Report(
         nodes=len(nodes.items),
         big_pod_cpu=BIG / UNIT,

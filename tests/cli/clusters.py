@@ -1,8 +1,10 @@
-"""Clusters that were written down: documents for snapshot files."""
+"""Clusters that were written down: documents for snapshot files, and those in what was printed."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from restow.model.yaml_text import load_documents
 
 QUEUE, GROUP = "scheduling.volcano.sh/queue-name", "scheduling.k8s.io/group-name"
 
@@ -34,3 +36,8 @@ def replica(name: str, cpu: str, on: str, **spec: Any) -> dict[str, Any]:
 
 def labelled(document: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return {**document, "metadata": {**document["metadata"], **metadata}}
+
+
+def documents_in(printed: str) -> list[Any]:
+    """Read by the parser in C, because a manifest holds whole definitions."""
+    return [document for _, document in load_documents(printed)]

@@ -1,8 +1,10 @@
-"""Running `restow` as users do: in a process of its own."""
+"""Running `restow` as users do: `run` puts a command to `main` in this process, which has everything loaded; `spawn`
+and `start` give it a process of its own, for where that is what matters."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +12,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from restow.cli import main
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]
@@ -26,13 +31,32 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def run(environment: dict[str, str]) -> Run:
+def run(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["restow", *arguments])
+        terminated = signal.getsignal(signal.SIGTERM)
+        with CliRunner().isolation(env={**environment, "KUBECONFIG": None}) as (out, err, _):
+            try:
+                with pytest.raises(SystemExit) as ended:
+                    main()
+            finally:
+                signal.signal(signal.SIGTERM, terminated)
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(
+            arguments, ended.value.code, out.getvalue().decode(), err.getvalue().decode()
+        )
+
+    return run
+
+
+@pytest.fixture
+def spawn(environment: dict[str, str]) -> Run:
+    def spawn(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             _command(*arguments), env=environment, capture_output=True, text=True, timeout=90, check=False
         )
 
-    return run
+    return spawn
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,7 +32,4 @@ async def cluster(tmp_path: Path) -> AsyncIterator[tuple[MemoryApi, Path]]:
 
 async def restow_on(*arguments: str | Path) -> Result:
     """The command in a thread of its own, because this one serves the cluster."""
-    try:
-        return await asyncio.to_thread(CliRunner().invoke, restow, [str(one) for one in arguments])
-    finally:
-        gc.enable()  # which a process that plans and ends does without
+    return await asyncio.to_thread(CliRunner().invoke, restow, [str(one) for one in arguments])

@@ -35,11 +35,13 @@ def server_of(child: subprocess.Popen[str]) -> tuple[Path, str]:
     return path, yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"]
 
 
-def test_the_first_line_is_the_path_of_a_kubeconfig_and_the_api_answers(start: Start) -> None:
+def test_the_first_line_is_the_path_of_a_kubeconfig_and_the_api_answers_with_nodes_and_our_kinds(start: Start) -> None:
     with start("dev", "--port", "0", "--nodes", "2") as child:
         path, url = server_of(child)
         assert path.is_absolute() and path.name == "kubeconfig" and " " not in str(path)
         nodes = fetch(f"{url}/api/v1/nodes")["items"]
+        for kinds in ("batch.volcano.sh/v1alpha1/reservations", "scheduling.koordinator.sh/v1alpha1/podmigrationjobs"):
+            assert fetch(f"{url}/apis/{kinds}")["items"] == []
     assert [node["status"]["allocatable"] for node in nodes] == [{"cpu": "8", "memory": "32Gi", "pods": "110"}] * 2
     for node in nodes:
         assert {"type": "Ready", "status": "True"}.items() <= _condition(node, "Ready").items()
@@ -62,13 +64,6 @@ def test_a_pod_becomes_ready_and_goes_when_deleted(start: Start) -> None:
         assert _within(5.0, lambda: fetch(pods)["items"] == [])
 
 
-def test_our_kinds_are_served(start: Start) -> None:
-    with start("dev", "--port", "0") as child:
-        _, url = server_of(child)
-        for path in ("batch.volcano.sh/v1alpha1/reservations", "scheduling.koordinator.sh/v1alpha1/podmigrationjobs"):
-            assert fetch(f"{url}/apis/{path}")["items"] == []
-
-
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_it_stops_when_asked_says_so_and_leaves_nothing_behind(start: Start, asked: signal.Signals) -> None:
     with start("dev", "--port", "0", "--nodes", "0") as child:
@@ -80,12 +75,12 @@ def test_it_stops_when_asked_says_so_and_leaves_nothing_behind(start: Start, ask
     assert not path.parent.exists()
 
 
-def test_a_taken_port_is_one_line_and_exit_code_1(run: Run) -> None:
+def test_a_taken_port_is_one_line_and_exit_code_1(spawn: Run) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = run("dev", "--port", str(port))
+        done = spawn("dev", "--port", str(port))
     assert (done.returncode, done.stdout) == (1, "")
     told = f"restow: cannot serve on 127.0.0.1:{port}: Address already in use; choose another with --port\n"
     assert done.stderr == told

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +35,6 @@ ITEMS = [
 ]
 
 
-@pytest.fixture
-def collected() -> Iterator[None]:
-    """The command does without looking for garbage, because its process ends."""
-    yield
-    gc.enable()
-
-
 @pytest.mark.parametrize(
     ("name", "movable", "obstacles", "message"),
     [
@@ -54,9 +45,12 @@ def collected() -> Iterator[None]:
         pytest.param(
             "scratch",
             False,
-            ["its scheduler is default-scheduler, schedulerNames has restow", "it has local storage: tmp"],
+            [
+                "its scheduler is default-scheduler, schedulerNames has restow",
+                "it has local storage: tmp (evictLocalStoragePods is false)",
+            ],
             "runs on n1; 1 other node could take it; it may not be moved: its scheduler is default-scheduler, "
-            "schedulerNames has restow; it has local storage: tmp",
+            "schedulerNames has restow; it has local storage: tmp (evictLocalStoragePods is false)",
             id="for two reasons",
         ),
         pytest.param(
@@ -72,7 +66,6 @@ def collected() -> Iterator[None]:
         pytest.param("waits", None, [], "; 2 nodes could take it", id="has no node yet"),
     ],
 )
-@pytest.mark.usefixtures("collected")
 def test_whether_a_pod_may_move_and_why_not(
     tmp_path: Path, name: str, movable: bool | None, obstacles: list[str], message: str
 ) -> None:
@@ -84,13 +77,48 @@ def test_whether_a_pod_may_move_and_why_not(
     assert message in result["message"]
 
 
-@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize(
+    ("least", "obstacles"),
+    [
+        pytest.param(2, [], id="all there"),
+        pytest.param(3, ["pod group a/ring needs 3 pods, 2 exist: nobody would be scheduled in its place"], id="not"),
+        pytest.param(None, ["pod group a/ring does not exist: nobody would be scheduled in its place"], id="not known"),
+    ],
+)
+def test_a_pod_is_movable_if_its_gang_is(tmp_path: Path, least: int | None, obstacles: list[str]) -> None:
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "ring", "namespace": "a"},
+        "spec": {"minMember": least},
+    }
+    pods = [labelled(replica(name, "1", "n1"), annotations={GROUP: "ring"}) for name in ("one", "two")]
+    path = tmp_path / "cluster.json"
+    items = [*ITEMS, *pods, *([group] if least else [])]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    found = _asked("explain", "--snapshot", str(path), "-o", "json", "pod", "a/one")
+    assert (found["movable"], found["obstacles"]) == (not obstacles, obstacles)
+
+
 def test_the_configuration_of_migrations_is_followed(tmp_path: Path) -> None:
     path, config = tmp_path / "cluster.json", tmp_path / "restow.yaml"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ITEMS}))
     config.write_text("migration: {namespaces: {exclude: [a]}}")
     asked = ["explain", "--snapshot", str(path), "--config", str(config), "pod", "a/small"]
     assert "it may not be moved: namespace a is excluded" in " ".join(CliRunner().invoke(restow, asked).stdout.split())
+
+
+@pytest.mark.parametrize("kind", ["ReplicationController", "ReplicaSet"])
+def test_how_many_replicas_there_are_is_for_their_owner_to_say(tmp_path: Path, kind: str) -> None:
+    version = "v1" if kind == "ReplicationController" else "apps/v1"
+    owner = {"apiVersion": version, "kind": kind, "name": "old", "uid": "old", "controller": True}
+    said = {"apiVersion": version, "kind": kind, "metadata": {"name": "old", "namespace": "a", "uid": "old"}}
+    items = [*ITEMS, labelled(replica("one", "1", "n1"), ownerReferences=[owner]), {**said, "spec": {"replicas": 2}}]
+    path, config = tmp_path / "cluster.json", tmp_path / "restow.yaml"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    config.write_text("migration: {minReplicas: 2}")
+    asked = ("explain", "--snapshot", str(path), "--config", str(config), "-o", "json", "pod", "a/one")
+    assert _asked(*asked)["obstacles"] == []
 
 
 def queue(name: str, **status: Any) -> dict[str, Any]:
@@ -134,7 +162,6 @@ def group(name: str, least: int) -> dict[str, Any]:
         pytest.param({}, [pod("a-first", "3")], "", id="somebody who comes first"),
     ],
 )
-@pytest.mark.usefixtures("collected")
 def test_what_keeps_a_pod_waiting_that_a_node_could_take(
     tmp_path: Path, mark: dict[str, str], others: list[dict[str, Any]], message: str
 ) -> None:
@@ -148,11 +175,39 @@ def test_what_keeps_a_pod_waiting_that_a_node_could_take(
     assert message in told
 
 
+def reservation(name: str, node: str) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name, "namespace": "a", "uid": name},
+        "spec": {"tasks": [{"name": "t", "replicas": 1, "template": template}]},
+        "status": {"state": {"phase": "Available"}, "placements": [{"task": "t", "index": 0, "nodeName": node}]},
+    }
+
+
+def test_a_pod_hears_which_nodes_only_reservations_keep_it_from(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    held = [reservation("first", "n1"), reservation("second", "n2"), replica("large", "1", "n2")]
+    items = [node("n1", "4"), node("n2", "3"), node("n3", "1"), pod("waiting", "3"), *held]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    asked = ("explain", "--snapshot", str(path), "pod", "a/waiting")
+    assert _asked(*asked, "-o", "json")["held"] == [{"node": "n1", "reservations": ["a/first"]}]
+    told = CliRunner().invoke(restow, asked).stdout
+    assert "could go there if reservations held nothing: n1 (a/first)" in told
+
+
+def test_where_a_pod_could_go_is_not_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ITEMS}))
+    told = CliRunner().invoke(restow, ["explain", "--snapshot", str(path), "pod", "a/small"]).stdout
+    assert "could go to: n2" in told
+
+
 def _asked(*arguments: str) -> Any:
     return json.loads(CliRunner().invoke(restow, arguments).stdout)
 
 
-@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -168,7 +223,6 @@ def test_a_pod_that_waits_for(tmp_path: Path, spec: dict[str, Any], message: str
     assert message in _asked("explain", "--snapshot", str(path), "-o", "json", "pod", "a/waiting")["message"]
 
 
-@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize(
     "words", [["pod", "a/small"], ["a/small"], ["pods", "a/small"]], ids=["pod NS/NAME", "NS/NAME", "pods NS/NAME"]
 )
@@ -178,7 +232,6 @@ def test_a_pod_is_named_by(tmp_path: Path, words: list[str]) -> None:
     assert _asked("explain", "--snapshot", str(path), "-o", "json", *words)["pod"] == "small"
 
 
-@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize(
     ("name", "told"),
     [

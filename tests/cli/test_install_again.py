@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 from click.testing import CliRunner, Result
 
 from restow.adapters.rest import serve
@@ -19,6 +18,7 @@ from restow.cli import restow
 from restow.model.kinds import CONFIG_MAP
 from restow.ports import APPLY_PATCH, Request
 from restow.running import embedded
+from tests.cli.clusters import documents_in
 
 
 @asynccontextmanager
@@ -37,8 +37,7 @@ async def install(kubeconfig: Path, *more: str) -> Result:
 
 
 def configuration(printed: str) -> Any:
-    documents = yaml.safe_load_all(printed)
-    return next(one["data"]["restow.yaml"] for one in documents if "restow.yaml" in one.get("data", {}))
+    return next(one["data"]["restow.yaml"] for one in documents_in(printed) if "restow.yaml" in one.get("data", {}))
 
 
 async def apply(cluster: embedded.EmbeddedCluster, document: dict[str, Any]) -> None:
@@ -60,7 +59,7 @@ async def apply(cluster: embedded.EmbeddedCluster, document: dict[str, Any]) -> 
 async def test_what_was_configured_stays_and_nothing_conflicts(tmp_path: Path) -> None:
     async with served(tmp_path) as (cluster, kubeconfig):
         done = await install(kubeconfig)
-        for document in yaml.safe_load_all(done.stdout):
+        for document in documents_in(done.stdout):
             await apply(cluster, document)
         kept = await cluster.client.get(CONFIG_MAP, "restow", "restow-system")
     assert configuration(done.stdout) == (kept.data or {})["restow.yaml"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +29,6 @@ GROUP = {
 def of(document: dict[str, Any], **marks: str) -> dict[str, Any]:
     keys = {"queue": QUEUE, "group": "scheduling.k8s.io/group-name"}
     return labelled(document, annotations={keys[mark]: value for mark, value in marks.items()})
-
-
-@pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
-    yield
-    gc.enable()
 
 
 class File:

@@ -20,7 +20,9 @@ from tests.cli.conftest import Run, Start
         pytest.param(["stop"], "No such command 'stop'. There are demo, dev, plan, replay, sch", id="unknown command"),
         pytest.param(["explain"], "name a pod: restow explain pod NS/NAME", id="nothing to explain"),
         pytest.param(["explain", "pod"], "name a pod: restow explain pod NS/NAME", id="no pod to explain"),
-        pytest.param(["explain", "deploy", "a"], "only pods are explained, not 'deploy'", id="not a pod to explain"),
+        pytest.param(
+            ["explain", "deploy", "a"], "only pods can be named here, not 'deploy'", id="not a pod to explain"
+        ),
         pytest.param(["dev", "--port", "web"], "Invalid value for '--port'", id="port is not a number"),
         pytest.param(["dev", "--nodes", "-1"], "Invalid value for '--nodes'", id="negative number of nodes"),
         pytest.param(["demo", "-o", "xml"], "Invalid value for '-o'", id="unknown output form"),
@@ -35,8 +37,8 @@ def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], m
     assert done.stderr.count("\n") == 1
 
 
-def test_no_command_prints_the_help(run: Run) -> None:
-    done = run()
+def test_no_command_prints_the_help(spawn: Run) -> None:
+    done = spawn()
     assert done.returncode == 0
     commands = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and "  " in line.strip()]
     assert set(restow.commands) <= set(commands)
@@ -56,12 +58,12 @@ def test_output_that_nobody_takes_is_one_line(environment: dict[str, str], argum
     assert done.stderr.endswith("output: No space left on device\n")
 
 
-def test_a_kubeconfig_that_cannot_be_written_is_told(run: Run, environment: dict[str, str]) -> None:
+def test_a_kubeconfig_that_cannot_be_written_is_told(spawn: Run, environment: dict[str, str]) -> None:
     port = 16448
     blocked = Path(environment["XDG_STATE_HOME"]) / "restow" / f"dev-{port}"
     blocked.parent.mkdir(parents=True)
     blocked.touch()
-    done = run("dev", "--port", str(port), "--nodes", "0")
+    done = spawn("dev", "--port", str(port), "--nodes", "0")
     assert (done.returncode, done.stderr) == (1, f"restow: cannot write {blocked}: File exists\n")
 
 

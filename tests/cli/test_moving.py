@@ -66,6 +66,8 @@ async def test_a_plan_is_made_reviewed_and_carried_out(tmp_path: Path) -> None:
         assert (done.exit_code, "2 of 2 moves done" in done.stdout) == (0, True), done.output
         assert "Succeed" in done.stderr
         assert {one.spec.node_name for one in (await client.list(POD, "default")).items} == {"node-1"}
+        report = json.loads((await invoke(kubeconfig, "apply", str(file), "-o", "json")).stdout)
+        assert [(one["to"], one["phase"]) for one in report["moves"]] == [("node-1", "Succeed")] * 2
         again = await invoke(kubeconfig, "deschedule", "--now")
         assert (again.exit_code, "nothing to move" in again.stdout) == (0, True), again.output
 

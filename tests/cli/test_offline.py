@@ -28,8 +28,8 @@ def snapshot(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_schedule_says_where_pods_go_and_why_not(run: Run, snapshot: str) -> None:
-    done = run("schedule", "--snapshot", snapshot, "-o", "json")
+def test_schedule_says_where_pods_go_and_why_not(spawn: Run, snapshot: str) -> None:
+    done = spawn("schedule", "--snapshot", snapshot, "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     result = json.loads(done.stdout)
     assert result["placements"] == [{"namespace": "a", "pod": "fits", "node": result["placements"][0]["node"]}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from restow.adapters.clock import SystemClock
@@ -19,10 +19,13 @@ from restow.adapters.rest import serve
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.cli import restow
 from restow.client.verbs import Client
+from restow.commands.operating import announce
+from restow.migration.stop import stopped
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT
 from restow.running.installing import LABELS, Found, documents, look
 from restow.running.living import turn_stop_switch
+from tests.cli.clusters import documents_in
 
 
 @asynccontextmanager
@@ -46,7 +49,7 @@ def made(**options: Any) -> dict[tuple[str, str], dict[str, Any]]:
 def test_what_is_printed_is_what_a_cluster_accepts() -> None:
     done = CliRunner().invoke(restow, ["install", "--kubeconfig", "/nowhere", "--namespace", "elsewhere"])
     assert done.exit_code == 0
-    printed = list(yaml.safe_load_all(done.stdout))
+    printed = documents_in(done.stdout)
     assert {one["kind"] for one in printed} == {
         *("Namespace", "CustomResourceDefinition", "ServiceAccount", "ConfigMap", "Deployment"),
         *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
@@ -99,7 +102,7 @@ async def test_what_others_made_is_left_alone_and_second_masters_are_named(tmp_p
 def test_a_configuration_is_installed_as_it_is_and_the_policy_goes_by_it(tmp_path: Path) -> None:
     (tmp_path / "restow.yaml").write_text("queues: {maxGuaranteed: 30, maxGuaranteedOf: {ml: 20}} # mine\n")
     arguments = ["install", "--kubeconfig", "/nowhere", "--config", str(tmp_path / "restow.yaml")]
-    printed = list(yaml.safe_load_all(CliRunner().invoke(restow, arguments).stdout))
+    printed = documents_in(CliRunner().invoke(restow, arguments).stdout)
     data = {one["metadata"]["name"]: one["data"] for one in printed if one["kind"] == "ConfigMap"}
     assert data["restow"]["restow.yaml"].endswith("# mine\n")
     assert data["restow-queue-ceilings"] == {"share_": "30", "share_ml": "20"}
@@ -139,8 +142,8 @@ async def test_the_stop_switch_is_turned_on_and_off(tmp_path: Path) -> None:
     async with cluster(tmp_path) as (client, kubeconfig):
         on: dict[str, str | None] = {"paused": "true", "reason": "maintenance"}
         off: dict[str, str | None] = {"paused": "false", "reason": None}
-        told = [await turn_stop_switch(kubeconfig, "restow-system", data) for data in (on, on, off)]
-        assert told == ["evictions are stopped: maintenance; restow resume lets them go on"] * 2 + ["evictions go on"]
+        told = [stopped(await turn_stop_switch(kubeconfig, "restow-system", data)) for data in (on, on, off)]
+        assert told == ["evictions are stopped: maintenance; restow resume lets them go on"] * 2 + [None]
         switch = await client.get(CONFIG_MAP, "restow-stop", "restow-system")
         assert switch.data == {"paused": "false"}
 
@@ -153,6 +156,25 @@ async def test_pausing_again_without_a_reason_keeps_the_last_one(tmp_path: Path)
             told.append((await asyncio.to_thread(CliRunner().invoke, restow, arguments)).stdout)
         reasons = ("maintenance", "maintenance", "storm")
         assert told == [f"evictions are stopped: {why}; restow resume lets them go on\n" for why in reasons]
+
+
+async def test_programs_are_told_how_the_stop_switch_stands(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as (_, kubeconfig):
+        told = []
+        for words in (["pause"], ["pause", "--reason", "storm"], ["resume"]):
+            arguments = [*words, "--kubeconfig", str(kubeconfig), "-o", "json"]
+            told.append(json.loads((await asyncio.to_thread(CliRunner().invoke, restow, arguments)).stdout))
+        paused = [{"paused": True, "reason": None}, {"paused": True, "reason": "storm"}]
+        assert told == [*paused, {"paused": False, "reason": None}]
+
+
+def test_where_a_cluster_is_served_is_told_as_everything_beside_the_result_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    announce(tmp_path, "http://127.0.0.1:1")
+    told = capsys.readouterr()
+    assert told.out == f"{tmp_path}\n"
+    assert told.err.startswith("restow: serving http://127.0.0.1:1; in another terminal: export KUBECONFIG=")
 
 
 @pytest.mark.parametrize("command", ["pause", "resume"])

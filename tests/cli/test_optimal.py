@@ -63,12 +63,14 @@ def test_a_shape_that_no_node_could_hold_is_told(tmp_path: Path) -> None:
     done = plan(written(tmp_path, [node("n1", "10")]), "--objective", "slots", "--shape", "cpu=64,memory=1Gi")
     told = json.loads(done.stdout)
     assert (told["moves"], told["after"]["slots"], told["bound"]) == ([], 0, 0)
-    assert "none of 1 nodes offers cpu=64, memory=1Gi, even when empty" in [one["reason"] for one in told["refusals"]]
+    assert "the only node does not offer cpu=64, memory=1Gi, even when empty" in [
+        one["reason"] for one in told["refusals"]
+    ]
 
 
 def test_a_resource_that_nobody_offers_is_told(tmp_path: Path) -> None:
     done = plan(written(tmp_path, [node("n1", "10")]), "--objective", "slots", "--shape", "example.com/unicorn=1")
-    assert "none of 1 nodes offers example.com/unicorn=1, even when empty" in done.stdout
+    assert "the only node does not offer example.com/unicorn=1, even when empty" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_a_resource_that_nobody_offers_is_told(tmp_path: Path) -> None:
         pytest.param(["--work-limit", "-1"], "--work-limit", id="less than no work"),
         pytest.param(["--work-limit", "0"], "--work-limit", id="no work"),
         pytest.param(["--time-limit", "0s"], "timeLimit", id="no time"),
-        pytest.param(["--time-limit", "-5s"], "timeLimit", id="less than no time"),
+        pytest.param(["--time-limit", "-5s"], "--time-limit", id="less than no time"),
         pytest.param(["--objective", "slots"], "--shape", id="slots without a shape"),
         pytest.param(["--objective", "slots", "--shape", "cpu=0"], "--shape", id="a shape of nothing"),
         pytest.param(["--objective", "slots", "--shape", "cpu=-1"], "--shape", id="a shape of less than nothing"),

@@ -46,8 +46,8 @@ def test_all_there_are_can_be_asked_for(option: str, known: Iterable[str]) -> No
 MOVES = [{"order": 1, "wave": 1, "namespace": "a", "pod": "small", "from": "n1", "to": "n2"}]
 
 
-def test_the_plan_has_the_documented_shape(run: Run, snapshot: str) -> None:
-    done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "-o", "json")
+def test_the_plan_has_the_documented_shape(spawn: Run, snapshot: str) -> None:
+    done = spawn("plan", "--snapshot", snapshot, "--strategy", "defragmentation", "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     result = json.loads(done.stdout)
     assert list(result) == [
@@ -80,7 +80,7 @@ def test_an_objective_that_a_strategy_does_not_have_is_told(run: Run, snapshot: 
     done = run("plan", "--snapshot", snapshot, "--strategy", "balance", "--objective", "pending")
     assert (done.returncode, done.stderr) == (
         0,
-        "--objective is for the strategy optimal; balance goes by its own rules\n",
+        "restow: --objective is for the strategy optimal; balance goes by its own rules\n",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
@@ -40,6 +41,7 @@ NOW = Progress(
     wave=1,
     jobs={1: job(1, "Succeed"), 2: job(2, "Failed", "no room", target="c")},
     stopped="evictions are stopped: lunch",
+    trouble="no answer",
     repairs=(REPAIR,),
 )
 
@@ -52,6 +54,7 @@ def test_the_view_has_all_of_it() -> None:
     for told in (
         "plan apply-1: 2 of 3 moves, wave 1, 0 of 1 places taken",
         "evictions are stopped: lunch",
+        "waits for the cluster: no answer",
         f"repaired: {REPAIR}",
     ):
         assert told in text
@@ -59,17 +62,31 @@ def test_the_view_has_all_of_it() -> None:
     assert [row[3:6] for row in rows] == [["a", "b", "Succeed"], ["a", "c", "Failed"], ["a", "b", "waits"]]
 
 
+def test_programs_are_told_of_each_move_as_a_printed_plan_has_it_and_what_became_of_it() -> None:
+    told = msgspec.json.decode(msgspec.json.encode(progress.carried(PLAN, replace(NOW, taken=1))))
+    pods = [{"order": order, "wave": 1, "namespace": "default", "pod": f"p{order}", "from": "a"} for order in (1, 2, 3)]
+    became = [
+        {"to": "b", "job": "j1", "phase": "Succeed", "message": ""},
+        {"to": "c", "job": "j2", "phase": "Failed", "message": "no room"},
+        {"to": "b", "job": None, "phase": None, "message": ""},
+    ]
+    moves = [{**pod, **end} for pod, end in zip(pods, became, strict=True)]
+    assert told == {"plan": "apply-1", "moves": moves, "repairs": [REPAIR], "places": 1, "taken": 1}
+
+
 def test_without_a_terminal_there_is_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
     with progress.shown(PLAN) as shown:
         shown.update(NOW)
         shown.update(NOW)
-        shown.update(replace(NOW, stopped=None, taken=1))
+        shown.update(replace(NOW, stopped=None, trouble=None, taken=1))
     assert capsys.readouterr().err.splitlines() == [
         f"repaired: {REPAIR}",
         "move 1 default/p1 from a to b Succeed",
         "move 2 default/p2 from a to c Failed: no room",
         "evictions are stopped: lunch",
+        "waits for the cluster: no answer",
         "evictions go on",
+        "the cluster answers again",
         "1 of 1 places taken",
     ]
 
@@ -85,7 +102,7 @@ def test_what_a_move_waits_for_is_told_without_a_terminal_too(capsys: pytest.Cap
 
 def test_jobs_that_nobody_takes_up_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     times = iter((0.0, 9.0, 10.0, 11.0, 11.0))
-    begun = replace(NOW, jobs={1: job(1, ""), 2: job(2, "Running")}, stopped=None, repairs=())
+    begun = replace(NOW, jobs={1: job(1, ""), 2: job(2, "Running")}, stopped=None, trouble=None, repairs=())
     with progress.shown(PLAN, clock=lambda: next(times)) as shown:
         for _ in range(4):
             shown.update(begun)

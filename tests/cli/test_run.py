@@ -171,21 +171,21 @@ def test_a_mistake_is_told(arguments: list[str], line: str) -> None:
     assert line in done.stderr
 
 
-def test_a_wrong_configuration_is_told_before_anything_starts(run: Run, tmp_path: Path) -> None:
+def test_a_wrong_configuration_is_told_before_anything_starts(spawn: Run, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("migration: {evictBurst: 0, dry: true}\n")
-    done = run("run", "--embedded", "--config", str(tmp_path / "c.yaml"))
+    done = spawn("run", "--embedded", "--config", str(tmp_path / "c.yaml"))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith(
         "c.yaml: migration.dry: unknown field; migration.evictBurst: must be at least 1, is 0\n"
     )
 
 
-def test_a_taken_port_is_one_line_and_exit_code_1(run: Run) -> None:
+def test_a_taken_port_is_one_line_and_exit_code_1(spawn: Run) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = run("run", "--embedded", "--port", str(port))
+        done = spawn("run", "--embedded", "--port", str(port))
     assert done.returncode == 1
     assert done.stderr.endswith(
         f"restow: cannot serve on 127.0.0.1:{port}: Address already in use; choose another with --port\n"

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.client.cache import Cache, Change, by_namespace, by_node, is_older, key_of
+from restow.client.cache import Cache, Change, by_namespace, by_node, is_older
 from restow.client.verbs import Event
+from restow.model.cluster.names import key_of
 from restow.model.objects import Pod
 from restow.model.wire import convert
 from tests.client.script import pod

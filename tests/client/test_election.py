@@ -158,6 +158,38 @@ def test_a_leader_whose_work_ends_releases():
     play(story)
 
 
+class Unanswered:
+    """An Api that writes the renewals of a Lease, and is slow to say so."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.watch = api.watch
+        self.written = asyncio.Event()
+
+    async def call(self, request: Request) -> Response:
+        answer = await self.api.call(request)
+        if request.verb == "replace" and not self.written.is_set():
+            self.written.set()
+            await asyncio.sleep(10_000)
+        return answer
+
+
+def test_who_stops_during_a_renewal_releases():
+    async def story(api, clock):
+        unanswered = Unanswered(api)
+        election = LeaderElection(
+            Client(unanswered), namespace="shop", name="restow", identity="a", clock=clock, rng=Random(1)
+        )
+        leading = asyncio.create_task(election.run(asyncio.Event().wait))
+        async with asyncio.timeout(60):
+            await unanswered.written.wait()
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
+        assert "holderIdentity" not in await lease(api)
+
+    play(story)
+
+
 def test_failing_work_is_not_hidden():
     async def story(api, clock):
         election = LeaderElection(

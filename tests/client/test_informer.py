@@ -211,12 +211,21 @@ def test_retry_after_is_honoured():
     assert len(api.requests) == 1
 
 
-def test_failure_is_told_and_forgotten_when_things_go_well():
-    forbidden = Forbidden.because(403, "Forbidden", "pods is forbidden")
-    informer, _ = follow(ScriptedApi(streams=[[forbidden]] * 50), seconds=5)
-    assert informer.failure is forbidden
-    informer, _ = follow(ScriptedApi(streams=[[forbidden], [*START, bookmark(6), OPEN]]), seconds=5)
-    assert informer.failure is None
+FORBIDDEN = Forbidden.because(403, "Forbidden", "pods is forbidden")
+
+
+@pytest.mark.parametrize(
+    ("streams", "failure"),
+    [
+        pytest.param([[FORBIDDEN]] * 50, FORBIDDEN, id="told"),
+        pytest.param([[FORBIDDEN], [*START, OPEN]], None, id="forgotten once a list is in"),
+        pytest.param([[*START, FORBIDDEN], [bookmark(6), OPEN]], None, id="forgotten once there is news"),
+        pytest.param([START, *[[FORBIDDEN]] * 50], FORBIDDEN, id="told of a watch that cannot go on from the list"),
+    ],
+)
+def test_failure_is_told_and_forgotten_when_things_go_well(streams, failure):
+    informer, _ = follow(ScriptedApi(streams=streams), seconds=5)
+    assert informer.failure is failure
 
 
 def stale_start(version: int) -> list[Any]:

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from restow.adapters.memory import MemoryApi
-from restow.client.cache import by_namespace, key_of
+from restow.client.cache import by_namespace
 from restow.client.informer import Informer
 from restow.client.verbs import Client
+from restow.model.cluster.names import key_of
 from restow.model.kinds import POD
 from restow.model.objects import Pod
 from restow.ports import NotFound

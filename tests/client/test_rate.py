@@ -22,6 +22,16 @@ def test_never_more_than_burst_and_rate_allow(pauses, rate, burst):
         assert taken <= burst + now * rate + 1e-6
 
 
+@given(st.floats(0.01, 100), st.integers(1, 5), st.floats(0, 1e6))
+def test_who_waits_as_long_as_it_is_told_finds_a_token(rate, burst, start):
+    bucket = TokenBucket(rate, burst)
+    now = start
+    for _ in range(burst + 3):
+        now += bucket.delay(now)
+        assert bucket.try_take(now)
+    assert not bucket.try_take(now)
+
+
 def test_those_who_wait_get_their_turn_in_order():
     async def story() -> list[float]:
         loop = asyncio.get_running_loop()

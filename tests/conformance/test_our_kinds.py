@@ -177,3 +177,13 @@ async def test_what_a_job_moves_and_how_is_settled_once(
         await installed.patch(JOBS, job, MERGE_PATCH, {"spec": change})
     later = await installed.patch(JOBS, job, MERGE_PATCH, {"spec": {"paused": True, "ttl": "10m"}})
     assert later["spec"] == {**settled["spec"], "paused": True, "ttl": "10m"}
+
+
+@pytest.mark.parametrize("end", ["Succeed", "Failed", "Aborted"])
+async def test_a_job_that_has_ended_stays_so(installed: Server, job: str, end: str) -> None:
+    await installed.patch(JOBS, job, MERGE_PATCH, {"status": {"phase": "Running"}}, sub="status")
+    await installed.patch(JOBS, job, MERGE_PATCH, {"status": {"phase": end, "message": "so"}}, sub="status")
+    with pytest.raises(Invalid, match="a job that has ended stays so"):
+        await installed.patch(JOBS, job, MERGE_PATCH, {"status": {"phase": "Pending"}}, sub="status")
+    later = await installed.patch(JOBS, job, MERGE_PATCH, {"status": {"message": "it is"}}, sub="status")
+    assert later["status"]["phase"] == end

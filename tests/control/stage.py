@@ -16,7 +16,7 @@ from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
 from restow.model.objects import Document, Pod
 from restow.model.resources import PODS, amounts, pod_requests
-from restow.ports import Api, Clock, Request, Response
+from restow.ports import Api, ApiError, Clock, Request, Response
 from restow.scheduling.framework import Plugin
 from restow.sim.faults import FaultPlan
 from restow.sim.loop import VirtualClock
@@ -120,6 +120,24 @@ class PutBack:
 
     def now(self) -> float:
         return self._clock.now() - self.by
+
+
+class Answering:
+    """An Api that has the same answer to all requests of a kind, while it has one."""
+
+    def __init__(self, api: Api, about: Callable[[Request], bool], answer: ApiError | None) -> None:
+        self.answer = answer
+        self.asked = 0
+        """How often it gave that answer."""
+        self.watch = api.watch
+        self._api = api
+        self._about = about
+
+    async def call(self, request: Request) -> Response:
+        if self.answer is not None and self._about(request):
+            self.asked += 1
+            raise self.answer
+        return await self._api.call(request)
 
 
 class Audited:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from restow.model import kinds
 from restow.model.cluster import Snapshot
-from restow.model.objects import Node
+from restow.model.kinds import Kind
+from restow.model.objects import Document, Node
+from tests.control.reservations.stage import reservation, seats
 from tests.control.stage import places, stage
-from tests.sim.stage import node, pass_time, pod, virtual
+from tests.sim.stage import job, node, pass_time, pod, template, virtual, workload
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyError, RecursionError])
@@ -39,3 +43,29 @@ def test_one_object_that_cannot_be_read_stops_nobody_and_is_told_once(
     story()
     told = [one for one in caplog.records if one.message == "object cannot be read"]
     assert [one.__dict__["object"] for one in told] == ["odd"]
+
+
+APP = {"apiVersion": "example.com/v1", "kind": "App", "name": "shop", "uid": "uid-shop", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        (kinds.DEPLOYMENT, workload("w", 1, pods=template("1"))),
+        (kinds.REPLICA_SET, workload("w", 1, pods=template("1"))),
+        (kinds.STATEFUL_SET, workload("w", 1, pods=template("1"), serviceName="w")),
+        (kinds.DAEMON_SET, workload("w", None, pods=template("1"))),
+        (kinds.JOB, job("w", run=600)),
+    ],
+    ids=lambda one: one.kind if isinstance(one, Kind) else "",
+)
+@virtual
+async def test_whoever_owns_what_owns_a_pod_is_its_owner(kind: Kind[Any], made: Document) -> None:
+    async with stage(nodes=1) as it:
+        app = {"kind": "App", "name": "shop"}
+        await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="1", owners=[{"controller": app}]))
+        await pass_time(3)
+        await it.create(kind, {**made, "metadata": {**made["metadata"], "ownerReferences": [APP]}})
+        await pass_time(10)
+        [one] = await it.pods()
+        assert (await seats(it))[0] == ("n1", one.metadata.name)

@@ -6,7 +6,9 @@ import pytest
 
 from restow.control.scheduler import Settings
 from restow.model import kinds
+from restow.model.objects import Placement
 from tests.control.interference import Blind
+from tests.control.reservations.stage import reservation
 from tests.control.stage import PutBack, places, stage, world
 from tests.sim.stage import pass_time, pod, scheduler, virtual
 
@@ -44,3 +46,26 @@ async def test_an_assumption_that_a_clock_put_back_made_young_is_looked_up_too()
             await it.create(kinds.POD, pod("b", "4"))
             await pass_time(20)
             assert await places(it) == {"b": "n1"}
+
+
+@pytest.mark.parametrize(
+    ("by", "seconds", "left"),
+    [
+        pytest.param(0.0, 20.0, 1, id="not while it is young"),
+        pytest.param(0.0, 40.0, 0, id="it is old"),
+        pytest.param(3600.0, 5.0, 0, id="a clock put back made it young"),
+    ],
+)
+@virtual
+async def test_seats_that_nobody_writes_down_are_looked_at(by: float, seconds: float, left: int) -> None:
+    """Because nobody was told of them."""
+    async with world(nodes=1) as it:
+        clock = PutBack(it.clock)
+        async with scheduler(it.api, clock, settings=Settings(leak_age=30.0)) as made:
+            found = await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="9"))
+            await pass_time(2)
+            snapshot = made._feed.snapshot
+            snapshot.assume_placements(found, [Placement(task="web", index=0, node_name="n1")], at=clock.now())
+            clock.by = by
+            await pass_time(seconds)
+            assert len(list(snapshot.reservations.assumed(clock.now()))) == left

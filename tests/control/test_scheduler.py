@@ -215,17 +215,17 @@ async def test_a_queue_over_its_limit_is_named() -> None:
 class _Noting(Session):
     """A session that notes how many pods it gets."""
 
-    sizes: ClassVar[list[int]] = []
+    counts: ClassVar[list[int]] = []
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.sizes.append(len(options["pods"]))
+        self.counts.append(len(options["pods"]))
 
 
 @virtual
 async def test_sessions_of_competing_queues_are_bounded_and_share_fairly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("restow.control.scheduler.scheduler.Session", _Noting)
-    _Noting.sizes.clear()
+    _Noting.counts.clear()
     async with world(nodes=1, cpu="16") as it:
         for name, weight in (("a", 3), ("b", 1)):
             await it.create(kinds.QUEUE, {"metadata": {"name": name}, "spec": {"weight": weight}})
@@ -237,7 +237,7 @@ async def test_sessions_of_competing_queues_are_bounded_and_share_fairly(monkeyp
             await pass_time(5)
         placed = Counter(name[0] for name, where in (await places(it)).items() if where)
         assert placed == {"a": 12, "b": 4}
-        assert max(_Noting.sizes) <= 4
+        assert max(_Noting.counts) <= 4
 
 
 @virtual

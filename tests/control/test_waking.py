@@ -133,26 +133,40 @@ def test_room_that_was_kept_wakes_others_when_nobody_waits_for_it_any_more(gang:
 
 
 class Late:
-    """An Api whose watches show ReplicaSets later than anything else."""
+    """An Api whose watches show some kinds so many seconds later than anything else."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, seconds: dict[str, float]) -> None:
         self._api = api
+        self._seconds = seconds
         self.call = api.call
 
     async def watch(self, request: Request) -> AsyncIterator[bytes]:
         async for event in self._api.watch(request):
-            if request.resource.plural == "replicasets":
-                await asyncio.sleep(8)
+            await asyncio.sleep(self._seconds.get(request.resource.plural, 0.0))
             yield event
 
 
+APP = {"apiVersion": "example.com/v1", "kind": "App", "name": "shop", "uid": "uid-shop", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("late", "owner"),
+    [
+        pytest.param({"replicasets": 8}, {"kind": "Deployment", "name": "d"}, id="its owner"),
+        pytest.param({"replicasets": 8}, {"kind": "App", "name": "shop"}, id="its owner, whose own is known"),
+        pytest.param({"deployments": 8}, {"kind": "App", "name": "shop"}, id="the owner of its owner"),
+        pytest.param({"replicasets": 8, "deployments": 14}, {"kind": "App", "name": "shop"}, id="one after the other"),
+    ],
+)
 @virtual
-async def test_a_pod_that_is_seen_before_its_owner_is_tried_again_with_it() -> None:
-    async with stage(around=Late) as it:
-        owner = {"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}
-        await it.create(kinds.RESERVATION, reservation(replicas=1, owners=[owner]))
+async def test_a_pod_that_is_seen_before_an_owner_is_tried_again_with_it(
+    late: dict[str, float], owner: Document
+) -> None:
+    async with stage(around=lambda api: Late(api, late)) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=1, owners=[{"controller": owner}]))
         named = template("1", app="d", annotations={"restow.sh/use-reservation": "r"})
-        await it.create(kinds.DEPLOYMENT, workload("d", 1, pods=named))
+        made = workload("d", 1, pods=named)
+        await it.create(kinds.DEPLOYMENT, {**made, "metadata": {**made["metadata"], "ownerReferences": [APP]}})
         await pass_time(6)
         [one] = await it.pods()
         assert one.spec.node_name is None

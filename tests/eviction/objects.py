@@ -25,9 +25,10 @@ def pod(name: str = "web-1", *, owner: str = "ReplicaSet web-rs", ready: bool = 
     return convert(document, Pod)
 
 
-_HOMES = dict.fromkeys(("namespace", "labels", "annotations", "deletionTimestamp", "uid"), "metadata") | dict.fromkeys(
-    ("phase", "startTime", "qosClass", "conditions"), "status"
-)
+_HOMES = {
+    **dict.fromkeys(("namespace", "labels", "annotations", "deletionTimestamp", "uid", "finalizers"), "metadata"),
+    **dict.fromkeys(("phase", "startTime", "qosClass", "conditions"), "status"),
+}
 
 
 def deployment(name: str = "web", replicas: int = 3) -> Deployment:

@@ -42,6 +42,12 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
         around(),
         "DaemonSet agent would put it back on the same node",
     ),
+    "a pod whose controller names its node": (
+        pod(owner="ReplicaSet web-1"),
+        Protections(),
+        around(appointed="n7"),
+        "ReplicaSet web-1 would put it on node n7, past every scheduler",
+    ),
     "a mirror pod": (
         pod(owner="Node n1", annotations={"kubernetes.io/config.mirror": "x"}),
         Protections(),
@@ -60,6 +66,12 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
         Protections(evict_failed_bare_pods=True),
         around(),
         "no controller would make it again",
+    ),
+    "a bare pod that failed": (
+        pod(owner="", phase="Failed"),
+        Protections(),
+        around(),
+        "no controller would make it again; failed ones may go with evictFailedBarePods",
     ),
     "a terminating pod": (
         pod(deletionTimestamp="2026-01-01T00:00:00Z"),
@@ -101,7 +113,7 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
         pod(priority=CRITICAL),
         Protections(),
         around(),
-        "it is critical to the system: its priority is 2000000000",
+        "it is critical to the system: its priority is 2000000000 (evictSystemCriticalPods is false)",
     ),
     "a pod at the threshold": (
         pod(priority=100),
@@ -121,7 +133,18 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
         around(),
         "priorityThreshold names PriorityClass mid, which does not exist",
     ),
-    "local storage": (pod(volumes=SCRATCH), Protections(), around(), "it has local storage: scratch"),
+    "local storage": (
+        pod(volumes=SCRATCH),
+        Protections(),
+        around(),
+        "it has local storage: scratch (evictLocalStoragePods is false)",
+    ),
+    "a directory of its node": (
+        pod(volumes=[{"name": "logs", "hostPath": {"path": "/var/log"}}]),
+        Protections(),
+        around(),
+        "it has local storage: logs (evictLocalStoragePods is false)",
+    ),
     "a claim for one pod only": (
         pod(volumes=DATA),
         Protections(),
@@ -168,7 +191,7 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
         pod(),
         Protections(min_replicas=2),
         around(replicas=1),
-        "its workload has 1 replicas, and minReplicas is 2",
+        "its workload has 1 replica, and minReplicas is 2",
     ),
     "too young": (
         pod(startTime="2027-01-15T08:00:00Z"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from restow.eviction.workloads import Workloads, expected_replicas
-from restow.model.objects import Deployment, Job, ObjectMeta
+from restow.model.objects import Deployment, Job
 from restow.model.wire import convert
 from tests.eviction.objects import deployment, pod, replica_set
 
@@ -44,13 +44,6 @@ def test_an_unknown_owner_wants_the_pods_it_has() -> None:
         workloads.put_pod(pod(f"x-{number}", owner="CloneSet x"))
     workload = workloads.of(pod("x-1", owner="CloneSet x"))
     assert workload is not None and workload.replicas == 2
-
-
-def test_a_scale_told_for_an_unknown_kind_counts() -> None:
-    workloads = Workloads()
-    workloads.put_scale("CloneSet", ObjectMeta(name="x", uid="x"), 7)
-    workload = workloads.of(pod("x-1", owner="CloneSet x"))
-    assert workload is not None and workload.replicas == 7
 
 
 def test_a_bare_pod_is_of_no_workload() -> None:

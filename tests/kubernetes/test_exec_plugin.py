@@ -39,9 +39,9 @@ SLOWLY = "import time\ntime.sleep(0.6)"
 
 
 def plugin(tmp_path: Path, body: str) -> str:
-    """A script that counts its runs in `runs` and then does `body`; its path."""
+    """A script that counts its runs in `runs` and then does `body`; its path. It starts without any site, so soon."""
     path = tmp_path / "plugin"
-    head = f"#!{sys.executable}\nimport json, os, sys\nopen({str(tmp_path / 'runs')!r}, 'a').write('x')\n"
+    head = f"#!{sys.executable} -IS\nimport json, os, sys\nopen({str(tmp_path / 'runs')!r}, 'a').write('x')\n"
     path.write_text(head + body)
     path.chmod(0o755)
     return str(path)

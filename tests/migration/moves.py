@@ -108,7 +108,8 @@ def reservation(
     }
     spec = {"ttl": ttl, "owners": [{"controller": {"uid": "deploy"}}], **more.pop("spec", {})}
     placements = list(seats) or ([seat()] if phase in ("Available", "Waiting") else [])
-    status = {"state": {"phase": phase, **more}, "placements": placements}
+    waiting = {"taskStatusCount": {"pod": {"phase": {"Waiting": more.pop("waiting")}}}} if "waiting" in more else {}
+    status = {"state": {"phase": phase, **more}, "placements": placements, **waiting}
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Reservation)
 
 
@@ -120,7 +121,8 @@ def node(name: str = "n2", *, age: float | None = None, **spec: Any) -> Node:
 
 
 def facts(of: PodMigrationJob | None = None, **changes: Any) -> Facts:
-    """Everything is read, and ready for the eviction."""
+    """Everything is read, and ready for the eviction; `node` is that of its seat."""
+    read = {"n2": changes.pop("node", node())}
     base = Facts(
         job=of or job(),
         terms=Terms(ttl=300.0, waiting=600.0),
@@ -128,7 +130,7 @@ def facts(of: PodMigrationJob | None = None, **changes: Any) -> Facts:
         pod=pod(),
         owners=OWNERS,
         reservation=reservation(),
-        node=node(),
+        nodes=read if changes.get("fresh", True) else {},
         trial=YES,
         fresh=True,
     )

@@ -7,18 +7,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import convert
 
+from restow.eviction.protections import Protections
 from restow.migration.arbitration import Admitted, Refused, Verdict, Waiting, arbitrate
 from restow.migration.arguments import Arguments
 from restow.migration.limits import Limits, Window, most_missing
 from restow.migration.scene import Scene
-from restow.model.objects import PodMigrationJob
+from restow.model.objects import PersistentVolumeClaim, PodMigrationJob
+from restow.model.selectors import parse_label_selector
 from tests.eviction.objects import deployment, pdb, pod, replica_set
 from tests.migration.jobs import NOW, job, scene
-
-QOS = "koordinator.sh/qosClass"
-COST = "scheduling.koordinator.sh/eviction-cost"
-SHRINK = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def judged(jobs: list[PodMigrationJob], around: Scene, **limits: Any) -> dict[str, Verdict]:
@@ -96,6 +95,11 @@ def test_the_ladder_limits_a_workload_without_budget() -> None:
 
 def test_a_single_replica_may_move() -> None:
     assert told(moves(1), web(1)) == {"move-1": ""}
+
+
+def test_workloads_that_could_be_missing_as_a_whole_are_refused_if_asked_for() -> None:
+    found = judged(moves(1), web(1), spare_small=True)["move-1"]
+    assert isinstance(found, Refused) and "single replica" in found.message
 
 
 def test_jobs_under_way_count() -> None:
@@ -207,7 +211,7 @@ def test_later_waves_wait_and_are_told_which_moves_failed() -> None:
     jobs = [job("a", pod="web-1", plan="p", wave=1), job("b", pod="web-2", plan="p", wave=2)]
     assert told(jobs, web(3)) == {
         "a": "",
-        "b": "waits for its wave: wave 1 of plan p comes first, and 1 of its jobs have not ended",
+        "b": "waits for its wave: wave 1 of plan p comes first, and 1 of its jobs has not ended",
     }
     failed = job("a", pod="web-1", plan="p", wave=1, phase="Failed")
     found = judged([failed, jobs[1]], web(3))["b"]
@@ -235,70 +239,19 @@ def test_a_protected_pod_is_refused_with_the_reason() -> None:
     assert found.message == "pod shop/web-1 cannot be moved: DaemonSet agent would put it back on the same node"
 
 
-def test_node_fit_needs_a_seat() -> None:
-    direct = job(mode="EvictDirectly")
-    [found] = arbitrate([direct], web(3), Arguments(only_with_seat=True))
-    assert isinstance(found, Refused) and "nodeFit is set" in found.message
-
-
-# --- order ------------------------------------------------------------------------------------------------------------
-
-
-def lone(name: str, **more: Any) -> Any:
-    """A pod that is its workload's only one."""
-    return pod(name, owner=f"CloneSet {name}", **more)
-
-
-ORDERS: dict[str, list[Any]] = {
-    "higher quality of service": [lone("z", labels={QOS: level}) for level in ("LSE", "LSR", "LS", "BE")],
-    "higher priority": [lone("z", priority=10), lone("z", priority=5), lone("z")],
-    "quality before priority": [lone("z", labels={QOS: "LS"}), lone("z", labels={QOS: "BE"}, priority=10)],
-    "lower cost": [lone("z", annotations={COST: "-1"}), lone("z"), lone("z", annotations={COST: "7"})],
-    "priority before cost": [lone("z", priority=1, annotations={COST: "7"}), lone("z")],
-    "lower deletion cost": [lone("z", annotations={SHRINK: "-1"}), lone("z")],
-}
-
-
-@pytest.mark.parametrize("wanted", ORDERS.values(), ids=ORDERS)
-def test_what_of_a_pod_comes_first(wanted: list[Any]) -> None:
-    pods = {f"p{9 - number}": one for number, one in enumerate(wanted)}
-    named = [_renamed(one, name) for name, one in pods.items()]
-    jobs = [job(f"of-{name}", pod=name) for name in sorted(pods)]
-    assert [one.job.spec.pod_ref.name for one in arbitrate(jobs, scene(named), Arguments())] == list(pods)
-
-
-def _renamed(one: Any, name: str) -> Any:
-    return pod(
-        name,
-        owner=f"CloneSet {name}",
-        priority=one.spec.priority,
-        labels=one.metadata.labels,
-        annotations=one.metadata.annotations,
-        nodeName=name,
-    )
-
-
-def test_higher_migration_priority_then_fewer_failures_then_fewer_moves_come_first() -> None:
-    pods = [_renamed(lone("x"), name) for name in "abcde"]
-    jobs = [
-        job("a", pod="a", created="2026-01-01T00:00:00Z"),
-        job("b", pod="b", annotations={"restow.sh/migration-priority": "5"}),
-        job("c", pod="c"),
-        job("d", pod="d"),
-        job("e", pod="e"),
-        job("failed", pod="c", phase="Failed"),
-        job("moved", pod="gone", phase="Succeed", annotations={"restow.sh/workload": "d"}),
-    ]
-    order = [one.job.metadata.name for one in arbitrate(jobs, scene(pods), Arguments())]
-    assert order == ["b", "a", "e", "d", "c"]
-
-
-def test_workloads_take_turns_and_those_with_less_under_way_come_first() -> None:
-    pods = [pod(f"{app}-{n}", owner=f"CloneSet {app}", nodeName=f"{app}{n}") for app in "ab" for n in range(4)]
-    jobs = [job(f"{app}-{n}", pod=f"{app}-{n}") for app in "ab" for n in range(3)]
-    under_way = job("old", pod="a-3", phase="Running")
-    order = [one.job.metadata.name for one in arbitrate([*jobs, under_way], scene(pods), Arguments())]
-    assert order == ["b-0", "a-0", "b-1", "a-1", "b-2", "a-2"]
+@pytest.mark.parametrize(
+    ("mode", "default", "only", "refused"),
+    [
+        pytest.param("EvictDirectly", "ReservationFirst", True, True, id="the job wants none"),
+        pytest.param(None, "EvictDirectly", True, True, id="nobody wants one"),
+        pytest.param("ReservationFirst", "EvictDirectly", True, False, id="the job wants one"),
+        pytest.param("EvictDirectly", "ReservationFirst", False, False, id="nodeFit is not set"),
+    ],
+)
+def test_node_fit_needs_a_seat(mode: str | None, default: str, only: bool, refused: bool) -> None:
+    [found] = arbitrate([job(mode=mode)], web(3), Arguments(only_with_seat=only, default_mode=default))
+    assert isinstance(found, Refused) is refused
+    assert not isinstance(found, Refused) or "nodeFit is set" in found.message
 
 
 # --- promises ---------------------------------------------------------------------------------------------------------
@@ -383,3 +336,25 @@ def test_five_thousand_jobs_take_well_under_a_second() -> None:
     seconds = time.process_time() - start
     assert len(found) == 5000
     assert seconds < 2.0, "about 0.2 s when nothing else runs"
+
+
+# --- what is around a pod ---------------------------------------------------------------------------------------------
+
+
+def test_the_claims_of_its_namespace_and_the_labels_of_its_node_are_looked_at() -> None:
+    disk = {"name": "d", "persistentVolumeClaim": {"claimName": "data"}}
+    claim = convert(
+        {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOncePod"]}}, PersistentVolumeClaim
+    )
+    [found] = arbitrate([job()], scene([pod("web-1", volumes=[disk])], claims={"shop": {"data": claim}}), Arguments())
+    assert isinstance(found, Refused) and "ReadWriteOncePod" in found.message
+    fast = Arguments(protections=Protections(node_selector=parse_label_selector("disk=fast")))
+    [found] = arbitrate([job()], scene([pod("web-1")], node_labels={"n1": {"disk": "fast"}}), fast)
+    assert isinstance(found, Admitted)
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(50, Refused), (101, Admitted)], ids=["below the pod's", "above it"])
+def test_a_threshold_may_be_the_name_of_a_priority_class(value: int, verdict: type) -> None:
+    around = scene([pod("web-1", priority=100)], priority_classes={"mid": value})
+    [found] = arbitrate(moves(1), around, Arguments(protections=Protections(priority_threshold_name="mid")))
+    assert isinstance(found, verdict)

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from restow.migration.arguments import Arguments, read_arguments
+from restow.eviction.protections import Protections
+from restow.migration.arguments import GATES, Arguments, read_arguments
 from restow.migration.limits import Limits, Window
+from restow.model.selectors import parse_label_selector
 from restow.model.wire import WireError
 
 OURS = frozenset({"restow"})
@@ -15,44 +17,127 @@ def read(**section: Any) -> Arguments:
     return read_arguments(section, OURS)
 
 
+def at(arguments: Any, path: str) -> Any:
+    for name in path.split("."):
+        arguments = getattr(arguments, name)
+    return arguments
+
+
 def test_the_defaults() -> None:
-    arguments = read()
-    assert arguments.limits == Limits(per_node=2, workload_window=Window(300.0))
-    assert arguments.protections.scheduler_names == OURS
-    assert (arguments.default_mode, arguments.default_ttl, arguments.policy) == ("ReservationFirst", 300.0, "Eviction")
-    assert (arguments.evictions_per_second, arguments.eviction_burst, arguments.workers) == (10.0, 1, 1)
-    assert not arguments.dry_run and arguments.enabled
-
-
-def test_koordinators_own_file_is_read() -> None:
-    arguments = read(
-        apiVersion="descheduler/v1alpha2",
-        kind="MigrationControllerArgs",
-        dryRun=False,
-        maxConcurrentReconciles=3,
-        evictFailedBarePods=False,
-        evictLocalStoragePods=True,
-        evictSystemCriticalPods=False,
-        ignorePvcPods=False,
-        labelSelector={"matchLabels": {"app": "web"}},
-        namespaces={"exclude": ["kube-system"]},
-        maxMigratingPerNode=3,
-        maxMigratingPerNamespace=5,
-        maxMigratingPerWorkload="20%",
-        maxUnavailablePerWorkload=2,
-        objectLimiters={"workload": {"duration": "10m", "maxMigrating": 1}},
-        defaultJobMode="EvictDirectly",
-        defaultJobTTL="3m",
-        evictQPS="2.5",
-        evictBurst=5,
-        evictionPolicy="Delete",
-        defaultDeleteOptions={"gracePeriodSeconds": 10},
-        arbitrationArgs={"enabled": True, "interval": "1s"},
+    assert read() == Arguments(
+        enabled=True,
+        dry_run=False,
+        workers=1,
+        protections=Protections(scheduler_names=OURS),
+        limits=Limits(per_node=2, workload_window=Window(300.0)),
+        only_with_seat=False,
+        default_mode="ReservationFirst",
+        default_ttl=300.0,
+        waiting_ttl=3600.0,
+        finished_ttl=3600.0,
+        evictions_per_second=10.0,
+        eviction_burst=1,
+        policy="Eviction",
+        grace_seconds=None,
+        propagation=None,
+        interval=0.5,
     )
-    assert (arguments.limits.per_node, arguments.limits.migrating, arguments.limits.unavailable) == (3, "20%", 2)
-    assert arguments.limits.workload_window == Window(600.0, 1)
-    assert (arguments.evictions_per_second, arguments.grace_seconds, arguments.interval) == (2.5, 10, 1.0)
-    assert str(arguments.protections.selector) == "app=web"
+
+
+EVERYTHING: dict[str, Any] = {
+    "apiVersion": "descheduler/v1alpha2",
+    "kind": "MigrationControllerArgs",
+    "enabled": False,
+    "dryRun": True,
+    "maxConcurrentReconciles": 3,
+    "evictFailedBarePods": True,
+    "evictAllBarePods": True,
+    "evictLocalStoragePods": True,
+    "evictSystemCriticalPods": True,
+    "ignorePvcPods": True,
+    "priorityThreshold": {"value": 7},
+    "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+    "namespaces": {"include": ["shop"]},
+    "nodeFit": True,
+    "nodeSelector": "pool=a",
+    "minReplicas": 2,
+    "maxMigratingGlobally": 9,
+    "maxMigratingPerNode": 3,
+    "maxMigratingPerNamespace": 5,
+    "maxMigratingPerWorkload": "20%",
+    "maxUnavailablePerWorkload": 2,
+    "skipCheckExpectedReplicas": False,
+    "objectLimiters": {"workload": {"duration": "10m", "maxMigrating": 1}, "namespace": {"maxMigrating": 4}},
+    "defaultJobMode": "ReservationFirst",
+    "defaultJobTTL": "3m",
+    "waitingTTL": "4m",
+    "finishedJobTTL": "2h",
+    "schedulerNames": ["mine"],
+    "evictQPS": "2.5",
+    "evictBurst": 5,
+    "evictionPolicy": "Delete",
+    "defaultDeleteOptions": {"gracePeriodSeconds": 10, "propagationPolicy": "Orphan"},
+    "arbitrationArgs": {"enabled": True, "interval": "1s"},
+}
+PROTECTED = Protections(
+    evict_failed_bare_pods=True,
+    evict_all_bare_pods=True,
+    evict_local_storage_pods=True,
+    evict_system_critical_pods=True,
+    ignore_pvc_pods=True,
+    priority_threshold=7,
+    selector=parse_label_selector("app"),
+    node_selector=parse_label_selector("pool=a"),
+    include=frozenset({"shop"}),
+    scheduler_names=frozenset({"mine"}),
+    min_replicas=2,
+)
+LIMITED = Limits(
+    globally=9,
+    per_node=3,
+    per_namespace=5,
+    migrating="20%",
+    unavailable=2,
+    spare_small=True,
+    workload_window=Window(600.0, 1),
+    namespace_window=Window(300.0, 4),
+)
+READ = Arguments(
+    enabled=False,
+    dry_run=True,
+    workers=3,
+    protections=PROTECTED,
+    limits=LIMITED,
+    only_with_seat=True,
+    default_ttl=180.0,
+    waiting_ttl=240.0,
+    finished_ttl=7200.0,
+    evictions_per_second=2.5,
+    eviction_burst=5,
+    policy="Delete",
+    grace_seconds=10,
+    propagation="Orphan",
+    interval=1.0,
+)
+
+
+def test_every_field_of_koordinators_own_file_arrives() -> None:
+    assert read(**EVERYTHING) == READ
+
+
+@pytest.mark.parametrize(
+    ("section", "path", "value"),
+    [
+        ({"namespaces": {"exclude": ["b"]}}, "protections.exclude", frozenset({"b"})),
+        ({"priorityThreshold": {"name": "mid"}}, "protections.priority_threshold_name", "mid"),
+        ({"defaultJobMode": "EvictDirectly"}, "default_mode", "EvictDirectly"),
+        ({"labelSelector": {"matchLabels": {"app": "web"}}}, "protections.selector", parse_label_selector("app=web")),
+        ({"objectLimiters": {"workload": {"duration": "0s"}}}, "limits.workload_window", None),
+    ],
+    ids=["namespaces left out", "a threshold by its name", "no seat", "labels by value", "a window without length"],
+)
+def test_what_can_be_said_in_another_way(section: dict[str, Any], path: str, value: Any) -> None:
+    assert at(read(**section), path) == value
 
 
 @pytest.mark.parametrize(
@@ -88,6 +173,36 @@ def test_koordinators_own_file_is_read() -> None:
         ({"arbitrationArgs": {"enabled": False}}, "arbitrationArgs.enabled: arbitration cannot be left out"),
         ({"nodeFit": True, "defaultJobMode": "EvictDirectly"}, "nodeFit: needs defaultJobMode ReservationFirst"),
         ({"defaultDeleteOptions": {"preconditions": {}}}, "defaultDeleteOptions.preconditions: unknown field"),
+        ({"minReplicas": -1}, "minReplicas: must be at least 0, is -1"),
+        ({"maxMigratingGlobally": -1}, "maxMigratingGlobally: must be at least 0, is -1"),
+        ({"maxMigratingPerNamespace": -1}, "maxMigratingPerNamespace: must be at least 0, is -1"),
+        (
+            {"defaultDeleteOptions": {"gracePeriodSeconds": -1}},
+            "defaultDeleteOptions.gracePeriodSeconds: must be at least 0, is -1",
+        ),
+        (
+            {"defaultDeleteOptions": {"propagationPolicy": "Now"}},
+            "defaultDeleteOptions.propagationPolicy: 'Now' is not one of Foreground, Background, Orphan",
+        ),
+        ({"waitingTTL": "-1s"}, "waitingTTL: must not be negative, is -1s"),
+        ({"finishedJobTTL": "-1s"}, "finishedJobTTL: must not be negative, is -1s"),
+        ({"arbitrationArgs": {"interval": "-1s"}}, "arbitrationArgs.interval: must not be negative, is -1s"),
+        (
+            {"objectLimiters": {"workload": {"duration": "-1s"}}},
+            "objectLimiters.workload.duration: must not be negative, is -1s",
+        ),
+        (
+            {"objectLimiters": {"workload": {"maxMigrating": "ten"}}},
+            "objectLimiters.workload.maxMigrating: expected a number or a percentage",
+        ),
+        ({"evictQPS": "inf"}, "evictQPS: expected a number above 0, got 'inf'"),
+        ({"evictQPS": "nan"}, "evictQPS: expected a number above 0, got 'nan'"),
+        (
+            {"priorityThreshold": {"value": 1, "name": "mid"}},
+            "priorityThreshold: either value or name must be set, not both",
+        ),
+        ({"schedulerNames": ["a", ""]}, "schedulerNames[1]: must not be empty"),
+        ({"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}, "labelSelector: "),
     ],
 )
 def test_a_mistake_is_told_with_its_path(section: dict[str, Any], problem: str) -> None:
@@ -103,15 +218,35 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert paths == ["labelSelector.x", "maxMigratingPerNode", "dryrun", "defaultJobMode", "evictQPS"]
 
 
-def test_gates_that_are_skipped() -> None:
-    arguments = read(
-        skipEvictionGates=["MaxMigratingPerNode", "LocalStorage", "Namespaces", "MaxUnavailablePerWorkload"],
-        namespaces={"include": ["shop"]},
-    )
-    assert arguments.limits.per_node is None
-    assert arguments.protections.evict_local_storage_pods and not arguments.protections.include
-    assert arguments.limits.check_migrating and not arguments.limits.check_unavailable
+SKIPPED: dict[str, tuple[str, Any]] = {
+    "MaxUnavailablePerWorkload": ("limits.check_unavailable", False),
+    "MaxMigratingPerWorkload": ("limits.check_migrating", False),
+    "MaxMigratingPerNode": ("limits.per_node", None),
+    "MaxMigratingPerNamespace": ("limits.per_namespace", None),
+    "MaxMigratingGlobally": ("limits.globally", None),
+    "ExpectedReplicas": ("limits.spare_small", False),
+    "PVC": ("protections.ignore_pvc_pods", False),
+    "BarePods": ("protections.evict_all_bare_pods", True),
+    "LocalStorage": ("protections.evict_local_storage_pods", True),
+    "SystemCritical": ("protections.evict_system_critical_pods", True),
+    "PriorityThreshold": ("protections.priority_threshold", None),
+    "LabelSelector": ("protections.selector", Protections().selector),
+    "Namespaces": ("protections.include", frozenset()),
+    "NodeFit": ("only_with_seat", False),
+}
+CAREFUL = EVERYTHING | dict.fromkeys(("evictAllBarePods", "evictLocalStoragePods", "evictSystemCriticalPods"), False)
 
 
-def test_a_window_without_length_limits_nothing() -> None:
-    assert read(objectLimiters={"workload": {"duration": "0s"}}).limits.workload_window is None
+@pytest.mark.parametrize("gate", GATES)
+def test_each_gate_leaves_out_its_check_and_no_other(gate: str) -> None:
+    usual, found = read(**CAREFUL), read(**CAREFUL, skipEvictionGates=[gate])
+    changed = {path for path, _ in SKIPPED.values() if at(found, path) != at(usual, path)}
+    path, value = SKIPPED[gate]
+    assert (changed, at(found, path)) == ({path}, value)
+
+
+def test_several_gates_at_once() -> None:
+    found = read(**CAREFUL, skipEvictionGates=list(GATES))
+    assert {gate: at(found, path) for gate, (path, _) in SKIPPED.items()} == {
+        gate: value for gate, (_, value) in SKIPPED.items()
+    }

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from restow.migration.reservation import is_made_for, job_uid, reservation_for, target_node
+from restow.migration.reservation import is_made_for, job_uid, reservation_for, target_node, template_problems
 from restow.model.affinity import node_constraint
-from restow.model.objects import Pod, Reservation
+from restow.model.objects import Pod, PodTemplate, Reservation
+from restow.model.resources import template_requests
 from restow.scheduling.reservations.validity import problems
 from tests.migration.moves import OWNERS, job, pod, reservation
 
@@ -19,6 +20,10 @@ ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]
 def made(of: Pod | None = None, *, annotations: Any = None, **template: Any) -> Reservation:
     asked = job(ref=None, options={"template": template} if template else {}, annotations=annotations or {})
     return reservation_for(asked, of or pod(), OWNERS, seconds=299.4)
+
+
+def sized(requests: Any) -> Pod:
+    return pod(spec={"containers": [{"name": "main", "resources": {"requests": requests}}]})
 
 
 def affine(*terms: Any) -> Pod:
@@ -43,6 +48,28 @@ def test_it_is_made_from_the_pod() -> None:
         {"name": "main", "resources": {"requests": {"cpu": "2"}}}
     ]
     assert problems(found) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "seat"),
+    [
+        pytest.param({"cpu": "3", "memory": "1Gi"}, {"cpu": 3000, "memory": 2 << 30}, id="more, of some of it"),
+        pytest.param({"cpu": "1"}, {"cpu": 2000, "memory": 2 << 30}, id="less"),
+        pytest.param({"cpu": "2", "a.b/gpu": "1"}, {"cpu": 2000, "memory": 2 << 30, "a.b/gpu": 1}, id="something else"),
+    ],
+)
+def test_it_is_large_enough_for_a_pod_made_anew_that_asks_for(asked: Any, seat: Any) -> None:
+    old, anew = sized({"cpu": "2", "memory": "2Gi"}), PodTemplate(spec=sized(asked).spec)
+    found = reservation_for(job(ref=None), old, OWNERS, seconds=299.4, anew=anew)
+    assert template_requests((found.spec.tasks or [])[0].template.spec) == seat
+    assert problems(found) == []
+
+
+def test_a_template_that_says_what_containers_there_are_says_how_large_it_is() -> None:
+    small = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
+    asked = job(ref=None, options={"template": {"spec": {"tasks": [{"name": "a", "template": {"spec": small}}]}}})
+    found = reservation_for(asked, pod(), OWNERS, seconds=299.4, anew=PodTemplate(spec=sized({"cpu": "3"}).spec))
+    assert template_requests((found.spec.tasks or [])[0].template.spec) == {"cpu": 1000}
 
 
 def test_whoever_its_controllers_make_may_take_the_seat() -> None:
@@ -96,9 +123,33 @@ def test_what_a_template_sets_wins() -> None:
     assert not fits(found, "n1")
 
 
+@pytest.mark.parametrize(("target", "nodes"), [(None, {"n2", "n3"}), ("n3", {"n3"})])
+def test_affinity_of_a_template_does_not_let_the_source_in(target: str | None, nodes: set[str]) -> None:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ZONE]}}
+    task = {"name": "seat", "template": {"spec": {"affinity": {"nodeAffinity": required}}}}
+    found = made(annotations={"restow.sh/target-node": target} if target else None, spec={"tasks": [task]})
+    assert {name for name in ("n1", "n2", "n3") if fits(found, name, zone="a")} == nodes
+    assert not any(fits(found, name, zone="b") for name in ("n1", "n2", "n3"))
+
+
+def test_what_else_a_templates_task_sets_is_kept() -> None:
+    notes = {"metadata": {"annotations": {"note": "b"}}}
+    [task] = made(spec={"tasks": [{"name": "s", "template": notes, "reservationNodeNames": ["n3"]}]}).spec.tasks or []
+    assert (task.template.metadata.annotations, task.reservation_node_names) == ({"note": "b"}, ["n3"])
+
+
+def test_more_seats_than_one_cannot_be_asked_for() -> None:
+    asked = job(ref=None, options={"template": {"spec": {"minAvailable": 2}}})
+    assert [one.path for one in template_problems(asked)] == ["spec.reservationOptions.template.spec.minAvailable"]
+
+
 def test_an_end_in_the_template_needs_no_ttl() -> None:
     found = made(spec={"expires": "2030-01-01T00:00:00Z"})
     assert (found.spec.ttl, found.spec.expires) == (None, "2030-01-01T00:00:00Z")
+
+
+def test_it_belongs_to_nobody_so_that_it_outlives_its_job() -> None:
+    assert not made().metadata.owner_references
 
 
 @pytest.mark.parametrize(
@@ -120,3 +171,9 @@ def test_a_long_name_is_no_label() -> None:
     long = msgspec.structs.replace(asked, metadata=msgspec.structs.replace(asked.metadata, name="x" * 200))
     found = reservation_for(long, pod(), OWNERS, seconds=1)
     assert found.metadata.labels == {"restow.sh/migration-job": "job-uid"}
+
+
+def test_a_seat_by_template_would_be_nobodys() -> None:
+    """It is kept anywhere but where the pod is, which no pod asks for."""
+    asked = job(ref=None, options={"template": {"spec": {"matchPolicy": "Template"}}})
+    assert [one.path for one in template_problems(asked)] == ["spec.reservationOptions.template.spec.matchPolicy"]

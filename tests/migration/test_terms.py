@@ -12,6 +12,7 @@ from restow.migration.terms import Terms, terms_of
 from restow.model.objects import ConfigMap
 from tests.migration.moves import job
 
+READ_ERRORS = "ignoreStoreReadErrorWithClusterBreakingPotential"
 CONFIGURED = Arguments(
     default_mode="EvictDirectly", default_ttl=60.0, waiting_ttl=10.0, policy="Delete", grace_seconds=5
 )
@@ -37,6 +38,38 @@ CONFIGURED = Arguments(
             },
             id="everything that cannot be understood",
         ),
+        pytest.param({"deleteOptions": {"preconditions": {"uid": "old"}}}, {}, id="the pod it has to be"),
+        pytest.param(
+            {"deleteOptions": {"preconditions": {"uid": "new", "resourceVersion": "7"}}, "ttl": "-1s"},
+            {
+                "ttl": -1.0,
+                "problem": "spec.ttl: -1s is negative; "
+                "spec.deleteOptions.preconditions.uid: new is not old, the UID of the pod; "
+                "spec.deleteOptions.preconditions.resourceVersion: a pod has others before it is evicted; leave it out",
+            },
+            id="what cannot be",
+        ),
+        pytest.param(
+            {"deleteOptions": {"propagationPolicy": "Foreground"}},
+            {"propagation": "Foreground"},
+            id="what goes with it",
+        ),
+        pytest.param(
+            {"deleteOptions": {"propagationPolicy": "Now", "orphanDependents": True, READ_ERRORS: True}},
+            {
+                "propagation": "Now",
+                "problem": "spec.deleteOptions.orphanDependents: use propagationPolicy: Orphan; "
+                f"spec.deleteOptions.{READ_ERRORS}: a pod that cannot be read is not moved; leave it out; "
+                "spec.deleteOptions.propagationPolicy: 'Now' is not one of Foreground, Background, Orphan",
+            },
+            id="what is not for pods that move",
+        ),
+        pytest.param(
+            {"deleteOptions": {"orphanDependents": False}},
+            {"problem": "spec.deleteOptions.orphanDependents: use propagationPolicy: Background"},
+            id="whose opposite is not, either",
+        ),
+        pytest.param({"deleteOptions": {READ_ERRORS: False}}, {}, id="what is so anyway"),
     ],
 )
 def test_terms(spec: dict[str, Any], terms: dict[str, Any]) -> None:

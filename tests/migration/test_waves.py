@@ -11,9 +11,7 @@ LATER = job("e", plan="p", wave=2)
 
 
 def test_a_wave_waits_for_the_one_before_it() -> None:
-    assert (
-        Waves([ENDED, OPEN, LATER]).blocker(LATER) == "wave 1 of plan p comes first, and 1 of its jobs have not ended"
-    )
+    assert Waves([ENDED, OPEN, LATER]).blocker(LATER) == "wave 1 of plan p comes first, and 1 of its jobs has not ended"
 
 
 def test_a_wave_begins_when_those_before_it_have_ended_however() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from restow.model.names import (
+    digest,
     dns_label_problems,
     label_value_problems,
     qualified_name_problems,
+    stem,
     subdomain_problems,
 )
 
@@ -39,3 +41,17 @@ def test_object_names(name: str, good: bool) -> None:
 @pytest.mark.parametrize(("name", "good"), [("web-0", True), ("a.b", False), ("a" * 64, False), ("-a", False)])
 def test_namespace_names(name: str, good: bool) -> None:
     assert (dns_label_problems(name) == ()) is good
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        pytest.param("pack", "pack", id="a word"),
+        pytest.param("Pack, nightly!", "pack-nightly", id="a sentence"),
+        pytest.param("x" * 39 + " and more", "x" * 39, id="too long, and cut where a word begins"),
+        pytest.param("…", "plan", id="nothing that a name may have"),
+    ],
+)
+def test_a_title_begins_a_name(title: str, name: str) -> None:
+    assert stem(title, "plan") == name
+    assert not dns_label_problems(f"{name}-{digest(title)}")

@@ -35,6 +35,15 @@ def test_timestamps_are_read(text: str, seconds: float) -> None:
     assert parse_time(text) == time_of(text) == seconds
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"), ("9999-12-31T23:59:59-12:00", "9999-12-31T23:59:59Z")],
+    ids=["the first", "the last"],
+)
+def test_every_year_can_be_written(text: str, written: str) -> None:
+    assert format_time(parse_time(text)) == written
+
+
 @pytest.mark.parametrize("text", ["", "now", "2026-01-31", "2026-01-31T12:00:00", "2026-02-30T00:00:00Z", "1e9"])
 def test_other_timestamps_are_refused(text: str) -> None:
     with pytest.raises(TimeError, match="time "):

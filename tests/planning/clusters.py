@@ -29,6 +29,7 @@ from restow.planning.movable import Movability, WorkloadLimit
 from restow.planning.plan import Move, Plan
 from restow.planning.request import Request
 from restow.scheduling.registry import read_profile
+from restow.scheduling.roster import Roster
 from tests.model.cluster.builders import node, pod
 
 NOW = 1_000_000.0
@@ -78,6 +79,7 @@ def request(
     budgets: Iterable[PodDisruptionBudget] = (),
     limit: WorkloadLimit = lambda replicas, has_budget: None,
     protections: Protections | None = None,
+    roster: Roster | None = None,
     **fields: Any,
 ) -> Request:
     known, workloads = Budgets(), Workloads()
@@ -90,6 +92,7 @@ def request(
         claims.setdefault(claim.metadata.namespace or "", {})[claim.metadata.name] = claim
     mobility = Movability(
         snapshot=snapshot,
+        roster=roster or Roster(),
         now=NOW,
         protections=protections or Protections(),
         budgets=known,
@@ -97,7 +100,7 @@ def request(
         claims=claims,
         workload_limit=limit,
     )
-    return Request(engine=ENGINE, mobility=mobility, now=NOW, arguments=arguments or {}, **fields)
+    return Request(engine=ENGINE, mobility=mobility, now=NOW, roster=roster, arguments=arguments or {}, **fields)
 
 
 def budget(name: str, allowed: int, app: str) -> PodDisruptionBudget:

@@ -232,7 +232,7 @@ def test_a_target_must_gain_too() -> None:
     nodes, pods = uneven(app("p", "3", "0", on="a"))
     found = planned([nodes[0], *nodes[2:]], [one for one in pods if one.spec.node_name != "b"])
     assert found.moves == ()
-    assert reasons(found)["p"] == "2 other nodes have room for it, and it would lower the imbalance of none of them"
+    assert reasons(found)["p"] == "2 other nodes have room for it, and it would lower the imbalance of none"
 
 
 def test_pods_that_ask_for_nothing_are_not_moved_in_vain() -> None:

@@ -68,6 +68,25 @@ def test_pods_without_metrics_are_left_alone() -> None:
     assert reasons(found)["big"] == "what it uses is not measured"
 
 
+def test_who_uses_nothing_of_what_is_overused_stays() -> None:
+    found = planned(NODES, PODS, used(BUSY, {"big": "0"}))
+    assert not found.moves
+    assert reasons(found)["big"] == "it uses no cpu, of which too much is used there"
+
+
+def test_who_uses_only_what_is_not_overused_any_more_stays() -> None:
+    idle = Sample(NOW, {"cpu": 1000, "memory": 1})
+    full = Sample(NOW, {"cpu": 9000, "memory": 9 * 1024**3})
+    pods = {
+        ("default", "big"): Sample(NOW, {"cpu": 3000, "memory": 0}),
+        ("default", "small"): Sample(NOW, {"cpu": 2000, "memory": 0}),
+    }
+    limits = {"thresholds": {"cpu": 40, "memory": 40}, "targetThresholds": {"cpu": 70, "memory": 70}}
+    found = planned(NODES, PODS, Measured({"a": full, "b": idle, "c": idle}, pods), **limits)
+    assert moves(found) == [("big", "a", "b")]
+    assert reasons(found)["small"] == "it uses no memory, of which too much is used there"
+
+
 @pytest.mark.parametrize(
     ("use", "told"),
     [

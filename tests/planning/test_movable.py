@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from restow.eviction.protections import Protections
-from restow.model.objects import Pod
+from restow.model.objects import ObjectMeta, Pod, PodGroup, PodGroupSpec
 from restow.planning.movable import foreign_refusal, guests_of
 from restow.planning.request import Allowance
+from restow.scheduling.roster import Roster
 from tests.model.cluster.builders import pod, reservation
-from tests.planning.clusters import app, budget, cluster, request, ten
+from tests.planning.clusters import annotated, app, budget, cluster, request, ten
 
 OURS = Protections(scheduler_names=frozenset(["restow"]))
 WEB = {"app": "web"}
@@ -26,6 +27,12 @@ def ours(name: str, **fields: Any) -> Pod:
     [
         pytest.param(ours("p"), [], "", id="nothing against it"),
         pytest.param(pod("p", on="a"), [], "no controller would make it again", id="a bare pod"),
+        pytest.param(
+            annotated(ours("p"), {"restow.sh/use-reservation": "r"}),
+            [],
+            "it asks for reservation r by name, so its successor would take no other seat",
+            id="one that insists on a reservation",
+        ),
         pytest.param(ours("p", leaving=True), [], "it is terminating already", id="on its way out"),
         pytest.param(ours("p", labels=WEB), [budget("one", 1, "web")], "", id="a budget with something left"),
         pytest.param(
@@ -45,6 +52,18 @@ def ours(name: str, **fields: Any) -> Pod:
 def test_one_reason_is_given(one: Pod, budgets: list[Any], reason: str) -> None:
     snapshot = cluster([ten("a")], [one])
     assert request(snapshot, budgets=budgets).mobility.why_not(one) == reason
+
+
+def test_no_move_is_offered_to_a_pod_whose_gang_is_not_all_there() -> None:
+    one, other = (annotated(ours(name), {"scheduling.k8s.io/group-name": "g"}) for name in "pq")
+    snapshot, roster = cluster([ten("a")], [one, other]), Roster()
+    mobility = request(snapshot, roster=roster).mobility
+    roster.apply_group(PodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=PodGroupSpec(min_member=2)))
+    roster.apply_pod(one)
+    told = "pod group default/g needs 2 pods, 1 exist: nobody would be scheduled in its place"
+    assert [each.reason for each in guests_of(snapshot, "a", mobility).refusals] == [told, told]
+    roster.apply_pod(other)
+    assert not guests_of(snapshot, "a", mobility).refusals
 
 
 def test_a_pod_on_the_move_draws_on_its_budget_and_its_workload() -> None:

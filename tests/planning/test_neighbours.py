@@ -15,7 +15,7 @@ from restow.model.cluster import Snapshot
 from restow.model.objects import Node, Pod, SelectorSpec, Taint, TopologySpreadConstraint
 from restow.planning.arguments import read_defragmentation, read_load_aware
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.registry import installed
+from restow.planning.descheduling.registry import plugins
 from restow.planning.measured import Measured, Sample
 from restow.planning.optimal.plugin import optimal_by_arguments
 from restow.planning.plan import Plan
@@ -192,7 +192,7 @@ SPREAD = TopologySpreadConstraint(
 
 
 def departing(name: str, nodes: list[Node], pods: list[Pod], arguments: dict[str, Any], regard: Regard = BOTH) -> Plan:
-    plugin = installed()[name]
+    plugin = plugins()[name]
     assert isinstance(plugin, Planner)
     snapshot = cluster(nodes, pods)
     use = measured(pods, {"full": 6.5, "p": 1.0, "q": 1.0})
@@ -245,7 +245,7 @@ def test_who_need_not_go_keeps_the_cool_down_of_the_others(name: str, since: flo
     pods = [app("p", "4", on="a"), app("q", "4", on="a"), app("kept", "5", on="b", of="kept")]
     snapshot = cluster([ten("a", taints=taints), ten("b")], pods)
     regard = Regard(packing=(read_defragmentation(RESTING),))
-    plugin = installed()[name]
+    plugin = plugins()[name]
     assert isinstance(plugin, Planner)
     asked = request(snapshot, {}, regard=regard, migrated={"a": NOW - since})
     assert bool(plugin.plan(snapshot, asked).moves) is moved
@@ -328,11 +328,11 @@ def test_so_do_those_that_pack_and_those_that_take_replicas_apart(
         for number, ((node, cpu, memory, _), of) in enumerate(described)
     ]
     cores = {f"p{number}": used / 10 for number, ((_, _, _, used), _) in enumerate(described)}
-    plugins = installed()
+    known = plugins()
     for _ in range(12):
         before = pods
         for name in order:
-            plugin, snapshot = plugins[name], cluster([ten(one) for one in "abcdef"], pods)
+            plugin, snapshot = known[name], cluster([ten(one) for one in "abcdef"], pods)
             assert isinstance(plugin, Planner)
             arguments = COOL if name == "LoadAware" else {}
             asked = request(snapshot, arguments, measured=measured(pods, cores), regard=BOTH)

@@ -18,7 +18,7 @@ from restow.model.objects import (
     TopologySpreadConstraint,
 )
 from restow.planning.plan import Move, Place, Plan
-from restow.planning.replay import replay
+from restow.planning.replay import Defect, replay
 from tests.model.cluster.builders import pod
 from tests.planning.clusters import app, budget, cluster, request, ten
 
@@ -162,3 +162,15 @@ def test_the_snapshot_is_left_as_it_was() -> None:
     before = snapshot.room.free.copy()
     replay(snapshot, Plan(strategy="s", moves=GOOD), request(snapshot, pending=PENDING))
     assert (snapshot.room.free == before).all()
+
+
+@pytest.mark.parametrize(
+    ("defect", "told"),
+    [
+        pytest.param(Defect(3, 1, "shop", "web", "is on b"), "move 3 of shop/web is on b", id="of a move"),
+        pytest.param(Defect(0, 0, "shop", "big", "is placed twice"), "shop/big is placed twice", id="of a place"),
+        pytest.param(Defect(0, 2, "", "", "wave 2 moves too many"), "wave 2 moves too many", id="of a wave"),
+    ],
+)
+def test_a_defect_is_a_sentence_that_names_whom_it_is_about(defect: Defect, told: str):
+    assert str(defect) == told

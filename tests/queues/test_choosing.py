@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from restow.model.cluster import RowIndex
 from restow.model.guarantees import Asked
 from restow.model.objects import GuaranteePolicy
-from restow.queues.choosing import Appraisal, Wish, choose, score
-from restow.queues.fleet import Fleet
+from restow.queues.choosing import IDLE, NUMBER, OVERSHOOT, USED, Appraisal, Wish, choose
+from restow.queues.fleet import Cells, Fleet
 from tests.queues.fleets import fleet, node, vector
 
 
@@ -149,6 +150,21 @@ def test_the_choice(nodes: dict[str, Any], asked: Asked, present: str, expected:
 def test_no_more_nodes_than_allowed() -> None:
     nodes = {"a": node(4, 16), "b": node(4, 16), "c": node(64, 256)}
     assert [chosen(nodes, amounts(cpu="6"), most=most) for most in (2, 1, 0)] == ["a b", "c", " not enough"]
+
+
+def score(fleet: Fleet, queue: str, asked: Asked, nodes: RowIndex) -> float:
+    """The score of a set of nodes, term by term as `choosing` says it."""
+    lines = fleet.lines(tuple(asked.amounts))
+    everything = np.maximum(fleet.offered[lines][:, fleet.schedulable].sum(axis=1), 1)
+    request = np.array(list(asked.amounts.values()), np.int64)
+
+    def part(cells: Cells) -> Any:
+        return cells[:, nodes].sum(axis=1) / everything
+
+    too_much = (part(fleet.offered[lines]) - request / everything).mean()
+    few = len(nodes) / max(int(fleet.schedulable.sum()), 1)
+    used, idle = part(fleet.own(queue, lines)).mean(), part(fleet.idle[lines]).mean()
+    return float(OVERSHOOT * (1 - too_much) + USED * used + NUMBER * (1 - few) + IDLE * idle)
 
 
 def test_a_perfect_fit_has_a_score() -> None:

@@ -190,7 +190,7 @@ def test_a_deleted_queue_releases_its_nodes_at_once() -> None:
             {"a": node(), "b": node()},
             {"guarantee": {"percentage": {"value": 0.4}}},
             Standing.SATISFIED,
-            "no node is locked: the percentage comes to less than one of 2 nodes",
+            "no node is locked: the percentage of 2 nodes comes to less than one",
             id="satisfied: less than a node is nothing",
         ),
         pytest.param(

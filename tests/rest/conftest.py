@@ -49,3 +49,14 @@ async def kubectl(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Pa
     async with await serve(cluster.api) as server:
         kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", server.url)
         yield Kubectl(binaries()[request.param], tmp_path, kubeconfig)
+
+
+@pytest.fixture
+async def kubectls(cluster: Cluster, tmp_path: Path) -> AsyncIterator[list[Kubectl]]:
+    """All of them at one server, for what takes each a while."""
+    async with await serve(cluster.api) as server:
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", server.url)
+        homes = {name: tmp_path / name for name in ends()}
+        for home in homes.values():
+            home.mkdir()
+        yield [Kubectl(binaries()[name], home, kubeconfig) for name, home in homes.items()]

@@ -4,11 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from restow.model.wire import WireError
 from restow.running.configuration import read_configuration
-from restow.running.parts import PARTS
 from restow.running.process import ConfigurationFile, lease_timing
 
 
@@ -109,8 +107,7 @@ def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
 
 def test_the_migrations_move_the_pods_of_the_schedulers_that_are_configured(tmp_path: Path) -> None:
     read = file(tmp_path / "c.yaml", "scheduler: {schedulerNames: [a, b]}\n").read()
-    arguments = PARTS["migrations"](CollectorRegistry(), "restow-system").read(read)
-    assert arguments.protections.scheduler_names == {"a", "b"}  # type: ignore[attr-defined]
+    assert read.read_migration().protections.scheduler_names == {"a", "b"}
 
 
 def test_what_changes_is_read_again_and_a_wrong_file_changes_nothing(tmp_path: Path) -> None:

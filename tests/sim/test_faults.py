@@ -423,3 +423,22 @@ async def test_who_stops_a_process_is_heard_even_while_it_crashes() -> None:
     whole.cancel()
     with pytest.raises(asyncio.CancelledError):
         await whole
+
+
+@virtual
+async def test_who_stops_a_process_that_lives_has_stopped_it() -> None:
+    mortal, _ = faulty(server())
+    beats: list[int] = []
+
+    async def process() -> None:
+        while True:
+            await asyncio.sleep(1)
+            beats.append(1)
+
+    whole = asyncio.create_task(run_until_crash(mortal, process()))
+    await asyncio.sleep(2.5)
+    whole.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await whole
+    await asyncio.sleep(10)
+    assert len(beats) == 2

@@ -128,6 +128,21 @@ async def test_a_kubelet_refuses_a_pod_that_does_not_fit() -> None:
 
 
 @virtual
+async def test_a_kubelet_takes_in_first_who_came_to_it_first() -> None:
+    """Whenever they were made, and in whichever order their names or UIDs are."""
+    async with stage(nodes=1) as it:
+        for number in range(6):
+            old, new = f"bound-{number}", f"made-{number}"
+            made = await it.create(kinds.POD, pod(old, cpu="3", schedulerName="nobody"))
+            await it.client.bind("default", old, uid=made.metadata.uid, node="n1")
+            await it.create(kinds.POD, pod(new, cpu="3", nodeName="n1"))
+            await pass_time(3)
+            phases = {one.metadata.name: one.status.phase for one in await it.pods()}
+            assert (phases[old], phases[new]) == ("Running", "Failed")
+            await it.delete(kinds.POD, old, grace_seconds=0)
+
+
+@virtual
 async def test_refused_pods_are_replaced_at_a_measured_pace() -> None:
     async with stage(nodes=1, settings=Settings(start=0)) as it:
         await it.create(kinds.REPLICA_SET, workload("web", 1, pods=template("64", app="web", nodeName="n1")))

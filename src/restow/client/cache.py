@@ -10,25 +10,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
 from restow.client.verbs import Event
+from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.versions import version_number
-from restow.model.objects import ObjectMeta, Pod
+from restow.model.objects import Object, Pod
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
-Key = tuple[str, str]
 
 REMEMBERED_DELETIONS = 20_000
-
-
-class Object(Protocol):
-    """Anything Kubernetes stores."""
-
-    @property
-    def metadata(self) -> ObjectMeta: ...
 
 
 T = TypeVar("T", bound=Object)
@@ -41,11 +34,6 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
     type: ChangeType
     object: T
     old: T | None = None
-
-
-def key_of(item: Object) -> Key:
-    """(namespace, name); the namespace of cluster-scoped objects is empty."""
-    return (item.metadata.namespace or "", item.metadata.name or "")
 
 
 def by_namespace(item: Object) -> Iterable[str]:

@@ -270,16 +270,19 @@ class LeaderElection:
         self._observed_at = asyncio.get_running_loop().time()
 
     async def _release(self) -> None:
-        """Hand the Lease back so that nobody has to wait for it to run out; best effort."""
+        """Hand the Lease back so that nobody has to wait for it to run out; best effort. A renewal that was under way
+        may have been written without our hearing of it: then another version is handed back."""
         lease, self._renewed_at = self._observed, None
-        if lease is None or self.holder != self.identity:
-            return
         now = format_micro_time(self._clock.now())
         # Without a holder, not with an empty one: newer API servers refuse the latter.
         empty = {"holderIdentity": None, "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now}
         try:
             async with asyncio.timeout(self.timing.request_timeout):
-                await self._write(lease, empty)
+                while lease is not None and self.holder == self.identity:
+                    try:
+                        return await self._write(lease, empty)
+                    except Conflict:
+                        lease = await self._look()
         except (ApiError, WireError, TimeoutError) as error:
             log.info("lease not released", extra={"lease": self._name, "err": str(error)})
 

@@ -18,15 +18,15 @@ import logging
 from collections import OrderedDict
 from contextlib import suppress
 from random import Random
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
 from restow.client.rate import TokenBucket
 from restow.client.verbs import Client
 from restow.client.workqueue import QueueClosed, WorkQueue
-from restow.model.kinds import EVENT
-from restow.model.objects import Document, ObjectReference
+from restow.model.kinds import EVENT, Kind
+from restow.model.objects import Document, ObjectMeta, ObjectReference
 from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.ports import AlreadyExists, ApiError, Clock, NotFound
@@ -209,3 +209,15 @@ class EventRecorder:
             "firstTimestamp": format_time(record.first),
             "lastTimestamp": format_time(record.last),
         }
+
+
+def about(kind: Kind[Any], meta: ObjectMeta) -> ObjectReference:
+    """The object that an Event is about."""
+    return ObjectReference(
+        api_version=kind.api_version,
+        kind=kind.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version or None,
+    )

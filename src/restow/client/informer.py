@@ -22,14 +22,16 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from restow.client.cache import Cache, Change, IndexFunction, Key, Object, is_older, key_of
+from restow.client.cache import Cache, Change, IndexFunction, is_older
 from restow.client.rate import Backoff
 from restow.client.replies import Unreadable
 from restow.client.requests import Selector
 from restow.client.verbs import Client, Event
+from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.versions import version_number
 from restow.model.interning import Interner
 from restow.model.kinds import Kind
+from restow.model.objects import Object
 from restow.model.wire import WireError
 from restow.ports import INITIAL_EVENTS_END, ApiError, Gone, Invalid, NotFound, OutcomeUnknown, TooManyRequests
 
@@ -327,7 +329,8 @@ class Informer(Generic[T]):
         self._synced.set()
 
     def _take(self, changes: list[Change[T]], served: tuple[asyncio.Event, ...]) -> None:
-        """A list is in: tell what it changed, and those who waited for it."""
+        """A list is in, so that nothing is in the way: tell what it changed, and those who waited for it."""
+        self.failure = None
         self._listed_at = asyncio.get_running_loop().time()
         self._wanted = [one for one in self._wanted if one not in served]
         self._announce(changes)

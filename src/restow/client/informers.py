@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from restow.client.cache import Object
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.model.kinds import Kind
+from restow.model.objects import Object
 
 T = TypeVar("T", bound=Object)
 

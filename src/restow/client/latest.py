@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from restow.client.cache import Change, Key, Object, is_older, key_of
+from restow.client.cache import Change, is_older
 from restow.client.informer import Informer
+from restow.model.cluster.names import Key, key_of
+from restow.model.objects import Object
 from restow.ports import Clock
 
 T = TypeVar("T", bound=Object)

@@ -8,6 +8,9 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+_ROUNDING = 1e-7
+"""Tokens: who has waited for one must not find that a trifle of it is missing."""
+
 
 class TokenBucket:
     """Lets `burst` through at once and `rate` per second after that."""
@@ -18,6 +21,11 @@ class TokenBucket:
         self._tokens = float(burst)
         self._at: float | None = None
 
+    def configure(self, rate: float, burst: int) -> None:
+        """Go by other numbers from now on; what was taken stays taken."""
+        self._tokens += burst - self.burst
+        self.rate, self.burst = rate, burst
+
     def take(self, now: float) -> float:
         """Take one token; the seconds to wait until it is really there (0 when it is there already)."""
         self._refill(now)
@@ -27,10 +35,16 @@ class TokenBucket:
     def try_take(self, now: float) -> bool:
         """Take one token if there is one."""
         self._refill(now)
-        if self._tokens < 1:
+        if self._tokens < 1 - _ROUNDING:
             return False
         self._tokens -= 1
         return True
+
+    def delay(self, now: float) -> float:
+        """The seconds until there is a token, if nobody takes one before."""
+        self._refill(now)
+        missing = 1 - self._tokens
+        return missing / self.rate if missing > _ROUNDING else 0.0
 
     async def wait(self) -> None:
         """Wait for one's turn."""

@@ -15,11 +15,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from restow.client.cache import Change, IndexFunction, Object
+from restow.client.cache import Change, IndexFunction
 from restow.client.informer import Handler, Informer
 from restow.client.informers import Informers
 from restow.client.learning import Learner
 from restow.model.kinds import OPTIONAL_KINDS, Kind
+from restow.model.objects import Object
 from restow.ports import NotFound
 
 log = logging.getLogger(__name__)

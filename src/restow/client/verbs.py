@@ -264,6 +264,7 @@ class Client:
         *,
         uid: str,
         grace_seconds: int | None = None,
+        propagation: Propagation | None = None,
         dry_run: bool = False,
     ) -> None:
         """Ask for this very pod to leave, through its disruption budgets. TooManyRequests means a budget said no."""
@@ -271,7 +272,7 @@ class Client:
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": delete_options(uid, None, grace_seconds, None),
+            "deleteOptions": delete_options(uid, None, grace_seconds, propagation),
         }
         query = query_of(fieldManager=self.manager, dryRun=dry(dry_run))
         await self._write("create", POD, namespace, name, "eviction", body=eviction, query=query)

@@ -24,13 +24,11 @@ class QueueClosed(Exception):
 
 
 class WorkQueue(Generic[K]):
-    """See the module's picture. `added` and `retried` count for metrics; `len()` is the depth."""
+    """See the module's picture. `len()` is the depth."""
 
     def __init__(self, *, base: float = 0.005, cap: float = 60.0) -> None:
         self.base = base
         self.cap = cap
-        self.added = 0
-        self.retried = 0
         self._waiting: deque[K] = deque()
         self._available = asyncio.Semaphore(0)
         self._dirty: set[K] = set()
@@ -45,7 +43,6 @@ class WorkQueue(Generic[K]):
     def add(self, key: K) -> None:
         if self._closed or key in self._dirty:
             return
-        self.added += 1
         self._dirty.add(key)
         if key not in self._processing:
             self._push(key)
@@ -70,7 +67,6 @@ class WorkQueue(Generic[K]):
         """Add the key after its next back-off, which is returned."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        self.retried += 1
         delay = min(self.cap, self.base * 2.0 ** min(failures, 60))
         self.add_after(key, delay)
         return delay

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +19,18 @@ from click.core import ParameterSource
 
 from restow.commands import looking
 from restow.commands.mistakes import misfortunes, unwritable, user_mistakes
-from restow.commands.moving import CONFIG, KUBECONFIG, NAMESPACE, named_configuration, tell_other_configuration
+from restow.commands.naming import pods_named
+from restow.commands.notes import note
+from restow.commands.options import (
+    CONFIG,
+    KUBECONFIG,
+    NAMESPACE,
+    OUTPUT,
+    PLAN_OUTPUT,
+    named_configuration,
+    seconds,
+    tell_other_configuration,
+)
 
 if TYPE_CHECKING:
     from restow.commands.patience import Patience
@@ -33,8 +44,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHAPE_ADVICE = "name what a pod asks for, such as cpu=16,memory=64Gi"
-_POD_ADVICE = "name a pod: restow explain pod NS/NAME"
-_POD_WORDS = ("pod", "pods", "po")
 _EXAMPLES = 3
 
 SNAPSHOT = click.option(
@@ -43,10 +52,6 @@ SNAPSHOT = click.option(
     help="What `restow snapshot` or `kubectl get nodes,pods,… -A -o json` printed; .gz accepted, - reads stdin. "
     "Without it, the cluster as it is now.",
 )
-PLAN_OUTPUT = click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
-)
-OUTPUT = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -68,6 +73,15 @@ class Subject(msgspec.Struct, frozen=True):
             inventory = _read(self.snapshot, waiting)
             sections = named_configuration(self.config) or looking.kept_configuration(inventory, self.namespace)
         return _cluster(inventory, waiting), sections
+
+    def here(self) -> str:
+        """The namespace that is meant where none is named: as kubectl has it, of a cluster that lives."""
+        from restow.adapters.kubernetes import ConfigError, find_config
+
+        try:
+            return "default" if self.snapshot is not None else find_config(self.kubeconfig).namespace
+        except ConfigError:  # which is told when the cluster is looked at
+            return "default"
 
     def _living(self, waiting: Patience) -> tuple[Configuration, Inventory]:
         from restow.adapters.kubernetes import ConfigError
@@ -125,42 +139,31 @@ def explain(output: str, named: tuple[str, ...], **where: Any) -> None:
     """Why a pod waits or may not move, and where it could go."""
     from restow.commands import patience
     from restow.showing import printing
-    from restow.snapshots import offline
+    from restow.snapshots.explaining import explain as explained
 
-    name = _pod_name(named)
     with user_mistakes(), patience.shown() as waiting:
-        cluster, sections = subject(where).looked_at(waiting)
-        result = offline.explain(cluster, sections.read_scheduler(), sections, _find_pod(cluster, name), time.time())
+        about = subject(where)
+        meant = pods_named(named, "explain", about.here)
+        cluster, sections = about.looked_at(waiting)
+        result = explained(cluster, sections.read_scheduler(), sections, _find_pod(cluster, meant), time.time())
     printing.show(result, printing.explanation_text, output)
 
 
-def _pod_name(named: tuple[str, ...]) -> str:
-    """The NS/NAME of `pod NS/NAME`; the word may be left out."""
-    match named:
-        case (name,) if name not in _POD_WORDS:
-            return name
-        case (word, name) if word in _POD_WORDS:
-            return name
-        case (word, _):
-            raise click.UsageError(f"only pods are explained, not {word!r}; {_POD_ADVICE}")
-    raise click.UsageError(_POD_ADVICE)
+def _find_pod(cluster: Cluster, meant: Sequence[tuple[str, str]]) -> Pod:
+    """The first of those that may be meant that there is."""
+    from restow.model.pods import full_name
 
-
-def _find_pod(cluster: Cluster, name: str) -> Pod:
-    """The pod called NS/NAME, or NAME in the namespace default; pod/NAME as kubectl prints it, too."""
-    known = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in cluster.pods}
-    namespace, _, short = name.rpartition("/")
-    wanted = (namespace or "default", short)
-    if wanted not in known and namespace in _POD_WORDS:
-        wanted = ("default", short)
-    if wanted in known:
-        return known[wanted]
+    known = {full_name(pod): pod for pod in cluster.pods}
+    for one in meant:
+        if one in known:
+            return known[one]
+    namespace, short = meant[-1]
     alike = [
         f"{where}/{one}" for where, one in sorted(known) if short and (one == short or one.startswith(f"{short}-"))
     ]
     more = f" and {len(alike) - _EXAMPLES} more" if len(alike) > _EXAMPLES else ""
     hint = f"; there is {', '.join(alike[:_EXAMPLES])}{more}" if alike else ""
-    raise click.UsageError(f"there is no pod {'/'.join(wanted)}{hint}")
+    raise click.UsageError(f"there is no pod {namespace}/{short}{hint}")
 
 
 # --- plan and replay --------------------------------------------------------------------------------------------------
@@ -208,7 +211,7 @@ def plan(
         wanted = offline.Wish(
             strategy=strategy or DEFAULT,
             shape=_shape(shape, asked["objective"]),
-            time_limit=_seconds(time_limit or ("1h" if asked["work_limit"] else "5s")),
+            time_limit=seconds(time_limit or ("1h" if asked["work_limit"] else "5s"), "--time-limit"),
             **asked,
         )
         _tell_idle_objective(strategy)
@@ -223,7 +226,7 @@ def plan(
     told = _kept(result, cluster, wanted.shape, save, report)
     printing.show(result, printing.plan_table, output)
     for line in told:
-        click.echo(f"restow: {line}", err=True)
+        note(line)
 
 
 def _kept(result: Plan, cluster: Cluster, shape: Vector, save: Path | None, report: Path | None) -> list[str]:
@@ -286,7 +289,7 @@ def _tell_idle_objective(strategy: str | None) -> None:
     """Only `optimal` has a choice of what it is after."""
     given = click.get_current_context().get_parameter_source("objective") is ParameterSource.COMMANDLINE
     if given and strategy not in (None, "optimal"):
-        click.echo(f"--objective is for the strategy optimal; {strategy} goes by its own rules", err=True)
+        note(f"--objective is for the strategy optimal; {strategy} goes by its own rules")
 
 
 def _shape(text: str, objective: str) -> dict[str, int]:
@@ -307,15 +310,6 @@ def _shape(text: str, objective: str) -> dict[str, int]:
     return shape
 
 
-def _seconds(text: str) -> float:
-    from restow.model.times import TimeError, parse_duration
-
-    try:
-        return parse_duration(text)
-    except TimeError as problem:
-        raise click.BadParameter(str(problem), param_hint="'--time-limit'") from problem
-
-
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -328,9 +322,9 @@ def _read(path: Path, waiting: Patience) -> Inventory:
     inventory = read_inventory(data, "stdin" if str(path) == "-" else str(path))
     if inventory.left_out:
         counted = ", ".join(f"{count} {kind}" for kind, count in sorted(inventory.left_out.items()))
-        click.echo(f"restow: left out, because nothing here depends on them: {counted}", err=True)
+        note(f"left out, because nothing here depends on them: {counted}")
     if not inventory.of(NODE):
-        click.echo("restow: the snapshot has no nodes; get nodes,pods,… -A", err=True)
+        note("the snapshot has no nodes; get nodes,pods,… -A")
     return inventory
 
 

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
+
+from restow.commands.notes import note
 
 if TYPE_CHECKING:
     from restow.model.inventory import Inventory
@@ -43,7 +44,7 @@ def living_inventory(kubeconfig: Path | None, heed: Heed | None) -> Inventory:
     from restow.running.living import ask
     from restow.snapshots.capture import inventory
 
-    return asyncio.run(ask(kubeconfig, lambda client: inventory(client, heed or HowFar(), warn)))
+    return asyncio.run(ask(kubeconfig, lambda client: inventory(client, heed or HowFar(), note)))
 
 
 def measured_use(cluster: Cluster, sections: Configuration, strategy: str, *, living: bool) -> Measured:
@@ -58,7 +59,7 @@ def measured_use(cluster: Cluster, sections: Configuration, strategy: str, *, li
     if living:
         return asyncio.run(ask_prometheus(*asked))
     if cluster.measured.nodes:
-        warn("what is used is what metrics.k8s.io measured when the snapshot was made; Prometheus is not asked")
+        note("what is used is what metrics.k8s.io measured when the snapshot was made; Prometheus is not asked")
         return cluster.measured
     told = "the snapshot has no NodeMetrics, and Prometheus is asked about living clusters only"
     return msgspec.structs.replace(cluster.measured, trouble=told)
@@ -73,8 +74,4 @@ class HowFar:
     def __call__(self, kind: Kind[Any], number: int) -> None:
         if time.monotonic() - self._told >= 1.0:
             self._told = time.monotonic()
-            click.echo(f"restow: reading {kind.plural}, {number} so far", err=True)
-
-
-def warn(told: str) -> None:
-    click.echo(f"restow: {told}", err=True)
+            note(f"reading {kind.plural}, {number} so far")

@@ -1,37 +1,74 @@
-"""The commands that move pods in a cluster that lives: `deschedule` and `apply`."""
+"""The commands that move pods in a cluster that lives: `move`, `apply` and `deschedule`."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from restow.commands.mistakes import CouldNot, misfortunes, user_mistakes
-from restow.defaults import HOME
+from restow.commands.naming import pods_named
+from restow.commands.notes import note
+from restow.commands.options import (
+    CONFIG,
+    KUBECONFIG,
+    NAMESPACE,
+    OUTPUT,
+    PLAN_OUTPUT,
+    named_configuration,
+    seconds,
+    tell_other_configuration,
+)
 
 if TYPE_CHECKING:
     from restow.control.descheduler import Changed, Progress, Run
     from restow.planning.plan import Plan
-    from restow.running.configuration import Configuration
 
-KUBECONFIG = click.option(
-    "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="As kubectl's; in a pod, its own."
-)
-CONFIG = click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Configuration file; by default what is installed in the cluster.",
-)
-NAMESPACE = click.option("--namespace", default=HOME, show_default=True, help="Where Restow is installed.")
+# --- move -------------------------------------------------------------------------------------------------------------
 
 
-def named_configuration(config: Path | None) -> Configuration | None:
-    """What the file of --config says. Raises WireError and OSError."""
-    from restow.running.configuration import read_configuration
+@click.command()
+@KUBECONFIG
+@click.option("--to", "target", metavar="NODE", help="Where to; by default the scheduler decides.")
+@click.option("--ttl", metavar="5m", help="How long it may take once it has begun; by default as configured.")
+@OUTPUT
+@click.argument("named", metavar="pod NS/NAME", nargs=-1)
+def move(kubeconfig: Path | None, target: str | None, ttl: str | None, output: str, named: tuple[str, ...]) -> None:
+    """Move one pod to a seat that is held for it, and tell each step. Ctrl-C lets the move go on."""
+    from restow.adapters.kubernetes import ConfigError, find_config
+    from restow.ports import ApiError, Invalid
+    from restow.running import acting, one_move
+    from restow.running.living import ask
 
-    return read_configuration(config.read_bytes(), str(config)) if config is not None else None
+    if ttl is not None:
+        seconds(ttl, "--ttl")
+    with user_mistakes(ConfigError):
+        errand = one_move.Errand(pods_named(named, "move", lambda: find_config(kubeconfig).namespace), target, ttl)
+    begun = ""
+
+    def tell(job: str, told: str) -> None:
+        nonlocal begun
+        begun = job
+        note(f"{job}: {told}")
+
+    try:
+        could_not = misfortunes(acting.NotInstalled, one_move.JobGone, one_move.OutOfSight, ApiError)
+        with could_not, user_mistakes(ConfigError, one_move.NoSuch, Invalid):
+            done = asyncio.run(ask(kubeconfig, lambda client: one_move.move(client, Random(), errand, tell)))
+    except KeyboardInterrupt:
+        if begun:
+            note(one_move.goes_on(begun))
+        raise
+    if output == "json":
+        click.echo(msgspec.json.encode(done))
+    if not done.succeeded:
+        raise CouldNot(f"{done.job}: {done.message}")
+    if output != "json":
+        click.echo(done.message)
 
 
 # --- deschedule -------------------------------------------------------------------------------------------------------
@@ -44,7 +81,7 @@ def named_configuration(config: Path | None) -> Configuration | None:
 @click.option("--now", is_flag=True, help="Run it once, at once. Required: nothing is evicted by accident.")
 @click.option("--profile", help="Which of the configuration; the first by default.")
 @click.option("--dry-run", is_flag=True, help="Only say what would move.")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@PLAN_OUTPUT
 def deschedule(
     kubeconfig: Path | None,
     config: Path | None,
@@ -80,15 +117,15 @@ def deschedule(
         done = asyncio.run(work())
     printing.show(done.outcome.plan, printing.plan_table, output)
     for name, problem in done.outcome.failures.items():
-        click.echo(f"restow: plugin {name} failed: {problem}", err=True)
+        note(f"plugin {name} failed: {problem}")
     for removal in done.outcome.removals:
         meta = removal.pod.metadata
-        click.echo(f"restow: removes {meta.namespace}/{meta.name}: {removal.reason}", err=True)
+        note(f"removes {meta.namespace}/{meta.name}: {removal.reason}")
     if done.jobs:
         jobs = number_of(len(done.jobs), "job")
-        click.echo(f"restow: {jobs} of plan {done.plan}; follow them with kubectl get pmj -w", err=True)
+        note(f"{jobs} of plan {done.plan}; follow them with kubectl get pmj -w")
     elif not dry_run and (done.outcome.plan.moves or done.outcome.removals):
-        click.echo("restow: nothing is begun: descheduler.dryRun is set in the configuration", err=True)
+        note("nothing is begun: descheduler.dryRun is set in the configuration")
 
 
 # --- apply ------------------------------------------------------------------------------------------------------------
@@ -99,8 +136,11 @@ def deschedule(
 @CONFIG
 @NAMESPACE
 @click.option("--strict", is_flag=True, help="Stop at any change of the cluster instead of repairing the plan.")
+@OUTPUT
 @click.argument("written", metavar="F", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: bool, written: Path) -> None:
+def apply(
+    kubeconfig: Path | None, config: Path | None, namespace: str, strict: bool, output: str, written: Path
+) -> None:
     """Carry a saved plan out. Ctrl-C lets the moves that have begun go on; the same command continues."""
     from restow.adapters.kubernetes import ConfigError
     from restow.control.descheduler import Changed, InTheWay
@@ -130,28 +170,21 @@ def apply(kubeconfig: Path | None, config: Path | None, namespace: str, strict: 
             _tell_differences(problem.__cause__)
         raise
     except KeyboardInterrupt:
-        click.echo(f"restow: moves that have begun go on; restow apply {written} continues with the rest", err=True)
+        note(f"moves that have begun go on; restow apply {written} continues with the rest")
         raise
-    _conclude(plan, done)
-
-
-def tell_other_configuration(plan: Plan, configuration: Configuration) -> None:
-    """Why a plan does not hold, where not the cluster is what differs."""
-    from restow.planning.plan import fingerprint
-
-    if plan.configuration and plan.configuration != fingerprint(configuration):
-        click.echo("restow: the plan was made with another configuration; name that one with --config", err=True)
+    _conclude(plan, done, as_json=output == "json")
 
 
 def _tell_differences(changed: Changed) -> None:
     """All of them, where the one line of the error has not room for them."""
     for one in changed.rest:
-        click.echo(f"restow: {one}", err=True)
+        note(one)
 
 
-def _conclude(plan: Plan, done: Progress) -> None:
+def _conclude(plan: Plan, done: Progress, *, as_json: bool) -> None:
     """How it went; a plan that did not go as planned is told, and exits with 1."""
     from restow.planning.claims import CLAIM_LABEL
+    from restow.showing.progress import carried
 
     told = f"plan {done.plan}: {done.succeeded} of {len(plan.moves)} moves done"
     left_out = sum(move.order not in done.jobs for move in plan.moves)
@@ -159,8 +192,14 @@ def _conclude(plan: Plan, done: Progress) -> None:
         told += f", {left_out} left out"
     if plan.places:
         told += f", {done.taken} of {len(plan.places)} places taken"
+    if as_json:
+        click.echo(msgspec.json.encode(carried(plan, done)))
     if done.failed:
         raise CouldNot(f"{told}, {done.failed} failed; kubectl get pmj says why")
     if done.taken < len(plan.places):
         raise CouldNot(f"{told}; kubectl get resv -A -l {CLAIM_LABEL}={done.plan} says what the others wait for")
-    click.echo(told)
+    if not as_json:
+        click.echo(told)
+
+
+COMMANDS = (move, apply, deschedule)

@@ -13,9 +13,10 @@ import click
 import msgspec
 
 from restow import __version__
-from restow.commands.looking import HowFar, warn
+from restow.commands.looking import HowFar
 from restow.commands.mistakes import misfortunes, unwritable, user_mistakes
-from restow.commands.moving import KUBECONFIG, NAMESPACE, apply, deschedule, named_configuration
+from restow.commands.notes import note
+from restow.commands.options import KUBECONFIG, NAMESPACE, OUTPUT, named_configuration
 from restow.defaults import HOME, PORT
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def announce(kubeconfig: Path, url: str) -> None:
         click.echo(str(kubeconfig))  # which also flushes
     except OSError as problem:
         raise unwritable(problem) from problem
-    click.echo(f"serving {url}; in another terminal: export KUBECONFIG={kubeconfig}; Ctrl-C stops", err=True)
+    note(f"serving {url}; in another terminal: export KUBECONFIG={kubeconfig}; Ctrl-C stops")
 
 
 @click.command()
@@ -105,7 +106,7 @@ async def _print_whole(client: Client, namespace: str) -> None:
     from restow.snapshots.capture import documents
 
     file = _SnapshotFile()
-    async for one in documents(client, HowFar(), warn):
+    async for one in documents(client, HowFar(), note):
         file.write([one])
     file.write(await installed_document(client, namespace))
     file.close()
@@ -116,7 +117,7 @@ async def _print_anonymised(client: Client) -> None:
     from restow.snapshots.capture import inventory
 
     file = _SnapshotFile()
-    file.write(Anonymiser(await inventory(client, HowFar(), warn)).documents())
+    file.write(Anonymiser(await inventory(client, HowFar(), note)).documents())
     file.close()
 
 
@@ -167,13 +168,13 @@ def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | 
     before = asyncio.run(look_before_install(kubeconfig, namespace))
     without: tuple[str, ...] = ()
     if isinstance(before, str):
-        warn(f"no cluster was looked at; mind other makers of our kinds there: {before}")
+        note(f"no cluster was looked at; mind other makers of our kinds there: {before}")
     else:
         without = before.found.definitions
         _tell_found(before.found)
         if written is None and before.configuration is not None:
             written = before.configuration
-            warn(f"the configuration that is installed in {namespace} stays as it is; --config replaces it")
+            note(f"the configuration that is installed in {namespace} stays as it is; --config replaces it")
     with user_mistakes():
         made = documents(
             namespace=namespace,
@@ -186,36 +187,45 @@ def install(kubeconfig: Path | None, namespace: str, image: str, config: Path | 
 
 def _tell_found(found: Found) -> None:
     for name in found.definitions:
-        warn(f"{name} is there and was not made by Restow; it is left as it is")
+        note(f"{name} is there and was not made by Restow; it is left as it is")
     for master in found.masters:
-        warn(f"{master}: two masters for one object do not go well together")
+        note(f"{master}: two masters for one object do not go well together")
 
 
 @click.command()
 @KUBECONFIG
 @NAMESPACE
 @click.option("--reason", default="", help="Shown wherever somebody waits because of it; the last one stays otherwise.")
-def pause(kubeconfig: Path | None, namespace: str, reason: str) -> None:
+@OUTPUT
+def pause(kubeconfig: Path | None, namespace: str, reason: str, output: str) -> None:
     """Stop all evictions, now and until `restow resume`."""
-    _switch(kubeconfig, namespace, {"paused": "true", **({"reason": reason} if reason else {})})
+    _switch(kubeconfig, namespace, {"paused": "true", **({"reason": reason} if reason else {})}, output)
 
 
 @click.command()
 @KUBECONFIG
 @NAMESPACE
-def resume(kubeconfig: Path | None, namespace: str) -> None:
+@OUTPUT
+def resume(kubeconfig: Path | None, namespace: str, output: str) -> None:
     """Let evictions go on."""
-    _switch(kubeconfig, namespace, {"paused": "false", "reason": None})
+    _switch(kubeconfig, namespace, {"paused": "false", "reason": None}, output)
 
 
-def _switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None]) -> None:
+def _switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None], output: str) -> None:
     from restow.adapters.kubernetes import ConfigError
+    from restow.migration.stop import REASON_KEY, stopped
     from restow.ports import ApiError
     from restow.running.living import turn_stop_switch
     from restow.running.reaching import CannotRun
 
     with user_mistakes(ConfigError), misfortunes(ApiError, CannotRun):
-        click.echo(asyncio.run(turn_stop_switch(kubeconfig, namespace, data)))
+        switch = asyncio.run(turn_stop_switch(kubeconfig, namespace, data))
+    told = stopped(switch)
+    if output == "json":
+        reason = (switch.data or {}).get(REASON_KEY) or None
+        click.echo(msgspec.json.encode({"paused": told is not None, "reason": reason}))
+    else:
+        click.echo(told or "evictions go on")
 
 
-COMMANDS = (run, deschedule, apply, snapshot, install, pause, resume)
+COMMANDS = (run, snapshot, install, pause, resume)

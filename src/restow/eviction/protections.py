@@ -19,6 +19,7 @@ from restow.model.pods import MIRROR, controller_of, is_of_daemon_set, is_termin
 from restow.model.selectors import EVERYTHING, LabelSelector
 from restow.model.times import time_of
 from restow.model.volumes import READ_WRITE_ONCE_POD, claims_used, class_name, is_made_to_order
+from restow.model.words import number_of
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
 SOURCE: Final = "kubernetes.io/config.source"
@@ -63,6 +64,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     replicas: int | None = None
     """How many its workload wants; None if it has none."""
+    end_by_loss: str = ""
+    """What would be over if it were lost, in a sentence; empty if another would be made."""
+    appointed: str = ""
+    """The node that its controller names for its pods, past every scheduler."""
     claims: Mapping[str, PersistentVolumeClaim] = {}
     """The claims of its namespace by name, at least those it uses."""
     budgets: tuple[Budget, ...] = ()
@@ -78,9 +83,29 @@ def refusal(pod: Pod, protections: Protections, around: Surroundings) -> str | N
 
 
 def refusals(pod: Pod, protections: Protections, around: Surroundings) -> Iterator[str]:
-    """Every reason against evicting a pod, the gravest first."""
+    """Every reason against evicting a pod, the gravest first, and last what is not known of it."""
     for rule in _RULES:
         yield from rule(pod, protections, around)
+    yield from _unknown(pod, protections, around)
+
+
+def lasting_refusal(pod: Pod, protections: Protections, around: Surroundings) -> str | None:
+    """The first reason that is one whatever else may still be heard of."""
+    return next((reason for rule in _RULES for reason in rule(pod, protections, around)), None)
+
+
+def unknown(pod: Pod, protections: Protections, around: Surroundings) -> str | None:
+    """What is not known that would have to be, and may only not have been heard of yet."""
+    return next(_unknown(pod, protections, around), None)
+
+
+def _unknown(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    name = options.priority_threshold_name
+    if name is not None and name not in around.priority_classes:
+        yield f"priorityThreshold names PriorityClass {name}, which does not exist"
+    missing = [use.name for use in claims_used(pod) if use.name not in around.claims]
+    if missing:
+        yield f"nothing is known of its claims {', '.join(missing)}"
 
 
 def _kind(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
@@ -93,6 +118,8 @@ def _kind(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]
         yield f"it is a static pod, from {annotations[SOURCE]}"
     elif owner is not None and is_of_daemon_set(pod):
         yield f"DaemonSet {owner.name} would put it back on the same node"
+    elif owner is not None and around.appointed:
+        yield f"{owner.kind} {owner.name} would put it on node {around.appointed}, past every scheduler"
     elif owner is None and not options.evict_all_bare_pods:
         if pod.status.phase != "Failed":
             yield "no controller would make it again"
@@ -100,6 +127,11 @@ def _kind(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]
             yield "no controller would make it again; failed ones may go with evictFailedBarePods"
     if is_terminating(pod):
         yield "it is terminating already"
+
+
+def _retries(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+    if around.end_by_loss:
+        yield around.end_by_loss
 
 
 def _scheduler(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
@@ -133,13 +165,11 @@ def _namespace(pod: Pod, options: Protections, around: Surroundings) -> Iterator
 def _priority(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
     priority = pod.spec.priority or 0
     if not options.evict_system_critical_pods and priority >= SYSTEM_CRITICAL:
-        yield f"it is critical to the system: its priority is {priority}"
+        yield f"it is critical to the system: its priority is {priority} (evictSystemCriticalPods is false)"
     threshold = options.priority_threshold
     name = options.priority_threshold_name
     if name is not None:
         threshold = around.priority_classes.get(name)
-        if threshold is None:
-            yield f"priorityThreshold names PriorityClass {name}, which does not exist"
     if threshold is not None and priority >= threshold:
         yield f"its priority {priority} is not below the threshold {threshold}"
 
@@ -148,18 +178,15 @@ def _volumes(pod: Pod, options: Protections, around: Surroundings) -> Iterator[s
     if not options.evict_local_storage_pods:
         local = [one.name for one in pod.spec.volumes or () if one.host_path is not None or one.empty_dir is not None]
         if local:
-            yield f"it has local storage: {', '.join(local)}"
+            yield f"it has local storage: {', '.join(local)} (evictLocalStoragePods is false)"
     used = list(claims_used(pod))
     found = {use.name: around.claims[use.name] for use in used if use.name in around.claims}
-    missing = [use.name for use in used if use.name not in found]
     lucky = [use.name for use in used if use.generated and use.name in found and not is_made_to_order(found[use.name])]
     exclusive = [name for name, claim in found.items() if READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())]
     if exclusive:
         yield f"only one pod at a time may use {', '.join(exclusive)} (ReadWriteOncePod), so no seat can be kept for it"
     if lucky:
         yield f"no seat holds a volume like {', '.join(lucky)}, which was not made for it but found"
-    if missing:
-        yield f"nothing is known of its claims {', '.join(missing)}"
     if options.ignore_pvc_pods:
         classes = options.pvc_storage_classes
         kept = [name for name, claim in found.items() if not classes or class_name(claim) in classes]
@@ -182,7 +209,7 @@ def _selected(pod: Pod, options: Protections, around: Surroundings) -> Iterator[
 
 def _replicas(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
     if around.replicas is not None and around.replicas < options.min_replicas:
-        yield f"its workload has {around.replicas} replicas, and minReplicas is {options.min_replicas}"
+        yield f"its workload has {number_of(around.replicas, 'replica')}, and minReplicas is {options.min_replicas}"
 
 
 def _age(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
@@ -206,6 +233,7 @@ def _budgets(pod: Pod, options: Protections, around: Surroundings) -> Iterator[s
 _Rule = Callable[[Pod, Protections, Surroundings], Iterator[str]]
 _RULES: tuple[_Rule, ...] = (
     _kind,
+    _retries,
     _wishes,
     _scheduler,
     _namespace,

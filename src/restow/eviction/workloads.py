@@ -2,7 +2,7 @@
 
 Goes in: pods and the objects that own them, as the API shows them, in any order. Comes out: the workload of a pod,
 which is the topmost controller above it that says how many replicas it wants (the Deployment above a ReplicaSet), and
-the pods of a workload. A controller that is unknown, or does not say, is taken to want the pods it has.
+the pods of a workload. A controller of another kind, or one that is unknown, is taken to want the pods it has.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from restow.eviction.retries import end_by_loss, is_fresh_loss
 from restow.model.objects import (
     Deployment,
     Job,
-    ObjectMeta,
     OwnerReference,
     Pod,
+    PodTemplate,
     ReplicaSet,
     ReplicationController,
     StatefulSet,
@@ -38,31 +39,24 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-class _Known(msgspec.Struct, frozen=True):
-    kind: str
-    metadata: ObjectMeta
-    replicas: int
-
-
 class Workloads:
     """Kept up to date event by event."""
 
     def __init__(self) -> None:
-        self._owners: dict[str, _Known] = {}
+        self._owners: dict[str, Owner] = {}
         self._below: dict[str, set[str]] = {}
         self._pods: dict[str, dict[str, Pod]] = {}
+        self._fresh_losses: dict[str, dict[str, Pod]] = {}
+        """Kept apart, because for each pod of a Job it is asked how many there are."""
         self._places: dict[str, str] = {}
 
     def put_owner(self, owner: Owner) -> None:
-        self.put_scale(type(owner).__name__, owner.metadata, expected_replicas(owner))
-
-    def put_scale(self, kind: str, metadata: ObjectMeta, replicas: int) -> None:
-        """Any other controller, of which only the scale is known."""
-        self.drop_owner(metadata.uid)
-        known = self._owners[metadata.uid] = _Known(kind, metadata, replicas)
-        above = controller_of(known)
+        uid = owner.metadata.uid
+        self.drop_owner(uid)
+        self._owners[uid] = owner
+        above = controller_of(owner)
         if above is not None:
-            self._below.setdefault(above.uid, set()).add(metadata.uid)
+            self._below.setdefault(above.uid, set()).add(uid)
 
     def drop_owner(self, uid: str) -> None:
         known = self._owners.pop(uid, None)
@@ -74,14 +68,23 @@ class Workloads:
         """A pod as it is now; one that is over is nobody's replica any more."""
         self.drop_pod(pod.metadata.uid)
         owner = controller_of(pod)
-        if owner is not None and not is_finished(pod):
-            self._pods.setdefault(owner.uid, {})[pod.metadata.uid] = pod
-            self._places[pod.metadata.uid] = owner.uid
+        if owner is None:
+            return
+        uid = pod.metadata.uid
+        self._places[uid] = owner.uid
+        if not is_finished(pod):
+            self._pods.setdefault(owner.uid, {})[uid] = pod
+        if is_fresh_loss(pod):
+            self._fresh_losses.setdefault(owner.uid, {})[uid] = pod
 
     def drop_pod(self, uid: str) -> None:
         owner = self._places.pop(uid, None)
         if owner is not None:
-            del self._pods[owner][uid]
+            for known in (self._pods, self._fresh_losses):
+                inside = known.get(owner, {})
+                inside.pop(uid, None)
+                if not inside:
+                    known.pop(owner, None)
 
     def of(self, pod: Pod) -> Workload | None:
         """The workload a pod is a replica of; None for a bare pod."""
@@ -94,7 +97,8 @@ class Workloads:
             return Workload(owner.uid, owner.kind, namespace, owner.name, len(self._pods.get(owner.uid, ())))
         while (above := controller_of(known)) and above.uid in self._owners:
             known = self._owners[above.uid]
-        return Workload(known.metadata.uid, known.kind, namespace, known.metadata.name, known.replicas)
+        meta = known.metadata
+        return Workload(meta.uid, type(known).__name__, namespace, meta.name, expected_replicas(known))
 
     def chain(self, pod: Pod) -> Iterator[OwnerReference]:
         """The controller of a pod, its controller, and so on."""
@@ -103,6 +107,27 @@ class Workloads:
             yield owner
             known = self._owners.get(owner.uid)
             owner = controller_of(known) if known else None
+
+    def template(self, pod: Pod) -> PodTemplate | None:
+        """What the controller of a pod makes pods from now; None where that is not known."""
+        owner = self._owner(pod)
+        return owner.spec.template if owner is not None else None
+
+    def appointed(self, pod: Pod) -> str:
+        """The node that the controller of a pod names for its pods; empty if it leaves that to schedulers."""
+        template = self.template(pod)
+        return (template.spec.node_name if template is not None else None) or ""
+
+    def end_by_loss(self, pod: Pod) -> str:
+        """What would be over if a pod were lost, in a sentence; empty if its controller would make another."""
+        owner = self._owner(pod)
+        if not isinstance(owner, Job) or is_finished(pod):
+            return ""
+        return end_by_loss(owner, pod, self._fresh_losses.get(owner.metadata.uid, {}).keys())
+
+    def _owner(self, pod: Pod) -> Owner | None:
+        reference = controller_of(pod)
+        return self._owners.get(reference.uid) if reference is not None else None
 
     def pods(self, uid: str) -> Iterator[Pod]:
         """The pods of a workload, whichever of its ReplicaSets they are of."""

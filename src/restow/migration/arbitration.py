@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from restow.eviction.costs import deletion_cost, eviction_cost
-from restow.eviction.protections import Surroundings, refusal
+from restow.eviction.protections import Surroundings, lasting_refusal, unknown
 from restow.eviction.ranks import priority, qos
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended, is_running
@@ -78,32 +78,45 @@ def arbitrate(jobs: Iterable[PodMigrationJob], scene: Scene, arguments: Argument
             continue
         one = candidate(job, pod, scene)
         reason = forbidden(one, scene, arguments)
-        if reason is None:
-            candidates.append(one)
-        else:
+        if reason is not None:
             told = f"pod {pod.metadata.namespace}/{pod.metadata.name} cannot be moved: {reason}"
             verdicts.append(Refused(job, JobReason.FORBIDDEN_MIGRATE_POD, told))
+        elif missing := unheard(one, scene, arguments):
+            verdicts.append(Waiting(job, "news", f"waits for news: {missing}"))
+        else:
+            candidates.append(one)
     verdicts += [_judge(one, waves, occupation) for one in in_order(candidates, history, occupation)]
     return verdicts
 
 
 def forbidden(one: Candidate, scene: Scene, arguments: Arguments) -> str | None:
     """Why a job may never begin, nor go on, by what its pod is."""
-    pod, workload = one.pod, one.workload
-    around = Surroundings(
-        now=scene.now,
-        replicas=workload.replicas if workload else None,
-        claims=scene.claims.get(pod.metadata.namespace or "", {}),
-        budgets=one.budgets,
-        node_labels=scene.node_labels.get(pod.spec.node_name or "", {}),
-        priority_classes=scene.priority_classes,
-    )
-    reason = refusal(pod, arguments.protections, around)
+    workload = one.workload
+    reason = lasting_refusal(one.pod, arguments.protections, _surroundings(one, scene))
     if reason is None and workload is not None:
         reason = smallness(workload.replicas, arguments.limits)
     if reason is None and arguments.only_with_seat and _mode(one.job, arguments) == JobMode.EVICT_DIRECTLY:
         reason = "nodeFit is set, and without a reservation nothing shows that another node fits"
     return reason
+
+
+def unheard(one: Candidate, scene: Scene, arguments: Arguments) -> str | None:
+    """What has to be known of a job's pod before it may begin, or go on, and is not."""
+    return unknown(one.pod, arguments.protections, _surroundings(one, scene))
+
+
+def _surroundings(one: Candidate, scene: Scene) -> Surroundings:
+    pod, workload = one.pod, one.workload
+    return Surroundings(
+        now=scene.now,
+        replicas=workload.replicas if workload else None,
+        end_by_loss=scene.workloads.end_by_loss(pod),
+        appointed=scene.workloads.appointed(pod),
+        claims=scene.claims.get(pod.metadata.namespace or "", {}),
+        budgets=one.budgets,
+        node_labels=scene.node_labels.get(pod.spec.node_name or "", {}),
+        priority_classes=scene.priority_classes,
+    )
 
 
 def _mode(job: PodMigrationJob, arguments: Arguments) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.model.objects import (
+    ENDED,
     ConditionStatus,
     JobConditionType,
     JobPhase,
@@ -24,7 +25,8 @@ from restow.model.objects import (
 )
 from restow.model.times import format_time, time_of
 
-ENDED = frozenset({JobPhase.SUCCEED, JobPhase.FAILED, JobPhase.ABORTED})
+ASKING = 30.0
+"""Seconds after which an eviction that is asked for again is written down anew."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -93,8 +95,27 @@ def _record(status: PodMigrationJobStatus, said: Said, now: float) -> PodMigrati
         reason=said.reason or None,
         message=said.message or None,
         last_transition_time=since,
+        last_probe_time=_asked(old, said),
     )
     return replace(_with(status, new), status=said.type, reason=said.reason or None, message=said.message or None)
+
+
+def _asked(old: PodMigrationJobCondition | None, said: Said) -> str | None:
+    """When the eviction was asked for that a condition speaks of, if it was by us. It may have been held up before, and
+    heard of later, so the time of its transition does not say it."""
+    if said.type != JobConditionType.EVICTION or not (said.holds or said.reason == JobReason.EVICTING):
+        return None
+    return old.last_probe_time if old is not None else None
+
+
+def asked_again(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
+    """The status of a job whose eviction is asked for now, though it may have been before, in vain: what counts is
+    when it was asked for last. Not each time is written down, because that may take longer than facts are fresh."""
+    found = condition(status, JobConditionType.EVICTION)
+    before = time_of(found.last_probe_time) if found is not None else None
+    if found is None or (before is not None and 0 <= now - before <= ASKING):
+        return status
+    return _with(status, replace(found, last_probe_time=format_time(now)))
 
 
 def _with(status: PodMigrationJobStatus, new: PodMigrationJobCondition) -> PodMigrationJobStatus:
@@ -129,8 +150,9 @@ def paused(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatu
     old = condition(status, JobConditionType.PAUSED)
     if old is not None and old.status == ConditionStatus.TRUE:
         return status
-    message = "the job is paused: nothing happens, and its time stands still"
-    return _pause(status, True, message, seconds=paused_for(status, now), now=now)
+    message = "the job is paused: nothing happens, and its time stands still, until spec.paused is false"
+    held_up = replace(status, phase=status.phase or JobPhase.PENDING)  # one without a phase is one that nobody saw
+    return _pause(held_up, True, message, seconds=paused_for(status, now), now=now)
 
 
 def resumed(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:

@@ -6,15 +6,16 @@ when all of them were read from the API server for this very decision; those fro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Self
 
 import msgspec
 from msgspec.structs import replace
 
 from restow.migration.conditions import condition, is_evicting
+from restow.migration.likeness import likenesses
 from restow.migration.reservation import is_made_for, reservation_name
-from restow.migration.seats import seats_elsewhere
+from restow.migration.seats import Place, may_come_first, place_of, seats_elsewhere, seats_here, unreliable
 from restow.migration.terms import Terms
 from restow.model.affinity import node_constraint
 from restow.model.cluster.seat import named_seat
@@ -25,8 +26,10 @@ from restow.model.objects import (
     OwnerReference,
     Placement,
     Pod,
+    PodGroup,
     PodMigrationJob,
     PodMigrationJobStatus,
+    PodTemplate,
     Reservation,
     ReservationPhase,
 )
@@ -61,20 +64,34 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The controller of the pod, its controller, and so on."""
     workload: str | None = None
     """The UID of the workload that the pod is a replica of."""
+    anew: PodTemplate | None = None
+    """What the pod's controller makes pods from now, as far as that is known."""
     queue: str | None = None
-    """The queue that the pod belongs to."""
+    """The queue that whoever takes the pod's place belongs to."""
+    group: PodGroup | None = None
+    """The PodGroup that it is of."""
+    gang: str | None = None
+    """What keeps whoever takes the pod's place in its gang from being scheduled."""
+    insists_on: str | None = None
+    """The reservation that it, or its PodGroup, asks for by name."""
     reservation: Reservation | None = None
     """The one that the job refers to, or else the one that is named after it."""
-    node: Node | None = None
-    """Where the seat is."""
+    nodes: Mapping[str, Node | None] = {}
+    """Where its seats are, as far as they were read; None is gone."""
+    shut_out: Mapping[Place, str] = {}
+    """The seats that the successor would be kept from, were it to come now, each with why, as far as was asked."""
     takers: tuple[Pod, ...] = ()
     """The pods that the reservation, or the job, names as having taken a seat, as far as they exist."""
     of_others: frozenset[str] = frozenset()
-    """UIDs of pods that are the successors of other jobs."""
+    """UIDs of pods that are the successors of other jobs, or of other workloads."""
+    sooner: str | None = None
+    """Another reservation, of which the successor would take a seat before it takes one of the reservation given."""
     ahead: tuple[str, ...] = ()
     """Other jobs that were given the same reservation, have no successor in it yet, and come first."""
     forbidden: str | None = None
     """Why the pod may not be moved, by what it is and by what is configured."""
+    unheard: str | None = None
+    """What would have to be known of the pod to say so, and is not."""
     rival: str | None = None
     """Another job that moves the same pod and comes first."""
     stopped: str | None = None
@@ -143,10 +160,54 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return list(self.reservation.status.placements or ())
 
     @property
+    def usable(self) -> list[Placement]:
+        """The free seats that the successor may take, not where the pod is now, whatever their nodes say."""
+        assert self.reservation is not None, "asked only then"
+        return seats_elsewhere(self.reservation, self.likely)
+
+    @property
+    def suited(self) -> list[Placement]:
+        """Those whose nodes are fit, as far as that is known."""
+        return [one for one in self.usable if self.unfitness(one.node_name) is None]
+
+    @property
+    def fit(self) -> list[Placement]:
+        """Those of them that would take the successor now, as far as that is known."""
+        return [one for one in self.suited if place_of(one) not in self.shut_out]
+
+    @property
     def seat(self) -> Placement | None:
-        """The seat that is kept for the successor: the first that it may take and that is not where the pod is now."""
-        assert self.reservation is not None and self.mover is not None, "asked only then"
-        return next(iter(seats_elsewhere(self.reservation, self.mover)), None)
+        """The seat that is kept for the successor: the first after those for jobs before this one. Of the reservation's
+        seats that cannot be relied on yet it is only known how many they are."""
+        assert self.reservation is not None, "asked only then"
+        usable, fit, place = self.usable, self.fit, len(self.ahead)
+        waiting = max(unreliable(self.reservation, usable) - (len(usable) - len(fit)), 0)
+        return fit[place] if len(fit) - waiting > place else None
+
+    @property
+    def way_back(self) -> Placement | None:
+        """A seat where the pod is already that its successor may come to before the one that is kept for it."""
+        assert self.reservation is not None and self.seat is not None, "asked only then"
+        here = (one for one in seats_here(self.reservation, self.likely) if place_of(one) not in self.shut_out)
+        return next((one for one in here if may_come_first(self.reservation, one, self.seat)), None)
+
+    def unfitness(self, name: str) -> str | None:
+        """Why a seat is of no use where it is; None if it is, or if its node was not read."""
+        if name not in self.nodes:
+            return None
+        node = self.nodes[name]
+        if node is None:
+            return f"node {name} is gone"
+        assert self.reservation is not None, "asked only then"
+        if self.is_ours and is_made_anew(node, self.reservation):  # seats of others may be kept one after the other
+            return f"node {name} is another one, made after the seat was kept"
+        return unfit(node, self.likely[-1])
+
+    @property
+    def likely(self) -> tuple[Pod, ...]:
+        """What the successor may be like, first of all the pod itself."""
+        assert self.mover is not None, "it has not left"
+        return likenesses(self.mover, self.anew)
 
     @property
     def is_placed(self) -> bool:
@@ -198,9 +259,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
                 yield ObjectReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
 
     def _came_after(self, pod: Pod | None) -> bool:
-        """Whether a pod was made after a seat was kept for ours: earlier ones took seats that were not meant for it."""
-        told = (condition(self.job.status, type) for type in _KEPT)
-        since = min((time for one in told if one and (time := time_of(one.last_transition_time))), default=None)
+        """Whether a pod was made after ours was evicted, or else after a seat was kept for it: earlier ones took seats
+        that were not meant for it."""
+        told = [one for type in _KEPT if (one := condition(self.job.status, type)) is not None]
+        asked = next((time for one in told if (time := time_of(one.last_probe_time)) is not None), None)
+        heard = min((time for one in told if (time := time_of(one.last_transition_time)) is not None), default=None)
+        since = heard if asked is None else asked
         made = time_of(pod.metadata.creation_timestamp) if pod else None
         return since is not None and made is not None and made >= since
 

@@ -22,9 +22,11 @@ WORKLOAD_ANNOTATION = "restow.sh/workload"
 
 
 def evicted_at(job: PodMigrationJob) -> float | None:
-    """When a job's pod was evicted, or its eviction was last heard of; None while it was not."""
+    """When a job's pod was evicted, or, if that was by another hand, when we heard of it; None while it was not."""
     found = condition(job.status, JobConditionType.EVICTION)
-    return time_of(found.last_transition_time) if found is not None and is_evicting(job.status) else None
+    if found is None or not is_evicting(job.status):
+        return None
+    return time_of(found.last_probe_time) or time_of(found.last_transition_time)
 
 
 class Pods(Protocol):

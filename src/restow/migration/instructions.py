@@ -135,9 +135,18 @@ def forbid(facts: Facts, why: str) -> Step:
 
 
 def rehearsed(facts: Facts, what: str) -> Step:
-    """What a dry run comes to."""
-    told = f"dry run, nothing was changed: {what}"
+    """What a dry run comes to; it may be asked for when something was done already."""
+    told = f"dry run, {_done_before(facts) or 'nothing was changed'}: {what}"
     return Abort(ended(facts.job.status, JobPhase.ABORTED, JobReason.DRY_RUN, told, now=facts.now))
+
+
+def _done_before(facts: Facts) -> str:
+    if facts.is_evicting:
+        return "but an eviction was recorded before, and may still be on its way"
+    if facts.is_ours:
+        assert facts.reservation is not None, "it is ours"
+        return f"but reservation {facts.reservation.metadata.name} was made before, and is released now"
+    return ""
 
 
 def pod_name(facts: Facts) -> str:

@@ -22,7 +22,7 @@ from restow.migration.history import History, evicted_at, find_pod
 from restow.migration.limits import Limits, Window, most_evicted, most_missing
 from restow.migration.scene import Candidate, Scene, candidate
 from restow.model.objects import Pod, PodMigrationJob
-from restow.model.pods import is_available
+from restow.model.pods import is_available, is_terminating
 from restow.model.times import format_duration
 from restow.model.words import number_of
 
@@ -73,7 +73,7 @@ class Occupation:
     def admit(self, one: Candidate) -> None:
         """From now on this one is on its way."""
         uid = one.workload.uid if one.workload else None
-        if one.workload is not None and self._takes_one(one):
+        if one.workload is not None and is_available(one.pod):
             self._available[one.workload.uid] = self._available_of(one.workload) - 1
         self._take(one.job, uid, one.pod)
         self._charge(one.pod, one.budgets)
@@ -85,6 +85,9 @@ class Occupation:
     def _note(self, job: PodMigrationJob, history: History) -> None:
         """Count what a job takes, or has taken lately; most jobs have long ended, and cost a look at the time."""
         running, left = is_running(job), evicted_at(job)
+        pod = find_pod(self._scene.pods, job.spec.pod_ref) if running else None
+        if pod is not None and not is_terminating(pod):
+            left = None  # an eviction that was asked for may have been in vain, and is asked for again
         if not running and (left is None or left <= self._since):
             return
         workload, namespace = history.workload(job), job.spec.pod_ref.namespace
@@ -93,7 +96,6 @@ class Occupation:
             self._namespace_past.remember(namespace, left)
         if not running:
             return
-        pod = find_pod(self._scene.pods, job.spec.pod_ref)
         self._take(job, workload, pod)
         if left is None:
             self._workload_past.expect(workload)
@@ -123,10 +125,6 @@ class Occupation:
             found = sum(is_available(pod) and pod.metadata.uid not in self._movers for pod in pods)
             self._available[workload.uid] = found
         return found
-
-    def _takes_one(self, one: Candidate) -> bool:
-        """Whether its workload has one fewer available pod once it moves."""
-        return is_available(one.pod) and one.pod.metadata.uid not in self._movers
 
     # --- the limits ---------------------------------------------------------------------------------------------------
 
@@ -167,7 +165,7 @@ class Occupation:
         if one.workload is None or most is None:
             return None
         missing = one.workload.replicas - self._available_of(one.workload)
-        if missing + self._takes_one(one) <= most:
+        if missing + is_available(one.pod) <= most:
             return None
         told = f"{max(0, missing)} of {one.workload.replicas} pods of {one.workload} are unavailable, {most} may be"
         return Full("maxUnavailablePerWorkload", told)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import Said, is_in_doubt, recorded, spent
-from restow.migration.facts import Answer, Facts, is_made_anew, unfit
+from restow.migration.conditions import Said, asked_again, is_in_doubt, recorded, spent
+from restow.migration.facts import Answer, Facts
 from restow.migration.history import evicted_at
 from restow.migration.instructions import (
     Evict,
@@ -29,7 +29,7 @@ from restow.migration.instructions import (
     why_failed,
 )
 from restow.migration.reservation import reservation_for, target_node
-from restow.migration.seats import free_seats, seats_elsewhere, unlike, why_not_its
+from restow.migration.seats import free_seats, place_of, unlike, why_not_for_successor
 from restow.model.cluster.seat import expires_at
 from restow.model.kinds import RESERVATION
 from restow.model.objects import (
@@ -43,6 +43,8 @@ from restow.model.objects import (
 )
 from restow.model.pods import is_finished
 from restow.model.times import TimeError, time_of
+from restow.model.words import number_of
+from restow.scheduling.reservations.matching import keeps_to
 
 MARGIN = 120.0
 """Seconds that a seat must outlive the pod's grace period by."""
@@ -64,24 +66,42 @@ def unmovable(facts: Facts) -> Step | None:
     if is_finished(pod):
         return forbid(facts, f"it is over ({pod.status.phase}) and needs no seat")
     if not facts.owners:
-        return forbid(facts, "no controller would make a successor for its seat; mode EvictDirectly does without")
+        told = "mode EvictDirectly does without, where evictAllBarePods allows it"
+        return forbid(facts, f"no controller would make a successor for its seat; {told}")
     if target_node(facts.job) == pod.spec.node_name:
         return forbid(facts, f"it is on node {pod.spec.node_name} already, where it is to go")
-    return None
+    return _insisting(facts)
+
+
+def _insisting(facts: Facts) -> Step | None:
+    """A pod whose successor takes a seat of one reservation only, which is not the one that this job is to use."""
+    name = facts.insists_on
+    given = facts.reference.name if facts.reference else None
+    return forbid(facts, keeps_to(name)) if name and name != given else None
+
+
+def _stranded(facts: Facts) -> Step | None:
+    """A pod whose successor would not be scheduled now: the others of its gang may come, or come back."""
+    if facts.gang is None:
+        return None
+    return _held_up(facts, JobReason.FORBIDDEN_MIGRATE_POD, facts.gang, again=facts.now + ASK_AGAIN)
 
 
 def prepare(facts: Facts) -> Step:
     """The pod is still there: get it a seat, then let it go."""
-    step = _protected(facts) or _no_reservation(facts) or _not_referred(facts) or _just_made(facts)
-    if step is not None:
-        return step
+    for rule in (_protected, _unheard, _insisting, _stranded, _no_reservation, _not_referred, _just_made):
+        step = rule(facts)
+        if step is not None:
+            return step
     facts = facts.saying(recorded(facts.job.status, _created(facts), now=facts.now))
-    for rule in (_lost_reservation, _misplaced, _short_lived, _unplaced):
+    for rule in (_lost_reservation, _misplaced, _short_lived, _outnumbered, _shut_out, _unplaced, _astray):
         step = rule(facts)
         if step is not None:
             return step
     seat = facts.seat
     assert seat is not None, "rules above see to it"
+    if facts.trial is not None and seat.node_name not in facts.nodes:  # others came before it while all was read
+        return Look(trial=True)
     status = recorded(
         replace(facts.job.status, node_name=seat.node_name),
         Said(JobConditionType.RESERVATION_SCHEDULED, True, "", f"a seat is kept on node {seat.node_name}"),
@@ -93,7 +113,8 @@ def prepare(facts: Facts) -> Step:
 
 def evict_directly(facts: Facts) -> Step:
     """No seat is asked for."""
-    return _protected(facts) or unmovable(facts) or _evict(facts, _leaving(facts, "nothing is reserved for it"))
+    held_up = _protected(facts) or _unheard(facts) or unmovable(facts)
+    return held_up or _evict(facts, _leaving(facts, "nothing is reserved for it"))
 
 
 def _protected(facts: Facts) -> Step | None:
@@ -101,9 +122,17 @@ def _protected(facts: Facts) -> Step | None:
     return forbid(facts, facts.forbidden) if facts.forbidden else None
 
 
+def _unheard(facts: Facts) -> Step | None:
+    """Whether it must not be evicted is not known."""
+    if facts.unheard is None:
+        return None
+    told = f"waits for news: {facts.unheard}"
+    return _held_up(facts, JobReason.FORBIDDEN_MIGRATE_POD, told, again=facts.now + ASK_AGAIN)
+
+
 def _no_reservation(facts: Facts) -> Step | None:
     if is_there(facts.reservation):
-        return None
+        return _another(facts)
     if facts.reference is not None and facts.reference.name:
         where = f"{facts.reference.namespace or facts.job.spec.pod_ref.namespace}/{facts.reference.name}"
         return fail(facts, JobReason.MISSING_RESERVATION, f"reservation {where} does not exist")
@@ -117,10 +146,22 @@ def _no_reservation(facts: Facts) -> Step | None:
     held_up = _stopped(facts) or _tried(facts)
     if held_up is not None:
         return held_up
-    reservation = reservation_for(facts.job, pod, facts.owners, seconds=_lifetime(facts), queue=facts.queue)
+    reservation = reservation_for(
+        facts.job, pod, facts.owners, seconds=_lifetime(facts), queue=facts.queue, anew=facts.anew
+    )
     if facts.terms.dry_run:
         return rehearsed(facts, f"reservation {pod.metadata.namespace}/{reservation.metadata.name} would be created")
     return Reserve(facts.job.status, reservation)
+
+
+def _another(facts: Facts) -> Step | None:
+    """A reservation that only has the name of the one that the job refers to."""
+    assert facts.reservation is not None, "one exists"
+    meant, meta = facts.reference.uid if facts.reference else None, facts.reservation.metadata
+    if not meant or meant == meta.uid:
+        return None
+    gone = f"reservation {meta.namespace}/{meta.name} with UID {meant} is gone"
+    return fail(facts, JobReason.MISSING_RESERVATION, f"{gone}; another with UID {meta.uid} has its name")
 
 
 def _not_created(facts: Facts, said: Answer) -> Step:
@@ -187,40 +228,37 @@ def _misplaced(facts: Facts) -> Step | None:
     reservation, pod = facts.reservation, facts.mover
     assert reservation is not None, "one exists"
     assert pod is not None, "it has not left"
-    others = why_not_its(reservation, pod, facts.owners, facts.terms.schedulers)
-    problem = others or _useless(facts, reservation, pod) or _astray(facts, reservation, pod)
+    others = why_not_for_successor(reservation, pod, facts.owners, facts.terms.schedulers, facts.group)
+    problem = others or _too_late(facts, reservation) or _useless(facts, reservation, pod) or _amiss(facts)
     if problem:
         return forbid(facts, problem)
-    if facts.seat is None or not facts.fresh:
+    if facts.suited or not facts.usable:
         return None
-    name = facts.seat.node_name
-    if facts.node is None:
-        unfitness: str | None = f"node {name} is gone"
-    elif facts.is_ours and is_made_anew(facts.node, reservation):  # seats of others may be kept one after the other
-        unfitness = f"node {name} is another one, made after the seat was kept"
-    else:
-        unfitness = unfit(facts.node, pod)
-    if unfitness is None:
-        return None
-    return fail(facts, JobReason.UNSCHEDULABLE, f"its seat is on node {name}, but {unfitness}")
+    name = facts.usable[0].node_name
+    return fail(facts, JobReason.UNSCHEDULABLE, f"its seat is on node {name}, but {facts.unfitness(name)}")
+
+
+def _too_late(facts: Facts, reservation: Reservation) -> str:
+    """Why the successor would sit down elsewhere; empty if it would not."""
+    if facts.sooner is None:
+        return ""
+    told = f"reservation {facts.sooner} is for the same pods and comes before {reservation.metadata.name}"
+    return f"{told}: its successor would take a seat of that"
 
 
 def _useless(facts: Facts, reservation: Reservation, pod: Pod) -> str:
     """Why none of the free seats is one that the successor will find; empty if one is, or if there is no seat yet."""
-    usable, free = seats_elsewhere(reservation, pod), free_seats(reservation)
-    if len(usable) > len(facts.ahead) or not free:
+    free = free_seats(reservation)
+    if facts.usable or facts.ahead or not free:
         return ""
-    if usable:
-        name = reservation.metadata.name
-        return f"every free seat of reservation {name} ({len(usable)}) is for a job before it: {', '.join(facts.ahead)}"
     elsewhere = (one for one in free if one.node_name != pod.spec.node_name)
-    why = next((unlike(reservation, one, pod) for one in elsewhere), "")
+    why = next((unlike(reservation, one, facts.likely) for one in elsewhere), "")
     return why or f"the seat kept for it is on node {pod.spec.node_name}, where it is already"
 
 
-def _astray(facts: Facts, reservation: Reservation, pod: Pod) -> str:
+def _amiss(facts: Facts) -> str:
     """Why the seats are not where the pod is to go, which may be said after they were found; empty if one is."""
-    target, usable = target_node(facts.job), [one.node_name for one in seats_elsewhere(reservation, pod)]
+    target, usable = target_node(facts.job), [one.node_name for one in facts.usable]
     if target is None or not usable or target in usable:
         return ""
     return f"it is to go to node {target}, and the seat kept for it is on node {usable[0]}"
@@ -250,8 +288,8 @@ def _unplaced(facts: Facts) -> Step | None:
     state = reservation.status.state
     if state.phase == ReservationPhase.AVAILABLE and facts.seat is not None:
         return _changed(facts, reservation)
-    if state.phase == ReservationPhase.WAITING:
-        told = "its seat is on room that terminating pods are still leaving"
+    if state.phase == ReservationPhase.WAITING or (state.phase == ReservationPhase.AVAILABLE and facts.usable):
+        told = f"its seat cannot be relied on yet: {state.message or ''}"
         return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.WAITING, told))
     if not state.message:
         told = f"no seat has been found yet{_away(facts)}"
@@ -260,6 +298,48 @@ def _unplaced(facts: Facts) -> Step | None:
     if is_in_doubt(facts.job.status):
         return fail(facts, JobReason.UNSCHEDULABLE, f"earlier moves of its plan failed, and now: {told}")
     return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, JobReason.UNSCHEDULABLE, told))
+
+
+def _outnumbered(facts: Facts) -> Step | None:
+    """No more seats than there are jobs before this one. Which of them their pods take is known once they have: it may
+    be others."""
+    reservation, suited = facts.reservation, facts.suited
+    assert reservation is not None, "one exists"
+    if not facts.ahead or len(suited) > len(facts.ahead) or not free_seats(reservation):
+        return None
+    has = f"reservation {reservation.metadata.name} has {number_of(len(suited), 'free seat')} for it"
+    return _not_relied_on(facts, f"{has} and for jobs before it: {', '.join(facts.ahead)}")
+
+
+def _astray(facts: Facts) -> Step | None:
+    """A seat before which the successor may come to another that is where the pod is already, or not where it is to go.
+    Those of jobs before it may take that one."""
+    seat = facts.seat
+    assert seat is not None, "rules before see to it"
+    back, target = facts.way_back if facts.trial is not None else None, target_node(facts.job)
+    if back is not None:
+        told = f"its successor may take the seat on node {back.node_name}, where it is already"
+    elif target is not None and seat.node_name != target:
+        told = f"it is to go to node {target}, and its successor would take the seat on node {seat.node_name}"
+    else:
+        return None
+    return _not_relied_on(facts, told) if facts.ahead else forbid(facts, told)
+
+
+def _shut_out(facts: Facts) -> Step | None:
+    """A seat that the successor could not take now, and nobody has said so yet: it may be that no scheduler runs who
+    could, or that the seat was not made for such a pod."""
+    kept_from = [one for one in facts.suited if place_of(one) in facts.shut_out]
+    if not kept_from or facts.seat is not None:
+        return None
+    why = f"node {kept_from[0].node_name} would not take its successor: {facts.shut_out[place_of(kept_from[0])]}"
+    return _not_relied_on(facts, why)
+
+
+def _not_relied_on(facts: Facts, why: str) -> Step:
+    told = f"its seat cannot be relied on: {why}"
+    waiting = Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.WAITING, told)
+    return wait(facts, waiting, again=facts.now + ASK_AGAIN)
 
 
 def _changed(facts: Facts, reservation: Reservation) -> Step | None:
@@ -287,7 +367,7 @@ def _away(facts: Facts) -> str:
 def _lifetime(facts: Facts) -> float:
     """The seconds that a reservation made now should live: as long as the job may take, and the pod to leave."""
     limit = facts.terms.ttl
-    left = max(limit - spent(facts.job, facts.now), 0.0) if limit > 0 else UNLIMITED
+    left = limit - spent(facts.job, facts.now) if limit > 0 else UNLIMITED
     return left + facts.grace + MARGIN
 
 
@@ -308,14 +388,14 @@ def _evict(facts: Facts, told: str) -> Step:
     just_sent = None if facts.fresh else for_a_moment(facts, evicted_at(facts.job))
     held_up = just_sent or _stopped(facts)
     if held_up is None and facts.turn is not None and not facts.turn.allowed:
-        held_up = _refused(facts, facts.turn)
+        held_up = _held_up(facts, JobReason.EVICT_QPS, facts.turn.message, again=facts.now + facts.turn.seconds)
     held_up = held_up or _tried(facts)
     if held_up is not None:
         return held_up
     if facts.terms.dry_run:
         return rehearsed(facts, f"{told}: it would be evicted")
     said = Said(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
-    return Evict(recorded(facts.job.status, said, now=facts.now), pod)
+    return Evict(asked_again(recorded(facts.job.status, said, now=facts.now), now=facts.now), pod)
 
 
 def _stopped(facts: Facts) -> Step | None:

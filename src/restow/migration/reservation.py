@@ -1,8 +1,9 @@
 """The reservation of a migration: what is asked for on behalf of a pod that is to move.
 
-Goes in: a job, its pod, and who controls the pod. Comes out: one reservation with one seat, made from the pod's spec,
-which every field that the job's template sets overrules. Whatever the template says, the pod's node is excluded, a
-planned target is the only one allowed, and the seat is marked as that of the moving pod.
+Goes in: a job, its pod, who controls the pod, and what pods are made from there. Comes out: one reservation with one
+seat, made from what the pod would be made like now and as large as the pod is, which every field that the job's
+template sets overrules. Whatever the template says, the pod's node is excluded, a planned target is the only one
+allowed, and the seat is marked as that of the moving pod.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from restow.migration.likeness import likenesses
 from restow.model.affinity import bound_to
 from restow.model.cluster import MIGRATING_ANNOTATION, MOVED_FROM_ANNOTATION
 from restow.model.objects import (
@@ -31,6 +33,7 @@ from restow.model.objects import (
     TaskSpec,
 )
 from restow.model.problems import Problem
+from restow.model.resources import enlarged, template_requests
 from restow.model.times import format_duration
 
 JOB_LABEL = "restow.sh/migration-job"
@@ -84,15 +87,24 @@ def _problems(job: PodMigrationJob) -> Iterator[Problem]:
     seats = sum(1 if task.replicas is None else task.replicas for task in tasks)
     if tasks and seats != 1:
         yield Problem(f"{path}.spec.tasks", f"{seats} seats are asked for, one pod takes 1")
+    if template.spec.match_policy == MatchPolicy.TEMPLATE:
+        told = "a seat is kept where the pod is not, which its successor does not ask for, so only Fits matches"
+        yield Problem(f"{path}.spec.matchPolicy", told)
     if (template.spec.min_available or 1) != 1:
         yield Problem(f"{path}.spec.minAvailable", f"{template.spec.min_available} is not 1, the seats there are")
 
 
 def reservation_for(
-    job: PodMigrationJob, pod: Pod, owners: Iterable[OwnerReference], *, seconds: float, queue: str | None = None
+    job: PodMigrationJob,
+    pod: Pod,
+    owners: Iterable[OwnerReference],
+    *,
+    seconds: float,
+    queue: str | None = None,
+    anew: PodTemplate | None = None,
 ) -> Reservation:
-    """The reservation to create; unless the template says otherwise it lives for so many seconds, rounded up, and is
-    charged to the pod's queue."""
+    """The reservation to create; unless the template says otherwise it lives for so many seconds, rounded up, is
+    charged to the pod's queue, and is for a pod that is made `anew`, and as large as this one."""
     template = _template(job)
     task = next((task for task in template.spec.tasks or () if task.replicas != 0), TaskSpec())
     lifetime = None if template.spec.ttl or template.spec.expires else format_duration(max(ceil(seconds), 1))
@@ -106,7 +118,7 @@ def reservation_for(
     )
     merged = _overruled(built, template.spec)
     return Reservation(
-        metadata=_metadata(job, pod, template.metadata), spec=replace(merged, tasks=[_task(job, pod, task)])
+        metadata=_metadata(job, pod, template.metadata), spec=replace(merged, tasks=[_task(job, pod, task, anew)])
     )
 
 
@@ -138,9 +150,13 @@ def _owner(owner: OwnerReference, pod: Pod) -> ReservationOwner:
     return ReservationOwner(controller=reference)
 
 
-def _task(job: PodMigrationJob, pod: Pod, given: TaskSpec) -> TaskSpec:
-    spec = _overruled(replace(pod.spec, node_name=None, scheduling_gates=None), given.template.spec)
-    labels = {**(pod.metadata.labels or {}), **(given.template.metadata.labels or {})}
+def _task(job: PodMigrationJob, pod: Pod, given: TaskSpec, anew: PodTemplate | None) -> TaskSpec:
+    likely = likenesses(pod, anew)
+    spec = replace(likely[-1].spec, node_name=None, scheduling_gates=None)
+    if not given.template.spec.containers:
+        spec = enlarged(spec, template_requests(pod.spec))  # the pod may have been resized
+    spec = _overruled(spec, given.template.spec)
+    labels = {**(likely[-1].metadata.labels or {}), **(given.template.metadata.labels or {})}
     return TaskSpec(
         name=given.name or TASK,
         replicas=1,

@@ -1,19 +1,37 @@
 """Which seat is for whoever takes a pod's place, and why there is none.
 
-Goes in: a reservation and the pod that is to move. Comes out: the seat that is kept for its successor, which is told
-from the pod: it has the same labels, owners and requests. The rules are those by which the scheduler hands out seats.
+Goes in: a reservation, and what the successor may be like. Comes out: the seat that is kept for it. The rules are those
+by which the scheduler hands out seats.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from restow.model.cluster.owners import Kinship, Owners
 from restow.model.cluster.seat import SeatName, migrating_pod, stand_in
 from restow.model.cluster.undo import UndoLog
-from restow.model.objects import MatchPolicy, ObjectMeta, OwnerReference, Placement, Pod, Reservation
+from restow.model.objects import (
+    MatchPolicy,
+    ObjectMeta,
+    OwnerReference,
+    Placement,
+    Pod,
+    PodGroup,
+    Reservation,
+    ReservationPhase,
+)
 from restow.model.quantity import QuantityError
 from restow.model.resources import pod_requests, shortages, template_requests
-from restow.scheduling.reservations.comparison import differences
+from restow.scheduling.reservations.comparison import differences, in_detail
 from restow.scheduling.reservations.validity import is_for
+
+Place = tuple[str, int]
+"""Which seat of a reservation: the task and the index."""
+
+
+def place_of(seat: Placement) -> Place:
+    return seat.task, seat.index
 
 
 def free_seats(reservation: Reservation) -> list[Placement]:
@@ -21,14 +39,38 @@ def free_seats(reservation: Reservation) -> list[Placement]:
     return [one for one in reservation.status.placements or () if one.pod_ref is None]
 
 
-def seats_elsewhere(reservation: Reservation, pod: Pod) -> list[Placement]:
-    """The free seats that are not where the pod is now, and that one like it may take."""
-    elsewhere = (one for one in free_seats(reservation) if one.node_name != pod.spec.node_name)
-    return [one for one in elsewhere if not unlike(reservation, one, pod)]
+def seats_elsewhere(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
+    """The free seats that are not where the pod is now, and that whoever takes its place may take."""
+    here = likely[0].spec.node_name
+    elsewhere = (one for one in free_seats(reservation) if one.node_name != here)
+    return [one for one in elsewhere if not unlike(reservation, one, likely)]
 
 
-def unlike(reservation: Reservation, seat: Placement, pod: Pod) -> str:
-    """What keeps a pod like this one from a seat, by what the seat was made for; empty if nothing does."""
+def seats_here(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
+    """The free seats that are where the pod is now, and that whoever takes its place may take, whichever it is like."""
+    here = [one for one in free_seats(reservation) if one.node_name == likely[0].spec.node_name]
+    return [one for one in here if not all(unlike(reservation, one, [pod]) for pod in likely)]
+
+
+def may_come_first(reservation: Reservation, one: Placement, other: Placement) -> bool:
+    """Whether the scheduler may hand out a seat before another: in the order of task and index, or of sizes."""
+    by_size = reservation.spec.match_policy == MatchPolicy.FITS and one.task != other.task
+    return by_size or place_of(one) < place_of(other)
+
+
+def unreliable(reservation: Reservation, seats: Iterable[Placement]) -> int:
+    """How many seats of the tasks of these cannot be relied on yet: their room is being left, or a node is unfit."""
+    counts = reservation.status.task_status_count or {}
+    tasks = {one.task for one in seats} & counts.keys()
+    return sum((counts[task].phase or {}).get(ReservationPhase.WAITING, 0) for task in tasks)
+
+
+def unlike(reservation: Reservation, seat: Placement, likely: Iterable[Pod]) -> str:
+    """What keeps any of these pods from a seat, by what the seat was made for; empty if nothing does."""
+    return next((why for pod in likely if (why := _unlike(reservation, seat, pod))), "")
+
+
+def _unlike(reservation: Reservation, seat: Placement, pod: Pod) -> str:
     task = next((one for one in reservation.spec.tasks or () if one.name == seat.task), None)
     if task is None:
         return ""
@@ -37,8 +79,9 @@ def unlike(reservation: Reservation, seat: Placement, pod: Pod) -> str:
         name = SeatName(meta.namespace or "", meta.name, seat.task, seat.index)
         # What names no priority class gets the default one, which the pod has if it named none.
         default = pod.spec.priority_class_name or ""
-        found = differences(pod, stand_in(name, task, reservation.spec.scheduler_name), default)
-        return f"the pod differs from task {seat.task} in {', '.join(found)}" if found else ""
+        meant = stand_in(name, task, reservation.spec.scheduler_name)
+        found = differences(pod, meant, default)
+        return f"the pod differs from task {seat.task} in {in_detail(pod, meant, found)}" if found else ""
     try:
         short = shortages(pod_requests(pod), template_requests(task.template.spec))
     except QuantityError as error:
@@ -46,8 +89,12 @@ def unlike(reservation: Reservation, seat: Placement, pod: Pod) -> str:
     return f"the seat is too small: {', '.join(map(str, short))}" if short else ""
 
 
-def why_not_its(
-    reservation: Reservation, pod: Pod, owners: tuple[OwnerReference, ...], schedulers: frozenset[str] | None
+def why_not_for_successor(
+    reservation: Reservation,
+    pod: Pod,
+    owners: tuple[OwnerReference, ...],
+    schedulers: frozenset[str] | None,
+    group: PodGroup | None = None,
 ) -> str:
     """Why whoever takes a pod's place may use no seat of a reservation; empty if it may."""
     mover = migrating_pod(reservation)
@@ -56,12 +103,12 @@ def why_not_its(
         return f"reservation {name} is another scheduler's, schedulerNames has {', '.join(sorted(schedulers))}"
     if mover not in (None, pod.metadata.uid):
         return f"reservation {name} is for the move of another pod, with UID {mover}"
-    if not _belongs_to(reservation, pod, owners):
+    if not _belongs_to(reservation, pod, owners, group):
         return f"the owners of reservation {name} do not include whoever takes its place"
     return ""
 
 
-def _belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference, ...]) -> bool:
+def _belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference, ...], group: PodGroup | None) -> bool:
     """Whether its owners speak of the successor, which has the same name only if the owner is one that gives names."""
     named = any(owner.kind == "StatefulSet" for owner in owners)
     meta = pod.metadata
@@ -72,6 +119,8 @@ def _belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference
         annotations=meta.annotations,
         owner_references=list(owners),
     )
-    successor = Pod(metadata=made, spec=pod.spec)
+    kinship = Kinship(UndoLog())
+    if group is not None:
+        kinship.put_group(group)
     same = (reservation.metadata.namespace or "") == (meta.namespace or "")
-    return same and Owners.of(reservation.spec.owners or ()).match(successor, Kinship(UndoLog()))
+    return same and Owners.of(reservation.spec.owners or ()).match(Pod(metadata=made), kinship)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import condition, ended, ended_at, is_ended, is_running, paused, resumed, spent
+from restow.migration.conditions import condition, ended, ended_at, holds, is_ended, is_running, paused, resumed, spent
 from restow.migration.facts import Facts
 from restow.migration.following import follow, leave
 from restow.migration.history import WORKLOAD_ANNOTATION
@@ -41,10 +41,18 @@ from restow.migration.preparing import evict_directly, prepare, unmovable
 from restow.migration.reservation import template_problems
 from restow.model.cluster.seat import MOVED_FROM_ANNOTATION, migrating_pod
 from restow.model.cluster.seat import is_ended as reservation_is_ended
-from restow.model.objects import JobConditionType, JobMode, JobPhase, JobReason
+from restow.model.objects import (
+    ConditionStatus,
+    JobConditionType,
+    JobMode,
+    JobPhase,
+    JobReason,
+    PodMigrationJobStatus,
+)
 from restow.model.pods import is_terminating
 from restow.model.times import format_duration
 
+_LAST = (JobConditionType.BOUND_POD_READY, JobConditionType.POD_BOUND_RESERVATION)
 SETTLED = 120.0
 """Seconds after which no request is under way any more that was sent before."""
 
@@ -96,15 +104,26 @@ def _in_time(facts: Facts, limit: float, step: Step) -> Step:
     left = limit - spent(facts.job, facts.now)
     if left > 0:
         return _until(step, facts.now + left)
-    status = step.status if isinstance(step, Wait) else facts.job.status
-    why = f": {status.message}" if status.message else ""
+    waits = _waits_for(facts, step.status if isinstance(step, Wait) else facts.job.status)
+    why = f": {waits}" if waits else ""
     what = "done" if _phase(facts) is JobPhase.RUNNING else "admitted"
     return fail(facts, JobReason.TIMEOUT, f"not {what} within {format_duration(limit)}{why}{_kept(facts)}")
 
 
+def _waits_for(facts: Facts, status: PodMigrationJobStatus) -> str | None:
+    """What is missing, which need not be what was heard of last."""
+    if facts.mover is not None and holds(status, JobConditionType.BOUND_POD_READY):
+        return f"pod {pod_name(facts)} has not left yet"
+    for type in _LAST:
+        found = condition(status, type)
+        if found is not None and found.status != ConditionStatus.TRUE:
+            return found.message
+    return status.message
+
+
 def _kept(facts: Facts) -> str:
-    """What becomes of the seat once time is up, if an eviction was recorded."""
-    if not facts.is_evicting or facts.reservation is None:
+    """What becomes of the seat once time is up, if an eviction was recorded and nobody took it."""
+    if not facts.is_evicting or facts.reservation is None or reservation_is_ended(facts.reservation):
         return ""
     if facts.has_left:
         return f"; its seat is kept until {end_of_seat(facts)}"
@@ -171,7 +190,7 @@ def _missing_pod(facts: Facts) -> Step | None:
 
 def _unpinned(facts: Facts) -> Step | None:
     assert facts.pod is not None, "it is not missing"
-    notes, source = facts.job.metadata.annotations or {}, facts.pod.spec.node_name or None
+    notes, source = facts.job.metadata.annotations or {}, facts.pod.spec.node_name
     known = (facts.workload, WORKLOAD_ANNOTATION), (source, MOVED_FROM_ANNOTATION)
     if facts.uid and facts.job.spec.mode and all(value in (None, notes.get(note)) for value, note in known):
         return None
@@ -210,7 +229,7 @@ def _after_the_end(facts: Facts) -> Step:
         reason = JobReason.ABORTED if phase is JobPhase.ABORTED else status.reason or ""
         if status.reason == JobReason.LOCK_RELEASED:  # by the queue controller, which says why
             said, reason = status.message or said, status.reason
-        return Abort(ended(status, phase, reason, said, now=facts.now))
+        return Abort(ended(status, phase, reason, said + _kept(facts), now=facts.now))
     reservation = facts.reservation
     if reservation is None or not facts.is_ours or reservation_is_ended(reservation) or not is_there(reservation):
         return Wait(status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from restow.migration.arguments import POLICIES, PROPAGATION, Arguments
-from restow.model.objects import DeleteOptions, JobMode, PodMigrationJob
+from restow.model.objects import DeleteOptions, JobMode, PodMigrationJob, Preconditions
 from restow.model.times import TimeError, parse_duration
 
 
@@ -37,9 +37,13 @@ def terms_of(job: PodMigrationJob, arguments: Arguments) -> Terms:
         ttl = parse_duration(spec.ttl) if spec.ttl else ttl
     except TimeError as error:
         problems.append(f"spec.ttl: {error}")
+    if ttl < 0:
+        problems.append(f"spec.ttl: {spec.ttl} is negative")
     grace = options.grace_period_seconds
     if grace is not None and grace < 0:
         problems.append(f"spec.deleteOptions.gracePeriodSeconds: {grace} is negative")
+    problems += _unmet(options.preconditions, spec.pod_ref.uid) if options.preconditions else []
+    problems += _unheeded(options)
     propagation = options.propagation_policy
     if propagation not in (None, *PROPAGATION):
         problems.append(f"spec.deleteOptions.propagationPolicy: {propagation!r} is not one of {', '.join(PROPAGATION)}")
@@ -54,3 +58,25 @@ def terms_of(job: PodMigrationJob, arguments: Arguments) -> Terms:
         schedulers=arguments.protections.scheduler_names,
         problem="; ".join(problems),
     )
+
+
+def _unheeded(options: DeleteOptions) -> list[str]:
+    """What an API server would heed, and evictions by us would not."""
+    found = []
+    if options.orphan_dependents is not None:
+        policy = "Orphan" if options.orphan_dependents else "Background"
+        found.append(f"spec.deleteOptions.orphanDependents: use propagationPolicy: {policy}")
+    if options.ignore_store_read_error_with_cluster_breaking_potential:
+        path = "spec.deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential"
+        found.append(f"{path}: a pod that cannot be read is not moved; leave it out")
+    return found
+
+
+def _unmet(asked: Preconditions, uid: str | None) -> list[str]:
+    """What is asked of the pod that it cannot be, or that nobody can see to."""
+    path, found = "spec.deleteOptions.preconditions", []
+    if uid and asked.uid not in (None, "", uid):
+        found.append(f"{path}.uid: {asked.uid} is not {uid}, the UID of the pod")
+    if asked.resource_version:
+        found.append(f"{path}.resourceVersion: a pod has others before it is evicted; leave it out")
+    return found

@@ -62,7 +62,9 @@ class Waves:
         before = min((one for one in plan.open if one < wave), default=None)
         if before is None:
             return None
-        return f"wave {before} of plan {name} comes first, and {plan.open[before]} of its jobs have not ended"
+        left = plan.open[before]
+        told = f"{left} of its jobs {'has' if left == 1 else 'have'} not ended"
+        return f"wave {before} of plan {name} comes first, and {told}"
 
     def failed_before(self, job: PodMigrationJob) -> list[str]:
         """The moves of earlier waves of the plan that did not succeed, by name."""

@@ -22,7 +22,7 @@ from restow.model.objects import (
     PreferredSchedulingTerm,
     SelectorRequirement,
 )
-from restow.model.selectors import Operator, Requirement, SelectorError, requirement
+from restow.model.selectors import Operator, Requirement, SelectorError, read_requirement
 
 Labels = Mapping[str, str]
 _OPERATORS: tuple[Operator, ...] = get_args(Operator)
@@ -177,7 +177,7 @@ def _term(term: NodeSelectorTerm) -> NodeTerm:
     problems: list[str] = []
     for expression in term.match_expressions or ():
         try:
-            labels.append(_label_requirement(expression))
+            labels.append(read_requirement(expression, _OPERATORS))
         except SelectorError as error:
             problems.append(str(error))
     for expression in term.match_fields or ():
@@ -186,15 +186,6 @@ def _term(term: NodeSelectorTerm) -> NodeTerm:
         except SelectorError as error:
             problems.append(str(error))
     return NodeTerm(tuple(labels), tuple(fields), "; ".join(problems))
-
-
-def _label_requirement(expression: SelectorRequirement) -> Requirement:
-    for operator in _OPERATORS:
-        if expression.operator == operator:
-            return requirement(expression.key, operator, expression.values or [])
-    raise SelectorError(
-        f"operator {expression.operator!r} of {expression.key!r}: expected one of {', '.join(_OPERATORS)}"
-    )
 
 
 def _field_requirement(expression: SelectorRequirement) -> FieldRequirement:

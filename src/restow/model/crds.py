@@ -17,9 +17,12 @@ from typing import Any
 from msgspec import inspect
 
 from restow.model.cluster.seat import MOVED_FROM_ANNOTATION
+from restow.model.descriptions import FIELDS
 from restow.model.kinds import OWN_KINDS, POD_GROUP, POD_MIGRATION_JOB, QUEUE, RESERVATION, Kind
 from restow.model.objects import (
+    ENDED,
     DeleteOptions,
+    JobPhase,
     ObjectMeta,
     PodGroupSpec,
     PodMigrationJobSpec,
@@ -31,7 +34,8 @@ from restow.model.objects import (
 
 Schema = dict[str, Any]
 
-QUANTITY_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?$"
+QUANTITY_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE](\+?0*(1000|[0-9]{1,3})|-[0-9]+))?$"
+"""What `Quantity` reads, which sets no limit to exponents below zero."""
 _KEEP_UNKNOWN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 _FOREIGN_STRUCTS = (PodTemplate, ReservationTemplate)
 _FOREIGN_KINDS = (QUEUE, POD_GROUP, POD_MIGRATION_JOB)
@@ -39,7 +43,7 @@ _OTHERS: dict[type[Any], tuple[str, ...]] = {
     QueueSpec: ("affinity", "dequeueStrategy", "extendClusters", "type"),
     PodGroupSpec: ("networkTopology", "subGroupPolicy"),
     PodMigrationJobSpec: (),
-    DeleteOptions: ("apiVersion", "kind", "ignoreStoreReadErrorWithClusterBreakingPotential", "orphanDependents"),
+    DeleteOptions: ("apiVersion", "kind"),
     TaskSpec: ("dependsOn", "maxRetry", "minAvailable", "partitionPolicy", "policies", "topologyPolicy"),
 }
 """Structs that people write, with the fields that upstream has besides ours: whatever is in those is kept."""
@@ -113,6 +117,7 @@ _WIDE: dict[str, list[tuple[str, str, str]]] = {
 """Behind the others, for `-o wide` only."""
 
 _SAME = "self == oldSelf"
+_ENDS = [str(phase.value) for phase in JobPhase if phase in ENDED]
 _RULES: dict[str, list[tuple[str, str, str]]] = {
     POD_MIGRATION_JOB.kind: [
         ("spec.podRef.namespace", _SAME, "a job moves the pod that it was made for; make another job"),
@@ -121,9 +126,10 @@ _RULES: dict[str, list[tuple[str, str, str]]] = {
         ("spec.podRef", _kept("uid"), "uid cannot be taken back; make another job"),
         ("spec.mode", _SAME, "how a pod moves is settled; make another job"),
         ("spec", _kept("mode"), "mode cannot be taken back; make another job"),
+        ("status.phase", f"!(oldSelf in {_ENDS}) || {_SAME}", "a job that has ended stays so; make another job"),
     ],
 }
-"""What cannot be changed once it is set: limits were asked for this pod and this way to move it."""
+"""What cannot be changed once it is set: limits were asked for this pod and this way to move it, once."""
 
 
 def custom_resource_definitions() -> list[dict[str, Any]]:
@@ -178,13 +184,16 @@ def _object_schema(kind: Kind[Any]) -> Schema:
     schema = {"type": "object", "properties": properties, **_required(required)}
     for path, rule, message in _RULES.get(kind.kind, ()):
         _at(schema, path).setdefault("x-kubernetes-validations", []).append({"rule": rule, "message": message})
+    for section, texts in FIELDS[kind.kind].items():
+        for path, text in texts.items():
+            _at(schema, f"{section}.{path}".rstrip("."))["description"] = text
     return _described(kind.type, schema)
 
 
 def _at(schema: Schema, path: str) -> Schema:
-    """The schema of a field."""
+    """The schema of a field; those of a list's items are its own."""
     for name in path.split("."):
-        schema = schema["properties"][name]
+        schema = schema.get("items", schema)["properties"][name]
     return schema
 
 

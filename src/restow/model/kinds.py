@@ -256,8 +256,8 @@ OPTIONAL_KINDS: tuple[Kind[Any], ...] = (*OWN_KINDS, POD_UNAVAILABLE_BUDGET)
 """Those that a cluster may not have, and then there are none."""
 WORKLOADS: tuple[Kind[Any], ...] = (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER, JOB)
 """What makes pods anew, somewhere else, when they are evicted."""
-OWNERS: tuple[Kind[Any], ...] = (REPLICA_SET, DEPLOYMENT, STATEFUL_SET, DAEMON_SET, JOB)
-"""What owns pods in a cluster that was written down."""
+OWNERS: tuple[Kind[Any], ...] = (*WORKLOADS, DAEMON_SET)
+"""What owns pods: those, and what makes them anew on the same node."""
 STORAGE: tuple[Kind[Any], ...] = (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,

@@ -1,13 +1,18 @@
-"""What names, label keys and label values may look like, each rule with a sentence that says what is wrong.
+"""What names, label keys and label values may look like, each rule with a sentence that says what is wrong; and names
+that are made out of other texts.
 
-Goes in: a text. Comes out: a list of problems, empty when the text is fine.
+Goes in: a text. Comes out: a list of problems, empty when the text is fine; or a text that is.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from functools import lru_cache
 
+_ODD = re.compile(r"[^a-z0-9]+")
+_LONGEST_STEM = 40
+_DIGITS = 10
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
@@ -46,6 +51,16 @@ def dns_label_problems(name: str) -> tuple[str, ...]:
     if not _LABEL.fullmatch(name):
         problems.append("must be lower case letters, digits or '-', and start and end with a letter or digit")
     return tuple(problems)
+
+
+def stem(title: str, otherwise: str) -> str:
+    """What is left of a title as the beginning of a name; another word where nothing is."""
+    return _ODD.sub("-", title.lower()).strip("-")[:_LONGEST_STEM].rstrip("-") or otherwise
+
+
+def digest(text: str) -> str:
+    """The same few digits for the same text: what is named by it twice is one thing."""
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
 def _name_part_problems(part: str, what: str) -> tuple[str, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
-from restow.model.objects import Condition, ObjectMeta, OwnerReference, Pod
+from restow.model.objects import Condition, Object, OwnerReference, Pod
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 """On a pod: workload controllers that shrink delete the pods of lower cost first."""
@@ -15,17 +14,17 @@ DEFAULT_SCHEDULER = "default-scheduler"
 """Whose pods those are that name no scheduler."""
 
 
-class Owned(Protocol):
-    @property
-    def metadata(self) -> ObjectMeta: ...
-
-
-def controller_of(item: Owned) -> OwnerReference | None:
+def controller_of(item: Object) -> OwnerReference | None:
     """The owner that manages an object."""
     for owner in item.metadata.owner_references or ():
         if owner.controller:
             return owner
     return None
+
+
+def full_name(item: Object) -> tuple[str, str]:
+    """The namespace and the name of a namespaced object; in files of people the first may go unsaid."""
+    return item.metadata.namespace or "default", item.metadata.name
 
 
 def scheduler_of(pod: Pod) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from restow.model.objects import Container, ContainerStatus, Pod, PodSpec, PodStatus, Quantities
 from restow.model.quantity import NANO, Quantity, amount, quantity_of
@@ -97,6 +98,14 @@ def pod_requests(pod: Pod) -> dict[str, int]:
 def template_requests(spec: PodSpec) -> dict[str, int]:
     """What a pod of this spec will need."""
     return _rounded(_total(spec, PodStatus(), {}))
+
+
+def enlarged(spec: PodSpec, least: Vector) -> PodSpec:
+    """A spec that asks for so much at least: what is missing is counted as overhead, which belongs to the pod as a
+    whole."""
+    more = subtract(least, template_requests(spec))
+    short = {name: amount for name, amount in more.items() if amount > 0}
+    return replace(spec, overhead=quantities(add(amounts(spec.overhead), short))) if short else spec
 
 
 def scored_requests(pod: Pod) -> dict[str, int]:

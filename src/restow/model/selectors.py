@@ -11,7 +11,7 @@ Goes in: the text of a query parameter, or a selector as written in an object. C
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -112,7 +112,7 @@ def label_selector(spec: SelectorSpec | Mapping[str, Any] | None) -> LabelSelect
     if not isinstance(spec, SelectorSpec):
         spec = _convert(spec)
     requirements = [requirement(key, "In", [value]) for key, value in (spec.match_labels or {}).items()]
-    requirements += [_expression(expression) for expression in spec.match_expressions or ()]
+    requirements += [read_requirement(expression) for expression in spec.match_expressions or ()]
     return LabelSelector(tuple(sorted(requirements, key=lambda one: one.key)))
 
 
@@ -181,12 +181,13 @@ def _convert(spec: Mapping[str, Any]) -> SelectorSpec:
         raise SelectorError(f"selector: {error}") from None
 
 
-def _expression(expression: SelectorRequirement) -> Requirement:
-    for operator in OPERATORS:
+def read_requirement(expression: SelectorRequirement, operators: Sequence[Operator] = OPERATORS) -> Requirement:
+    """A requirement as it is written, with one of these operators. Raises SelectorError."""
+    for operator in operators:
         if expression.operator == operator:
             return requirement(expression.key, operator, expression.values or [])
     raise SelectorError(
-        f"operator {expression.operator!r} of {expression.key!r}: expected one of {', '.join(OPERATORS)}"
+        f"operator {expression.operator!r} of {expression.key!r}: expected one of {', '.join(operators)}"
     )
 
 

@@ -13,6 +13,12 @@ from restow.model.selectors import compare_integers
 
 NO_SCHEDULE, NO_EXECUTE, PREFER_NO_SCHEDULE = "NoSchedule", "NoExecute", "PreferNoSchedule"
 HARD_EFFECTS = (NO_SCHEDULE, NO_EXECUTE)
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+"""What a node that is lost is tainted with, by its keys."""
+MEMORY_PRESSURE, DISK_PRESSURE, PID_PRESSURE, NETWORK_UNAVAILABLE = (
+    f"node.kubernetes.io/{what}" for what in ("memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable")
+)
+"""And one that is in trouble."""
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 _DECIMAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)

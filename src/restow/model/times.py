@@ -55,13 +55,17 @@ def time_of(text: str | None) -> float | None:
 
 
 def format_time(seconds: float) -> str:
-    """An RFC 3339 timestamp in UTC with whole seconds, as metav1.Time is written."""
-    return _format_second(int(seconds // 1))
+    """An RFC 3339 timestamp in UTC with whole seconds, as metav1.Time is written; no later than it can say."""
+    return _format_second(min(int(seconds // 1), LAST_SECOND))
+
+
+LAST_SECOND = 253_402_300_799
+"""Of the year 9999, in UTC; west of it that year lasts longer."""
 
 
 @lru_cache(maxsize=64)
 def _format_second(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat() + "Z"
 
 
 def format_micro_time(seconds: float) -> str:

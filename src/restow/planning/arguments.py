@@ -14,7 +14,7 @@ Goes in: a map. Comes out: settings, or every mistake at once with its path (Wir
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -39,6 +39,10 @@ _LOW, _DEFRAGMENT, _PROTECTION = 30.0, 70.0, 95.0
 class Namespaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include: list[str] = []
     exclude: list[str] = []
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        if self.include and self.exclude:
+            yield Problem(path, "include and exclude cannot both be set")
 
 
 class StrategyArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
@@ -90,6 +94,11 @@ class PodFilter(msgspec.Struct, frozen=True):
     include: frozenset[str] = frozenset()
     exclude: frozenset[str] = frozenset()
     selector: LabelSelector = EVERYTHING
+
+    @classmethod
+    def of(cls, namespaces: Namespaces | None, selector: LabelSelector) -> Self:
+        inside = namespaces or Namespaces()
+        return cls(frozenset(inside.include), frozenset(inside.exclude), selector)
 
     def why_not(self, pod: Pod) -> str:
         namespace = pod.metadata.namespace or "default"
@@ -283,17 +292,24 @@ def shared_problems(written: StrategyArgs) -> Iterator[Problem]:
     """What is wrong with arguments that every strategy has."""
     if written.cool_down_time < 0:
         yield Problem("coolDownTime", f"must not be negative, is {written.cool_down_time}")
-    namespaces = written.evictable_namespaces
-    if namespaces and namespaces.include and namespaces.exclude:
-        yield Problem("evictableNamespaces", "include and exclude cannot both be set")
+    if written.evictable_namespaces is not None:
+        yield from written.evictable_namespaces.problems("evictableNamespaces")
 
 
 def pod_filter(written: StrategyArgs, problems: list[Problem]) -> PodFilter:
     """Which pods are meant; a selector that cannot be read is one more problem."""
-    namespaces = written.evictable_namespaces or Namespaces()
+    return PodFilter.of(written.evictable_namespaces, read_selector(written.label_selector, "labelSelector", problems))
+
+
+def read_selector(written: SelectorSpec | None, path: str, problems: list[Problem]) -> LabelSelector:
+    """What a selector selects, everything where there is none; one that cannot be read is one more problem."""
     try:
-        selector = EVERYTHING if written.label_selector is None else label_selector(written.label_selector)
+        return selector_of(written)
     except SelectorError as mistake:
-        problems.append(Problem("labelSelector", str(mistake)))
-        selector = EVERYTHING
-    return PodFilter(frozenset(namespaces.include), frozenset(namespaces.exclude), selector)
+        problems.append(Problem(path, str(mistake)))
+        return EVERYTHING
+
+
+def selector_of(written: SelectorSpec | None) -> LabelSelector:
+    """Raises SelectorError."""
+    return EVERYTHING if written is None else label_selector(written)

@@ -22,7 +22,8 @@ import numpy as np
 from restow.eviction.costs import deletion_cost, eviction_cost
 from restow.eviction.ranks import kubernetes_qos, priority, priority_class, qos
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
-from restow.model.times import TimeError, parse_time
+from restow.model.pods import full_name
+from restow.model.times import time_of
 from restow.model.words import number_of
 from restow.planning.arguments import Balance, read_balance
 from restow.planning.bookings import Bookings
@@ -177,7 +178,7 @@ class _Run:
         better = gains > LEAST
         rows, gains = rows[better], gains[better]
         if not len(rows):
-            return f"{taking} other nodes have room for it, and it would lower the imbalance of none of them"
+            return f"{number_of(taking, 'other node', 'have')} room for it, and it would lower the imbalance of none"
         best = rows[gains >= gains.max() - LEAST]
         target = int(best[self._by_name[best].argmin()])
         self._bookings.hold(pod.key, self._snapshot.rows.name(target) or "")
@@ -200,14 +201,6 @@ def _cheapest_first(rate: float, one: Occupant) -> tuple[object, ...]:
         deletion_cost(pod),
         eviction_cost(pod),
         round(rate, 9),
-        -_created(one),
-        pod.metadata.namespace or "default",
-        pod.metadata.name,
+        -(time_of(pod.metadata.creation_timestamp) or 0.0),
+        *full_name(pod),
     )
-
-
-def _created(one: Occupant) -> float:
-    try:
-        return parse_time(one.pod.metadata.creation_timestamp or "")
-    except TimeError:
-        return 0.0

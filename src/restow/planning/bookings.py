@@ -26,7 +26,8 @@ from restow.model.objects import Pod
 from restow.model.resources import Shortage
 from restow.planning.leaving import Leaver, Leaving
 from restow.planning.plan import Move
-from restow.scheduling.engine import Engine, Placed, Survey
+from restow.scheduling.answers import Placed, Survey
+from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
 
 

@@ -11,7 +11,6 @@ to one of its nodes.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
@@ -24,6 +23,7 @@ from restow.model.affinity import bound_to, names_of
 from restow.model.cluster import AWAITS_ANNOTATION
 from restow.model.cluster.owners import Kinship, group_name
 from restow.model.kinds import POD, POD_GROUP
+from restow.model.names import digest
 from restow.model.objects import (
     MatchPolicy,
     ObjectMeta,
@@ -43,7 +43,6 @@ from restow.planning.plan import Move, Place
 
 CLAIM_LABEL: Final = "restow.sh/claim-of"
 """On a reservation: the plan whose places it claims."""
-_DIGITS: Final = 10
 
 Name = tuple[str, str]
 Size = frozenset[tuple[str, int]]
@@ -105,8 +104,7 @@ def _claim(plan: str, key: tuple[str, str, str], seats: Sequence[tuple[Pod, str]
         owner = replace(owner, api_version=POD_GROUP.api_version, uid=group.metadata.uid)
     elif kind == POD.kind:
         owner = replace(owner, api_version=POD.api_version, uid=first.metadata.uid)
-    digest = hashlib.sha256("/".join(key).encode()).hexdigest()[:_DIGITS]
-    return Claim(f"{plan}-claim-{digest}", namespace, owner, queue_name(group, first), tuple(seats))
+    return Claim(f"{plan}-claim-{digest('/'.join(key))}", namespace, owner, queue_name(group, first), tuple(seats))
 
 
 def reservation_for(

@@ -23,9 +23,9 @@ def resting(snapshot: Snapshot, migrated: Mapping[str, float], now: float, secon
     return frozenset(node for node, when in times.items() if now - when < seconds)
 
 
-def resting_sentence(seconds: float) -> str:
-    """What nodes do that rest, and why."""
-    return f"rest, as a pod came or left less than {seconds:g}s ago"
+def resting_sentence(seconds: float, node: str = "") -> str:
+    """What nodes do that rest, and why; or one of them, by name."""
+    return f"{f'{node} rests' if node else 'rest'}, as a pod came or left less than {seconds:g}s ago"
 
 
 def touched(snapshot: Snapshot, migrated: Mapping[str, float], until: float) -> dict[str, float]:

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from restow.model.cluster import Occupant, PodClass, RowIndex, Snapshot
+from restow.model.pods import full_name
 from restow.model.words import number_of
 from restow.planning.arguments import Defragmentation, read_defragmentation
 from restow.planning.bookings import Bookings
@@ -67,8 +68,8 @@ def _ordered(snapshot: Snapshot, request: Request, wanted: list[Wanted], *, whol
             return Sequenced(ordered.moves, (*stuck, *ordered.dropped))
         pods = [snapshot.pods.known[one.uid] for one in wanted]
         dropped = {(one.namespace, one.pod) for one in ordered.dropped}
-        nodes = {one.node for one in pods if _full_name(one) in dropped}
-        others = [one for one in pods if one.node in nodes and _full_name(one) not in dropped]
+        nodes = {one.node for one in pods if full_name(one.pod) in dropped}
+        others = [one for one in pods if one.node in nodes and full_name(one.pod) not in dropped]
         why = "could not be emptied: no order of moves brings every pod to its target"
         stuck += (*ordered.dropped, *(refused(one.pod, f"{one.node} {why}") for one in others))
         wanted = [one for one, pod in zip(wanted, pods, strict=True) if pod.node not in nodes]
@@ -141,7 +142,7 @@ class _Run:
         reasons = [(one, self._settings.pods.why_not(one.pod)) for one in guests.movable]
         refusals = [*guests.refusals, *(refused(one.pod, why) for one, why in reasons if why)]
         pods = [one for one, why in reasons if not why]
-        pods.sort(key=lambda one: (-self._packing.use.request(self._settings.resource, one), _full_name(one)))
+        pods.sort(key=lambda one: (-self._packing.use.request(self._settings.resource, one), full_name(one.pod)))
         return [*refusals, *(self._empty(node, pods, guests.staying + len(guests.movable) - len(pods)))]
 
     def _empty(self, node: str, pods: list[Occupant], stay: int) -> list[Refusal]:
@@ -170,12 +171,12 @@ class _Run:
             return f"{stay} of {stay + len(pods)} pods stay there"
         if len(pods) > left:
             return f"only {number_of(left, 'more move', 'are')} asked for"
-        return self._tally.shortage((_full_name(one)[0] for one in pods), node)
+        return self._tally.shortage((full_name(one.pod)[0] for one in pods), node)
 
     def _try(self, pod: Occupant, node: str, attempt: _Attempt) -> None:
         if len(attempt.moved) >= attempt.most:
             return
-        namespace, _ = _full_name(pod)
+        namespace, _ = full_name(pod.pod)
         if why := attempt.tally.why_not(namespace, node):
             attempt.beyond.append(refused(pod.pod, why))
         elif (row := self._move(pod)) is None:
@@ -239,7 +240,3 @@ def _not_emptied(node: str, pods: list[Occupant], why: str) -> list[Refusal]:
 
 def _told(percents: Percents) -> str:
     return ", ".join(f"{name} {percents[name]:g}%" for name in sorted(percents))
-
-
-def _full_name(one: Occupant) -> tuple[str, str]:
-    return one.pod.metadata.namespace or "default", one.pod.metadata.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from restow.model.cluster import Snapshot
+from restow.model.pods import full_name
 from restow.planning.bookings import Bookings, carry_out
 from restow.planning.plan import Measures, Move, Place, version_key
 from restow.planning.request import Request
@@ -16,7 +17,7 @@ def after(
     snapshot: Snapshot, request: Request, moves: Sequence[Move], measure: Measure, places: Iterable[Place] = ()
 ) -> Measures:
     """What `measure` says once the moves are done and the places taken. The snapshot is left as it was."""
-    pending = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in request.pending}
+    pending = {full_name(pod): pod for pod in request.pending}
     with Bookings(snapshot, request.engine, request.now) as bookings:
         carry_out(bookings, moves)
         for place in places:

@@ -7,11 +7,12 @@ nothing about the node as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
+from restow.model.pods import full_name
 from restow.model.resources import PODS, Vector
 from restow.planning.cooldown import touched
 from restow.planning.measured import Measured, Sample
@@ -48,8 +49,7 @@ class Heat:
 
     def sample(self, pod: Occupant) -> Sample | None:
         """What a pod was last seen to use, if that is not too long ago and says all that matters."""
-        meta = pod.pod.metadata
-        found = self._measured.pods.get((meta.namespace or "default", meta.name))
+        found = self._measured.pods.get(full_name(pod.pod))
         if found is None or found.at < self._since:
             return None
         return found if all(name in found.amounts for name in self._offers if name != PODS) else None
@@ -74,6 +74,11 @@ class Heat:
             with_it = self.percents[name][rows] + self._points(name, used, rows)
             mask &= with_it <= most
         return mask
+
+    def uses_any(self, pod: Occupant, resources: Iterable[str]) -> bool:
+        """Whether a node would use less of one of these without the pod."""
+        used = self._uses(pod)
+        return any(used.get(name, 0) > 0 for name in resources)
 
     def warmest(self, rows: RowIndex) -> Rates:
         """Per row, the percentage that is largest."""

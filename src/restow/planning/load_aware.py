@@ -2,7 +2,8 @@
 
     use       what is measured, per what the node offers; older than maxAge is as good as not measured
     sources   Ready, above one targetThreshold, busiest first, until they are not
-    pods      of a source, those that may move and are measured; most of the overused resource first
+    pods      of a source, those that may move and are measured; most of the overused resource first, and nobody who
+              uses none of what is still overused
     targets   Ready, not cordoned, below every threshold; the idlest that takes the pod by the scheduler's own filters,
               and that no targetThreshold is passed with what the pod uses
 
@@ -16,7 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
-from restow.model.resources import CPU, MEMORY, PODS
+from restow.model.pods import full_name
+from restow.model.resources import CPU, PODS
 from restow.model.words import number_of
 from restow.planning.arguments import LoadAware, read_load_aware
 from restow.planning.bookings import Bookings
@@ -40,14 +42,11 @@ def load_aware(snapshot: Snapshot, request: Request) -> Plan:
         refusals = run.run()
     ordered = sequence(snapshot, request, run.wanted, most=request.max_moves)
 
-    def measure(cluster: Snapshot) -> Measures:
-        return overview(cluster, (CPU, MEMORY))
-
     return Plan(
         strategy="load-aware",
         moves=ordered.moves,
-        before={**measure(snapshot), **run.before},
-        after={**after(snapshot, request, ordered.moves, measure), **run.figures()},
+        before={**overview(snapshot), **run.before},
+        after={**after(snapshot, request, ordered.moves, overview), **run.figures()},
         refusals=(*refusals, *ordered.dropped, *foreign_refusal(snapshot, request.mobility)),
         versions=versions(snapshot, ordered.moves),
     )
@@ -131,16 +130,26 @@ class _Run:
         for one, _ in sorted(candidates, key=lambda pair: self._heaviest_first(row, *pair)):
             if not self._is_busy(row) or len(self.wanted) >= self._request.max_moves:
                 break
-            why = self._move(one, row)
+            why = self._of_no_help(one, row) or self._move(one, row)
             if why:
                 refusals.append(refused(one.pod, why))
         return refusals
 
     def _heaviest_first(self, row: int, one: Occupant, sample: Sample) -> tuple[object, ...]:
-        limits = self._settings.busy
-        over = [name for name in limits if self._heat.percents[name].item(row) > limits[name]]
+        over = self._overused(row)
         main = CPU if CPU in over else next(iter(over), CPU)
-        return -sample.amounts.get(main, 0), one.pod.metadata.namespace or "default", one.pod.metadata.name
+        return -sample.amounts.get(main, 0), *full_name(one.pod)
+
+    def _of_no_help(self, pod: Occupant, source: int) -> str:
+        """Why a node would be as busy without the pod, if it would."""
+        over = self._overused(source)
+        if self._heat.uses_any(pod, over):
+            return ""
+        return f"it uses no {' or '.join(over)}, of which too much is used there"
+
+    def _overused(self, row: int) -> list[str]:
+        limits = self._settings.busy
+        return [name for name in limits if self._heat.percents[name].item(row) > limits[name]]
 
     def _move(self, pod: Occupant, source: int) -> str:
         """Hold a node for the pod; why not, if there is none."""
@@ -150,7 +159,8 @@ class _Run:
         idle = self._idle(others)
         fits = idle[self._heat.within(self._settings.busy, pod, idle)]
         if not len(fits):
-            return f"{len(rows)} other nodes have room for it, {len(idle)} are idle, and none would stay so with it"
+            room = f"{number_of(len(rows), 'other node', 'have')} room for it"
+            return f"{room}, {len(idle)} idle, and none would stay so with it"
         target = self._target(pod, fits, others)
         self._bookings.hold(pod.key, self._name(target))
         self._bookings.end_wave()

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from restow.model.objects import NodeMetrics, PodMetrics, Quantities
+from restow.model.pods import full_name
 from restow.model.quantity import QuantityError
 from restow.model.resources import CPU, MEMORY, Vector, add, amounts, subtract
 from restow.model.times import TimeError, parse_time
@@ -61,7 +62,7 @@ def measured(nodes: Iterable[NodeMetrics], pods: Iterable[PodMetrics]) -> Measur
     for pod in pods:
         sample = _sample(pod.timestamp, [one.usage for one in pod.containers or ()])
         if sample is not None:
-            by_pod[pod.metadata.namespace or "default", pod.metadata.name] = sample
+            by_pod[full_name(pod)] = sample
     return Measured(by_node, by_pod, "" if by_node else "no node is measured")
 
 

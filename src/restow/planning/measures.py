@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.cluster.listing import Amounts
 from restow.model.pods import stays_with_node
-from restow.model.resources import PODS, Vector
+from restow.model.resources import CPU, MEMORY, PODS, Vector
 from restow.planning.plan import Measures
 
 Rates = NDArray[np.float64]
@@ -125,7 +125,7 @@ def name_order(snapshot: Snapshot) -> RowIndex:
     return order
 
 
-def overview(snapshot: Snapshot, resources: Collection[str]) -> Measures:
+def overview(snapshot: Snapshot, resources: Collection[str] = (CPU, MEMORY)) -> Measures:
     """Free nodes, and how full the others are on average, by resource."""
     counts = guest_counts(snapshot)
     present = snapshot.nodes.present[snapshot.rows.every]

@@ -16,10 +16,13 @@ from restow.eviction.protections import Protections, Surroundings, refusals
 from restow.eviction.workloads import Workloads
 from restow.model.cluster import Occupant, Snapshot
 from restow.model.objects import PersistentVolumeClaim, Pod
-from restow.model.pods import scheduler_of, stays_with_node
+from restow.model.pods import full_name, scheduler_of, stays_with_node
 from restow.model.words import number_of
 from restow.planning.plan import Refusal
 from restow.planning.request import Allowance, Mobility
+from restow.scheduling.jobs import stranded
+from restow.scheduling.reservations.matching import keeps_to, named_by
+from restow.scheduling.roster import Roster
 
 WorkloadLimit = Callable[[int, bool], int | None]
 """How many pods of a workload may be on the move at once: of so many replicas, with a budget or without; None for any
@@ -30,6 +33,8 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of eviction, read off a cluster."""
 
     snapshot: Snapshot
+    roster: Roster
+    """The gangs that pods belong to."""
     now: float
     protections: Protections = Protections()
     budgets: Budgets = msgspec.field(default_factory=Budgets)
@@ -50,8 +55,16 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
         """Every reason against moving it, the gravest first."""
         around = self.around(pod)
         yield from refusals(pod, self.protections, around)
+        if lacking := self._stranded(pod):
+            yield lacking
+        if name := named_by(pod, self.snapshot.kinship.group_of):
+            yield keeps_to(name)
         if short := shortage(around.budgets, pod):
             yield short
+
+    def _stranded(self, pod: Pod) -> str | None:
+        gang = self.roster.gang_of(pod)
+        return stranded(pod, self.roster.group(gang), self.roster.turnout(gang)) if gang is not None else None
 
     def allowances(self, pod: Pod) -> Sequence[Allowance]:
         covering = self._covering(pod)
@@ -72,6 +85,8 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
         return Surroundings(
             now=self.now,
             replicas=workload.replicas if workload else None,
+            end_by_loss=self.workloads.end_by_loss(pod),
+            appointed=self.workloads.appointed(pod),
             claims=self.claims.get(pod.metadata.namespace or "", {}),
             budgets=tuple(self._covering(pod)),
             node_labels=(node.metadata.labels or {}) if node else {},
@@ -117,7 +132,8 @@ def guests_of(snapshot: Snapshot, node: str, mobility: Mobility) -> Guests:
 
 
 def refused(pod: Pod, reason: str) -> Refusal:
-    return Refusal(namespace=pod.metadata.namespace or "default", pod=pod.metadata.name, reason=reason)
+    namespace, name = full_name(pod)
+    return Refusal(namespace=namespace, pod=name, reason=reason)
 
 
 def about_all(reason: str) -> Refusal:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from restow.model.cluster import Snapshot
 from restow.model.cluster.owners import group_name
 from restow.model.objects import Pod
+from restow.model.pods import full_name
 from restow.planning.measures import slots_by_row
 from restow.planning.plan import Place
 from restow.planning.request import Request
@@ -28,7 +29,7 @@ def take_places(
     snapshot: Snapshot, request: Request, places: Iterable[Place], *, elsewhere: bool = False
 ) -> tuple[Place, ...]:
     """Assume waiting pods where these places are, as far as they fit there; with `elsewhere` also on other nodes."""
-    pending = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in request.pending}
+    pending = {full_name(pod): pod for pod in request.pending}
     waiting = [(place, pending[_name(place)]) for place in places if _name(place) in pending]
     needed = _needed(snapshot, request)
     while True:
@@ -76,7 +77,8 @@ def _needed(snapshot: Snapshot, request: Request) -> dict[Name, int]:
 
 def _gang(pod: Pod) -> Name:
     """The gang of a pod; one of its own is nobody else's."""
-    return pod.metadata.namespace or "default", group_name(pod) or f"/{pod.metadata.name}"
+    namespace, name = full_name(pod)
+    return namespace, group_name(pod) or f"/{name}"
 
 
 def _name(place: Place) -> Name:

@@ -35,6 +35,7 @@ _ROUNDS: Final = 4
 _CANDIDATES: Final = 16
 """How many targets at most are tried for a pod that needs another one."""
 _NO_GAIN: Final = "it gains nothing without the others"
+_TAKEN: Final = "others take the room there"
 _WITH_OTHER_TARGETS: Final = ("free-nodes", "slots", "pending")
 
 
@@ -226,9 +227,9 @@ class _Repairing:
         for uid, move in {move.uid: move for move in self._plan.moves}.items():
             target, why = ends.get(uid), self._why.get(move.order)
             if target is None:
-                yield _change(move, f"is left out: {why or _NO_GAIN}")
+                yield Defect.of(move, f"is left out: {why or _NO_GAIN}")
             elif target != move.target:
-                yield _change(move, f"goes to {target} instead of {move.target}: {why or 'others take the room there'}")
+                yield Defect.of(move, f"goes to {target} instead of {move.target}: {why or _TAKEN}")
         there = {(place.namespace, place.pod): place.node for place in plan.places}
         for place in self._plan.places:
             name = (place.namespace, place.pod)
@@ -239,10 +240,6 @@ class _Repairing:
                 yield Defect(0, 0, *name, f"gets a place on {there[name]} instead of {place.node}: {why}")
         for wave, why in self._too_many.items():
             yield Defect(0, wave, "", "", f"{why}: the others wait for a later wave")
-
-
-def _change(move: Move, told: str) -> Defect:
-    return Defect(move.order, move.wave, move.namespace, move.pod, told)
 
 
 def _ends(moves: Iterable[Move]) -> dict[str, str]:

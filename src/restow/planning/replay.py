@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Self
 
 import msgspec
 
 from restow.model.cluster import Occupant, Snapshot
-from restow.model.objects import Pod
+from restow.model.pods import full_name
 from restow.model.words import number_of
 from restow.planning.bookings import Bookings
 from restow.planning.plan import Move, Place, Plan
@@ -29,6 +30,15 @@ class Defect(msgspec.Struct, frozen=True):
     namespace: str
     pod: str
     reason: str
+
+    @classmethod
+    def of(cls, move: Move, reason: str) -> Self:
+        return cls(move.order, move.wave, move.namespace, move.pod, reason)
+
+    def __str__(self) -> str:
+        """It, or what was done about it, in one sentence."""
+        whom = f"{self.namespace}/{self.pod} " if self.pod else ""
+        return f"move {self.order} of {whom}{self.reason}" if self.order else f"{whom}{self.reason}"
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -54,12 +64,12 @@ def _order_defects(plan: Plan) -> Iterator[Defect]:
     latest: Move | None = None
     for move in sorted(plan.moves, key=lambda each: (each.wave, each.order)):
         if move.order < 1 or move.wave < 1:
-            yield _defect(move, f"order and wave count from 1, here they are {move.order} and {move.wave}")
+            yield Defect.of(move, f"order and wave count from 1, here they are {move.order} and {move.wave}")
         if move.order in seen:
             other = seen[move.order]
-            yield _defect(move, f"has the order {move.order}, as {other.namespace}/{other.pod} has")
+            yield Defect.of(move, f"has the order {move.order}, as {other.namespace}/{other.pod} has")
         elif latest is not None and move.wave > latest.wave and move.order < latest.order:
-            yield _defect(
+            yield Defect.of(
                 move, f"is in wave {move.wave} and comes before move {latest.order}, which is in wave {latest.wave}"
             )
         seen.setdefault(move.order, move)
@@ -71,8 +81,8 @@ class _Replaying:
         self._snapshot = snapshot = bookings.snapshot
         self._request = request
         self._bookings = bookings
-        self._uids = {_name(one.pod): uid for uid, one in snapshot.pods.known.items()}
-        self._pending = {_name(pod): pod for pod in request.pending}
+        self._uids = {full_name(one.pod): uid for uid, one in snapshot.pods.known.items()}
+        self._pending = {full_name(pod): pod for pod in request.pending}
 
     def moves(self, plan: Plan) -> Iterator[Defect]:
         for _, moves in plan.waves():
@@ -83,7 +93,7 @@ class _Replaying:
                 name = (move.namespace, move.pod)
                 reason = "moves twice in one wave" if name in moved else self._why_not(move)
                 if reason:
-                    yield _defect(move, reason)
+                    yield Defect.of(move, reason)
                     continue
                 moved.add(name)
                 uid = self._uids[name]
@@ -150,11 +160,3 @@ def _too_many(wave: int, under_way: Counter[str], allowed: dict[str, int]) -> It
             moved = number_of(under_way[name], "pod")
             reason = f"wave {wave} moves {moved} of {name}, which lets {allowed[name]} go at once"
             yield Defect(0, wave, "", "", reason)
-
-
-def _defect(move: Move, reason: str) -> Defect:
-    return Defect(move.order, move.wave, move.namespace, move.pod, reason)
-
-
-def _name(pod: Pod) -> Name:
-    return pod.metadata.namespace or "default", pod.metadata.name

@@ -38,6 +38,5 @@ def make_plan(name: str, snapshot: Snapshot, request: Request) -> Plan:
     plan = STRATEGIES[name](snapshot, request)
     replayed = replay(snapshot, plan, request)
     if not replayed.valid:
-        first = replayed.defects[0]
-        raise InvalidPlan(f"{name}: move {first.order} of {first.namespace}/{first.pod} {first.reason}")
+        raise InvalidPlan(f"{name}: {replayed.defects[0]}")
     return replace(plan, seconds=round(request.clock() - began, 3))

@@ -120,22 +120,6 @@ def choose(appraisal: Appraisal, wish: Wish, *, margin: float = MARGIN, effort: 
     return Choice(tuple(wish.present[: wish.most].tolist()), False)
 
 
-def score(fleet: Fleet, queue: str, asked: Asked, nodes: RowIndex) -> float:
-    """The score of a set of nodes, term by term as written above."""
-    lines = fleet.lines(tuple(asked.amounts))
-    everything = np.maximum(fleet.offered[lines][:, fleet.schedulable].sum(axis=1), 1)
-    request = np.array(list(asked.amounts.values()), np.int64)
-
-    def part(cells: Cells) -> NDArray[np.float64]:
-        parts: NDArray[np.float64] = cells[:, nodes].sum(axis=1) / everything
-        return parts
-
-    too_much = (part(fleet.offered[lines]) - request / everything).mean()
-    few = len(nodes) / _number(fleet.schedulable)
-    used, idle = part(fleet.own(queue, lines)).mean(), part(fleet.idle[lines]).mean()
-    return float(OVERSHOOT * (1 - too_much) + USED * used + NUMBER * (1 - few) + IDLE * idle)
-
-
 def _pools(fleet: Fleet, wish: Wish) -> list[RowIndex]:
     """The candidates to choose from: without those that taints keep pods off, then all."""
     inviting = wish.candidates & _inviting(fleet, wish.queue)

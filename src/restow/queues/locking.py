@@ -26,6 +26,7 @@ from restow.model.objects import GuaranteePolicy, Queue
 from restow.model.quantity import quantity_of
 from restow.model.resources import CPU, MEMORY, Vector, add
 from restow.model.tenancy import is_open
+from restow.model.words import number_of
 from restow.queues.ceilings import Ceilings, over_ceiling
 from restow.queues.choosing import MARGIN, Appraisal, Choice, Wish, choose
 from restow.queues.fleet import Fleet
@@ -177,7 +178,8 @@ class _Pass:
 
     def _by_nodes(self, asked: Asked, choice: Choice) -> str:
         if asked.nodes == 0:
-            return f"no node is locked: the percentage comes to less than one of {self._cluster.nodes} nodes"
+            nodes = number_of(self._cluster.nodes, "node")
+            return f"no node is locked: the percentage of {nodes} comes to less than one"
         told = f", not compared by {', '.join(asked.missing)}, which no node has" if asked.missing else ""
         return "" if asked.nodes is None else f"{len(choice.nodes)} of {asked.nodes} nodes are locked{told}"
 

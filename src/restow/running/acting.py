@@ -50,21 +50,27 @@ class NotInstalled(Exception):
     """The cluster does not know what moves pods."""
 
 
-async def _check_installed(api: Api, namespace: str) -> None:
-    """Whether jobs could be made at all, which servers do not say in so many words; and a place for turns' Lease."""
+async def check_installed(client: Client) -> None:
+    """Whether jobs could be made at all, which servers do not say in so many words. Raises NotInstalled."""
     try:
-        async with aclosing(Client(api).pages(POD_MIGRATION_JOB, limit=1)) as pages:
+        async with aclosing(client.pages(POD_MIGRATION_JOB, limit=1)) as pages:
             await anext(pages, None)
     except NotFound as problem:
         advice = "restow install | kubectl apply --server-side -f - brings that, and who carries them out"
         raise NotInstalled(f"the cluster does not know {POD_MIGRATION_JOB.qualified_name}; {advice}") from problem
-    await find_namespace(Client(api), namespace)
+
+
+async def _prepare(api: Api, namespace: str) -> None:
+    """See that jobs can be made, and that there is a place for turns' Lease."""
+    client = Client(api)
+    await check_installed(client)
+    await find_namespace(client, namespace)
 
 
 async def deschedule(at: Bearing, namespace: str, profile: str | None, *, dry_run: bool) -> Run:
     """One cycle of a profile, now. Raises RunRefused, NotInstalled, LookupError, WireError, CannotRun and ApiError."""
     if not dry_run:
-        await _check_installed(at.api, namespace)
+        await _prepare(at.api, namespace)
     policy = at.configuration.read_descheduler()
     made = Descheduler(
         at.api,
@@ -85,7 +91,7 @@ async def carry_out(
 ) -> Progress:
     """Carry a plan out; `tell` hears how it goes. With `strict` nothing is repaired. Raises Changed, InTheWay,
     NotInstalled, WireError, CannotRun and ApiError."""
-    await _check_installed(at.api, namespace)
+    await _prepare(at.api, namespace)
     settings = DeschedulerSettings(namespace=namespace, who=f"restow apply on {socket.gethostname()}", look_again=1.0)
     applying = Applying(
         at.api,

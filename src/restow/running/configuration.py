@@ -19,10 +19,10 @@ from restow.model.problems import Problem
 from restow.model.wire import WireError, convert, locate_documents
 from restow.planning.descheduling.evictor import allowed
 from restow.planning.descheduling.policy import DEFAULT_EVICTOR, Policy, read_policy
-from restow.planning.descheduling.registry import installed as descheduling_plugins
 from restow.queues.arguments import Arguments as QueueArguments
 from restow.queues.arguments import read_arguments as read_queues
-from restow.scheduling.registry import Profile, SchedulerSection, installed, read_profile
+from restow.running.plugins import descheduling_plugins, scheduling_plugins
+from restow.scheduling.registry import Profile, SchedulerSection, read_profile
 from restow.scheduling.reservations.arguments import Arguments as ReservationArguments
 from restow.scheduling.reservations.arguments import read_arguments as read_reservations
 
@@ -47,7 +47,7 @@ class Configuration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # What the sections say; each raises WireError.
 
     def read_scheduler(self) -> Profile:
-        return read_profile(self.scheduler, installed())
+        return read_profile(self.scheduler, scheduling_plugins())
 
     def read_descheduler(self) -> Policy:
         return read_policy(self.descheduler, descheduling_plugins())

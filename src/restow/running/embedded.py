@@ -30,6 +30,7 @@ from restow.defaults import NAME as INSTALLED
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NODE, STORAGE_CLASS
 from restow.model.objects import Node
+from restow.model.volumes import DEFAULT_CLASS
 from restow.running.configuration import Configuration
 from restow.running.installing import CONFIGURATION_KEY
 from restow.running.parts import PARTS
@@ -161,7 +162,7 @@ def _storage_class() -> dict[str, Any]:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
         "provisioner": "sim.restow.sh/volumes",
         "volumeBindingMode": "WaitForFirstConsumer",
     }

@@ -18,6 +18,7 @@ from restow.client.verbs import Client
 from restow.defaults import NAME, PORT
 from restow.migration.stop import STOP_NAME
 from restow.model import kinds
+from restow.model.cluster.names import key_of
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import Kind
 from restow.model.objects import Document
@@ -87,6 +88,7 @@ EVERYWHERE: Final = (
             kinds.REPLICA_SET,
             kinds.DEPLOYMENT,
             kinds.STATEFUL_SET,
+            kinds.DAEMON_SET,
             kinds.JOB,
             kinds.POD_DISRUPTION_BUDGET,
             kinds.POD_UNAVAILABLE_BUDGET,
@@ -269,7 +271,7 @@ async def _masters(client: Client) -> list[str]:
     except ApiError:
         return []  # who may not look has been told nothing wrong
     found = []
-    for one in sorted(deployments, key=lambda each: (each.metadata.namespace or "", each.metadata.name)):
+    for one in sorted(deployments, key=key_of):
         for container in one.spec.template.spec.containers or ():
             image = (container.image or "").rpartition("/")[2].partition(":")[0]
             if image in _MASTERS:

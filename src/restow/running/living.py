@@ -9,8 +9,9 @@ from typing import TypeVar
 from restow.adapters.clock import SystemClock
 from restow.adapters.kubernetes import KubernetesApi, find_config
 from restow.client.verbs import Client
-from restow.migration.stop import STOP_NAME, stopped
+from restow.migration.stop import STOP_NAME
 from restow.model.kinds import CONFIG_MAP
+from restow.model.objects import ConfigMap
 from restow.ports import NotFound
 from restow.running.reaching import find_namespace
 
@@ -23,15 +24,14 @@ async def ask(kubeconfig: Path | None, question: Callable[[Client], Awaitable[T]
         return await question(Client(api))
 
 
-async def turn_stop_switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None]) -> str:
-    """Write the stop switch; returns how it stands now. Raises ConfigError, ApiError and CannotRun."""
+async def turn_stop_switch(kubeconfig: Path | None, namespace: str, data: dict[str, str | None]) -> ConfigMap:
+    """Write the stop switch; returns it as it is now. Raises ConfigError, ApiError and CannotRun."""
     async with KubernetesApi(find_config(kubeconfig), clock=SystemClock()) as api:
         client = Client(api, manager="restow")
         try:
-            written = await client.patch(CONFIG_MAP, STOP_NAME, {"data": data}, namespace)
+            return await client.patch(CONFIG_MAP, STOP_NAME, {"data": data}, namespace)
         except NotFound:
             await find_namespace(client, namespace)
             said = {key: value for key, value in data.items() if value is not None}
             document = {"metadata": {"name": STOP_NAME, "namespace": namespace}, "data": said}
-            written = await client.create(CONFIG_MAP, document)
-    return stopped(written) or "evictions go on"
+            return await client.create(CONFIG_MAP, document)

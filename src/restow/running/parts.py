@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from restow.adapters.prometheus import PrometheusServer
 from restow.control import descheduler, migrations, queues, reservations, scheduler
 from restow.control.aside import Aside
-from restow.migration.arguments import Arguments
 from restow.running.configuration import Configuration
 from restow.running.posts import Component, Means, Part
 
@@ -50,7 +49,7 @@ class ReservationsPart:
     name = "reservations"
 
     def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
-        """Nothing is measured and nothing of its own is kept."""
+        self._metrics = reservations.Metrics(registry)
 
     def read(self, configuration: Configuration) -> object:
         return configuration.read_reservations(), configuration.scheduler_names
@@ -58,7 +57,13 @@ class ReservationsPart:
     def make(self, means: Means, configuration: Configuration) -> Component:
         terms, names = configuration.read_reservations(), configuration.scheduler_names
         return reservations.Collector(
-            means.api, means.clock, means.rng, names=names, arguments=terms, informers=means.informers
+            means.api,
+            means.clock,
+            means.rng,
+            names=names,
+            arguments=terms,
+            informers=means.informers,
+            metrics=self._metrics,
         )
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
@@ -72,23 +77,24 @@ class MigrationsPart:
         self._metrics = migrations.Metrics(registry)
         self._settings = migrations.Settings(namespace=namespace)
 
-    def read(self, configuration: Configuration) -> Arguments:
-        return configuration.read_migration()
+    def read(self, configuration: Configuration) -> object:
+        return configuration.read_migration(), configuration.scheduler
 
     def make(self, means: Means, configuration: Configuration) -> Component:
-        arguments = self.read(configuration)
         return migrations.Migrations(
             means.api,
             means.clock,
             means.rng,
-            arguments=arguments,
+            arguments=configuration.read_migration(),
+            scheduler=configuration.read_scheduler(),
             settings=self._settings,
             metrics=self._metrics,
             informers=means.informers,
         )
 
     def adopt(self, component: Component, configuration: Configuration) -> bool:
-        cast("migrations.Migrations", component).configure(self.read(configuration))
+        made = cast("migrations.Migrations", component)
+        made.configure(configuration.read_migration(), configuration.read_scheduler())
         return True
 
 

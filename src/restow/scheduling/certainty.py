@@ -14,7 +14,8 @@ import numpy as np
 
 from restow.model.cluster import Mask, RowIndex
 from restow.model.objects import Pod
-from restow.scheduling.engine import Engine, Placed, Unplaced
+from restow.scheduling.answers import Placed, Unplaced
+from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Cycle, Refusal, Verdict
 
 Refusals = Mapping[str, Sequence[Refusal]]

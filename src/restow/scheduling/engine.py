@@ -23,13 +23,14 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from restow.model.cluster import Mask, PodClass, RowIndex, Snapshot
+from restow.model.cluster import Mask, PodClass, RowIndex, SeatName, Snapshot
 from restow.model.cluster.listing import Amounts
+from restow.scheduling.answers import GO, Granted, Placed, Survey, Unplaced
 from restow.scheduling.asking import Asking, Questions, overrides, signed
 from restow.scheduling.blocks import BLOCK, REFUSED
 from restow.scheduling.choice import Say, accepts, accepts_row, best_compared, best_of, cells_of, screen_of
 from restow.scheduling.divided import Divided
-from restow.scheduling.explain import complete, counted, joined, sentence
+from restow.scheduling.explain import complete, counted, joined, sentence, without_a_reason
 from restow.scheduling.framework import (
     SUCCESS,
     Code,
@@ -56,61 +57,6 @@ R = TypeVar("R", bound=Ranking)
 _KEPT = 512  # rankings, least recently used first to go
 _FEW = 4  # less than one row in so many is worth picking them out
 _LONGEST_WAIT = 15 * 60.0
-
-
-class Placed(msgspec.Struct, frozen=True, gc=False):
-    """The best node for the pod."""
-
-    node: str
-    row: int
-    score: int
-    """The weighted sum; 0 where scoring was not needed."""
-
-
-class Unplaced(msgspec.Struct, frozen=True):
-    """No node, and why."""
-
-    verdict: Verdict
-    """The code to act on; the plugin and the reasons where one plugin spoke for all nodes."""
-    nodes: int
-    """How many nodes there are."""
-    refusals: Mapping[str, Sequence[Refusal]] = {}
-    """By plugin, in order; masks over all rows. Each node is refused by one plugin, the first that does."""
-    tried: str = ""
-    """What PostFilter has to say."""
-    nominated: str = ""
-    """The node on which PostFilter wants room kept for the pod."""
-
-    @property
-    def message(self) -> str:
-        if self.verdict.code is Code.ERROR:
-            return joined(self.verdict.reasons)
-        return sentence(self.nodes, counted(self.refusals), before=joined(self.verdict.reasons), after=self.tried)
-
-    @property
-    def plugins(self) -> frozenset[str]:
-        """Who refused: the ones whose events may change it."""
-        return frozenset([self.verdict.plugin] if self.verdict.plugin else self.refusals)
-
-
-class Survey(msgspec.Struct, frozen=True):
-    """What every node says to a pod."""
-
-    feasible: tuple[str, ...]
-    """The nodes it may go to, by name."""
-    refusals: Mapping[str, Sequence[Refusal]]
-    """By plugin, in order; masks over all rows. Each node is refused by one plugin, the first that does."""
-    message: str
-    """Why there is no node, if there is none."""
-
-
-class Granted(msgspec.Struct, frozen=True):
-    """Permit's answer: go, or wait for these plugins this many seconds at most."""
-
-    waits: Mapping[str, float] = {}
-
-
-GO = Granted()
 
 
 class Engine:
@@ -164,17 +110,18 @@ class Engine:
         filtering, stopped = self._begin(cycle).pre_filter(cycle)
         return stopped is None and self._alone(cycle, node, filtering) is not None
 
-    def is_overfull(self, cycle: Cycle, node: str, *, seated: bool = False) -> bool:
+    def is_overfull(self, cycle: Cycle, node: str, seat: SeatName | None = None) -> bool:
         """Whether the node of a pod that is counted there lacks something that the filters count. Who hopes for room
-        that others are leaving has it then, and takes none from a pod until then; none at all from one in its seat."""
+        that others are leaving has it then, and takes none from a pod until then; none at all from one in its seat. Nor
+        does what is kept of that seat in case the pod does not come."""
         snapshot, amounts = cycle.snapshot, self.counted(cycle)
         row = snapshot.rows.find(node)
         if row is None or not snapshot.room.lacks(row, amounts):
             return row is None
-        if not seated and snapshot.room.lacks(row, amounts, after_leaving=True):
+        if seat is None and snapshot.room.lacks(row, amounts, after_leaving=True):
             return True
-        with snapshot.without_hopes(node) as any_hopes:
-            return not any_hopes or snapshot.room.lacks(row, amounts)
+        with snapshot.without_hopes(node, seat):
+            return snapshot.room.lacks(row, amounts)
 
     def counted(self, cycle: Cycle) -> Amounts:
         """What of a node's resources the filters count for a pod."""
@@ -182,13 +129,15 @@ class Engine:
         return each[0] if len(each) == 1 else tuple(dict(sorted(chain.from_iterable(each))).items())
 
     def why_not(self, cycle: Cycle, node: str) -> str:
-        """What keeps a pod from one node; empty if nothing does."""
+        """What keeps a pod from one node; empty if nothing does, and only then."""
         filtering, stopped = self._begin(cycle).pre_filter(cycle)
+        if stopped is not None:
+            return joined(stopped.reasons) or without_a_reason(stopped.plugin)
         row = cycle.snapshot.rows.find(node)
-        if stopped is not None or row is None or not cycle.snapshot.nodes.present[row]:
-            return joined(stopped.reasons) if stopped else "there is no such node"
-        _, refused = self._ask_all(cycle, filtering, np.array([row]))
-        return joined(sorted(counted(refused)))
+        if row is None or not cycle.snapshot.nodes.present[row]:
+            return "there is no such node"
+        left, refused = self._ask_all(cycle, filtering, np.array([row]))
+        return "" if left.size else joined(sorted(counted(refused))) or without_a_reason(*refused)
 
     def acceptable(self, cycle: Cycle) -> RowIndex:
         """The rows that every filter accepts, for those who choose by other rules than scores."""
@@ -200,6 +149,14 @@ class Engine:
         ranking.refresh(cycle)
         rows = np.flatnonzero(ranking.every() != REFUSED)
         return rows[accepts(cycle, say.cluster_filters, rows)] if say.cluster_filters else rows
+
+    def suited(self, cycle: Cycle) -> Mask:
+        """Of all rows, those that no filter refuses for what their Node is, whoever is on it or elsewhere."""
+        filtering, _ = self._begin(cycle).pre_filter(cycle)
+        every = cycle.snapshot.rows.every
+        mask = cycle.snapshot.nodes.present[every].copy()
+        lasting = [plugin for plugin in self._asked(filtering) if plugin.reach is Reach.NODE]
+        return mask & accepts(cycle, lasting, every) if lasting else mask
 
     def hopeful(self, cycle: Cycle) -> tuple[RowIndex, Mask]:
         """The rows that no filter refuses for good, whoever leaves; and which of them none refuses now."""

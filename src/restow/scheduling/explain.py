@@ -37,7 +37,12 @@ def complete(plugin: Plugin, refusals: Sequence[Refusal], rows: int) -> list[Ref
         told |= one.rows
     if told.all():
         return [*refusals]
-    return [*refusals, Refusal(f"node(s) that {plugin.name} refuses without a reason", ~told)]
+    return [*refusals, Refusal(without_a_reason(plugin.name), ~told)]
+
+
+def without_a_reason(*plugins: str) -> str:
+    """What is told of plugins that refuse nodes and do not say why."""
+    return f"node(s) that {', '.join(plugins)} refuses without a reason"
 
 
 def sentence(nodes: int, reasons: Mapping[str, int], *, before: str = "", after: str = "") -> str:

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from restow.model.cluster import SeatName, Snapshot
-from restow.model.cluster.seat import is_ended, stand_in
+from restow.model.cluster.owners import group_name
+from restow.model.cluster.seat import is_ended, replicas, stand_in
 from restow.model.objects import Pod, PodGroup, PodGroupPhase, Reservation
 from restow.model.resources import amounts
 from restow.model.tenancy import DEFAULT_QUEUE, queue_name
 from restow.model.words import number_of
 from restow.scheduling.framework import QueueSortPlugin
-from restow.scheduling.reservations.validity import least, replicas
+from restow.scheduling.reservations.validity import least
 from restow.scheduling.roster import Key, Roster
-
-ROLE_ANNOTATION = "volcano.sh/task-spec"
+from restow.scheduling.turnout import Turnout, role_of
 
 _NO_ROLES: Counter[str] = Counter()  # not to be written to
 
@@ -82,7 +82,14 @@ class Job:
     @property
     def shortfall(self) -> str:
         """What a gang needs of which too few exist, in words."""
-        return f"pod group {self.name} needs {number_of(self.least, 'pod')}, {self.known} exist"
+        return _shortfall(self.name, self.least, self.known)
+
+    @property
+    def incomplete(self) -> str | None:
+        """Why nobody of a gang is placed that is not all there."""
+        if not self.is_gang:
+            return None
+        return _incomplete(self.name, self.group, Turnout(self.known, self.roles, Counter(map(role_of, self.pods))))
 
     @property
     def is_broken(self) -> bool:
@@ -138,10 +145,6 @@ class Job:
         return self.is_enough(more) or (self.is_broken and len(more) > 0)
 
 
-def role_of(pod: Pod) -> str:
-    return (pod.metadata.annotations or {}).get(ROLE_ANNOTATION, "")
-
-
 def jobs_of(pods: Sequence[Pod], roster: Roster, snapshot: Snapshot, sort: QueueSortPlugin | None = None) -> list[Job]:
     """The jobs that these pending pods make up, in order."""
     jobs: list[Job] = []
@@ -169,12 +172,11 @@ def _reservation(reservation: Reservation, roster: Roster, snapshot: Snapshot) -
     name = f"reservation {namespace}/{metadata.name}"
     job = Job(name, queue, None, roster.priority_of(reservation), created, is_gang=False)
     job.reservation = reservation
-    placed = {seat.name for seat in snapshot.reservations.seats(namespace, metadata.name)}
     for task in spec.tasks or ():
         for index in range(replicas(task)):
             seat = SeatName(namespace, metadata.name, task.name, index)
             job.known += 1
-            if seat in placed:
+            if snapshot.reservations.is_given(seat):
                 job.placed += 1
             else:
                 job.pods.append(stand_in(seat, task, spec.scheduler_name, spec.queue))
@@ -253,6 +255,35 @@ def suffices(group: PodGroup, members: Sequence[Pod]) -> bool:
 
 def _has_all(needed: Mapping[str, int], roles: Counter[str]) -> bool:
     return all(roles[role] >= least for role, least in needed.items())
+
+
+def stranded(pod: Pod, group: PodGroup | None, there: Turnout) -> str | None:
+    """Why whoever is made in the place of a member of a gang would not be scheduled; `there` is who is there now."""
+    name = group_name(pod)
+    if name is None:
+        return None
+    lacking = _incomplete(f"{pod.metadata.namespace or ''}/{name}", group, there.without(pod))
+    return f"{lacking}: nobody would be scheduled in its place" if lacking is not None else None
+
+
+def _incomplete(gang: str, group: PodGroup | None, there: Turnout) -> str | None:
+    """Why nobody of a gang is placed. Where some are on nodes already, any that bring it nearer to being whole are."""
+    if group is None:
+        return f"pod group {gang} does not exist"
+    placed, waiting, least = there.placed.total(), there.waiting.total(), least_members(group)
+    if placed + waiting < least:
+        fewer = "" if placed + waiting == there.known else f" and {placed + waiting} of them can be placed"
+        return _shortfall(gang, least, there.known) + fewer
+    may_go_on = _has_all(least_roles(group), there.placed + there.waiting) or (placed > 0 and waiting > 0)
+    return None if may_go_on else lacks_roles(gang)
+
+
+def _shortfall(gang: str, least: int, known: int) -> str:
+    return f"pod group {gang} needs {number_of(least, 'pod')}, {known} exist"
+
+
+def lacks_roles(gang: str) -> str:
+    return f"pod group {gang} lacks pods of a role that it needs"
 
 
 def least_resources(group: PodGroup) -> dict[str, int]:

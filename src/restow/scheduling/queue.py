@@ -421,7 +421,7 @@ class SchedulingQueue:
 
 
 def _means_more(old: Pod, new: Pod) -> bool:
-    """Whether an update can change what scheduling thinks of a pod; its status and annotations of others cannot."""
+    """Whether an update can change what scheduling thinks of a pod; that of its status alone cannot."""
     return (
         old.spec != new.spec
         or old.metadata.labels != new.metadata.labels

@@ -17,7 +17,7 @@ they are listed, after the built-in ones. Every mistake is told at once, with it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, Final
 
 import msgspec
@@ -119,11 +119,6 @@ class Profile(msgspec.Struct, frozen=True):
     gates: tuple[PreEnqueuePlugin, ...]
     wakeups: Wakeups
     scheduler_names: frozenset[str]
-
-
-def installed() -> dict[str, EntryPoint]:
-    """The plugins of others that are installed here, by name; none is loaded yet."""
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 
 def read_profile(section: Mapping[str, Any], others: Mapping[str, EntryPoint] | None = None) -> Profile:

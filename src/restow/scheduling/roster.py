@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
+from restow.model.cluster.names import key_of
 from restow.model.cluster.owners import group_name
 from restow.model.guarantees import Asked, Cluster, is_rejected, limit_problems, request_of
 from restow.model.objects import ObjectMeta, Pod, PodGroup, PodSpec, PriorityClass, Queue, Reservation
 from restow.model.pods import is_finished
 from restow.model.resources import PODS, Vector, add, pod_requests, subtract
 from restow.model.tenancy import DEFAULT_QUEUE, is_open, queue_name
+from restow.scheduling.turnout import Turnout
 
 Key = tuple[str, str]
 """Namespace and name of a gang; for a pod of its own, "" and its UID."""
@@ -31,6 +33,7 @@ class Roster:
         self._groups: dict[Key, PodGroup] = {}
         self._members: dict[Key, dict[str, Pod]] = {}
         self._gang_of: dict[str, Key] = {}
+        self._turnouts: dict[Key, Turnout] = {}
         self._priorities: dict[str, int] = {}
         self.default_class = ""
         """The priority class of pods that name none, if there is one."""
@@ -48,6 +51,7 @@ class Roster:
         if key is not None:
             self._gang_of[uid] = key
             self._members.setdefault(key, {})[uid] = pod
+            self._turnouts.pop(key, None)
         if is_finished(pod):
             self._displace(uid)
         elif pod.spec.node_name:
@@ -59,14 +63,14 @@ class Roster:
         self._leave_gang(uid)
 
     def apply_group(self, group: PodGroup) -> None:
-        key = (group.metadata.namespace or "", group.metadata.name)
+        key = key_of(group)
         old = self._groups.get(key)
         self._groups[key] = group
         if old is None or old.spec.queue != group.spec.queue:
             self._usage = None
 
     def remove_group(self, group: PodGroup) -> None:
-        if self._groups.pop((group.metadata.namespace or "", group.metadata.name), None):
+        if self._groups.pop(key_of(group), None):
             self._usage = None
 
     def apply_queue(self, queue: Queue) -> None:
@@ -151,6 +155,13 @@ class Roster:
         members = self._members.get(key, {})
         return sorted(members.values(), key=lambda pod: (pod.metadata.name, pod.metadata.uid))
 
+    def turnout(self, key: Key) -> Turnout:
+        """Who of a gang is there: counted once, however many of its pods are asked about."""
+        found = self._turnouts.get(key)
+        if found is None:
+            found = self._turnouts[key] = Turnout.of(self._members.get(key, {}).values())
+        return found
+
     def gang_of(self, pod: Pod) -> Key | None:
         name = group_name(pod)
         return None if name is None else (pod.metadata.namespace or "", name)
@@ -189,6 +200,7 @@ class Roster:
     def _leave_gang(self, uid: str) -> None:
         key = self._gang_of.pop(uid, None)
         if key is not None:
+            self._turnouts.pop(key, None)
             del self._members[key][uid]
             if not self._members[key]:
                 del self._members[key]

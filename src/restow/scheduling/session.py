@@ -13,19 +13,22 @@ from math import inf
 
 import msgspec
 
-from restow.model.cluster import Occupant, PodClass, SeatName, Snapshot
+from restow.model.cluster import Mask, Occupant, PodClass, SeatName, Snapshot
+from restow.model.cluster.names import key_of
 from restow.model.cluster.seat import awaited_pods, migrating_pod
 from restow.model.objects import Pod, Reservation
 from restow.model.resources import Vector
 from restow.model.tenancy import DEFAULT_QUEUE
 from restow.model.times import format_time
+from restow.scheduling.answers import Placed, Unplaced
 from restow.scheduling.certainty import certain
 from restow.scheduling.conditions import group_status
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
 from restow.scheduling.endings import Ending, endings, latest_end, leaving
-from restow.scheduling.engine import Engine, Placed, Unplaced
+from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, Reach
 from restow.scheduling.jobs import Job, is_half_placed, jobs_of, reservation_jobs
+from restow.scheduling.reservations.sizes import Sizes
 from restow.scheduling.roster import Roster, requests_of
 from restow.scheduling.shares import Shares
 from restow.scheduling.statement import Statement
@@ -80,12 +83,18 @@ class Session:
         """What nobody decided about, because something that is not here comes before it."""
         self.held_up: set[str] = set()
         """Queues whose first waiting job has room kept for it: what is behind it is left to backfill."""
+        self.sizes = Sizes()
+        self.refusing: dict[PodClass, set[SeatName]] = {}
+        """The seats that have refused a pod of a class."""
+        self.in_vain = 0
+        """How many seats have refused a pod."""
         self._decisions: list[Decision] = []
         self._holds: dict[Job, int] = {}
         self._kept: list[Kept] = []
         self._endings: list[Ending] | None = None
         self._individual = _looking_closely(engine)
         self._refused: dict[PodClass, tuple[tuple[int, int], Unplaced]] = {}
+        self._suited: dict[PodClass, Mask] = {}
         self._leaving: tuple[int, list[Occupant]] = (-1, [])
         self._tried: list[Job] = list(self.jobs)
         self._said: dict[str, str] = {}
@@ -143,6 +152,14 @@ class Session:
         fitting = (node for node in job.preferred(cycle.pod) if self.engine.fits(cycle, node))
         node = next(fitting, None)
         return None if node is None else Placed(node, self.snapshot.rows.find(node) or 0, 0)
+
+    def suits(self, cycle: Cycle, node: str) -> bool:
+        """Whether a node is one that the pod may go to, as far as that does not depend on who is where."""
+        mask = self._suited.get(cycle.pod_class)
+        if mask is None:
+            mask = self._suited[cycle.pod_class] = self.engine.suited(cycle)
+        row = self.snapshot.rows.find(node)
+        return row is not None and bool(mask[row])
 
     def statement(self) -> Statement:
         return Statement(self.snapshot, self.engine, self.now)
@@ -238,6 +255,12 @@ class Session:
         self._refuse(job, code, message, plugins)
         job.pods = []
 
+    def refuse_one(self, job: Job, pod: Pod, message: str, plugins: Iterable[str]) -> None:
+        """One pod of a job has to wait, whatever becomes of the others."""
+        self._said[job.name] = message
+        self._decisions.append(Refuse(pod, Code.UNSCHEDULABLE, message, frozenset(plugins)))
+        job.no_longer_tries([pod])
+
     def tell(self, pod: Pod, reason: str, message: str) -> None:
         """Something about a pod that is no decision, and worth an event."""
         self._decisions.append(Tell(pod, reason, message))
@@ -286,7 +309,7 @@ class Session:
         """Those that are not to be placed now, the most important first."""
         trying = {pod.metadata.uid for pod in pods}
         waiting = [pod for pod in nominated if pod.metadata.uid not in trying and pod.status.nominated_node_name]
-        waiting.sort(key=lambda pod: (pod.metadata.namespace or "", pod.metadata.name))
+        waiting.sort(key=key_of)
         return sorted(((self._importance(pod), pod) for pod in waiting), key=lambda one: -one[0])
 
     def _importance(self, pod: Pod) -> float:

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from restow.model.cluster import Snapshot
+from restow.model.cluster.seat import migrating_pod
 from restow.model.guarantees import Cluster
-from restow.model.objects import Queue
+from restow.model.objects import Queue, Reservation
 from restow.model.quantity import quantity_of
 from restow.model.resources import Vector, add, amounts, subtract
 from restow.model.tenancy import DEFAULT_QUEUE, is_closed
-from restow.scheduling.roster import Roster
+from restow.scheduling.roster import Roster, requests_of
 
 ROOT_QUEUE = "root"
 """The parent that Volcano gives to queues without one."""
@@ -178,19 +179,41 @@ def _is_below(used: Vector, guaranteed: Vector) -> bool:
     return any(one < 0 for one in less) and all(one <= 0 for one in less)
 
 
-def over_share(snapshot: Snapshot, namespace: str, request: Vector, percent: int) -> str | None:
-    """Why a namespace may not hold this much more by reservations; None if it may. They are not subject to quota, so
-    that this is all that keeps one namespace from holding the cluster."""
-    held, limits = snapshot.reservations.holdings.of_namespace(namespace), offered(snapshot)
-    over = [
-        f"{name} (limit {quantity_of(name, limit)}, held {quantity_of(name, held.get(name, 0))}, "
-        f"requested {quantity_of(name, amount)})"
-        for name, amount in sorted(request.items())
-        if amount > 0 and held.get(name, 0) + amount > (limit := limits.get(name, 0) * percent // 100)
-    ]
-    if not over:
-        return None
-    return f"namespace {namespace} may hold {percent}% of the cluster by reservations: {', '.join(over)}"
+class NamespaceShare:
+    """What one namespace may hold by reservations. They are not subject to quota, so that this is all that keeps it
+    from holding the cluster."""
+
+    def __init__(self, snapshot: Snapshot, namespace: str, percent: int) -> None:
+        self._whose = f"namespace {namespace} may hold {percent}% of the cluster by reservations"
+        self._held = snapshot.reservations.holdings.of_namespace(namespace)
+        self._limits = {name: amount * percent // 100 for name, amount in offered(snapshot).items()}
+
+    def release(self, amounts: Vector) -> None:
+        """So much of it is not counted."""
+        self._held = subtract(self._held, amounts)
+
+    def refusal(self, request: Vector) -> str | None:
+        """Why it may not hold this much more; None if it may."""
+        held, limits = self._held, self._limits
+        over = [
+            f"{name} (limit {quantity_of(name, limits.get(name, 0))}, held {quantity_of(name, held.get(name, 0))}, "
+            f"requested {quantity_of(name, amount)})"
+            for name, amount in sorted(request.items())
+            if amount > 0 and held.get(name, 0) + amount > limits.get(name, 0)
+        ]
+        return f"{self._whose}: {', '.join(over)}" if over else None
+
+
+def given_back(snapshot: Snapshot, roster: Roster, reservation: Reservation, queue: str) -> Vector:
+    """What a queue has back of the pod that is to move into a seat charged to it. Where another reservation has a seat
+    for the same pod, that one had it."""
+    book, uid = snapshot.reservations, migrating_pod(reservation)
+    mover = snapshot.pods.known.get(uid) if uid is not None else None
+    if uid is None or mover is None or roster.queue_of(mover.pod) != queue:
+        return {}
+    others = (one for one in book.made_to_move(uid) if one.metadata.uid != reservation.metadata.uid)
+    seats = (seat for one in others for seat in book.seats(one.metadata.namespace or "", one.metadata.name))
+    return {} if any(seat.open for seat in seats) else requests_of(mover.pod)
 
 
 def _usage(roster: Roster, snapshot: Snapshot) -> dict[str, Vector]:

@@ -28,8 +28,9 @@ from msgspec.structs import replace
 
 from restow.model.cluster import Occupant, Seat, SeatName, Snapshot
 from restow.model.objects import Placement, Pod, Reservation
+from restow.scheduling.answers import Granted
 from restow.scheduling.decisions import Assign, Decision, Hold, Nominate
-from restow.scheduling.engine import Engine, Granted
+from restow.scheduling.engine import Engine
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict, unschedulable
 
 
@@ -158,10 +159,12 @@ class Statement:
         self._open = False
 
 
-def assign(engine: Engine, cycle: Cycle, node: str, seat: SeatName | None = None) -> Assign | Verdict:
+def assign(
+    engine: Engine, cycle: Cycle, node: str, seat: SeatName | None = None, instead: Occupant | None = None
+) -> Assign | Verdict:
     """Assume a pod on a node, Reserve and Permit; anything but SUCCESS takes it all back. Raises as `allocate`."""
     snapshot = cycle.snapshot
-    snapshot.assume(cycle.pod, node, at=cycle.now, seat=seat, shape=cycle.pod_class.shape)
+    snapshot.assume(cycle.pod, node, at=cycle.now, seat=seat, shape=cycle.pod_class.shape, instead=instead)
     try:
         verdict = engine.reserve(cycle, node)
         granted = engine.permit(cycle, node) if verdict.code is Code.SUCCESS else verdict
@@ -186,17 +189,36 @@ def occupy(engine: Engine, cycle: Cycle, seat: Seat) -> Assign | Verdict:
     """Let a seat go and assume a pod in its place, if every filter accepts the node as it is then; otherwise it is held
     as before. Raises as `allocate`."""
     book = cycle.snapshot.reservations
+    held = book.exchangeable(seat.name, cycle.pod_class.shape)
+    if held is not None and _fits_instead(engine, cycle, held):
+        return assign(engine, cycle, seat.node, seat.name, held)
     book.vacate(seat.name)
     try:
-        fits = engine.fits(cycle, seat.node) or _fits_before_hopes(engine, cycle, seat)
-        assigned = assign(engine, cycle, seat.node, seat.name) if fits else None
-        verdict = assigned or unschedulable(engine.why_not(cycle, seat.node))
+        why = why_not_seated(engine, cycle, seat)
+        verdict = unschedulable(why) if why else assign(engine, cycle, seat.node, seat.name)
     except BaseException:
         book.hold_again(seat.name)
         raise
     if isinstance(verdict, Verdict):
         book.hold_again(seat.name)
     return verdict
+
+
+def why_not_seated(engine: Engine, cycle: Cycle, seat: Seat) -> str:
+    """What keeps a pod from a seat that was let go; empty if nothing does."""
+    fits = engine.fits(cycle, seat.node) or _fits_before_hopes(engine, cycle, seat)
+    return "" if fits else engine.why_not(cycle, seat.node)
+
+
+def _fits_instead(engine: Engine, cycle: Cycle, held: Occupant) -> bool:
+    """Whether every filter accepts a pod in the place of what it is exchangeable with. Of all that they ask for, only
+    room is less while that is there."""
+    room, row = cycle.snapshot.room, cycle.snapshot.rows.claim(held.node)
+    room.lend(row, held.shape.amounts)
+    try:
+        return engine.fits(cycle, held.node)
+    finally:
+        room.lend(row, held.shape.amounts, -1)
 
 
 def _fits_before_hopes(engine: Engine, cycle: Cycle, seat: Seat) -> bool:

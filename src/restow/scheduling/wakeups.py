@@ -125,7 +125,8 @@ def _opens(news: News) -> bool:
         return False
     if not isinstance(news.old, Reservation) or news.old.status.state.phase != ReservationPhase.AVAILABLE:
         return True
-    return news.old.spec != news.new.spec
+    old, new = news.old, news.new
+    return (old.spec, old.status.observed_owners) != (new.spec, new.status.observed_owners)
 
 
 def _may_be_its(reservation: Reservation, pod: Pod) -> bool:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from restow.model.objects import Node, Pod
+from restow.model.pods import is_finished
 from restow.model.quantity import amount
 from restow.model.resources import pod_requests
 
@@ -20,7 +21,6 @@ COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "red", "bright_cyan", "
 CELL = "█"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 IDLE = "·"
-FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 class NodeUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ def node_uses(nodes: Iterable[Node], pods: Iterable[Pod], resource: str) -> list
     counts: dict[str, int] = {}
     for pod in pods:
         where = pod.spec.node_name
-        if not where or pod.status.phase in FINISHED:
+        if not where or is_finished(pod):
             continue
         shares = requested.setdefault(where, {})
         who = workload_of(pod)
@@ -75,9 +75,16 @@ def slots(uses: Iterable[NodeUse], request: int) -> int:
     return sum(use.idle // request for use in uses)
 
 
-def table(uses: Sequence[NodeUse], *, unit: int = 1000, cells_per_unit: int = 4, coloured: bool = True) -> Table:
+def table(
+    uses: Sequence[NodeUse],
+    *,
+    unit: int = 1000,
+    cells_per_unit: int = 4,
+    coloured: bool = True,
+    known: Sequence[str] = (),
+) -> Table:
     """The nodes as bars; `unit` base units are one printed unit (1000 millicores are one core)."""
-    brushes = brushes_of(uses, coloured)
+    brushes = brushes_of(uses, coloured, known)
     result = Table(box=None, pad_edge=False)
     result.add_column("node")
     result.add_column("requested, by workload", no_wrap=True)
@@ -89,9 +96,9 @@ def table(uses: Sequence[NodeUse], *, unit: int = 1000, cells_per_unit: int = 4,
     return result
 
 
-def legend(uses: Sequence[NodeUse], *, coloured: bool = True) -> Text:
+def legend(uses: Sequence[NodeUse], *, coloured: bool = True, known: Sequence[str] = ()) -> Text:
     """Which colour, or letter, is which workload."""
-    brushes = brushes_of(uses, coloured)
+    brushes = brushes_of(uses, coloured, known)
     parts = [Text.assemble((brush.cell * 2, brush.colour), f" {who}  ") for who, brush in brushes.items()]
     return Text.assemble(*parts, (IDLE * 2, "dim"), " idle")
 
@@ -103,11 +110,13 @@ class Brush(msgspec.Struct, frozen=True):
     colour: str
 
 
-def brushes_of(uses: Iterable[NodeUse], coloured: bool) -> dict[str, Brush]:
-    who = sorted({name for use in uses for name in use.requested})
+def brushes_of(uses: Iterable[NodeUse], coloured: bool, known: Sequence[str] = ()) -> dict[str, Brush]:
+    """Workloads that are `known` have the same brush in every picture, whoever else is in it."""
+    there = {name for use in uses for name in use.requested}
     return {
         name: Brush(CELL if coloured else LETTERS[index % len(LETTERS)], COLOURS[index % len(COLOURS)])
-        for index, name in enumerate(who)
+        for index, name in enumerate([*known, *sorted(there.difference(known))])
+        if name in there
     }
 
 

@@ -17,7 +17,8 @@ from restow.model.words import number_of
 from restow.planning.plan import Plan, Refusal, by_reason, printed
 from restow.planning.replay import Replay
 from restow.showing import figures
-from restow.snapshots.offline import Explanation, Schedule
+from restow.snapshots.explaining import Explanation
+from restow.snapshots.offline import Schedule
 
 R = TypeVar("R", bound=msgspec.Struct)
 EXAMPLES = 3
@@ -94,8 +95,11 @@ def schedule_table(result: Schedule) -> RenderableType:
 
 def explanation_text(result: Explanation) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{result.namespace}/{result.pod} {result.message}", style="bold")]
-    if result.feasible:
-        parts.append(Text(f"could go to: {_some(result.feasible)}"))
+    if others := [node for node in result.feasible if node != result.node]:
+        parts.append(Text(f"could go to: {_some(others)}"))
+    if result.held:
+        nodes = [f"{one.node} ({_some(one.reservations)})" for one in result.held]
+        parts.append(Text(f"could go there if reservations held nothing: {_some(nodes)}"))
     if result.refusals:
         table = _table("nodes", "why not", "for example")
         for why in result.refusals:

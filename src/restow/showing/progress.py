@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 from rich.console import Console, Group, RenderableType
@@ -17,7 +18,7 @@ from restow.control.descheduler import Progress
 from restow.migration.reservation import target_node
 from restow.model.objects import JobPhase, PodMigrationJob
 from restow.model.words import number_of
-from restow.planning.plan import Move, Plan
+from restow.planning.plan import Move, Plan, printed
 
 _STYLES = {JobPhase.SUCCEED: "green", JobPhase.FAILED: "red", JobPhase.ABORTED: "red", JobPhase.RUNNING: "yellow"}
 _REASONED = (JobPhase.PENDING, JobPhase.FAILED, JobPhase.ABORTED)
@@ -31,6 +32,30 @@ class Shown(msgspec.Struct, frozen=True):
     """What is shown, brought up to date."""
 
     update: Callable[[Progress], None]
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """How a plan was carried out, for programs."""
+
+    plan: str
+    moves: list[dict[str, Any]]
+    """As a printed plan has them, and what has become of each; without a job it was left out."""
+    repairs: list[str]
+    places: int
+    taken: int
+
+
+def carried(plan: Plan, progress: Progress) -> Carried:
+    moves = [{**move, **_became(progress.jobs.get(move["order"]))} for move in printed(plan)["moves"]]
+    return Carried(progress.plan, moves, list(progress.repairs), len(plan.places), progress.taken)
+
+
+def _became(job: PodMigrationJob | None) -> dict[str, Any]:
+    if job is None:
+        return {"job": None, "phase": None, "message": ""}
+    target = target_node(job)
+    found = {"job": job.metadata.name, "phase": job.status.phase, "message": _message(job)}
+    return {"to": target, **found} if target else found
 
 
 @contextmanager
@@ -76,6 +101,7 @@ class _Lines:
                 why = f": {job.status.message}" if phase in _REASONED and job.status.message else ""
                 self._say(move.order, f"move {move.order} {_title(move, job)} {phase}{why}")
         self._say("stopped", progress.stopped, otherwise="evictions go on")
+        self._say("trouble", _waits(progress.trouble), otherwise="the cluster answers again")
         self._say("untouched", self._untouched.told(progress), otherwise="all jobs are taken up")
         if progress.taken:
             self._say("taken", f"{progress.taken} of {len(self._plan.places)} places taken")
@@ -107,9 +133,15 @@ def view(plan: Plan, progress: Progress, trouble: str | None = None) -> Renderab
         Text(title, style="bold"),
         ProgressBar(total=len(plan.moves), completed=done, width=60),
     ]
-    parts += [Text(one, style="bold red") for one in (progress.stopped, trouble) if one]
+    in_the_way = (progress.stopped, _waits(progress.trouble), trouble)
+    parts += [Text(one, style="bold red") for one in in_the_way if one]
     parts += [Text(f"repaired: {one}", style="yellow") for one in progress.repairs[:_MOST_ROWS]]
     return Group(*parts, table)
+
+
+def _waits(trouble: str | None) -> str | None:
+    """What is the matter with the cluster, for people who could give up."""
+    return f"waits for the cluster: {trouble}" if trouble else None
 
 
 def _worth_seeing(plan: Plan, progress: Progress) -> list[Move]:

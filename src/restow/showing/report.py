@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from restow.model.objects import Node, Pod
+from restow.model.pods import full_name
 from restow.model.resources import is_extended, pod_requests
 from restow.model.words import number_of
 from restow.planning.plan import Plan, Refusal, by_reason
@@ -52,7 +53,7 @@ def moved(plan: Plan, pods: Iterable[Pod]) -> list[Pod]:
     target = {(move.namespace, move.pod): move.target for move in sorted(plan.moves, key=lambda move: move.order)}
     target |= {(place.namespace, place.pod): place.node for place in plan.places}
     return [
-        replace(pod, spec=replace(pod.spec, node_name=target[name])) if (name := _name(pod)) in target else pod
+        replace(pod, spec=replace(pod.spec, node_name=target[name])) if (name := full_name(pod)) in target else pod
         for pod in pods
     ]
 
@@ -61,7 +62,7 @@ def main_resource(plan: Plan, nodes: Iterable[Node], pods: Iterable[Pod], shape:
     """What to draw: what the shape asks for, or the extended resource that placed pods ask for, else cpu."""
     asked = [name for name in shape if name != "pods"]
     placed = {(place.namespace, place.pod) for place in plan.places}
-    wanted = Counter(name for pod in pods if _name(pod) in placed for name in pod_requests(pod))
+    wanted = Counter(name for pod in pods if full_name(pod) in placed for name in pod_requests(pod))
     offered = {name for node in nodes for name in node.status.allocatable or ()}
     extended = sorted(name for name in wanted if name in offered and is_extended(name))
     return next(iter([*extended, *asked, "cpu"]))
@@ -156,7 +157,7 @@ def _travellers(plan: Plan, pods: Sequence[Pod], resource: str) -> tuple[Shares,
             continue
         amount = {workload_of(pod): pod_requests(pod).get(resource, 0)}
         coming.setdefault(target, Counter()).update(amount)
-        if source := sources.get(_name(pod)):
+        if source := sources.get(full_name(pod)):
             going.setdefault(source, Counter()).update(amount)
     return going, coming
 
@@ -234,7 +235,7 @@ def _legend(colours: dict[str, int]) -> str:
 def _moves(plan: Plan, pods: Iterable[Pod], resource: str) -> str:
     if not plan.moves:
         return ""
-    known = {_name(pod): pod for pod in pods}
+    known = {full_name(pod): pod for pod in pods}
     rows = []
     for move in sorted(plan.moves, key=lambda move: (move.wave, move.order)):
         pod = known.get((move.namespace, move.pod))
@@ -247,7 +248,7 @@ def _moves(plan: Plan, pods: Iterable[Pod], resource: str) -> str:
 
 
 def _places(plan: Plan, pods: Iterable[Pod], resource: str) -> str:
-    known = {_name(pod): pod_requests(pod).get(resource, 0) for pod in pods}
+    known = {full_name(pod): pod_requests(pod).get(resource, 0) for pod in pods}
     rows = [
         [f"{one.namespace}/{one.pod}", _amount(resource, known.get((one.namespace, one.pod), 0)), one.node]
         for one in plan.places
@@ -295,10 +296,6 @@ def _amount(resource: str, base_units: int) -> str:
     if resource in ("memory", "ephemeral-storage"):
         return f"{base_units / 2**30:.3g}Gi"
     return str(base_units)
-
-
-def _name(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.namespace or "default", pod.metadata.name
 
 
 _PAGE = """<!doctype html>

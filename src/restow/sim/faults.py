@@ -228,9 +228,11 @@ async def run_until_crash(api: FaultyApi, process: Coroutine[Any, Any, T]) -> T 
     asyncio.get_running_loop().set_exception_handler(_lament)
     task = asyncio.ensure_future(process)
     crash = asyncio.ensure_future(api.crashed.wait())
-    await asyncio.wait((task, crash), return_when=asyncio.FIRST_COMPLETED)
-    crash.cancel()
-    task.cancel()
+    try:
+        await asyncio.wait((task, crash), return_when=asyncio.FIRST_COMPLETED)
+    finally:  # whoever stops us stops the process, too
+        crash.cancel()
+        task.cancel()
     try:
         return await task
     except BaseException:  # Crash, the cancellation above, or a group of either

@@ -16,13 +16,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from restow.eviction import budgets, costs, protections
+from restow.eviction import budgets, costs, protections, retries
 from restow.eviction.ranks import PRIORITY_CLASS_LABEL, QOS_LABEL, Qos
 from restow.migration.arbitration import PRIORITY_ANNOTATION
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.reservation import JOB_LABEL, TARGET_ANNOTATION
 from restow.migration.waves import PLAN_ANNOTATION, WAVE_ANNOTATION
-from restow.model import objects, volumes
+from restow.model import objects, taints, volumes
 from restow.model.cluster import seat
 from restow.model.cluster.owners import GROUP_NAME_ANNOTATIONS
 from restow.model.inventory import Inventory
@@ -33,8 +33,8 @@ from restow.model.problems import type_info
 from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.model.wire import document
 from restow.planning.packing import CRITICAL_LABEL
-from restow.scheduling.jobs import ROLE_ANNOTATION
 from restow.scheduling.plugins.image_locality import tagged
+from restow.scheduling.turnout import ROLE_ANNOTATION
 
 Name = Callable[[str], str]
 Change = Callable[[Any], Any]
@@ -63,7 +63,14 @@ _NAMING_ANNOTATIONS: Final = frozenset(
     }
 )
 _COUNTING_ANNOTATIONS: Final = frozenset(
-    {costs.EVICTION_COST, DELETION_COST, PRIORITY_ANNOTATION, WAVE_ANNOTATION, seat.MOVED_AT_ANNOTATION}
+    {
+        costs.EVICTION_COST,
+        retries.FAILURES,
+        seat.MOVED_AT_ANNOTATION,
+        DELETION_COST,
+        PRIORITY_ANNOTATION,
+        WAVE_ANNOTATION,
+    }
 )
 """Numbers and times."""
 
@@ -73,9 +80,8 @@ _LABEL_KEYS: Final = (
     *("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
     *("failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"),
     *("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"),
-    *("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable"),
-    *("node.kubernetes.io/memory-pressure", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/pid-pressure"),
-    *("node.kubernetes.io/network-unavailable", "node.kubernetes.io/out-of-service"),
+    *(taints.NOT_READY, taints.UNREACHABLE, taints.UNSCHEDULABLE.key, "node.kubernetes.io/out-of-service"),
+    *(taints.MEMORY_PRESSURE, taints.DISK_PRESSURE, taints.PID_PRESSURE, taints.NETWORK_UNAVAILABLE),
     *("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", "pod-template-hash"),
     *("controller-revision-hash", "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index"),
     *(QOS_LABEL, PRIORITY_CLASS_LABEL, CRITICAL_LABEL, JOB_LABEL, "metadata.name"),
@@ -101,10 +107,12 @@ _STORAGE: Final = (
 )
 _VERDICTS: Final = (
     *("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Equal"),
-    *("NoSchedule", "PreferNoSchedule", "NoExecute", "DoNotSchedule", "ScheduleAnyway", "Honor", "Ignore"),
+    *(taints.NO_SCHEDULE, taints.PREFER_NO_SCHEDULE, taints.NO_EXECUTE),
+    *("DoNotSchedule", "ScheduleAnyway", "Honor", "Ignore"),
     *("Always", "Never", "OnFailure", "RestartAllContainers", "PreemptLowerPriority", "TCP", "UDP", "SCTP"),
     *("Guaranteed", "Burstable", "BestEffort", "AlwaysAllow", "IfHealthyBudget", "Foreground", "Background", "Orphan"),
     *("RollingUpdate", "Recreate", "OnDelete", "OrderedReady", "Parallel", "NonIndexed", "Indexed"),
+    *("FailJob", "FailIndex", "Count", retries.TRACKING),
 )
 _CONDITIONS: Final = (
     *("Active", "Terminating", "Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"),

@@ -16,12 +16,11 @@ from restow.model.kinds import (
     NAMESPACE,
     NODE,
     NODE_METRICS,
-    OWN_KINDS,
+    OPTIONAL_KINDS,
     OWNERS,
     POD,
     POD_DISRUPTION_BUDGET,
     POD_METRICS,
-    POD_UNAVAILABLE_BUDGET,
     PRIORITY_CLASS,
     STORAGE,
     Kind,
@@ -32,8 +31,6 @@ from restow.ports import ApiError, Forbidden, Gone, NotFound
 
 T = TypeVar("T")
 
-DEFINED: Sequence[Kind[Any]] = (POD_UNAVAILABLE_BUDGET, *OWN_KINDS)
-"""Kinds that exist where somebody has defined them."""
 MEASURED: Sequence[Kind[Any]] = (NODE_METRICS, POD_METRICS)
 """What another server answers for, if there is one and it is well."""
 KINDS: Sequence[Kind[Any]] = (
@@ -43,7 +40,7 @@ KINDS: Sequence[Kind[Any]] = (
     *STORAGE,
     *OWNERS,
     POD_DISRUPTION_BUDGET,
-    *DEFINED,
+    *OPTIONAL_KINDS,
     POD,
     *MEASURED,
 )
@@ -117,4 +114,4 @@ def _answered(kind: Kind[Any], warn: Warn) -> Iterator[None]:
 def _can_do_without(kind: Kind[Any], problem: Exception) -> bool:
     """Of a kind that need not exist, a server says only to those who may look that it does not; to all others it says
     that they may not."""
-    return kind in MEASURED or (kind in DEFINED and isinstance(problem, Forbidden))
+    return kind in MEASURED or (kind in OPTIONAL_KINDS and isinstance(problem, Forbidden))

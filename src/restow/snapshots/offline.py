@@ -1,5 +1,5 @@
-"""Answers about a cluster that was written down, or looked at once: where pending pods would go, why one pod is where
-it is, which pods should move and whether a plan for that is valid.
+"""Answers about a cluster that was written down, or looked at once: where pending pods would go, which pods should move
+and whether a plan for that is valid; why one pod is where it is, says `explaining`.
 
 Goes in: an `Inventory`, a scheduler's profile, the configuration and the time. Comes out: values that print as a table
 or as JSON. The scheduler is the very one that runs against a cluster; only nothing is written.
@@ -21,8 +21,6 @@ from restow.model.cluster import Snapshot
 from restow.model.cluster.seat import UNKNOWN_VERSION
 from restow.model.inventory import Inventory
 from restow.model.kinds import (
-    DEPLOYMENT,
-    JOB,
     NAMESPACE,
     NODE,
     NODE_METRICS,
@@ -36,14 +34,12 @@ from restow.model.kinds import (
     POD_UNAVAILABLE_BUDGET,
     PRIORITY_CLASS,
     QUEUE,
-    REPLICA_SET,
     RESERVATION,
-    STATEFUL_SET,
     STORAGE,
-    Kind,
+    WORKLOADS,
 )
 from restow.model.objects import PersistentVolumeClaim, Pod
-from restow.model.pods import is_pending, scheduler_of
+from restow.model.pods import full_name, is_pending, scheduler_of
 from restow.model.resources import Vector
 from restow.model.words import number_of
 from restow.planning.arguments import LOAD_AWARE, read_load_aware
@@ -58,14 +54,11 @@ from restow.planning.replay import replay as replay_plan
 from restow.planning.request import Request, Stand
 from restow.planning.strategies import PLUGINS, make_plan
 from restow.scheduling.decisions import Assign, Refuse
-from restow.scheduling.engine import Survey
-from restow.scheduling.framework import Code, Cycle
+from restow.scheduling.framework import Code
 from restow.scheduling.registry import Profile
 from restow.scheduling.reservations.validity import is_for, problems
 from restow.scheduling.roster import Roster
 from restow.scheduling.session import Session
-
-SCALED: Sequence[Kind[Any]] = (REPLICA_SET, DEPLOYMENT, STATEFUL_SET, JOB)
 
 
 class Seated(msgspec.Struct, frozen=True):
@@ -85,29 +78,6 @@ class Schedule(msgspec.Struct, frozen=True):
 
     placements: list[Seated]
     unschedulable: list[Unschedulable]
-
-
-class Why(msgspec.Struct, frozen=True):
-    """A reason, whose it is, and the nodes it keeps the pod from."""
-
-    plugin: str
-    reason: str
-    nodes: list[str]
-
-
-class Explanation(msgspec.Struct, frozen=True):
-    """One pod: where it is, where else it could go, what keeps it from the other nodes, and what from moving at all."""
-
-    namespace: str
-    pod: str
-    node: str | None
-    message: str
-    feasible: list[str]
-    refusals: list[Why]
-    movable: bool | None
-    """Whether it may leave its node and another could take it; None for a pod that has none."""
-    obstacles: list[str]
-    """Every reason why it may not leave its node."""
 
 
 class Cluster:
@@ -199,7 +169,7 @@ def plan_request(
     left_out = _gated(ours, profile) + _foreign(len(waiting) - len(ours), profile)
     return Request(
         engine=profile.engine,
-        mobility=Guarded(_mobility(cluster, sections, now), (), busy(jobs, now, 0.0)),
+        mobility=Guarded(mobility(cluster, sections, now), (), busy(jobs, now, 0.0)),
         now=now,
         pending=tuple(pod for pod in ours if not _gate(pod, profile)),
         left_out=tuple(Refusal(namespace=one.namespace, pod=one.pod, reason=one.message) for one in left_out),
@@ -235,14 +205,15 @@ def _strategy_arguments(policy: Policy, strategy: str) -> Mapping[str, Any]:
     return next((one.arguments[plugin] for one in policy.profiles if plugin in one.arguments), {})
 
 
-def _mobility(cluster: Cluster, sections: Sections, now: float) -> Movability:
+def mobility(cluster: Cluster, sections: Sections, now: float) -> Movability:
+    """The rules of eviction, read off a cluster. Raises WireError for a wrong configuration."""
     inventory, arguments = cluster.inventory, sections.read_migration()
     budgets, workloads = Budgets(), Workloads()
     for disruption in inventory.of(POD_DISRUPTION_BUDGET):
         budgets.put(disruption)
     for unavailable in inventory.of(POD_UNAVAILABLE_BUDGET):
         budgets.put(unavailable)
-    for kind in SCALED:
+    for kind in WORKLOADS:
         for owner in inventory.of(kind):
             workloads.put_owner(owner)
     for pod in cluster.pods:
@@ -252,6 +223,7 @@ def _mobility(cluster: Cluster, sections: Sections, now: float) -> Movability:
         claims.setdefault(claim.metadata.namespace or "", {})[claim.metadata.name] = claim
     return Movability(
         snapshot=cluster.snapshot,
+        roster=cluster.roster,
         now=now,
         protections=arguments.protections,
         budgets=budgets,
@@ -276,80 +248,22 @@ def schedule(cluster: Cluster, profile: Profile, now: float) -> Schedule:
     session = Session(cluster.snapshot, profile.engine, cluster.roster, now=now, pods=free, reservations=asked)
     for decision in session.run(profile.actions):
         if isinstance(decision, Assign):
-            placements.append(Seated(*_name(decision.pod), decision.node))
+            placements.append(Seated(*full_name(decision.pod), decision.node))
         elif isinstance(decision, Refuse):
-            refused.append(Unschedulable(*_name(decision.pod), decision.message))
+            refused.append(Unschedulable(*full_name(decision.pod), decision.message))
     refused.sort(key=lambda one: (one.namespace, one.pod))
     placements.sort(key=lambda one: (one.namespace, one.pod))
     return Schedule(placements, refused + _foreign(len(pending) - len(ours), profile))
 
 
-def explain(cluster: Cluster, profile: Profile, sections: Sections, pod: Pod, now: float) -> Explanation:
-    """What every node says to this pod; a pod that is placed is taken off its node for the question. Raises WireError
-    for a wrong configuration."""
-    snapshot, node = cluster.snapshot, pod.spec.node_name or None
-    obstacles = list(_mobility(cluster, sections, now).obstacles(pod)) if node else []
-    mark = snapshot.mark()
-    if node:
-        snapshot.remove_pod(pod)
-    loose = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=None))
-    survey = profile.engine.survey(Cycle(loose, snapshot, now))
-    refused = _by_reason(survey, snapshot)
-    snapshot.undo_to(mark)
-    movable = not obstacles and any(one != node for one in survey.feasible) if node else None
-    message = _standing(node, survey, obstacles) if node else _waiting(cluster, profile, pod, survey, now)
-    return Explanation(*_name(pod), node, message, list(survey.feasible), refused, movable, obstacles)
-
-
-def _by_reason(survey: Survey, snapshot: Snapshot) -> list[Why]:
-    nodes: dict[tuple[str, str], set[str]] = {}
-    for plugin, refusals in survey.refusals.items():
-        for one in refusals:
-            names = (snapshot.rows.name(row) or "" for row in one.rows.nonzero()[0].tolist())
-            nodes.setdefault((plugin, one.reason), set()).update(names)
-    return [Why(plugin, reason, sorted(names)) for (plugin, reason), names in nodes.items()]
-
-
 def _gated(pods: Sequence[Pod], profile: Profile) -> list[Unschedulable]:
-    return [Unschedulable(*_name(pod), reason) for pod in pods if (reason := _gate(pod, profile))]
+    return [Unschedulable(*full_name(pod), reason) for pod in pods if (reason := _gate(pod, profile))]
 
 
 def _gate(pod: Pod, profile: Profile) -> str:
     """Why a pod may not be tried yet, if so."""
     verdicts = [gate.pre_enqueue(pod) for gate in profile.gates]
     return next((", ".join(verdict.reasons) for verdict in verdicts if verdict.code is not Code.SUCCESS), "")
-
-
-def _standing(node: str, survey: Survey, obstacles: Sequence[str]) -> str:
-    others = sum(one != node for one in survey.feasible)
-    free = "it may be moved" if others else "nothing else keeps it there"
-    verdict = f"it may not be moved: {'; '.join(obstacles)}" if obstacles else free
-    return f"runs on {node}; {number_of(others, 'other node')} could take it; {verdict}"
-
-
-def _waiting(cluster: Cluster, profile: Profile, pod: Pod, survey: Survey, now: float) -> str:
-    """Why a pod waits, in the sentence that its condition and its Events have."""
-    could = f"{number_of(len(survey.feasible), 'node')} could take it" if survey.feasible else survey.message
-    name = scheduler_of(pod)
-    if name not in profile.scheduler_names:
-        return f"is pending; {could}; it belongs to the scheduler {name!r}"
-    decided, key = _imagined(cluster, profile, now), _name(pod)
-    refusal = next((one.message for one in decided.unschedulable if (one.namespace, one.pod) == key), None)
-    if refusal is not None:
-        return f"is pending; {refusal}" + (f"; alone, {could}" if survey.feasible else "")
-    node = next((one.node for one in decided.placements if (one.namespace, one.pod) == key), None)
-    return f"is pending; it would go to {node}; {could}" if node else f"is pending; {could}"
-
-
-def _imagined(cluster: Cluster, profile: Profile, now: float) -> Schedule:
-    """What `schedule` says; the cluster stays as it is."""
-    mark = cluster.snapshot.mark()
-    try:
-        return schedule(cluster, profile, now)
-    finally:
-        cluster.snapshot.undo_to(mark)
-        for pod in cluster.pending():
-            cluster.roster.forget(pod)
 
 
 def _foreign(count: int, profile: Profile) -> list[Unschedulable]:
@@ -364,10 +278,6 @@ def _foreign(count: int, profile: Profile) -> list[Unschedulable]:
 
 def _ours(pods: Sequence[Pod], profile: Profile) -> list[Pod]:
     return [pod for pod in pods if scheduler_of(pod) in profile.scheduler_names]
-
-
-def _name(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.namespace or "default", pod.metadata.name
 
 
 def _identified(pod: Pod) -> Pod:

@@ -156,7 +156,7 @@ class PlanAccidents(Accidents):
 
     async def steal(self) -> None:
         where = self._rng.choice(NODES)
-        self._auditor.stolen[where] = self._it.clock.now()
+        self._auditor.rob(where)
         await self.rob(where, "1")
 
     async def calm(self) -> None:

@@ -20,7 +20,7 @@ from restow.model import kinds
 from restow.model.objects import Document, Pod, PodMigrationJob
 from restow.model.times import format_time
 from restow.planning.descheduling.policy import read_policy
-from restow.planning.descheduling.registry import installed
+from restow.planning.descheduling.registry import plugins
 from restow.planning.plan import Plan
 from restow.ports import Api, OutcomeUnknown, Request, Response
 from restow.sim.faults import FaultPlan
@@ -119,7 +119,7 @@ def descheduler(it: Move, section: Document, *, api: Api | None = None, seed: in
         api or it.api,
         it.clock,
         random.Random(seed),
-        policy=read_policy(section, installed()),
+        policy=read_policy(section, plugins()),
         scheduler=profile(),
         arguments=arguments(),
         **more,

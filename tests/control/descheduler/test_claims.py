@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from random import Random
 
@@ -18,11 +18,11 @@ from restow.model import kinds
 from restow.model.affinity import names_of
 from restow.model.objects import Document
 from restow.planning.plan import Place
-from restow.ports import ApiError
+from restow.ports import Api, ApiError, OutcomeUnknown, Request, TooManyRequests
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.descheduler.claimed import claims, crowded, planned, steal
 from tests.control.descheduler.stage import Scattered, applying, descheduler, feeding
-from tests.control.stage import check_room, group, member, places
+from tests.control.stage import Answering, check_room, group, member, places
 from tests.sim.stage import pass_time, pod, profile, running, virtual
 
 
@@ -374,3 +374,53 @@ async def test_whoever_applies_a_plan_waits_a_minute_for_pods_to_take_their_plac
         assert (done.succeeded, done.taken) == (2, 0)
         assert [one.status.state.phase for one in await claims(it)] == left
         assert 55 < it.clock.now() - since < 70
+
+
+@virtual
+async def test_a_minute_is_over_once_also_where_the_cluster_did_not_answer_at_its_end() -> None:
+    async with crowded() as it:
+        told, lost = list[Progress](), OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
+        api = Answering(it.api, lambda request: request.verb == "delete", lost)
+        begun = asyncio.create_task(applying(it, api=api, tell=told.append).apply(await planned(it)))
+        while sum(is_ended(job) for job in await it.jobs()) < 2:
+            if len(await it.jobs()) == 2:
+                await _cordon(it)
+            await pass_time(0.2)
+        await pass_time(80)
+        assert api.asked and told[-1].trouble == "cut off" and not begun.done()
+        api.answer = None
+        await pass_time(10)
+        assert begun.done() and (await begun).succeeded == 2
+        assert told[-1].trouble is None and await claims(it) == []
+
+
+class _Blind:
+    """An Api whose watch does not show that the gang was given its nodes."""
+
+    def __init__(self, api: Api) -> None:
+        self.call = api.call
+        self._api = api
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for event in self._api.watch(request):
+            is_news = request.resource.plural == "pods" and b'"name":"gang-' in event and b'"nodeName":' in event
+            if not is_news:
+                yield event
+
+
+@virtual
+async def test_who_has_a_place_is_asked_until_there_is_an_answer() -> None:
+    """The gang has taken its places, of which the watch shows nothing, and the server is too busy to say so."""
+    async with crowded() as it:
+        told, busy = list[Progress](), TooManyRequests.because(429, "TooManyRequests", "too busy")
+        api = Answering(
+            _Blind(it.api), lambda request: (request.verb, request.resource.plural) == ("get", "pods"), busy
+        )
+        begun = asyncio.create_task(applying(it, api=api, tell=told.append).apply(await planned(it)))
+        await pass_time(40)
+        assert [one.status.state.phase for one in await claims(it)] == ["Succeeded"]
+        assert api.asked and told[-1].trouble == "too busy" and not begun.done()
+        api.answer = None
+        await pass_time(10)
+        assert begun.done() and ((await begun).succeeded, (await begun).taken) == (2, 2)
+        assert told[-1].trouble is None

@@ -12,7 +12,7 @@ import pytest
 from restow.control.descheduler import Descheduler, RunRefused
 from restow.model import kinds
 from restow.planning.descheduling.policy import read_policy
-from restow.planning.descheduling.registry import installed
+from restow.planning.descheduling.registry import plugins
 from restow.ports import Clock, Request, Response
 from tests.control.descheduler.stage import Scattered, descheduler, packing, scattered, stage
 from tests.control.migrations.stage import arguments
@@ -112,7 +112,7 @@ async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right(
             it.api,
             clock,
             random.Random(1),
-            policy=read_policy(packing(cron=cron), installed()),
+            policy=read_policy(packing(cron=cron), plugins()),
             scheduler=profile(),
             arguments=arguments(),
         )

@@ -7,17 +7,19 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from itertools import count
 from typing import Any, TypeVar
 
 import pytest
 
-from restow.control.descheduler import Descheduler, InTheWay, RunRefused, Settings
+from restow.control.descheduler import Descheduler, InTheWay, Progress, RunRefused, Settings
 from restow.model import kinds
 from restow.model.wire import WireError
 from restow.ports import Api, ApiError, OutcomeUnknown, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi
 from restow.sim.loop import run_virtual
 from tests.control.descheduler.stage import Scattered, applying, descheduler, packing, planned, scattered
+from tests.control.stage import Answering
 from tests.sim.stage import pass_time, running, virtual
 
 T = TypeVar("T")
@@ -226,6 +228,54 @@ async def test_whoever_applies_a_plan_and_is_cut_off_goes_on() -> None:
         severed.cut = True
         await pass_time(30)
         severed.cut = False
+        await it.go()
+        assert (await applied).succeeded == 4
+
+
+@pytest.mark.parametrize("kind", ["podmigrationjobs", ""], ids=["only jobs cannot be made", "nobody answers"])
+@virtual
+async def test_whoever_cannot_begin_a_wave_waits_and_tells_what_for(kind: str) -> None:
+    async with scattered() as it:
+        plan, severed, told = await planned(it), Severed(it.api, kind=kind), list[Progress]()
+
+        def tell(progress: Progress) -> None:
+            told.append(progress)
+            severed.cut = severed.cut or (progress.succeeded == 2 and not cured.is_set())
+
+        cured = asyncio.Event()
+        applied = asyncio.create_task(applying(it, api=severed, tell=tell).apply(plan))
+        await pass_time(100)
+        cured.set()
+        severed.cut = False
+        assert (await applied).succeeded == 4 and len(await it.jobs()) == 4
+        troubles = [one.trouble for one in told]
+        began = next(number for number, trouble in enumerate(troubles) if trouble)
+        over = troubles.index(None, began)
+        assert troubles[over:] == [None] * len(troubles[over:]), "it is told until it is over"
+        assert any("cut off" in (one or "") for one in troubles)
+
+
+@virtual
+async def test_what_a_cluster_has_answered_is_not_waited_for_while_the_wave_goes_on() -> None:
+    async with scattered() as it:
+        plan, told, creations = await planned(it), list[Progress](), count(1)
+
+        def creates_another(request: Request) -> bool:
+            created = (request.verb, request.resource.plural) == ("create", "podmigrationjobs")
+            return created and next(creations) > 1
+
+        api = Answering(it.api, creates_another, OutcomeUnknown.because(503, "ServiceUnavailable", "cut off"))
+
+        def tell(progress: Progress) -> None:
+            told.append(progress)
+            if progress.trouble:
+                api.answer = None
+
+        await it.stop()
+        applied = asyncio.create_task(applying(it, api=api, tell=tell).apply(plan))
+        await pass_time(30)
+        assert any(one.trouble for one in told)
+        assert (told[-1].trouble, len(told[-1].jobs), told[-1].succeeded) == (None, 1, 0)
         await it.go()
         assert (await applied).succeeded == 4
 

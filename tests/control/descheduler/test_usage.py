@@ -16,7 +16,7 @@ from restow.control.descheduler import Metrics
 from restow.control.descheduler.usage import Meter
 from restow.planning.arguments import read_load_aware
 from restow.planning.descheduling.policy import read_policy
-from restow.planning.descheduling.registry import installed
+from restow.planning.descheduling.registry import plugins
 from restow.planning.measured import Measured
 from restow.planning.plan import Plan
 from restow.planning.strategies import make_plan
@@ -67,7 +67,7 @@ def section(url: str, **provider: Any) -> dict[str, Any]:
 
 
 async def measure(url: str, **provider: Any) -> Measured:
-    policy = read_policy(section(url, **provider), installed())
+    policy = read_policy(section(url, **provider), plugins())
     assert policy.prometheus is not None
     metering = policy.metering(policy.profile("cool"))
     assert metering is not None
@@ -154,7 +154,7 @@ async def test_a_dry_run_writes_no_event() -> None:
 async def test_a_server_that_is_not_there_is_told_once_and_nothing_moves(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Scripted({})) as port:
         pass
-    policy = read_policy(section(f"http://127.0.0.1:{port}"), installed())
+    policy = read_policy(section(f"http://127.0.0.1:{port}"), plugins())
     assert policy.prometheus is not None
     meter = Meter(Client(Nobody()), StillClock(NOW), PrometheusServer(policy.prometheus))
     for _ in range(3):

@@ -17,36 +17,58 @@ from msgspec.structs import replace
 from restow.migration.conditions import is_ended, is_evicting
 from restow.migration.reservation import is_made_for
 from restow.model import kinds
-from restow.model.objects import Pod, PodMigrationJob
+from restow.model.objects import Document, Pod, PodMigrationJob
 from restow.ports import Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import VirtualLoop
 from tests.control.accidents import Accidents, main
 from tests.control.migrations.auditor import Auditor
-from tests.control.migrations.stage import Move, controller, scheduled
+from tests.control.migrations.limits import Limits
+from tests.control.migrations.stage import Move, arguments, controller, scheduled
+from tests.control.reservations.auditor import Auditor as SeatAuditor
 from tests.control.stage import check_room, trouble
-from tests.sim.stage import pass_time, ready, template, workload
+from tests.sim.stage import Stage, pass_time, ready, template, workload
 
 NODES = ("n1", "n2", "n3", "n4")
 STEPS = 18
-SECTION = {
+SECTION: Document = {
     "defaultJobTTL": "90s",
     "waitingTTL": "3m",
     "maxConcurrentReconciles": 3,
     "maxMigratingPerNode": 2,
     "maxMigratingPerWorkload": 2,
 }
+SECTIONS: list[Document] = [
+    {"evictQPS": 0.2, "evictBurst": 1, "objectLimiters": {"workload": {"duration": "40s", "maxMigrating": 1}}},
+    {"maxUnavailablePerWorkload": 1, "maxMigratingPerNamespace": 3},
+    {"maxMigratingGlobally": 3},
+]
+"""What is configured beside it, by the seed: each would hide some of the others."""
+
+
+class Books:
+    """Everything that the auditors found: about steps, about seats and room, and about limits."""
+
+    def __init__(self, it: Stage, section: Document, *, alone: bool) -> None:
+        self.faults: list[str] = []
+        self.seats = SeatAuditor(it.api, it.clock)
+        self.limits = Limits(it.api, arguments(**section), alone=alone)
+
+    def check(self) -> None:
+        found = [*self.faults, *self.seats.faults, *self.limits.faults]
+        assert not found, found
 
 
 class Leaders:
     """One controller after the other; most of them die after some write."""
 
-    def __init__(self, it: Move, rng: random.Random, plan: FaultPlan, faults: list[str]) -> None:
+    def __init__(self, it: Move, books: Books, section: Document, rng: random.Random, plan: FaultPlan) -> None:
         self.lives = self.evictions = 0
         self._it = it
+        self._books = books
+        self._section = section
         self._rng = rng
         self._plan = plan
-        self._faults = faults
 
     async def run(self) -> None:
         while True:
@@ -55,21 +77,23 @@ class Leaders:
 
     async def lead(self, last: int | None, seconds: float) -> None:
         self.lives += 1
+        self._books.limits.life = self.lives
         seed = self._rng.getrandbits(32)
-        mortal = FaultyApi(self._it.api, random.Random(seed), replace(self._plan, crash_after=last))
-        auditor = Auditor(mortal, self._it.api, self._it.clock, self._faults)
+        mortal = FaultyApi(self._books.seats, random.Random(seed), replace(self._plan, crash_after=last))
+        auditor = Auditor(mortal, self._it.api, self._it.clock, self._books.faults)
         await run_until_crash(mortal, self._live(auditor, seconds))
         self.evictions += auditor.evictions
 
     async def _live(self, api: Api, seconds: float) -> None:
-        async with controller(api, self._it.clock, seed=self.lives, **SECTION):
+        async with controller(api, self._it.clock, seed=self.lives, **self._section):
             await asyncio.sleep(seconds)
 
 
 class MoveAccidents(Accidents):
-    def __init__(self, it: Move, rng: random.Random) -> None:
+    def __init__(self, it: Move, seats: SeatAuditor, rng: random.Random) -> None:
         super().__init__(it, rng, NODES)
         self._it = it
+        self._seats = seats
         self.all = [
             *[self.move] * 8,
             self.abort,
@@ -92,6 +116,10 @@ class MoveAccidents(Accidents):
             self.steal,
             self.give_back,
         ]
+
+    async def strike(self) -> None:
+        await super().strike()
+        await self._seats.look()
 
     async def move(self) -> None:
         for one in self._rng.sample(await self._it.pods(), 2):
@@ -151,7 +179,9 @@ class MoveAccidents(Accidents):
         await self._it.delete(kinds.RESERVATION, self._rng.choice(found))
 
     async def steal(self) -> None:
-        await self.rob(self._rng.choice(NODES), "1500m")
+        where = self._rng.choice(NODES)
+        self._seats.rob(where)
+        await self.rob(where, "1500m")
 
     async def give_back(self) -> None:
         for one in await self.thieves():
@@ -169,13 +199,18 @@ class MoveAccidents(Accidents):
 
 async def run(seed: int) -> Counter[str]:
     """Carry a run out; AssertionError where a promise is broken. Comes out how jobs ended."""
-    rng = random.Random(seed)
-    faults: list[str] = []
-    async with scheduled(nodes=len(NODES), seed=seed) as it:
+    rng, section = random.Random(seed), SECTION | SECTIONS[seed % len(SECTIONS)]
+    at_once = 2 if seed % 4 == 3 else 1  # which leader election prevents, but for a moment
+    books: list[Books] = []
+
+    def audited(it: Stage) -> Api:
+        books.append(Books(it, section, alone=at_once == 1))
+        return books[0].seats
+
+    async with scheduled(nodes=len(NODES), seed=seed, around=audited) as it:
         await _begin(it)
-        leaders = Leaders(it, rng, trouble(rng), faults)
-        accidents = MoveAccidents(it, random.Random(seed + 1))
-        at_once = 2 if seed % 4 == 3 else 1  # which leader election prevents, but for a moment
+        leaders = Leaders(it, books[0], section, rng, trouble(rng))
+        accidents = MoveAccidents(it, books[0].seats, random.Random(seed + 1))
         leading = asyncio.gather(*(leaders.run() for _ in range(at_once)))
         for _ in range(STEPS):
             await accidents.strike()
@@ -186,7 +221,7 @@ async def run(seed: int) -> Counter[str]:
         await accidents.calm()
         leaders._plan = FaultPlan()
         await leaders.lead(None, 900)
-        assert not faults, faults
+        books[0].check()
         await _is_at_rest(it)
         jobs = (await it.client.list(kinds.POD_MIGRATION_JOB)).items
         ends = Counter(f"{job.status.phase} {job.status.reason or ''}".strip() for job in jobs)

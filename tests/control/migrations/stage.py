@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -156,6 +156,37 @@ class Move(Stage):
         made = {"metadata": {"name": name, "annotations": annotations or {}}, "spec": {"podRef": reference, **spec}}
         await self.create(kinds.POD_MIGRATION_JOB, made)
 
+    async def seek(self, **spec: Any) -> Pod:
+        """A pod that is to move, for which there is no seat while the stand-in refuses one."""
+        old = (await self.start())[0]
+        self.seats.refusing = "no room"
+        await self.move(old, **spec)
+        await pass_time(5)
+        return old
+
+    async def line_up(self) -> Pod:
+        """Job a, for which there is no seat while the stand-in refuses one, and job b behind it; the pod of b."""
+        first, second = await self.start()
+        self.seats.refusing = "no room"
+        await self.move(first, "a")
+        await pass_time(2)
+        await self.move(second, "b")
+        await pass_time(2)
+        return second
+
+    async def leave(self, **spec: Any) -> None:
+        """A pod has left for its seat, which its successor does not take until the stand-in binds."""
+        old = (await self.start())[0]
+        self.seats.binding = False
+        await self.move(old, **spec)
+        await pass_time(10)
+
+    async def budget(self, least: int, name: str = "web") -> None:
+        spec = {"minAvailable": least, "selector": {"matchLabels": {"app": "web"}}}
+        made = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+        await self.create(kinds.POD_DISRUPTION_BUDGET, made)
+        await pass_time(2)
+
     async def job(self, name: str = "move") -> PodMigrationJob:
         return await self.client.get(kinds.POD_MIGRATION_JOB, name)
 
@@ -180,9 +211,11 @@ class Move(Stage):
 
 
 @asynccontextmanager
-async def scheduled(*, nodes: int = 3, seed: int = 1, **settings: Any) -> AsyncIterator[Move]:
+async def scheduled(
+    *, nodes: int = 3, seed: int = 1, around: Callable[[Stage], Api] = lambda it: it.api, **settings: Any
+) -> AsyncIterator[Move]:
     """Everything but the controller, with the scheduler itself."""
-    async with world(nodes=nodes, seed=seed, **settings) as it, scheduler(it.api, it.clock, seed=seed):
+    async with world(nodes=nodes, seed=seed, **settings) as it, scheduler(around(it), it.clock, seed=seed):
         made = Move(it.api, it.world, it.clock)
         await made.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
         yield made

@@ -13,28 +13,19 @@ from restow.model import kinds
 from restow.model.objects import Pod
 from restow.model.wire import WireError
 from restow.ports import Api, NotFound, Request, Response
-from tests.control.migrations.stage import Move, arguments, cluster, controller, stage, stays
+from tests.control.migrations.stage import Move, arguments, cluster, controller, scheduled, stage, stays
 from tests.control.migrations.test_given_seats import GIVEN, give
-from tests.sim.stage import pass_time, virtual
+from tests.sim.stage import pass_time, pod, virtual
 
 NEVER = {"scheduling.koordinator.sh/eviction-cost": str(2**31 - 1)}
 Deed = Callable[[Move, Pod], Awaitable[Any]]
 
 
-async def budget(it: Move, name: str, least: int) -> None:
-    spec = {"minAvailable": least, "selector": {"matchLabels": {"app": "web"}}}
-    await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
-    await pass_time(2)
-
-
 @asynccontextmanager
 async def about_to_leave(it: Move, **spec: Any) -> AsyncIterator[Pod]:
     """A pod that has its seat, and leaves when the block ends: until then a budget keeps it."""
-    old = (await it.start(2))[0]
-    it.seats.refusing = "no room"
-    await it.move(old, **spec)
-    await pass_time(5)
-    await budget(it, "web", 2)
+    old = await it.seek(**spec)
+    await it.budget(2)
     it.seats.refusing = None
     await pass_time(10)
     assert (await it.told())[:2] == ("Running", "FailedEvict"), await it.told()
@@ -52,8 +43,8 @@ async def orphan(it: Move, old: Pod) -> None:
 
 
 async def another_budget(it: Move, old: Pod) -> None:
-    await budget(it, "another", 1)
-    await budget(it, "a-third", 1)
+    await it.budget(1, "another")
+    await it.budget(1, "a-third")
 
 
 async def redirect(it: Move, old: Pod) -> None:
@@ -169,6 +160,23 @@ class Slow:
 
 
 @virtual
+async def test_a_seat_that_is_spoiled_while_an_intent_is_written_down_is_not_relied_on() -> None:
+    port = [{"name": "main", "image": "web", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+    async with scheduled() as it:
+        [old] = await it.start(1, containers=port)
+
+        async def spoil() -> None:
+            [made] = await it.reservations()
+            where = (made.status.placements or [])[0].node_name
+            await it.create(kinds.POD, pod("loud", "100m", app="loud", nodeName=where, containers=port))
+
+        async with controller(Slow(it.api, 2, spoil), it.clock):
+            await it.move(old, ttl="20m")
+            await pass_time(60)
+            assert await stays(it, old)
+
+
+@virtual
 async def test_who_was_long_writing_down_an_intent_looks_again() -> None:
     async with cluster() as it:
         old = (await it.start(2))[0]
@@ -179,6 +187,25 @@ async def test_who_was_long_writing_down_an_intent_looks_again() -> None:
             await it.go()
             await pass_time(60)
             assert (await it.told())[0] == "Succeed"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        pytest.param({"status": {"phase": "Aborted"}}, ("Aborted", "Aborted"), id="aborted"),
+        pytest.param({"spec": {"paused": True}}, ("Running", "Paused"), id="paused"),
+    ],
+)
+@virtual
+async def test_whoever_stops_a_job_while_its_intent_is_written_is_heard(change: Any, told: tuple[str, str]) -> None:
+    part = "status" if "status" in change else None
+    async with cluster() as it:
+        old = (await it.start(2))[0]
+        stop = it.client.patch(kinds.POD_MIGRATION_JOB, "move", change, subresource=part)
+        async with controller(Slow(it.api, 0, lambda: stop), it.clock):
+            await it.move(old)
+            await pass_time(30)
+            assert await stays(it, old) and (await it.told())[:2] == told
 
 
 @virtual

@@ -50,10 +50,7 @@ async def delete_node(it: Move, old: Pod) -> None:
 @virtual
 async def test_a_seat_that_is_lost_keeps_the_pod_where_it_is(change: Any, reason: str) -> None:
     async with stage(nodes=4) as it:
-        old = (await it.start())[0]
-        it.seats.refusing = "no room"
-        await it.move(old)
-        await pass_time(3)
+        old = await it.seek()
         await it.stop()
         it.seats.refusing = None
         await pass_time(3)
@@ -68,10 +65,7 @@ async def test_a_seat_that_is_lost_keeps_the_pod_where_it_is(change: Any, reason
 @virtual
 async def test_a_pod_that_another_hand_deletes_finds_its_seat() -> None:
     async with stage() as it:
-        old = (await it.start())[0]
-        it.seats.refusing = "no room"
-        await it.move(old)
-        await pass_time(3)
+        old = await it.seek()
         await it.stop()
         it.seats.refusing = None
         await pass_time(3)
@@ -110,10 +104,7 @@ async def test_a_namesake_is_not_evicted_in_its_place() -> None:
 @virtual
 async def test_a_workload_that_is_upgraded_meanwhile_still_uses_the_seat() -> None:
     async with stage() as it:
-        old = (await it.start(2))[0]
-        it.seats.binding = False
-        await it.move(old)
-        await pass_time(5)
+        await it.leave()
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": template("400m", app="web")}})
         await pass_time(2)
         it.seats.binding = True
@@ -124,10 +115,7 @@ async def test_a_workload_that_is_upgraded_meanwhile_still_uses_the_seat() -> No
 @virtual
 async def test_a_workload_that_is_deleted_meanwhile_leaves_a_seat_that_expires() -> None:
     async with stage() as it:
-        old = (await it.start(2))[0]
-        it.seats.binding = False
-        await it.move(old, ttl="60s")
-        await pass_time(5)
+        await it.leave(ttl="60s")
         await it.delete(kinds.DEPLOYMENT, "web")
         await pass_time(70)
         assert (await it.told())[:2] == ("Failed", "Timeout")
@@ -138,10 +126,7 @@ async def test_a_workload_that_is_deleted_meanwhile_leaves_a_seat_that_expires()
 @virtual
 async def test_a_workload_that_shrinks_before_the_eviction() -> None:
     async with stage() as it:
-        old = (await it.start(2))[0]
-        it.seats.refusing = "no room"
-        await it.move(old)
-        await pass_time(3)
+        await it.seek()
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 0}})
         await pass_time(20)
         assert (await it.told())[:2] == ("Failed", "MissingPod")

@@ -8,9 +8,10 @@ import pytest
 
 from restow.model import kinds
 from tests.control.migrations.stage import Move, cluster, controller, scheduled, stage, stays
-from tests.sim.stage import pass_time, template, virtual
+from tests.sim.stage import pass_time, pod, template, virtual
 
 WEB = {"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
+HOST = "kubernetes.io/hostname"
 GIVEN = {"reservationRef": {"namespace": "default", "name": "given"}}
 
 
@@ -37,11 +38,32 @@ async def test_one_seat_is_not_given_to_two() -> None:
         await it.go()
         await pass_time(3)
         assert [await stays(it, one) for one in (first, second, third)].count(False) == 1
+        told = str([await it.told(name) for name in "bc"])
+        assert "reservation given has 1 free seat for it and for jobs before it: a" in told
         it.seats.binding = True
         await pass_time(60)
         told = [await it.told(name) for name in "abc"]
         assert [one[0] for one in told] == ["Succeed", "Failed", "Failed"], told
-        assert "every free seat of reservation given (1) is for a job before it: a" in str(told)
+        assert "its seat was taken by" in str(told)
+
+
+@pytest.mark.parametrize("target", [None, "n2"], ids=["anywhere", "where it is to go"])
+@virtual
+async def test_nobody_is_evicted_to_come_back_to_where_it_was(target: str | None) -> None:
+    """The reservation has a seat elsewhere, and one on the pod's own node that its successor would take first."""
+    async with scheduled(nodes=2) as it, controller(it.api, it.clock):
+        await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": True}})
+        [old] = await it.start(1)
+        await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": None}})
+        rooms = {"a": template("500m", nodeSelector={HOST: "n1"}), "b": template("500m", nodeSelector={HOST: "n2"})}
+        await give(it, tasks=[{"name": name, "replicas": 1, "template": room} for name, room in rooms.items()])
+        annotations = {"restow.sh/target-node": target} if target else None
+        await it.move(old, annotations=annotations, reservationOptions=GIVEN)
+        await pass_time(30)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod"), message
+        assert "its successor may take the seat on node n1, where it is already" in (message or "")
+        assert await stays(it, old)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +85,43 @@ async def test_a_seat_that_its_successor_could_not_take(spec: Any, why: str) -> 
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and why in (message or ""), message
         assert await stays(it, old)
+
+
+ALONE = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "loud"}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+PORT = [{"name": "main", "image": "web", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+
+
+@pytest.mark.parametrize(
+    ("web", "other", "why"),
+    [
+        pytest.param({"containers": PORT}, {"containers": PORT}, "didn't have free ports", id="a host port"),
+        pytest.param({"affinity": ALONE}, {}, "didn't match pod anti-affinity rules", id="company"),
+    ],
+)
+@virtual
+async def test_a_seat_whose_node_would_not_take_its_successor(web: Any, other: Any, why: str) -> None:
+    """The reservation asks for room alone, and somebody is there whom its pods must not meet."""
+    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+        old, another = await it.start(2, **web)
+        free = min({"n1", "n2", "n3"} - {old.spec.node_name, another.spec.node_name})
+        await it.create(kinds.POD, pod("loud", "100m", app="loud", nodeName=free, **other))
+        room = template("500m", nodeSelector={HOST: free})
+        await give(it, tasks=[{"name": "web", "replicas": 1, "template": room}])
+        await it.move(old, reservationOptions=GIVEN)
+        await pass_time(60)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Running", "Waiting"), message
+        assert f"node {free} would not take its successor" in (message or "") and why in (message or ""), message
+        assert await stays(it, old)
+        await it.delete(kinds.POD, "loud", "default")
+        await pass_time(60)
+        assert (await it.told())[0] == "Succeed", await it.told()
 
 
 @virtual
@@ -115,10 +174,7 @@ async def test_a_used_seat_that_was_cleared_away_is_not_missed() -> None:
     """Collected before the controller looked: the pod itself says whose seat it took."""
     async with cluster() as it:
         async with controller(it.api, it.clock):
-            old = (await it.start(2))[0]
-            it.seats.binding = False
-            await it.move(old)
-            await pass_time(10)
+            await it.leave()
         it.seats.binding = True
         await pass_time(10)
         [used] = await it.reservations()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+import msgspec
 import pytest
 
 from restow.adapters.rest.tables import custom_printer
@@ -13,7 +16,7 @@ from restow.model.crds import custom_resource_definition
 from restow.model.objects import Document
 from restow.ports import Api, Request, Response
 from restow.sim.faults import FaultyApi
-from tests.control.migrations.stage import cluster, controller, scheduled, stage
+from tests.control.migrations.stage import cluster, controller, scheduled, stage, stays
 from tests.control.stage import events
 from tests.sim.stage import pass_time, ready, template, virtual, workload
 
@@ -145,6 +148,64 @@ async def test_it_is_evicted_or_deleted_with_its_grace_period(policy: str) -> No
         assert sum(name.startswith(verb) for name in seen.writes.names) == 1
 
 
+class Hasty:
+    """An Api that hears of every eviction or deletion of a pod that is not only tried, before it takes effect."""
+
+    def __init__(self, api: Api, hear: Callable[[Request], Awaitable[Any]]) -> None:
+        self.watch = api.watch
+        self._api = api
+        self._hear = hear
+
+    async def call(self, request: Request) -> Response:
+        leaves = request.subresource == "eviction" or request.verb == "delete"
+        if leaves and request.resource.plural == "pods" and "dryRun" not in request.query:
+            await self._hear(request)
+        return await self._api.call(request)
+
+
+@pytest.mark.parametrize("policy", ["Eviction", "Delete"])
+@virtual
+async def test_what_is_sent_is_what_the_job_says_else_what_is_configured(policy: str) -> None:
+    sent = list[Document]()
+
+    async def hear(request: Request) -> None:
+        body = msgspec.json.decode(request.body)
+        sent.append(body.get("deleteOptions", body))
+
+    async with cluster() as it:
+        options = {"gracePeriodSeconds": 9, "propagationPolicy": "Background"}
+        async with controller(Hasty(it.api, hear), it.clock, evictionPolicy=policy, defaultDeleteOptions=options):
+            first, second = await it.start(2)
+            for pod, own in ((first, {}), (second, {"gracePeriodSeconds": 7, "propagationPolicy": "Orphan"})):
+                await it.move(pod, pod.metadata.name, deleteOptions=own)
+                await pass_time(30)
+                assert (await it.told(pod.metadata.name))[0] == "Succeed"
+    assert [one | options | {"preconditions": {"uid": first.metadata.uid}} == one for one in sent] == [True, False]
+    asked = {"gracePeriodSeconds": 7, "propagationPolicy": "Orphan", "preconditions": {"uid": second.metadata.uid}}
+    assert sent[1] | asked == sent[1]
+
+
+@pytest.mark.parametrize("policy", ["Eviction", "Delete"])
+@virtual
+async def test_a_namesake_that_comes_while_the_eviction_is_on_its_way_is_not_evicted(policy: str) -> None:
+    async with cluster() as it:
+        old = (await it.start(2, kinds.STATEFUL_SET))[0]
+        name, came = old.metadata.name, list[str]()
+
+        async def be_replaced(request: Request) -> None:
+            if not came:
+                await it.client.delete(kinds.POD, name, "default", grace_seconds=0)
+                await pass_time(3)
+                came.append((await it.client.get(kinds.POD, name, "default")).metadata.uid)
+
+        async with controller(Hasty(it.api, be_replaced), it.clock, evictionPolicy=policy):
+            await it.move(old)
+            await pass_time(40)
+            now = await it.client.get(kinds.POD, name, "default")
+            assert [now.metadata.uid] == came != [old.metadata.uid] and await stays(it, now)
+            assert (await it.told())[0] == "Succeed"
+
+
 @virtual
 async def test_a_reservation_that_is_given_is_used_as_it_is() -> None:
     async with stage() as it:
@@ -195,6 +256,8 @@ async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
         told = f"no seat outside node {old.spec.node_name}, which it leaves: {it.seats.refusing}"
         assert await it.told() == ("Running", "Unschedulable", told)
         assert await events(it, "Unschedulable") == [("move", told)]
+        kinds_of = {one.reason: one.type for one in (await it.client.list(kinds.EVENT)).items}
+        assert (kinds_of["Unschedulable"], kinds_of["Admitted"]) == ("Warning", "Normal")
         it.seats.refusing = None
         await pass_time(60)
         assert (await it.told())[0] == "Succeed"
@@ -296,3 +359,13 @@ async def test_many_at_once() -> None:
         assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}
         assert not {pod.metadata.uid for pod in pods} & {pod.metadata.uid for pod in await it.pods()}
         assert len(await it.pods()) == 12 and all(map(ready, await it.pods()))
+
+
+@virtual
+async def test_a_seat_is_of_the_queue_of_its_pod() -> None:
+    async with cluster() as it, controller(it.api, it.clock):
+        old = (await it.start(annotations={"scheduling.volcano.sh/queue-name": "gold"}))[0]
+        await it.move(old)
+        await pass_time(20)
+        assert [one.spec.queue for one in await it.reservations()] == ["gold"]
+        assert (await it.client.get(kinds.POD_MIGRATION_JOB, "move")).status.phase == "Succeed"

@@ -17,7 +17,7 @@ from restow.ports import Request, Response
 from restow.sim.faults import FaultyApi
 from restow.sim.writes import is_write
 from tests.control.migrations.stage import Move, arguments, cluster, controller, stage, stays
-from tests.sim.stage import node, pass_time, ready, running, virtual
+from tests.sim.stage import node, pass_time, running, virtual
 
 ANYTHING = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 KRUISE = {
@@ -34,13 +34,6 @@ KRUISE = {
 NO_SEAT = "no seat outside node {}, which it leaves: no room"
 
 
-async def budget(it: Move, least: int) -> None:
-    selector = {"matchLabels": {"app": "web"}}
-    spec = {"minAvailable": least, "selector": selector}
-    await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
-    await pass_time(2)
-
-
 # --- budgets, limits and the stop switch ------------------------------------------------------------------------------
 
 
@@ -48,7 +41,7 @@ async def budget(it: Move, least: int) -> None:
 async def test_a_budget_is_waited_for() -> None:
     async with stage() as it:
         old = (await it.start(2))[0]
-        await budget(it, 2)
+        await it.budget(2)
         await it.move(old)
         await pass_time(60)
         phase, reason, message = await it.told()
@@ -88,18 +81,16 @@ async def test_a_budget_of_open_kruise_is_waited_for_where_there_are_such() -> N
 
 async def late_budget(it: Move) -> Pod:
     """A pod is to move, and before there is a seat for it comes a budget that lets nobody go."""
-    old = (await it.start(2))[0]
-    it.seats.refusing = "no room"
-    await it.move(old)
-    await pass_time(5)
-    await budget(it, 2)
+    old = await it.seek()
+    await it.budget(2)
     it.seats.refusing = None
     return old
 
 
+@pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 @virtual
-async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go() -> None:
-    async with stage() as it:
+async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go(policy: str) -> None:
+    async with stage(evictionPolicy=policy) as it:
         old = await late_budget(it)
         await pass_time(30)
         phase, reason, message = await it.told()
@@ -131,11 +122,7 @@ async def test_a_node_made_anew_is_not_the_one_that_the_seat_was_kept_on() -> No
 @virtual
 async def test_a_limit_is_waited_for_and_told_with_its_numbers() -> None:
     async with stage(maxMigratingGlobally=1) as it:
-        first, second = await it.start(2)
-        it.seats.refusing = "no room"
-        await it.move(first, "a")
-        await pass_time(2)
-        await it.move(second, "b")
+        await it.line_up()
         await pass_time(5)
         phase, reason, message = await it.told("b")
         assert (phase, reason) == ("Pending", "MaxMigratingGlobally") and "1" in (message or "")
@@ -161,21 +148,6 @@ async def test_nothing_is_evicted_while_the_switch_is_off() -> None:
         await it.go()
         await pass_time(60)
         assert [(await it.told(name))[0] for name in ("move", "late")] == ["Succeed", "Succeed"]
-
-
-@virtual
-async def test_evictions_have_their_pace() -> None:
-    async with cluster(nodes=4) as it:
-        seen = FaultyApi(it.api, random.Random(1))
-        async with controller(seen, it.clock, evictQPS=0.1, evictBurst=1, maxConcurrentReconciles=4):
-            pods = await it.start(4)
-            for pod in pods:
-                await it.move(pod, pod.metadata.name)
-            for count in range(1, 5):
-                await pass_time(9.0 if count > 1 else 5.0)
-                assert sum(name.startswith("evict Pod") for name in seen.writes.names) <= count
-            await pass_time(60)
-            assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}
 
 
 class Fencing(FaultyApi):
@@ -210,112 +182,14 @@ async def test_a_leader_that_may_not_write_does_not_read_for_nothing() -> None:
             assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}
 
 
-# --- users ------------------------------------------------------------------------------------------------------------
-
-
-@virtual
-async def test_aborted_before_the_eviction_the_seat_is_given_back() -> None:
-    async with stage() as it:
-        old = (await it.start())[0]
-        it.seats.refusing = "no room"
-        await it.move(old)
-        await pass_time(5)
-        assert len(await it.reservations()) == 1
-        await it.set_status("move", phase="Aborted")
-        it.seats.refusing = None
-        await pass_time(10)
-        assert await it.told() == ("Aborted", "Aborted", "the job was aborted by a user")
-        assert await it.reservations() == [] and await stays(it, old)
-
-
-@virtual
-async def test_aborted_after_the_eviction_the_seat_is_the_successors() -> None:
-    async with stage() as it:
-        old = (await it.start())[0]
-        it.seats.binding = False
-        await it.move(old)
-        await pass_time(10)
-        await it.set_status("move", phase="Aborted")
-        await pass_time(60)
-        [kept] = await it.reservations()
-        it.seats.binding = True
-        await pass_time(10)
-        [used] = await it.reservations()
-        assert used.status.state.phase == "Succeeded" and used.metadata.uid == kept.metadata.uid
-        assert (await it.told())[0] == "Aborted"
-
-
-@virtual
-async def test_a_pause_stops_everything_and_its_time_does_not_count() -> None:
-    async with stage() as it:
-        old = (await it.start())[0]
-        await it.move(old, paused=True, ttl="60s")
-        await pass_time(100)
-        assert (await it.told())[1] == "Paused" and await stays(it, old)
-        await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": False}})
-        it.seats.refusing = "no room"
-        await pass_time(5)
-        await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": True}})
-        await pass_time(100)
-        it.seats.refusing = None
-        await pass_time(5)
-        assert (await it.told())[1] == "Paused" and await stays(it, old)
-        await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": False}})
-        await pass_time(30)
-        assert (await it.told())[0] == "Succeed"
-
-
-@virtual
-async def test_a_deleted_job_leaves_no_seat_behind() -> None:
-    async with stage() as it:
-        old = (await it.start())[0]
-        it.seats.refusing = "no room"
-        await it.move(old)
-        await pass_time(5)
-        await it.delete(kinds.POD_MIGRATION_JOB, "move")
-        it.seats.refusing = None
-        await pass_time(100)
-        assert await it.reservations() == [] and await stays(it, old)
-
-
-@virtual
-async def test_a_deleted_job_leaves_the_seat_to_the_successor_of_a_pod_that_left() -> None:
-    async with stage() as it:
-        old = (await it.start())[0]
-        it.seats.binding = False
-        await it.move(old)
-        await pass_time(10)
-        await it.delete(kinds.POD_MIGRATION_JOB, "move")
-        await pass_time(120)
-        assert len(await it.reservations()) == 1
-        it.seats.binding = True
-        await pass_time(10)
-        assert [one.status.state.phase for one in await it.reservations()] == ["Succeeded"]
-        assert all(map(ready, await it.pods()))
-
-
-@virtual
-async def test_of_two_jobs_for_one_pod_the_older_goes_on() -> None:
-    async with stage() as it:
-        old = (await it.start())[0]
-        await it.move(old, "first")
-        await it.move(old, "second")
-        await pass_time(30)
-        assert (await it.told("first"))[0] == "Succeed"
-        phase, reason, message = await it.told("second")
-        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and "job first moves it already" in (message or "")
-
-
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
 @virtual
 async def test_time_is_up_before_the_eviction() -> None:
     async with stage() as it:
-        old = (await it.start())[0]
-        it.seats.refusing = "no room"
-        await it.move(old, ttl="60s")
-        await pass_time(62)
+        old = await it.seek(ttl="60s")
+        await pass_time(57)
         assert await it.told() == ("Failed", "Timeout", f"not done within 1m0s: {NO_SEAT.format(old.spec.node_name)}")
         assert await it.reservations() == [] and await stays(it, old)
 
@@ -323,10 +197,8 @@ async def test_time_is_up_before_the_eviction() -> None:
 @virtual
 async def test_time_is_up_after_the_eviction() -> None:
     async with stage() as it:
-        old = (await it.start())[0]
-        it.seats.binding = False
-        await it.move(old, ttl="60s")
-        await pass_time(70)
+        await it.leave(ttl="60s")
+        await pass_time(60)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "Timeout") and "its seat is kept until" in (message or "")
         assert len(await it.reservations()) == 1
@@ -343,7 +215,7 @@ async def test_a_budget_that_never_lets_go_ends_a_job_without_a_seat_too() -> No
         await it.move(second, mode="EvictDirectly", ttl="2m")
         await pass_time(10)  # the second was admitted, and waits for its turn
         assert (await it.told("first"))[0] == "Succeed" and (await it.told())[0] == "Running"
-        await budget(it, 2)
+        await it.budget(2)
         await pass_time(60)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Running", "FailedEvict") and "needs 2 healthy pods" in (message or "")
@@ -357,11 +229,7 @@ async def test_a_budget_that_never_lets_go_ends_a_job_without_a_seat_too() -> No
 @virtual
 async def test_waiting_jobs_time_out_like_others() -> None:
     async with stage(maxMigratingGlobally=1, waitingTTL="30s", defaultJobTTL="10m") as it:
-        first, second = await it.start(2)
-        it.seats.refusing = "no room"
-        await it.move(first, "a")
-        await pass_time(2)
-        await it.move(second, "b")
+        await it.line_up()
         await pass_time(40)
         phase, reason, message = await it.told("b")
         assert (phase, reason) == ("Failed", "Timeout") and "not admitted within 30s" in (message or "")
@@ -394,6 +262,20 @@ async def test_a_dry_run_changes_nothing_and_says_what_it_would_do(mode: str) ->
         assert (phase, reason) == ("Aborted", "DryRun") and "would be" in (message or "")
         assert {name.split()[1] for name in seen.writes.names} <= {"PodMigrationJob", "PodMigrationJob/status", "Event"}
         assert await stays(it, old)
+
+
+@virtual
+async def test_a_dry_run_that_is_switched_on_on_the_way_gives_the_seat_back_and_says_so() -> None:
+    async with cluster() as it, controller(it.api, it.clock) as made:
+        old = await it.seek()
+        [seat] = await it.reservations()
+        made.configure(arguments(dryRun=True))
+        it.seats.refusing = None
+        await pass_time(30)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Aborted", "DryRun")
+        assert f"reservation {seat.metadata.name} was made before, and is released now" in (message or "")
+        assert await it.reservations() == [] and await stays(it, old)
 
 
 @virtual

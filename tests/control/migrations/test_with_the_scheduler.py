@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
+from restow.model.cluster.seat import expires_at
 from restow.model.objects import Document
+from restow.model.times import format_time
 from tests.control.migrations.stage import controller, scheduled
 from tests.control.stage import check_room
 from tests.control.volumes import CLASS
-from tests.sim.stage import job, pass_time, pod, ready, template, virtual, workload
+from tests.sim.stage import job, node, pass_time, pod, ready, template, virtual, workload
 
 
 @pytest.mark.parametrize("kind", [kinds.DEPLOYMENT, kinds.REPLICA_SET, kinds.STATEFUL_SET], ids=lambda kind: kind.kind)
@@ -48,6 +50,19 @@ async def test_a_pod_that_does_not_fit_where_it_is_to_go_says_where_that_is() ->
         await pass_time(10)
         why = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) other than the one asked for by name."
         assert await it.told() == ("Running", "Unschedulable", f"no seat on node {target}, where it is to go: {why}")
+
+
+@virtual
+async def test_a_node_that_does_not_exist_yet_is_waited_for() -> None:
+    async with scheduled() as it, controller(it.api, it.clock):
+        [old] = await it.start(1)
+        await it.move(old, annotations={"restow.sh/target-node": "late"})
+        await pass_time(60)
+        why = "0/3 nodes are available: 3 node(s) other than the one asked for by name."
+        assert await it.told() == ("Running", "Unschedulable", f"no seat on node late, where it is to go: {why}")
+        await it.create(kinds.NODE, node("late"))
+        await pass_time(60)
+        assert ((await it.told())[0], (await it.job()).status.node_name) == ("Succeed", "late")
 
 
 @virtual
@@ -163,14 +178,17 @@ async def test_a_pod_of_a_batch_job_is_made_again_in_its_seat() -> None:
         assert (await it.told())[0] == "Succeed", await it.told()
 
 
+@pytest.mark.parametrize("ends", ["ttl", "expires", "ttl expires"])
 @virtual
-async def test_a_seat_that_would_end_too_soon_is_extended_and_kept() -> None:
+async def test_a_seat_that_would_end_too_soon_is_extended_and_kept(ends: str) -> None:
     async with scheduled() as it, controller(it.api, it.clock):
         old = (await it.start())[0]
-        await it.move(old, reservationOptions={"template": {"spec": {"ttl": "30s"}}})
+        soon = {"ttl": "30s", "expires": format_time(it.clock.now() + 30)}
+        await it.move(old, reservationOptions={"template": {"spec": {end: soon[end] for end in ends.split()}}})
         await pass_time(60)
         assert (await it.told())[0] == "Succeed", await it.told()
-        assert [one.spec.ttl for one in await it.reservations()] != ["30s"]
+        [seat] = await it.reservations()
+        assert (expires_at(seat) or 0.0) > it.clock.now() + 60
 
 
 @virtual
@@ -202,3 +220,19 @@ async def test_a_rolling_update_after_the_successor_was_ready_changes_nothing() 
         assert all(map(ready, await it.pods()))
         live = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
         assert live == []
+
+
+@virtual
+async def test_two_jobs_that_were_given_one_reservation_have_a_successor_each() -> None:
+    async with scheduled(nodes=4) as it, controller(it.api, it.clock):
+        pods = await it.start(2)
+        task = {"name": "pod", "replicas": 2, "template": template("500m", app="web")}
+        spec = {"tasks": [task], "owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}], "matchPolicy": "Fits"}
+        await it.create(kinds.RESERVATION, {"metadata": {"name": "spare", "namespace": "default"}, "spec": spec})
+        await pass_time(5)
+        for old in pods:
+            await it.move(old, old.metadata.name, reservationOptions={"reservationRef": {"name": "spare"}})
+        await pass_time(60)
+        ended = [(await it.job(old.metadata.name)).status for old in pods]
+        assert [one.phase for one in ended] == ["Succeed", "Succeed"], ended
+        assert len({one.pod_ref.uid for one in ended if one.pod_ref}) == 2

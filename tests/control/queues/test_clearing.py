@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from restow.control.queues import Metrics, Settings
+from restow.control.queues.clearing import Wanted, job_for
 from restow.migration.conditions import is_ended
 from restow.model import kinds
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
@@ -175,8 +176,9 @@ async def test_a_limit_that_is_no_quantity_stops_nothing() -> None:
         await it.create(kinds.POD, pod("big", "2", nodeName="n2"))
         await it.create(kinds.QUEUE, queue("odd", capability={"cpu": f"0.{'9' * 999}"}))
         spec = template("1", annotations=of("odd"), nodeName="n1")
-        await it.create(kinds.DEPLOYMENT, workload("web", 1, pods=spec))
+        await it.create(kinds.STATEFUL_SET, workload("web", 1, pods=spec, updateStrategy={"type": "OnDelete"}))
         await pass_time(5)
+        await it.patch(kinds.STATEFUL_SET, "web", {"spec": {"template": {"spec": {"nodeName": None}}}})
         await it.ask(**GUARANTEED)
         await pass_time(30)
         told = "1 stays (1: its queue odd has limits that cannot be read: spec.capability.cpu: quantity "
@@ -333,3 +335,19 @@ async def test_what_is_counted() -> None:
         await it.delete(kinds.QUEUE, "q1")
         await pass_time(1)
         assert "restow_queue_locked_nodes{" not in generate_latest(registry).decode()
+
+
+@virtual
+async def test_a_job_that_somebody_else_made_is_used_and_not_counted_as_created() -> None:
+    registry = CollectorRegistry()
+    async with populated(nodes=2) as it:
+        await furnish(it)
+        await it.stop()
+        unseeing = Forgetful(it.api, "never", "podmigrationjobs", b"restow.sh/queue")
+        async with running(queues(unseeing, it.clock, metrics=Metrics(registry))):
+            [old] = [one for one in await it.on("n1") if one.metadata.owner_references]
+            await it.create(kinds.POD_MIGRATION_JOB, job_for("q1", Wanted(old, 0), "default"))
+            await it.ask(**GUARANTEED)
+            await pass_time(12)
+            assert 'result="created"' not in generate_latest(registry).decode()
+            assert len(await it.jobs()) == 1 and "1 moved by jobs" in ((await it.says())[2] or "")

@@ -1,14 +1,17 @@
-"""One seeded run: reservations, pods that use them, accidents, and schedulers that die, are deposed and misread.
+"""One seeded run: reservations, pods that use them, accidents, and schedulers that die, are deposed and misread. After
+every write the promises hold (`auditor`), and a scheduler that began then would go on (`memory`).
 
     python -m tests.control.reservations.chaos 1000 [FILE]
 
 carries out runs until so many seeds have passed; FILE holds how far it got, so that it can be ended and gone on with.
-With PYTHONHASHSEED=0 a run goes the same way every time.
+With PYTHONHASHSEED=0 a run goes the same way every time. RESTOW_WRITERS=1 lets pods be bound one at a time, so that
+more happens while they are on their way.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections import Counter
 from contextlib import suppress
@@ -17,8 +20,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from restow.client.election import Fenced
+from restow.control.scheduler import Scheduler, Settings
 from restow.model import kinds
-from restow.model.cluster.seat import is_ended
+from restow.model.cluster.seat import is_ended, migrating_pod, wanted
 from restow.model.objects import Document, Pod
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Request, Response
@@ -26,12 +30,14 @@ from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.writes import is_write
 from tests.control.accidents import Accidents, main
 from tests.control.reservations.auditor import Auditor
+from tests.control.reservations.memory import Memory
 from tests.control.reservations.stage import WEB, open_seats, reservation
 from tests.control.stage import places, trouble, world
-from tests.sim.stage import Stage, node, pass_time, pod, scheduler, template
+from tests.sim.stage import Stage, node, pass_time, pod, profile, scheduler, template
 
 NODES = ("n1", "n2", "n3")
 STEPS = 25
+SETTINGS = Settings(writers=int(os.environ.get("RESTOW_WRITERS", str(Settings().writers))))
 OTHER = {"labelSelector": {"matchLabels": {"app": "other"}}}
 
 
@@ -59,6 +65,15 @@ class Leaders:
         self._rng = rng
         self._plan = plan
         self._old: list[tuple[asyncio.Task[None], FaultyApi]] = []
+        self._last: tuple[FaultyApi, Fence] | None = None
+        self._made: Scheduler | None = None
+
+    def leader(self) -> Scheduler | None:
+        """Who leads, if somebody does and is alive."""
+        if self._last is None:
+            return None
+        mortal, fence = self._last
+        return None if mortal.crashed.is_set() or fence.down else self._made
 
     async def run(self) -> None:
         try:
@@ -76,6 +91,7 @@ class Leaders:
         fence = Fence(self._api)
         last = self._rng.randint(0, 40) if self._rng.random() < 0.7 else None
         mortal = FaultyApi(fence, random.Random(self._rng.getrandbits(32)), replace(self._plan, crash_after=last))
+        self._last, self._made = (mortal, fence), None
         life = asyncio.create_task(run_until_crash(mortal, self._live(mortal)))
         self._old.append((life, mortal))
         try:
@@ -84,7 +100,10 @@ class Leaders:
             fence.down = True
 
     async def _live(self, api: Api) -> None:
-        async with scheduler(api, self._it.clock, seed=self.lives):
+        last = self._last
+        async with scheduler(api, self._it.clock, seed=self.lives, settings=SETTINGS) as made:
+            if last is self._last:
+                self._made = made
             await asyncio.sleep(10_000)
 
 
@@ -96,6 +115,8 @@ class SeatAccidents(Accidents):
         self.all = [
             *[self.reserve] * 3,
             *[self.claim] * 2,
+            self.move,
+            self.evict,
             *[self.use] * 8,
             self.other,
             self.leave,
@@ -137,8 +158,27 @@ class SeatAccidents(Accidents):
         made["spec"]["tasks"][0]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": where}
         await self._it.create(kinds.RESERVATION, made)
 
+    async def move(self) -> None:
+        """A seat for a pod that is to be evicted."""
+        mover = self._rng.choice([one for one in await self._it.pods() if one.spec.node_name])
+        made = reservation(f"r{self._made % 7}", 1, self._cpu(), ttl="60s")
+        made["metadata"]["annotations"] = {"restow.sh/migrating": mover.metadata.uid}
+        await self._it.create(kinds.RESERVATION, made)
+
+    async def evict(self) -> None:
+        """A pod leaves that somebody wants to move."""
+        found = (await self._it.client.list(kinds.RESERVATION)).items
+        movers = {migrating_pod(one) for one in found if not is_ended(one)}
+        one = self._rng.choice([one for one in await self._it.pods() if one.metadata.uid in movers])
+        await self._it.delete(kinds.POD, one.metadata.name, grace_seconds=self._rng.choice((0, 10)))
+
     async def use(self) -> None:
-        await self._it.create(kinds.POD, pod(f"web{self._made}", self._cpu()))
+        """Some of them are soon done."""
+        made = pod(f"web{self._made}", self._cpu())
+        if self._rng.random() < 0.2:
+            made["metadata"]["annotations"] = {"sim.restow.sh/run-seconds": self._rng.choice(("0", "2", "10"))}
+            made["spec"]["restartPolicy"] = "Never"
+        await self._it.create(kinds.POD, made)
 
     async def other(self) -> None:
         await self._it.create(kinds.POD, pod(f"other{self._made}", self._cpu(), app="other"))
@@ -188,7 +228,7 @@ class SeatAccidents(Accidents):
         found = (await self._it.client.list(kinds.RESERVATION)).items
         held = sorted({node for one in found for _, _, node in open_seats(one)}) or NODES
         where, cpu = self._rng.choice(held), self._rng.choice(("500m", "1500m", "3"))
-        self._auditor.stolen[where] = self._it.clock.now()
+        self._auditor.rob(where)
         await self.rob(where, cpu)
 
     async def _any(self) -> str:
@@ -208,8 +248,10 @@ async def run(seed: int) -> Counter[str]:
     thieves = rng.random() < 0.5
     plan = trouble(rng, most=0.2, timely=thieves)
     async with world(nodes=len(NODES), seed=seed) as it:
-        auditor = Auditor(it.api, it.clock)
+        auditor = Auditor(it.api, it.clock, namespace_share=SETTINGS.namespace_share, statuses_only=True)
+        memory = Memory(it.api, it.clock, profile=profile(), settings=SETTINGS)
         leaders = Leaders(it, auditor, rng, plan)
+        memory.leader = leaders.leader
         leading = asyncio.create_task(leaders.run())
         accidents = SeatAccidents(it, auditor, random.Random(seed + 1), thieves=thieves)
         for _ in range(STEPS):
@@ -217,15 +259,19 @@ async def run(seed: int) -> Counter[str]:
             await pass_time(rng.choice((0.0, 0.05, 0.5, 3.0, 8.0)))
             assert not leading.done(), leading.exception()
             assert not auditor.faults, auditor.faults
+            assert not memory.faults, memory.faults
         leading.cancel()
         await asyncio.gather(leading, return_exceptions=True)
         auditor.life += 1
-        async with scheduler(auditor, it.clock, seed=99):
+        async with scheduler(auditor, it.clock, seed=99, settings=SETTINGS) as last:
+            memory.leader = lambda: last
             await pass_time(20)
             await _is_at_rest(it, auditor)
+            await _is_up_to_date(memory)
             await _leaks_nothing(it)
         assert not auditor.faults, auditor.faults
-    return Counter(audits=auditor.audits)
+        assert not memory.faults, memory.faults
+    return Counter(audits=auditor.audits) + memory.counts
 
 
 async def _is_at_rest(it: Stage, auditor: Auditor) -> None:
@@ -241,18 +287,28 @@ async def _is_at_rest(it: Stage, auditor: Auditor) -> None:
         notes = each.metadata.annotations or {}
         named = notes.get("restow.sh/reservation")
         if named is not None:
-            await _is_marked(it, auditor, named, each)
+            await _is_marked(it, named, each)
 
 
-async def _is_marked(it: Stage, auditor: Auditor, seat: str, pod: Pod) -> None:
+async def _is_up_to_date(memory: Memory) -> None:
+    """Whatever a successor would write is written soon; somebody may have come just now."""
+    memory.look("at rest")
+    due = memory.due
+    await pass_time(5)
+    memory.look("at rest")
+    assert not due & memory.due, due & memory.due
+
+
+async def _is_marked(it: Stage, seat: str, pod: Pod) -> None:
     _, _, task, index = seat.split("/")
     life = (pod.metadata.annotations or {})["restow.sh/reservation-uid"]
     for one in (await it.client.list(kinds.RESERVATION)).items:
-        if one.metadata.uid != life or not await auditor.must_be_marked(pod, one):
+        if one.metadata.uid != life:
             continue
         placements = {(each.task, each.index): each.pod_ref for each in one.status.placements or ()}
-        if (task, int(index)) in placements:  # a change to the reservation may have released it meanwhile
-            reference = placements[task, int(index)]
+        is_asked_for = int(index) < wanted(one).get(task, 0) and not is_ended(one)
+        if is_asked_for or (task, int(index)) in placements:  # a change to the reservation may have released it
+            reference = placements.get((task, int(index)))
             assert reference is not None and reference.uid == pod.metadata.uid, (seat, pod.metadata.uid, one.status)
 
 

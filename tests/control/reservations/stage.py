@@ -10,8 +10,9 @@ from restow.model.cluster.seat import is_ended
 from restow.model.objects import Document, Pod, Reservation
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract, template_requests
 from restow.scheduling.framework import SUCCESS, Cycle, PermitPlugin, Verdict, wait
-from tests.sim.stage import Stage, template
+from tests.sim.stage import Stage, pass_time, template
 
+THEIRS = {"schedulerName": "other"}
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
 
 
@@ -45,6 +46,12 @@ async def seats(it: Stage, name: str = "r") -> dict[int, tuple[str, str | None]]
 
 
 # --- promises ---------------------------------------------------------------------------------------------------------
+
+
+async def settled(it: Stage) -> None:
+    """Give everybody time to act on what was done; nobody has over-committed anything by then."""
+    await pass_time(3)
+    assert await over_committed(it.client) == []
 
 
 async def over_committed(client: Client) -> list[str]:

@@ -108,6 +108,115 @@ async def test_changes_that_nobody_may_have_heard_of(changes: list[str], comer: 
         assert (await auditor.shortages()).get(("now", "n1", "cpu"), 0) == short
 
 
+@pytest.mark.parametrize(
+    ("bound", "blamed"),
+    [
+        pytest.param(["a"], [], id="one sits down"),
+        pytest.param(["a", "b"], ["was taken by"], id="nobody else does"),
+    ],
+)
+@virtual
+async def test_a_seat_is_given_once(bound: list[str], blamed: list[str]) -> None:
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        made = await it.create(kinds.RESERVATION, reservation("r", 1, "1"))
+        await _agree(it)
+        await auditor.look()
+        notes = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": made.metadata.uid}
+        for name in bound:
+            one = await it.create(kinds.POD, pod(name, "1"))
+            await Client(auditor).bind("default", name, uid=one.metadata.uid, node="n1", annotations=notes)
+        assert len(auditor.faults) == len(blamed)
+        assert all(what in fault for what, fault in zip(blamed, auditor.faults, strict=True))
+
+
+OPEN, ELSEWHERE = ({"task": "web", "index": 0, "nodeName": node} for node in ("n1", "n2"))
+MORE = {**OPEN, "index": 1}
+
+
+@pytest.mark.parametrize(
+    ("phase", "placements", "blamed"),
+    [
+        pytest.param("Available", [OPEN, MORE], "", id="it stays as it is"),
+        pytest.param("Available", [OPEN], "web/1 was given up for no reason", id="a seat is given up"),
+        pytest.param("Available", [MORE, ELSEWHERE], "was on n1, and is on n2", id="a seat moves"),
+        pytest.param("Available", [], "it says that it is Available", id="it has none"),
+        pytest.param("Succeeded", [OPEN, MORE], "it says that it has succeeded", id="nobody took one"),
+        pytest.param("Failed", [OPEN, MORE], "it failed", id="nothing is wrong with it"),
+    ],
+)
+@virtual
+async def test_until_it_has_ended_a_seat_is_kept(phase: str, placements: list[Document], blamed: str) -> None:
+    async with world(nodes=2) as it:
+        auditor = Auditor(it.api, it.clock)
+        await it.create(kinds.RESERVATION, reservation("r", 2, "1", minAvailable=1))
+        status = {"state": {"phase": "Available"}, "placements": [OPEN, MORE], "observedGeneration": 1}
+        await it.client.patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
+        status |= {"state": {"phase": phase}, "placements": placements}
+        await Client(auditor).patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
+        assert bool(auditor.faults) is bool(blamed)
+        assert not blamed or any(blamed in fault for fault in auditor.faults), auditor.faults
+
+
+@pytest.mark.parametrize(
+    ("replicas", "node", "blamed"),
+    [
+        pytest.param(1, "n1", False, id="it is asked for no more"),
+        pytest.param(2, None, False, id="its node is gone"),
+        pytest.param(2, "n1", True, id="neither"),
+    ],
+)
+@virtual
+async def test_a_seat_is_given_up_for_a_reason(replicas: int, node: str | None, blamed: bool) -> None:
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        await it.create(kinds.RESERVATION, reservation("r", replicas, "1", minAvailable=1))
+        status = {"state": {"phase": "Available"}, "placements": [OPEN, MORE], "observedGeneration": 1}
+        await it.client.patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
+        if node is None:
+            await it.delete(kinds.NODE, "n1")
+        status |= {"placements": [OPEN]}
+        await Client(auditor).patch(kinds.RESERVATION, "r", {"status": status}, "default", subresource="status")
+        assert [("was given up" in fault) for fault in auditor.faults] == [True] * blamed
+
+
+@pytest.mark.parametrize(
+    ("leaving", "blamed"),
+    [
+        pytest.param(False, True, id="it stays"),
+        pytest.param(True, False, id="it is leaving"),
+        pytest.param(None, False, id="it is gone"),
+    ],
+)
+@virtual
+async def test_the_seat_of_a_pod_that_moves_opens_when_it_leaves(leaving: bool | None, blamed: bool) -> None:
+    async with world(nodes=2) as it:
+        auditor = Auditor(it.api, it.clock)
+        mover = await it.create(kinds.POD, pod("old", "1", nodeName="n2"))
+        made = reservation("r", 1, "1")
+        made["metadata"]["annotations"] = {"restow.sh/migrating": mover.metadata.uid}
+        life = (await it.create(kinds.RESERVATION, made)).metadata.uid
+        await _agree(it)
+        await auditor.look()
+        if leaving is not False:
+            await it.delete(kinds.POD, "old", grace_seconds=10 if leaving else 0)
+        one = await it.create(kinds.POD, pod("new", "1"))
+        notes = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": life}
+        await Client(auditor).bind("default", "new", uid=one.metadata.uid, node="n1", annotations=notes)
+        assert [("made to move" in fault) for fault in auditor.faults] == [True] * blamed
+
+
+@virtual
+async def test_reservations_are_not_the_schedulers_to_make_or_to_change() -> None:
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock, statuses_only=True)
+        client = Client(auditor)
+        await client.create(kinds.RESERVATION, reservation("r", 1, "1"))
+        await client.patch(kinds.RESERVATION, "r", {"spec": {"ttl": "1h"}}, "default")
+        await client.delete(kinds.RESERVATION, "r", "default")
+        assert len(auditor.faults) == 3
+
+
 async def _agree(it: Stage, phase: str = "Available") -> None:
     """What the reservation asks for now is held."""
     generation = (await read(it)).metadata.generation

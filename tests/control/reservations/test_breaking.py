@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -112,8 +111,7 @@ DEEDS = {
     "others take its room": (steal, "RoomTaken"),
     "somebody forges a claim": (forge, "Reserved"),
 }
-MOMENTS = os.environ.get("RESTOW_MOMENTS", "placed,bound").split(",")
-"""When it is done: placed, on the way, bound, marked."""
+MOMENTS = ("placed", "on the way", "bound", "marked")
 
 
 async def _come_to(it: Stage, moment: str) -> None:
@@ -138,7 +136,7 @@ async def test_it_may_happen_at_any_moment(deed: Deed, reason: str | None, momen
         auditor = Auditor(it.api, it.clock)
         async with scheduler(auditor, it.clock, barrier, settings=ALL):
             await _come_to(it, moment)
-            auditor.stolen["n1"] = it.clock.now()
+            auditor.rob("n1")
             await deed(it)
             await pass_time(3)
             barrier.lifted = True

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from restow.control.reservations import Collector
+import pytest
+from prometheus_client import CollectorRegistry
+
+from restow.control.reservations import Collector, Metrics
 from restow.model import kinds
-from restow.ports import Api
+from restow.model.objects import ReservationPhase
+from restow.ports import Api, Request, Response
 from restow.scheduling.reservations.arguments import read_arguments
 from restow.sim.faults import FaultPlan, FaultyApi
 from tests.control.reservations.stage import reservation
@@ -20,10 +24,11 @@ NAMES = frozenset({"restow"})
 
 
 @asynccontextmanager
-async def collecting(it: Stage, api: Api | None = None, **section: str) -> AsyncIterator[None]:
-    collector = Collector(
-        api or it.api, it.clock, random.Random(1), names=NAMES, arguments=read_arguments({"gcPeriod": "5s", **section})
-    )
+async def collecting(
+    it: Stage, api: Api | None = None, metrics: Metrics | None = None, **section: str
+) -> AsyncIterator[None]:
+    terms = read_arguments({"gcPeriod": "5s", **section})
+    collector = Collector(api or it.api, it.clock, random.Random(1), names=NAMES, arguments=terms, metrics=metrics)
     task = asyncio.create_task(collector.run())
     await collector.ready()
     yield
@@ -52,6 +57,72 @@ async def test_what_ended_is_kept_for_a_while_and_then_deleted() -> None:
         await pass_time(20)
         assert await names(it) == ["lives", "waits"]
         assert [one.spec.node_name for one in await it.pods()] == ["n1"]
+
+
+@virtual
+async def test_how_many_there_are_is_counted() -> None:
+    registry = CollectorRegistry()
+    async with stage(nodes=1) as it, collecting(it, metrics=Metrics(registry), gcDuration="30s"):
+        await it.create(kinds.RESERVATION, reservation("half", replicas=2))
+        await it.create(kinds.RESERVATION, reservation("waits", replicas=9))
+        await it.create(kinds.RESERVATION, reservation("expires", replicas=1, ttl="10s", owners=[]))
+        await pass_time(5)
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(20)
+        phases = {one: registry.get_sample_value("restow_reservations", {"phase": one}) for one in ReservationPhase}
+        assert {one: count for one, count in phases.items() if count} == {"Pending": 1, "Available": 1, "Failed": 1}
+        states = ("pending", "available", "taken")
+        seats = [registry.get_sample_value("restow_reservation_seats", {"state": one}) for one in states]
+        assert seats == [9, 1, 1]
+        await pass_time(30)
+        assert registry.get_sample_value("restow_reservations_collected_total") == 1
+
+
+@virtual
+async def test_others_reservations_are_not_counted_and_ours_are_pending_until_they_have_a_phase() -> None:
+    registry = CollectorRegistry()
+    async with world(nodes=1) as it, collecting(it, metrics=Metrics(registry)):
+        await it.create(kinds.RESERVATION, reservation("new"))
+        await it.create(kinds.RESERVATION, reservation("theirs", schedulerName="other"))
+        available = {"status": {"state": {"phase": "Available"}, "available": 2}}
+        await it.client.patch(kinds.RESERVATION, "theirs", available, "default", subresource="status")
+        await pass_time(5)
+        phases = {one: registry.get_sample_value("restow_reservations", {"phase": one}) for one in ReservationPhase}
+        assert {one: count for one, count in phases.items() if count} == {"Pending": 1}
+        assert registry.get_sample_value("restow_reservation_seats", {"state": "available"}) == 0
+
+
+class Overtaken:
+    """An Api that has something happen just before the first deletion is carried out."""
+
+    def __init__(self, it: Stage, happens: Callable[[Stage], Awaitable[None]]) -> None:
+        self.watch = it.api.watch
+        self._it = it
+        self._happens: Callable[[Stage], Awaitable[None]] | None = happens
+
+    async def call(self, request: Request) -> Response:
+        if request.verb == "delete" and self._happens is not None:
+            happens, self._happens = self._happens, None
+            await happens(self._it)
+        return await self._it.api.call(request)
+
+
+async def renew(it: Stage) -> None:
+    await it.delete(kinds.RESERVATION, "r")
+    await it.create(kinds.RESERVATION, reservation(replicas=1))
+
+
+async def touch(it: Stage) -> None:
+    await it.patch(kinds.RESERVATION, "r", {"metadata": {"labels": {"keep": "it"}}})
+
+
+@pytest.mark.parametrize("happens", [renew, touch], ids=["another of the same name", "changed since"])
+@virtual
+async def test_only_what_was_looked_at_is_deleted(happens: Callable[[Stage], Awaitable[None]]) -> None:
+    async with stage(nodes=1) as it, collecting(it, Overtaken(it, happens), gcPeriod="20s", gcDuration="0s"):
+        await it.create(kinds.RESERVATION, reservation(replicas=1, ttl="2s"))
+        await pass_time(30)
+        assert await names(it) == ["r"]
 
 
 @virtual

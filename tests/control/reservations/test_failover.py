@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
+from restow.client.verbs import Client
 from restow.control.scheduler import Settings
 from restow.model import kinds
+from restow.model.objects import Document
 from restow.ports import INITIAL_EVENTS_END, Api, Request
+from restow.scheduling.framework import Plugin
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.reservations.auditor import Auditor
-from tests.control.reservations.stage import phase, reservation, seats
-from tests.control.stage import places, world
+from tests.control.reservations.stage import Barrier, phase, read, reservation, seats, settled
+from tests.control.stage import places, stage, world
 from tests.sim.stage import Stage, pass_time, pod, scheduler, virtual
 
 ALL = Settings(namespace_share=100)
@@ -92,24 +96,95 @@ async def _take_over(it: Stage, auditor: Auditor, views: Views) -> None:
         assert (await seats(it), await phase(it)) == ({0: ("n1", "a")}, ("Succeeded", "Consumed"))
 
 
+@pytest.mark.parametrize("others", [("b",), ("x", "b")], ids=["once", "twice"])
 @virtual
-async def test_to_a_new_leader_who_is_none_of_the_owners_any_more_is_a_forger() -> None:
+async def test_to_a_new_leader_who_was_one_of_the_owners_has_taken_its_seat_however_often_they_changed(
+    others: tuple[str, ...],
+) -> None:
     async with world(nodes=1) as it:
         auditor = Auditor(it.api, it.clock)
         mortal = FaultyApi(auditor, random.Random(1), FaultPlan(crash_after=BOUND))
+        first = asyncio.create_task(run_until_crash(mortal, _schedule(it, mortal)))
         await it.create(kinds.RESERVATION, reservation())
+        await pass_time(3)
         await it.create(kinds.POD, pod("a"))
-        await run_until_crash(mortal, _schedule(it, mortal))
-        await it.patch(kinds.RESERVATION, "r", {"spec": {"owners": [{"object": {"kind": "Pod", "name": "b"}}]}})
+        await asyncio.wait((first,))
+        for name in others:
+            await it.patch(kinds.RESERVATION, "r", {"spec": {"owners": [_named(name)]}})
         auditor.life += 1
         async with scheduler(auditor, it.clock, seed=2):
             await it.create(kinds.POD, pod("b"))
             await pass_time(5)
             assert await places(it) == {"a": "n1", "b": "n1"}
-            assert await seats(it) == {0: ("n1", "b"), 1: ("n1", None)}
+            assert await seats(it) == {0: ("n1", "a"), 1: ("n1", "b")}
         assert auditor.faults == []
 
 
-async def _schedule(it: Stage, api: Api) -> None:
-    async with scheduler(api, it.clock):
+@virtual
+async def test_to_a_new_leader_who_was_on_its_way_when_the_owners_changed_has_taken_its_seat() -> None:
+    barrier = Barrier()
+    async with world(nodes=1) as it:
+        auditor = Auditor(it.api, it.clock)
+        mortal = FaultyApi(auditor, random.Random(1), FaultPlan(crash_after=BOUND))
+        first = asyncio.create_task(run_until_crash(mortal, _schedule(it, mortal, barrier)))
+        await it.create(kinds.RESERVATION, reservation())
+        await pass_time(3)
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(3)
+        await it.patch(kinds.RESERVATION, "r", {"spec": {"owners": [_named("b")]}})
+        await pass_time(3)
+        assert (await read(it)).status.observed_generation == 2
+        barrier.lifted = True
+        await asyncio.wait((first,))
+        auditor.life += 1
+        async with scheduler(auditor, it.clock, seed=2):
+            await pass_time(5)
+            assert await seats(it) == {0: ("n1", "a"), 1: ("n1", None)}
+            assert [one.object and one.object.name for one in (await read(it)).status.observed_owners or ()] == ["b"]
+        assert auditor.faults == []
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["running", "over"])
+@virtual
+async def test_a_successor_marks_seats_that_were_taken_and_not_marked(over: bool) -> None:
+    async with world(nodes=1) as it:
+        async with scheduler(it.api, it.clock):
+            await it.create(kinds.RESERVATION, reservation(replicas=1))
+            await settled(it)
+        run = {"annotations": {"sim.restow.sh/run-seconds": "1"}, "restartPolicy": "Never"} if over else {}
+        made = await it.create(kinds.POD, pod("a", "1", **run))
+        named = {"restow.sh/reservation": "default/r/web/0"}
+        await Client(it.api).bind("default", "a", uid=made.metadata.uid, node="n1", annotations=named)
+        await pass_time(10)
+        assert (await it.pods())[0].status.phase == ("Succeeded" if over else "Running")
+        async with scheduler(it.api, it.clock, seed=2):
+            await settled(it)
+            assert (await seats(it), await phase(it)) == ({0: ("n1", "a")}, ("Succeeded", "Consumed"))
+
+
+@virtual
+async def test_whoever_takes_over_reads_what_is_not_what_some_cache_remembers() -> None:
+    asked: list[Request] = []
+
+    class Listening:
+        def __init__(self, api: Api) -> None:
+            self.call = api.call
+            self._api = api
+
+        def watch(self, request: Request) -> Any:
+            asked.append(request)
+            return self._api.watch(request)
+
+    async with stage(nodes=1, around=Listening):
+        first = {one.resource.plural: one.query for one in reversed(asked)}
+    assert {"pods", "reservations", "nodes"} <= first.keys()
+    assert all("sendInitialEvents" in query and not query.get("resourceVersion") for query in first.values())
+
+
+def _named(pod: str) -> Document:
+    return {"object": {"kind": "Pod", "name": pod}}
+
+
+async def _schedule(it: Stage, api: Api, *plugins: Plugin) -> None:
+    async with scheduler(api, it.clock, *plugins):
         await asyncio.sleep(100)

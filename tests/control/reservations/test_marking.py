@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import msgspec
 import pytest
 
+from restow.client.verbs import Client
 from restow.control.scheduler import Settings
 from restow.model import kinds
-from restow.ports import Api, Request, Response
+from restow.ports import Api, Forbidden, OutcomeUnknown, Request, Response
 from tests.control.reservations.stage import Barrier, over_committed, phase, read, reservation, seats, take_away
 from tests.control.stage import events, places, stage
-from tests.sim.stage import node, pass_time, pod, virtual
+from tests.sim.stage import Stage, node, pass_time, pod, virtual
 
 ALL = Settings(namespace_share=100)
 OTHERS = {"spec": {"owners": [{"labelSelector": {"matchLabels": {"app": "db"}}}]}}
@@ -22,13 +23,16 @@ OTHERS = {"spec": {"owners": [{"labelSelector": {"matchLabels": {"app": "db"}}}]
 
 class Slow:
     """An Api that takes its time to carry out the bindings of some pods, or to say that it has; of the latter its watch
-    says nothing before they are gone."""
+    says nothing before they are gone. The first binding of others it refuses."""
 
-    def __init__(self, before: dict[str, float], after: dict[str, float] | None = None) -> None:
+    def __init__(
+        self, before: dict[str, float], after: dict[str, float] | None = None, refused: Iterable[str] = ()
+    ) -> None:
         self.marked = 0
         """How often somebody wrote the status of a reservation."""
         self._before = before
         self._after = after or {}
+        self._refused = set(refused)
 
     def around(self, api: Api) -> Api:
         self._api = api
@@ -44,6 +48,9 @@ class Slow:
         self.marked += (request.resource.plural, request.subresource) == ("reservations", "status")
         binds = request.name if request.subresource == "binding" else None
         await asyncio.sleep(self._before.get(binds or "", 0.0))
+        if binds in self._refused:
+            self._refused.remove(binds)
+            raise Forbidden.because(403, "Forbidden", "not now")
         response = await self._api.call(request)
         await asyncio.sleep(self._after.get(binds or "", 0.0))
         return response
@@ -117,6 +124,38 @@ async def test_a_seat_stays_taken_if_its_pod_is_gone_before_the_server_has_answe
         assert await seats(it) == {0: ("n1", "a")}
 
 
+class Unclear:
+    """An Api that carries out the binding of a pod and fails to say so; the pod is gone at once. Its watch is late."""
+
+    def around(self, api: Api) -> Api:
+        self._api = api
+        return self
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for event in self._api.watch(request):
+            if request.resource.plural == "pods" and msgspec.json.decode(event)["type"] == "MODIFIED":
+                await asyncio.sleep(5)
+            yield event
+
+    async def call(self, request: Request) -> Response:
+        response = await self._api.call(request)
+        if request.subresource == "binding" and request.name == "a":
+            await Client(self._api).delete(kinds.POD, "a", "default", grace_seconds=0)
+            raise OutcomeUnknown.because(504, "Timeout", "who knows")
+        return response
+
+
+@virtual
+async def test_a_seat_stays_taken_if_nobody_says_so_before_its_pod_is_gone() -> None:
+    async with stage(nodes=1, around=Unclear().around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await pass_time(3)
+        await it.create(kinds.POD, pod("a"))
+        await it.create(kinds.POD, pod("b", annotations={"restow.sh/use-reservation": "r"}))
+        await pass_time(20)
+        assert (await seats(it), await places(it)) == ({0: ("n1", "a")}, {"b": None})
+
+
 @virtual
 async def test_who_was_bound_without_its_seat_has_not_taken_it_even_if_the_seat_is_there_again() -> None:
     slow, barrier = Slow({}, after={"a": 9.0}), Barrier()
@@ -136,6 +175,47 @@ async def test_who_was_bound_without_its_seat_has_not_taken_it_even_if_the_seat_
         await it.delete(kinds.POD, "a", grace_seconds=0)
         await pass_time(15)
         assert await seats(it) == {0: ("n1", None)}
+
+
+async def _bind_while_the_seat_is_taken_away(it: Stage, *, before: float) -> str:
+    """A pod is on its way to a seat. That is taken away, asked for again, so many seconds before the pod is there, and
+    could be found on another node only. Another pod comes."""
+    await it.create(kinds.RESERVATION, reservation(replicas=1))
+    await pass_time(3)
+    [(where, _)] = (await seats(it)).values()
+    await it.create(kinds.POD, pod("a"))
+    await pass_time(1)
+    await take_away(it)
+    await it.patch(kinds.NODE, where, {"spec": {"unschedulable": True}})
+    await pass_time(9 - before)
+    await take_away(it, instead="web")
+    await pass_time(2)
+    await it.create(kinds.POD, pod("b"))
+    return where
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["it is there", "it has left"])
+@pytest.mark.parametrize("before", [4, -4], ids=["while a pod is on its way", "after it came"])
+@virtual
+async def test_a_seat_that_was_taken_away_and_is_asked_for_again_is_whose_it_was(before: float, left: bool) -> None:
+    async with stage(nodes=2, around=Slow({"a": 10.0}).around, settings=ALL) as it:
+        where = await _bind_while_the_seat_is_taken_away(it, before=before)
+        await pass_time(3)
+        if left:
+            await it.delete(kinds.POD, "a", grace_seconds=0)
+        await pass_time(3)
+        assert (await seats(it), await phase(it)) == ({0: (where, "a")}, ("Succeeded", "Consumed"))
+        assert "restow.sh/reservation" not in ((await it.pods())[-1].metadata.annotations or {})
+
+
+@virtual
+async def test_a_seat_that_was_asked_for_again_is_placed_once_nobody_is_on_its_way_to_it() -> None:
+    async with stage(nodes=2, around=Slow({"a": 10.0}, refused="a").around, settings=ALL) as it:
+        where = await _bind_while_the_seat_is_taken_away(it, before=4)
+        assert await seats(it) == {}
+        await pass_time(30)
+        [(there, taker)] = (await seats(it)).values()
+        assert (there != where, taker) == (True, "a")
 
 
 @virtual

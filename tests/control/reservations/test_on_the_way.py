@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from restow.control.scheduler import Settings
 from restow.model import kinds
 from tests.control.reservations.stage import Barrier, over_committed, read, reservation, seats, take_away
 from tests.control.stage import events, places, stage
@@ -67,3 +68,42 @@ async def test_a_seat_that_was_released_is_not_named(happens: Callable[[Stage], 
         if happens in (make_anew, move):
             assert (await read(it)).status.state.phase == "Available"
             assert [name for _, name in (await seats(it)).values()] == [None]
+
+
+@virtual
+async def test_a_pod_that_is_smaller_than_its_seat_need_not_wait_until_all_of_that_is_left() -> None:
+    async with stage(nodes=2, settings=Settings(namespace_share=100), stop=600.0) as it:
+        theirs = {"nodeName": "n2", "schedulerName": "other", "terminationGracePeriodSeconds": 600}
+        await it.create(kinds.POD, pod("old", "3", app="other", **theirs))
+        await pass_time(3)
+        await it.delete(kinds.POD, "old")
+        await it.create(kinds.RESERVATION, reservation(cpu="3", minAvailable=1))
+        await pass_time(5)
+        for name in ("a", "b"):
+            await it.create(kinds.POD, pod(name, "500m"))
+        await pass_time(10)
+        assert await seats(it) == {0: ("n1", "a"), 1: ("n2", "b")}
+        assert not await over_committed(it.client)
+
+
+@virtual
+async def test_who_finds_its_room_taken_goes_back_and_costs_nobody_a_seat() -> None:
+    """On a node of 4 cores two seats of half a core are held, and a pod of 2 is on its way into one of them, when a
+    stranger takes 2: there is room for the stranger and the seats, not for all that the pod asks for beyond its own."""
+    barrier = Barrier()
+    async with stage(barrier, nodes=1) as it:
+        await it.create(kinds.RESERVATION, reservation(cpu="500m"))
+        await pass_time(3)
+        await it.create(kinds.POD, pod("a", "2"))
+        await pass_time(3)
+        await it.create(kinds.POD, pod("stranger", "2", app="other", nodeName="n1", schedulerName="other"))
+        await pass_time(3)
+        assert (await read(it)).status.state.phase == "Available"
+        barrier.lifted = True
+        await pass_time(15)
+        assert await places(it) == {"a": None, "stranger": "n1"}
+        assert await seats(it) == {0: ("n1", None), 1: ("n1", None)}
+        assert (await read(it)).status.state.phase == "Available"
+        await it.delete(kinds.POD, "stranger", grace_seconds=0)
+        await pass_time(15)
+        assert (await seats(it), await over_committed(it.client)) == ({0: ("n1", "a"), 1: ("n1", None)}, [])

@@ -22,10 +22,22 @@ async def test_who_differs_from_the_template_is_told_and_scheduled() -> None:
         await pass_time(3)
         [(name, told)] = await events(it, "ReservationSpecNotMatch")
         assert name == "a" and told.endswith(
-            "differs from task web in containers; it is scheduled without a reservation"
+            "differs from task web in containers (main: requests); it is scheduled without a reservation"
         )
         assert (await places(it))["a"] is not None
         assert [taker for _, taker in (await seats(it)).values()] == [None]
+
+
+@virtual
+async def test_who_comes_before_its_reservation_has_a_place_is_told_and_scheduled() -> None:
+    async with stage(nodes=2) as it:
+        await it.create(kinds.RESERVATION, reservation(replicas=9))
+        await pass_time(3)
+        await it.create(kinds.POD, pod("a"))
+        await pass_time(3)
+        [(name, told)] = await events(it, "ReservationNotUsed")
+        assert name == "a" and told.startswith("reservation default/r is not available: it is Pending: ")
+        assert (await places(it))["a"] is not None
 
 
 @virtual
@@ -54,8 +66,8 @@ async def test_who_names_a_reservation_of_others_waits_and_says_why() -> None:
         await it.create(kinds.POD, made)
         await pass_time(3)
         assert await places(it) == {"a": None}
-        [(name, told)] = await events(it, "FailedScheduling")
-        assert name == "a" and "default/r" in told and "owner" in told
+        told = [("a", "reservation default/r is not for pod default/a: its owner does not match")]
+        assert await events(it, "FailedScheduling") == await events(it, "ReservationOwnerNotMatch") == told
 
 
 # --- volumes ----------------------------------------------------------------------------------------------------------

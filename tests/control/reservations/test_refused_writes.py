@@ -1,20 +1,29 @@
-"""A server that lets nobody write the status of reservations: nothing is held in secret, or forgotten."""
+"""A server that does not let the status of reservations be written: nothing is held in secret, or forgotten."""
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
+from restow.client.verbs import Client
+from restow.control.scheduler import Settings
 from restow.model import kinds
-from restow.ports import Api, Forbidden, Request, Response
-from tests.control.reservations.stage import phase, reservation
-from tests.control.stage import places, stage
+from restow.model.objects import Document
+from restow.ports import Api, ApiError, Conflict, Forbidden, Request, Response
+from tests.control.interference import UNKNOWN
+from tests.control.reservations.stage import phase, reservation, seats
+from tests.control.stage import events, places, stage
 from tests.sim.stage import pass_time, pod, virtual
 
 
 class Strict:
     """An Api that lets nobody write the status of reservations for a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: ApiError | None = None) -> None:
         self.refuses = True
         self.refused = 0
+        self._error = error or Forbidden.because(403, "Forbidden", "no rights")
 
     def around(self, api: Api) -> Api:
         self.watch, self._api = api.watch, api
@@ -23,7 +32,7 @@ class Strict:
     async def call(self, request: Request) -> Response:
         if self.refuses and (request.resource.plural, request.subresource) == ("reservations", "status"):
             self.refused += 1
-            raise Forbidden.because(403, "Forbidden", "no rights")
+            raise self._error
         return await self._api.call(request)
 
 
@@ -44,7 +53,7 @@ async def test_what_cannot_be_written_down_is_not_held_and_tried_again_with_paus
 
 
 @virtual
-async def test_who_took_a_seat_and_left_is_written_down_once_that_is_allowed() -> None:
+async def test_who_took_a_seat_and_left_has_taken_it_and_is_written_down_once_that_is_allowed() -> None:
     strict = Strict()
     strict.refuses = False
     async with stage(nodes=1, around=strict.around) as it:
@@ -56,6 +65,125 @@ async def test_who_took_a_seat_and_left_is_written_down_once_that_is_allowed() -
         await it.delete(kinds.POD, "p", grace_seconds=0)
         await pass_time(5)
         assert strict.refused > 1
+        await it.create(kinds.POD, pod("q"))
+        await pass_time(5)
         strict.refuses = False
         await pass_time(20)
-        assert await phase(it) == ("Succeeded", "Consumed")
+        assert (await seats(it), await phase(it)) == ({0: ("n1", "p")}, ("Succeeded", "Consumed"))
+        [q] = await it.pods()
+        assert (q.spec.node_name, "restow.sh/reservation" in (q.metadata.annotations or {})) == ("n1", False)
+
+
+@virtual
+async def test_a_seat_that_is_lost_before_it_is_written_down_is_looked_for_elsewhere() -> None:
+    busy = Strict(Conflict.because(409, "Conflict", "somebody else was quicker"))
+    async with stage(nodes=2, around=busy.around) as it:
+        made = reservation(replicas=1, cpu="2")
+        made["spec"]["tasks"][0]["reservationNodeNames"] = ["n1"]
+        await it.create(kinds.RESERVATION, made)
+        await pass_time(1)
+        await it.create(kinds.POD, pod("thief", "3", app="other", nodeName="n1", schedulerName="other"))
+        await pass_time(1)
+        busy.refuses = False
+        await pass_time(20)
+        assert (await seats(it), await phase(it)) == ({0: ("n2", None)}, ("Available", "Reserved"))
+
+
+class Overtaken:
+    """An Api on which somebody changes a reservation just before its status is written for the first time."""
+
+    def __init__(self, change: Document) -> None:
+        self.conflicts = 0
+        self._overtakes = True
+        self._change = change
+
+    def around(self, api: Api) -> Api:
+        self.watch, self._api = api.watch, api
+        return self
+
+    async def call(self, request: Request) -> Response:
+        if self._overtakes and (request.resource.plural, request.subresource) == ("reservations", "status"):
+            self._overtakes = False
+            await Client(self._api).patch(kinds.RESERVATION, "r", self._change, "default")
+        try:
+            return await self._api.call(request)
+        except Conflict:
+            self.conflicts += 1
+            raise
+
+
+class Unheard:
+    """An Api on which writes of the status take effect, though their answers are lost; and so are those to the first
+    questions after that."""
+
+    def __init__(self, lost: int, delay: float) -> None:
+        self._lost, self._delay = lost, delay
+
+    def around(self, api: Api) -> Api:
+        self.watch, self._api = api.watch, api
+        return self
+
+    async def call(self, request: Request) -> Response:
+        is_write = request.subresource == "status"
+        response = await self._api.call(request)
+        if request.resource.plural == "reservations" and (is_write or (request.name and self._lost > 0)):
+            self._lost -= not is_write
+            await asyncio.sleep(self._delay)
+            raise UNKNOWN
+        return response
+
+
+@pytest.mark.parametrize(
+    ("lost", "delay"),
+    [
+        pytest.param(0, 0.0, id="it is read"),
+        pytest.param(0, 1.0, id="the watch shows it before it is read"),
+        pytest.param(1, 0.0, id="the watch shows it, since it cannot be read"),
+    ],
+)
+@virtual
+async def test_what_was_written_is_told_once_though_the_answer_is_lost(lost: int, delay: float) -> None:
+    async with stage(nodes=1, around=Unheard(lost, delay).around) as it:
+        await it.create(kinds.RESERVATION, reservation(ttl="20s"))
+        await pass_time(10)
+        assert await events(it, "Reserved") == [("r", "2 of 2 seats are held or taken")]
+        await pass_time(30)
+        assert [name for name, _ in await events(it, "Expired")] == ["r"]
+
+
+FEWER = {"spec": {"tasks": reservation(replicas=1, cpu="2")["spec"]["tasks"]}}
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        pytest.param({"metadata": {"labels": {"a": "b"}}}, None, id="somebody labels it"),
+        pytest.param(FEWER, "n1", id="it asks for less"),
+    ],
+)
+@virtual
+async def test_what_was_worked_out_from_something_older_is_not_written_but_worked_out_again(
+    change: Document, left: str | None
+) -> None:
+    overtaken = Overtaken(change)
+    async with stage(nodes=1, around=overtaken.around, settings=Settings(namespace_share=100)) as it:
+        await it.create(kinds.RESERVATION, reservation(cpu="2"))
+        await pass_time(3)
+        assert (overtaken.conflicts, await phase(it)) == (1, ("Available", "Reserved"))
+        await it.create(kinds.POD, pod("other", "2", app="other"))
+        await pass_time(3)
+        assert await places(it) == {"other": left}
+
+
+@virtual
+async def test_a_seat_that_is_asked_for_no_more_before_it_is_written_down_is_nobodys() -> None:
+    busy = Strict(UNKNOWN)
+    async with stage(nodes=1, around=busy.around, settings=Settings(namespace_share=100)) as it:
+        await it.create(kinds.RESERVATION, reservation(cpu="2"))
+        await pass_time(1)
+        await it.patch(kinds.RESERVATION, "r", FEWER)
+        await pass_time(1)
+        busy.refuses = False
+        await it.create(kinds.POD, pod("other", "2", app="other"))
+        await pass_time(20)
+        assert (await seats(it), await places(it)) == ({0: ("n1", None)}, {"other": "n1"})

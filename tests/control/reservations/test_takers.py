@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
-from restow.control.scheduler.takers import Takers
+from restow.control.scheduler.takers import Takers, works_for
 from restow.model.cluster import SeatName, Snapshot
+from restow.model.objects import OwnerReference, Pod
 from tests.model.cluster.builders import pod, reservation
+from tests.scheduling.reservations.stage import user
 
 
 @pytest.mark.parametrize("renewed", [False, True], ids=["the same", "the next one of that name"])
@@ -15,14 +16,27 @@ def test_who_is_gone_before_anything_showed_it_has_taken_a_seat_of_its_own_reser
     snapshot, gone = Snapshot(), pod("p")
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     seat = snapshot.reservations.seat(SeatName("default", "r", "t", 0))
-    takers = Takers(snapshot.kinship)
+    takers = Takers(snapshot.reservations)
     assert seat is not None
-    takers.bound(gone, seat)
-    if renewed:
-        takers.forget("default", "r")
-    takers.hide(gone, lambda name: True)
-    assert takers.of(seat) is (None if renewed else gone)
-    assert takers.of(replace(seat, life="that of another one of this name")) is None
+    takers.bound(gone, "n1", seat.name, "that of another one of this name" if renewed else seat.life)
+    takers.hide(gone)
+    took = takers.of(seat.name)
+    assert (took and took.metadata.uid) == (None if renewed else gone.metadata.uid)
+    takers.forget("default", "r")
+    assert takers.of(seat.name) is None
+
+
+def test_of_a_reservation_that_is_gone_nothing_is_kept_when_its_pods_go_unseen() -> None:
+    snapshot, gone = Snapshot(), pod("p")
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, version=1))
+    seat = snapshot.reservations.seat(SeatName("default", "r", "t", 0))
+    takers = Takers(snapshot.reservations)
+    assert seat is not None
+    takers.bound(gone, "n1", seat.name, seat.life)
+    snapshot.remove_reservation(reservation("r", version=2))
+    takers.forget("default", "r")
+    assert takers.hide(gone) == seat.name
+    assert takers._known == {}
 
 
 @pytest.mark.parametrize("bound", ["p", "q"])
@@ -30,10 +44,38 @@ def test_of_two_that_name_a_seat_the_one_that_was_bound_into_it_has_taken_it(bou
     snapshot = Snapshot()
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     seat = snapshot.reservations.seat(SeatName("default", "r", "t", 0))
-    takers = Takers(snapshot.kinship)
+    takers = Takers(snapshot.reservations)
     assert seat is not None
     pods = {name: pod(name, on="n1", labels={"app": "web"}, seat=str(seat.name)) for name in "pq"}
-    takers.bound(pods[bound], seat)
+    takers.bound(pods[bound], "n1", seat.name, seat.life)
     for one in pods.values():
         takers.show(one)
-    assert takers.of(seat) is pods[bound]
+    assert takers.of(seat.name) is pods[bound]
+
+
+@pytest.mark.parametrize(
+    ("on", "took"), [pytest.param("n1", True, id="there"), pytest.param(None, False, id="on its way")]
+)
+def test_who_is_heard_of_only_when_it_is_gone_has_taken_a_seat_if_it_was_there(on: str | None, took: bool) -> None:
+    snapshot, name = Snapshot(), SeatName("default", "r", "t", 0)
+    snapshot.apply_reservation(reservation("r", {0: "n1"}))
+    takers = Takers(snapshot.reservations)
+    takers.hide(pod("p", on=on, labels={"app": "web"}, seat=str(name)))
+    assert (takers.of(name) is not None) is took
+
+
+SET = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="uid-1", controller=True)
+FRIEND = OwnerReference(api_version="v1", kind="ConfigMap", name="c", uid="uid-c")
+
+
+@pytest.mark.parametrize(
+    ("one", "whom"),
+    [
+        pytest.param(user("p", owner=SET, group="g"), ("PodGroup", "g"), id="its gang"),
+        pytest.param(user("p", owner=SET), ("ReplicaSet", "web-1"), id="its controller"),
+        pytest.param(user("p", owner=FRIEND), ("Pod", "p"), id="itself, whoever else has a hand in it"),
+    ],
+)
+def test_for_whom_a_pod_works(one: Pod, whom: tuple[str, str]) -> None:
+    found = works_for(one)
+    assert (found.kind, found.name, found.namespace) == (*whom, "default")

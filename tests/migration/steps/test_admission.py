@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from restow.migration.instructions import Abort, AwaitAdmission, Fail, Look, Pin, Wait
+from restow.migration.steps import next_step
 from restow.migration.terms import Terms
 from tests.migration.moves import before, job, pending, pod
 from tests.migration.steps.rows import DIRECT, Row, check, table
@@ -55,6 +57,7 @@ ROWS: list[Row] = [
     ("no UID yet", before(pending(pod_ref={"uid": ""})), Pin, None, ""),
     ("no workload yet", before(workload="deploy"), Pin, None, ""),
     ("no mode yet", before(pending(spec={"mode": None})), Pin, None, ""),
+    ("nothing is noted on it", before(pending(metadata={"annotations": None})), Pin, None, ""),
     ("not known where from", before(pending(annotations={"restow.sh/moved-from": "n9"})), Pin, None, ""),
     (
         "workload known",
@@ -69,6 +72,7 @@ ROWS: list[Row] = [
     ("a finished pod, directly", before(pod=pod(phase="Failed"), terms=DIRECT), AwaitAdmission, None, ""),
     ("a bare pod", before(owners=()), Fail, "ForbiddenMigratePod", "no controller"),
     ("a bare pod, directly", before(owners=(), terms=DIRECT), AwaitAdmission, None, ""),
+    ("it keeps to another seat", before(insists_on="spare"), Fail, "ForbiddenMigratePod", "reservation spare"),
     ("already on its target", before(pending(annotations=PLANNED)), Fail, "ForbiddenMigratePod", "on node n1 already"),
     ("paused", before(pending(spec={"paused": True})), Wait, "Paused", "time stands still"),
     ("waited too long", before(terms=Terms(waiting=100.0)), Fail, "Timeout", "not admitted within 1m40s"),
@@ -107,3 +111,9 @@ ROWS: list[Row] = [
 @table(ROWS)
 def test_the_next_step(row: Row) -> None:
     check(row)
+
+
+@pytest.mark.parametrize(("phase", "shown"), [("", "Pending"), ("Pending", "Pending"), ("Running", "Running")])
+def test_a_job_that_is_paused_shows_how_far_it_was(phase: str, shown: str) -> None:
+    step = next_step(before(job(phase=phase, ref=None, spec={"paused": True})))
+    assert isinstance(step, Wait) and step.status.phase == shown

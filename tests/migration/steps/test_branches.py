@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from restow.migration import facts, following, instructions, preparing, seats, steps
 from restow.migration.steps import next_step
-from tests.migration.steps import test_admission, test_ending, test_evicting, test_leaving, test_reserving
+from tests.migration.steps import (
+    test_admission,
+    test_ending,
+    test_evicting,
+    test_given,
+    test_leaving,
+    test_reserving,
+    test_successors,
+)
 from tests.migration.steps.branches import Branches
 
-TABLES = (test_admission, test_reserving, test_evicting, test_leaving, test_ending)
+TABLES = (test_admission, test_reserving, test_given, test_evicting, test_leaving, test_successors, test_ending)
 
 
 def test_every_branch_is_taken_by_a_row() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.migration.conditions import is_ended
+from restow.migration.conditions import ended_at, is_ended
 from restow.migration.facts import Answer, Facts
 from restow.migration.instructions import (
     AwaitAdmission,
@@ -25,11 +26,12 @@ from restow.migration.instructions import (
     Step,
     Wait,
 )
-from restow.migration.steps import next_step
+from restow.migration.steps import SETTLED, next_step
 from restow.migration.terms import Terms
 from restow.model.cluster.seat import expires_at
-from restow.model.objects import ObjectReference
+from restow.model.objects import ObjectReference, PodTemplate
 from restow.model.pods import is_terminating
+from restow.model.resources import template_requests
 from restow.model.times import format_time
 from tests.migration.moves import (
     NO,
@@ -48,7 +50,13 @@ from tests.migration.moves import (
     seat,
     successor,
 )
-from tests.migration.steps.rows import EVICTING
+from tests.migration.steps.rows import DIRECT, EVICTING
+
+
+def over(complete: Any) -> Facts:
+    """An aborted job whose eviction may be on its way."""
+    return facts(job(complete, EVICTING, phase="Aborted"))
+
 
 # --- what they carry --------------------------------------------------------------------------------------------------
 
@@ -58,6 +66,15 @@ def test_pinning_names_the_life_the_workload_the_mode_and_the_node() -> None:
     step = next_step(before(pending(pod_ref={"uid": ""}, spec={"mode": None}), workload="deploy", terms=direct))
     assert isinstance(step, Pin)
     assert (step.uid, step.workload, step.mode, step.source) == ("old", "deploy", "EvictDirectly", "n1")
+
+
+def test_the_reservation_is_of_the_pods_queue_and_large_enough_for_its_successor() -> None:
+    large = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}
+    anew = msgspec.convert({"spec": large}, PodTemplate)
+    step = next_step(before(job(ref=None), trial=YES, queue="gold", anew=anew))
+    assert isinstance(step, Reserve)
+    [task] = step.reservation.spec.tasks or []
+    assert (step.reservation.spec.queue, template_requests(task.template.spec)) == ("gold", {"cpu": 2000})
 
 
 def test_the_reservation_lives_as_long_as_the_job_and_the_farewell() -> None:
@@ -98,6 +115,23 @@ def test_the_eviction_is_of_the_very_pod_and_says_where_to() -> None:
     ]
 
 
+def test_the_end_names_the_successor_and_its_node_and_says_what_was_seen() -> None:
+    taken = reservation(seat(by="new"), phase="Succeeded")
+    step = next_step(facts(job(EVICTING), pod=None, reservation=taken, takers=(successor(),)))
+    assert isinstance(step, Done) and step.status.pod_ref is not None
+    assert (step.status.pod_ref.name, step.status.pod_ref.uid, step.status.node_name) == ("web-new", "new", "n2")
+    told = {one.type: str(one.status) for one in step.status.conditions or ()}
+    seen = ("Eviction", "PodScheduled", "ReservationBound", "PodBoundReservation", "BoundPodReady", "Complete")
+    assert told | dict.fromkeys(seen, "True") == told
+
+
+def test_a_successor_that_is_known_only_by_what_was_written_on_it_is_named_in_full() -> None:
+    taker = successor(annotations={"restow.sh/reservation": f"shop/{OURS}/pod/0"})
+    step = next_step(facts(job(EVICTING), pod=None, reservation=None, takers=(taker,)))
+    assert isinstance(step, Done)
+    assert step.status.pod_ref == ObjectReference(namespace="shop", name="web-2", uid="new")
+
+
 @pytest.mark.parametrize(
     ("of", "said_so"),
     [
@@ -113,13 +147,20 @@ def test_what_is_seen_of_its_leaving_is_told_with_what_is_waited_for(of: Facts, 
     assert (told["Eviction"], told["PodBoundReservation"]) == (said_so, ("False", "WaitForPodBindReservation"))
 
 
-@pytest.mark.parametrize("of", [before(job(ref=None), fresh=False), facts(fresh=False, trial=None)])
+@pytest.mark.parametrize("of", [before(job(ref=None), fresh=False), facts(fresh=False, trial=None, node=None)])
 def test_whoever_looks_before_something_depends_on_it_tries_the_eviction_at_once(of: Facts) -> None:
     assert next_step(of) == Look(trial=True)
 
 
-def test_a_seat_that_is_let_go_is_not_said_to_be_kept() -> None:
-    step = next_step(facts(job(age=301)))
+@pytest.mark.parametrize(
+    "of",
+    [
+        pytest.param(facts(job(age=301)), id="it is let go"),
+        pytest.param(facts(job(EVICTING, ref=None, age=301), terms=DIRECT, reservation=None), id="there is none"),
+    ],
+)
+def test_a_seat_that_is_not_kept_is_not_said_to_be(of: Facts) -> None:
+    step = next_step(of)
     assert isinstance(step, Fail) and "kept" not in (step.status.message or "")
 
 
@@ -138,8 +179,12 @@ def test_the_jobs_own_grace_period_counts() -> None:
         pytest.param(facts(trial=NO, terms=Terms(ttl=65.0)), 5.0, id="but the end comes first"),
         pytest.param(facts(stopped="x"), 240.0, id="until the end"),
         pytest.param(facts(reservation=reservation(phase="", age=1.0)), 4.0, id="a new reservation is given a moment"),
+        pytest.param(facts(reservation=reservation(phase="", age=0.0)), 5.0, id="from its first second"),
+        pytest.param(facts(reservation=reservation(phase="", age=5.0)), 240.0, id="and no longer"),
         pytest.param(before(), 480.0, id="until it has waited too long"),
         pytest.param(facts(job(spec={"paused": True})), None, id="a pause has no end"),
+        pytest.param(over(said("Complete")), 60.0, id="an eviction that may be on its way is given two minutes"),
+        pytest.param(over({"type": "Complete", "status": "False"}), 120.0, id="from now, if nobody knows since when"),
     ],
 )
 def test_when_to_come_back(of: Facts, again: float | None) -> None:
@@ -253,7 +298,7 @@ everything = st.builds(
     owners=st.sampled_from(((), OWNERS)),
     workload=st.sampled_from((None, "deploy")),
     reservation=st.none() | reservations,
-    node=st.sampled_from((None, node(), node(unschedulable=True))),
+    nodes=st.sampled_from(({}, {"n2": None}, {"n2": node()}, {"n2": node(unschedulable=True)})),
     takers=st.sampled_from(((), (successor(),), (successor(conditions=[]),), (successor(leaving=True),))),
     of_others=st.sampled_from((frozenset(), frozenset({"new"}))),
     rival=st.sampled_from((None, "other")),
@@ -280,7 +325,7 @@ def _settled(of: Facts) -> tuple[Facts, Step]:
     """What a step is, once every look that it asks for was taken."""
     step = next_step(of)
     if isinstance(step, Look):
-        of = replace(of, fresh=True, trial=of.trial or YES)
+        of = replace(of, fresh=True, trial=of.trial or YES, nodes={"n1": node("n1"), "n2": node(), **of.nodes})
         step = next_step(of)
     return of, step
 
@@ -308,7 +353,7 @@ def test_what_is_recorded_once_is_not_recorded_again(of: Facts) -> None:
 @given(nearly_ready())
 @settings(max_examples=100, deadline=None)
 def test_no_pod_leaves_without_its_seat(of: Facts) -> None:
-    _, step = _settled(of)
+    of, step = _settled(of)
     if not isinstance(step, Evict):
         return
     assert step.pod.metadata.uid == of.job.spec.pod_ref.uid
@@ -320,7 +365,8 @@ def test_no_pod_leaves_without_its_seat(of: Facts) -> None:
     end = expires_at(held) if held.spec.ttl != "nonsense" else None
     assert end is None or end - of.now >= of.grace + 120
     assert of.seat is not None and of.seat.node_name != step.pod.spec.node_name
-    assert of.node is not None and not of.node.spec.unschedulable
+    found = of.nodes[of.seat.node_name]
+    assert found is not None and not found.spec.unschedulable
 
 
 @given(anything)
@@ -329,9 +375,10 @@ def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(o
     _, step = _settled(of)
     if isinstance(step, Release):
         assert step.reservation.metadata.name == OURS
-        assert not of.is_evicting
         stays = of.pod is not None and of.pod.metadata.uid == "old" and not is_terminating(of.pod)
         assert stays or not (of.has_left and of.is_placed)
+        if of.is_evicting:
+            assert stays and of.now - (ended_at(of.job) or of.now) >= SETTLED, "whatever was sent has ended"
         assert is_ended(of.job)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from restow.migration.facts import Facts
 from restow.migration.instructions import Abort, Look, Release, Wait
 from tests.migration.moves import facts, job, pod, reservation, said, seat
-from tests.migration.steps.rows import EVICTING, GONE, REFUSED, USERS, Row, check, table
+from tests.migration.steps.rows import EVICTING, GONE, REFUSED, USERS, Row, check, left, table
 
 COMPLETE = said("Complete", "False", "Timeout")
 LEAVING = {"deletionTimestamp": "2027-01-01T00:00:00Z"}
@@ -22,6 +22,13 @@ def over(phase: str = "Failed", *conditions: Any, **changes: Any) -> Facts:
 
 ROWS: list[Row] = [
     ("aborted", facts(job(phase="Aborted")), Abort, "Aborted", "aborted by a user"),
+    (
+        "aborted after the eviction",
+        left(of=job(EVICTING, phase="Aborted")),
+        Abort,
+        "Aborted",
+        "the job was aborted by a user; its seat is kept until 2027-01-15T08:09:00Z",
+    ),
     ("being deleted", facts(job(metadata=LEAVING)), Abort, "Aborted", "is being deleted"),
     ("being deleted after the eviction", facts(job(EVICTING, metadata=LEAVING), pod=None), Abort, "Aborted", "deleted"),
     ("being deleted while paused", facts(job(metadata=LEAVING, spec={"paused": True})), Abort, "Aborted", "deleted"),
@@ -29,6 +36,14 @@ ROWS: list[Row] = [
     ("failed before the eviction", over(), Release, None, ""),
     ("failed after a refused eviction", over("Failed", COMPLETE, REFUSED), Release, None, ""),
     ("aborted after the eviction", over("Aborted", OVER, GONE, pod=None), Wait, None, ""),
+    ("aborted after the eviction, a while ago", over("Aborted", OVER_BEFORE, GONE, pod=None), Wait, None, ""),
+    (
+        "failed after the eviction, a while ago, and it has no seat any more",
+        over("Failed", OVER_BEFORE, GONE, pod=None, reservation=reservation(phase="Pending")),
+        Wait,
+        None,
+        "",
+    ),
     ("aborted while it may be evicted", over("Aborted", OVER, EVICTING), Wait, None, ""),
     ("aborted while it may be evicted, a while ago", over("Aborted", OVER_BEFORE, EVICTING), Release, None, ""),
     ("aborted while it may be evicted, who knows when", over("Aborted", OVER_ONCE, EVICTING), Wait, None, ""),
@@ -70,6 +85,13 @@ ROWS: list[Row] = [
     ("it is being deleted", over(reservation=reservation(metadata=LEAVING)), Wait, None, ""),
     ("replaced, and its seat was ready", over(pod=pod(uid="new")), Wait, None, ""),
     ("it forgot which pod it was", facts(job(COMPLETE, phase="Failed", pod_ref={"uid": ""})), Release, None, ""),
+    (
+        "it names another pod since",
+        facts(job(COMPLETE, phase="Failed", pod_ref={"uid": "x"}), pod=pod(uid="x")),
+        Release,
+        None,
+        "",
+    ),
     ("failed, by the caches", over(fresh=False), Look, None, ""),
     ("over, by the caches", over(reservation=None, fresh=False), Wait, None, ""),
 ]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from restow.migration.facts import Answer
 from restow.migration.instructions import Abort, Evict, Fail, Look, Wait
 from restow.migration.terms import Terms
 from tests.migration.moves import NO, YES, facts, job, reservation, said
-from tests.migration.steps.rows import DIRECT, DRY, EVICTING, REFUSED, Row, check, table
+from tests.migration.steps.rows import DIRECT, DRY, EVICTING, REFUSED, Row, check, given, table
 
 SEATED = said("ReservationScheduled", message="a seat is kept on node n2")
 JUST_SENT = job(SEATED, said("Eviction", "False", "Evicting", age=1.0), nodeName="n2")
+CACHED: dict[str, Any] = {"fresh": False, "trial": None, "node": None}
 
 ROWS: list[Row] = [
     ("everything is ready", facts(), Evict, "Evicting", "pod shop/web-1 leaves node n1; its seat is on node n2"),
@@ -17,14 +20,34 @@ ROWS: list[Row] = [
     ("not tried", facts(trial=None), Look, None, ""),
     ("a budget refuses", facts(trial=NO), Wait, "FailedEvict", "needs 2 healthy pods"),
     ("stopped", facts(stopped="evictions are stopped"), Wait, "Stopped", "evictions are stopped"),
-    ("not its turn", facts(turn=Answer(False, "10 per second", 3.0)), Wait, "FailedEvict", "10 per second"),
+    ("not its turn", facts(turn=Answer(False, "10 per second", 3.0)), Wait, "EvictQPS", "10 per second"),
     ("its turn", facts(turn=YES), Evict, "Evicting", "leaves node n1"),
-    ("a dry run", facts(terms=DRY), Abort, "DryRun", "it would be evicted"),
+    (
+        "a dry run",
+        facts(**given(), terms=DRY),
+        Abort,
+        "DryRun",
+        "dry run, nothing was changed: pod shop/web-1 leaves node n1; its seat is on node n2: it would be evicted",
+    ),
+    (
+        "a dry run, asked for when its seat was made",
+        facts(terms=DRY),
+        Abort,
+        "DryRun",
+        "dry run, but reservation restow-job-uid was made before, and is released now: pod shop/web-1 leaves node n1",
+    ),
+    (
+        "a dry run, asked for when the eviction was sent",
+        facts(job(EVICTING), terms=DRY),
+        Abort,
+        "DryRun",
+        "dry run, but an eviction was recorded before, and may still be on its way: pod shop/web-1 leaves node n1",
+    ),
     ("the API refused after all", facts(job(EVICTING), outcome=NO), Wait, "FailedEvict", "needs 2 healthy pods"),
     ("refused before, allowed now", facts(job(REFUSED)), Evict, "Evicting", "leaves node n1"),
     ("sent, and nothing happened", facts(job(EVICTING)), Evict, "Evicting", "leaves node n1"),
-    ("just sent, and the cache does not show it", facts(JUST_SENT, fresh=False, trial=None), Wait, "Evicting", ""),
-    ("sent a while ago, and the cache does not show it", facts(job(EVICTING), fresh=False, trial=None), Look, None, ""),
+    ("just sent, and the cache does not show it", facts(JUST_SENT, **CACHED), Wait, "Evicting", ""),
+    ("sent a while ago, and the cache does not show it", facts(job(EVICTING), **CACHED), Look, None, ""),
     ("sent, and now a budget refuses", facts(job(EVICTING), trial=NO), Wait, "Evicting", ""),
     ("sent, and now stopped", facts(job(EVICTING), stopped="x"), Wait, "Evicting", ""),
     ("sent, and time is up", facts(job(EVICTING, age=301)), Fail, "Timeout", "an eviction may still be on its way"),
@@ -37,6 +60,7 @@ ROWS: list[Row] = [
         "Timeout",
         "within 5m0s: The disruption budget web",
     ),
+    ("time is up, a short one", facts(job(age=2), terms=Terms(ttl=1.0)), Fail, "Timeout", "not done within 1s"),
     ("time is up, no limit", facts(job(age=9999), terms=Terms(ttl=0.0)), Evict, "Evicting", "leaves"),
     ("the UID was removed", facts(job(pod_ref={"uid": ""})), Fail, "InvalidPodRef", "not the pod that was admitted"),
     ("another pod was named", facts(job(pod_ref={"uid": "x"})), Fail, "InvalidPodRef", "'x' is not the pod"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from restow.model.cluster import MIGRATING_ANNOTATION
 from restow.model.objects import (
     Affinity,
     Container,
@@ -123,12 +124,19 @@ def reservation(
     phase: str = "Available",
     requests: Quantities | None = None,
     owners: list[ReservationOwner] | None = None,
+    moves: str | None = None,
     version: int | str = "",
     **fields: Any,
 ) -> Reservation:
     """A reservation with one task "t"; `placements` gives the node of each index, `taken` the UID of its consumer."""
     return Reservation(
-        metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", resource_version=str(version)),
+        metadata=ObjectMeta(
+            name=name,
+            namespace="default",
+            uid=f"uid-{name}",
+            resource_version=str(version),
+            annotations={MIGRATING_ANNOTATION: moves} if moves else None,
+        ),
         spec=ReservationSpec(
             owners=[WEB] if owners is None else owners,
             tasks=[TaskSpec(name="t", replicas=3, template=PodTemplate(spec=spec(requests, **fields)))],

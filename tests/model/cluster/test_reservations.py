@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from restow.model.cluster import SeatName, Snapshot
-from restow.model.cluster.seat import fold_label_keys, is_stand_in, stand_in
+from restow.model.cluster.seat import fold_label_keys, is_stand_in, stand_in, ttl_until
 from restow.model.objects import (
     Affinity,
     ObjectMeta,
@@ -17,12 +17,15 @@ from restow.model.objects import (
     PodAffinityTerm,
     PodGroup,
     PodTemplate,
+    Reservation,
     ReservationOwner,
     ReservationSpec,
+    SelectorRequirement,
     SelectorSpec,
     TaskSpec,
 )
 from restow.model.selectors import label_selector
+from restow.model.times import format_time
 from tests.model.cluster.builders import node, placements_of, pod, reservation, spec
 from tests.model.cluster.reading import amount
 
@@ -169,6 +172,25 @@ def test_placements_may_be_assumed_one_by_one(snapshot: Snapshot) -> None:
     assert [age for _, age in snapshot.reservations.assumed(now=4.0)] == [4.0]
 
 
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        pytest.param([TaskSpec(name="t", replicas=1, template=PodTemplate(spec=spec()))], id="fewer replicas"),
+        pytest.param([TaskSpec(name="t", template=PodTemplate(spec=spec()))], id="one, since it does not say"),
+        pytest.param([TaskSpec(name="u", replicas=2, template=PodTemplate(spec=spec()))], id="another task"),
+    ],
+)
+def test_assumed_placements_that_are_asked_for_no_more_are_forgotten(snapshot: Snapshot, tasks: list[TaskSpec]) -> None:
+    pending = reservation("r", phase="Pending", version=1)
+    snapshot.apply_reservation(pending)
+    snapshot.assume_placements(pending, placements_of({1: "n1"}), at=1.0)
+    changed = msgspec.structs.replace(reservation("r", phase="Pending", version=2), spec=ReservationSpec(tasks=tasks))
+    snapshot.apply_reservation(changed)
+    assert (held(snapshot), list(snapshot.reservations.assumed(now=4.0))) == (0, [])
+    snapshot.apply_reservation(reservation("r", phase="Pending", version=3))
+    assert held(snapshot) == 0
+
+
 def test_forgotten_placements_hold_nothing(snapshot: Snapshot) -> None:
     pending = reservation("r", phase="Pending")
     snapshot.apply_reservation(pending)
@@ -204,6 +226,7 @@ def test_a_held_seat_stands_on_its_node_as_the_pod_it_will_become(snapshot: Snap
 
 REPLICA_SET = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="rs", controller=True)
 DEPLOYMENT = OwnerReference(api_version="apps/v1", kind="Deployment", name="web", uid="deploy", controller=True)
+UNREADABLE = SelectorSpec(match_expressions=[SelectorRequirement(key="app", operator="Sometimes")])
 
 
 @pytest.mark.parametrize(
@@ -225,6 +248,7 @@ DEPLOYMENT = OwnerReference(api_version="apps/v1", kind="Deployment", name="web"
             id="fields are ORed",
         ),
         pytest.param(ReservationOwner(), False, id="an empty entry"),
+        pytest.param(ReservationOwner(label_selector=UNREADABLE), False, id="a selector that nobody can read"),
     ],
 )
 def test_who_owns_a_seat(snapshot: Snapshot, owner: ReservationOwner, matches: bool) -> None:
@@ -319,3 +343,30 @@ def test_a_spent_seat_is_held_for_nobody_until_it_is_marked(snapshot: Snapshot) 
     snapshot.remove_reservation(reservation("r", {0: "n1"}, phase="Available", version=9))
     snapshot.apply_reservation(reservation("r", {0: "n1"}, phase="Available", version=10))
     assert [seat.name for seat in book.vacant("default", "r")] == [SEAT]
+
+
+@pytest.mark.parametrize(
+    ("until", "ttl"), [pytest.param(90.0, "1m30s", id="to come"), pytest.param(-5.0, "1s", id="over: not for ever")]
+)
+def test_a_reservation_is_extended_until_a_time(until: float, ttl: str) -> None:
+    one = Reservation(metadata=ObjectMeta(name="r", creation_timestamp=format_time(1000.0)))
+    assert ttl_until(one, 1000.0 + until) == ttl
+
+
+def test_which_reservations_were_made_to_move_a_pod() -> None:
+    snapshot, made = Snapshot(), []
+    book = snapshot.reservations
+    shown = [
+        reservation("b", moves="uid-p", version=1),
+        reservation("a", moves="uid-p", version=2),
+        reservation("other", moves="uid-q", version=3),
+        reservation("b", moves="uid-q", version=4),
+        reservation("b", version=5),
+    ]
+    for one in shown:
+        snapshot.apply_reservation(one)
+        made.append([[each.metadata.name for each in book.made_to_move(uid)] for uid in ("uid-p", "uid-q")])
+    assert made == [[["b"], []], [["a", "b"], []], [["a", "b"], ["other"]], [["a"], ["b", "other"]], [["a"], ["other"]]]
+    for name in ("a", "b", "other"):
+        snapshot.remove_reservation(reservation(name, version=9))
+    assert book.made_to_move("uid-p") == book.made_to_move("uid-q") == []

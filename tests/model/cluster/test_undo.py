@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from restow.model.cluster import SeatName, Snapshot
-from restow.model.objects import ObjectMeta, OwnerReference, PodGroup, Taint
+from restow.model.objects import ObjectMeta, OwnerReference, Pod, PodGroup, Taint
 from tests.model.cluster.builders import node, placements_of, pod, queue, reservation
 from tests.model.cluster.reading import everything
 
@@ -15,6 +15,15 @@ WEB = {"app": "web"}
 SEAT = SeatName("default", "held", "t", 0)
 OWNER = OwnerReference(kind="Deployment", name="d", uid="d")
 GPU = [Taint(key="gpu", effect="NoSchedule")]
+
+
+def exchange(snapshot: Snapshot, labels: dict[str, str] | None = None) -> None:
+    """A pod that takes just what a seat holds takes its place."""
+    taker = pod("new", labels=labels)
+    held = snapshot.reservations.exchangeable(SEAT, snapshot.shapes.of(taker))
+    assert held is not None
+    snapshot.assume(taker, "n2", at=1.0, seat=SEAT, instead=held)
+
 
 TRIALS: dict[str, Callable[[Snapshot], object]] = {
     "a node comes": lambda s: s.apply_node(node("new", {"new.com/thing": "1", "pods": "1"}, labels={"zone": "c"})),
@@ -31,10 +40,15 @@ TRIALS: dict[str, Callable[[Snapshot], object]] = {
     "a pod takes a seat": lambda s: s.apply_pod(pod("new", on="n2", labels=WEB, seat=str(SEAT))),
     "a pod is assumed": lambda s: s.assume(pod("new"), "n2", at=1.0),
     "a pod is assumed into a seat": lambda s: s.assume(pod("new"), "n2", at=1.0, seat=SEAT),
+    "a pod is exchanged for a seat": exchange,
+    "a pod of other labels is exchanged for a seat": lambda s: exchange(s, {"app": "x"}),
     "an assumption is confirmed": lambda s: s.apply_pod(pod("assumed", on="n2", version=90)),
     "an assumption is forgotten": lambda s: s.forget(pod("assumed")),
     "pods are seen further": lambda s: s.pods_seen_through("99"),
     "a reservation is placed": lambda s: s.apply_reservation(reservation("new", {0: "n1", 1: "n2"})),
+    "a reservation is to move a pod": lambda s: s.apply_reservation(reservation("new", moves="uid-web")),
+    "a reservation moves nobody any more": lambda s: s.apply_reservation(reservation("mover", version=90)),
+    "a reservation that moves a pod goes": lambda s: s.remove_reservation(reservation("mover", version=90)),
     "a seat moves": lambda s: s.apply_reservation(reservation("held", {0: "n1"}, version=90)),
     "a seat is consumed": lambda s: s.apply_reservation(reservation("held", {0: "n2"}, taken={0: "u"}, version=90)),
     "a reservation fails": lambda s: s.apply_reservation(reservation("held", {0: "n2"}, phase="Failed", version=90)),
@@ -59,6 +73,7 @@ def snapshot() -> Snapshot:
     snapshot.apply_reservation(reservation("held", {0: "n2"}, version=4))
     snapshot.apply_reservation(reservation("unseen", {0: "n2"}, taken={0: "uid-late"}, version=50))
     snapshot.apply_reservation(reservation("idle", phase="Pending"))
+    snapshot.apply_reservation(reservation("mover", moves="uid-web", version=51))
     snapshot.apply_queue(queue("q", "n1", version=5))
     return snapshot
 
@@ -79,11 +94,36 @@ def test_undo_restores_what_a_trial_changed(snapshot: Snapshot, trial: Callable[
 def test_all_trials_in_a_row_are_undone_together(snapshot: Snapshot) -> None:
     before, mark = everything(snapshot), snapshot.mark()
     for name, trial in TRIALS.items():
-        if "is assumed" not in name:
+        if "is assumed" not in name and "is exchanged" not in name:
             trial(snapshot)
     snapshot.undo_to(mark)
     after = everything(snapshot)
     assert after == before
+
+
+@pytest.mark.parametrize("labels", [None, WEB, {"app": "x"}])
+def test_an_exchange_is_the_same_as_letting_go_and_sitting_down(snapshot: Snapshot, labels: dict[str, str]) -> None:
+    before, mark = everything(snapshot), snapshot.mark()
+    snapshot.reservations.vacate(SEAT)
+    snapshot.assume(pod("new", labels=labels), "n2", at=1.0, seat=SEAT)
+    seated = everything(snapshot)
+    snapshot.undo_to(mark)
+    exchange(snapshot, labels)
+    assert everything(snapshot) == seated
+    snapshot.forget(pod("new"))
+    assert everything(snapshot) == before
+
+
+@pytest.mark.parametrize(
+    "taker",
+    [
+        pytest.param(pod("new", {"cpu": "2"}), id="who is larger"),
+        pytest.param(pod("new", {"cpu": "500m"}), id="who is smaller"),
+        pytest.param(pod("new", node_selector={"zone": "b"}), id="who asks for more than room"),
+    ],
+)
+def test_only_who_takes_just_that_is_exchanged(snapshot: Snapshot, taker: Pod) -> None:
+    assert snapshot.reservations.exchangeable(SEAT, snapshot.shapes.of(taker)) is None
 
 
 def test_a_row_that_comes_back_as_another_is_looked_at_again(snapshot: Snapshot) -> None:

@@ -12,11 +12,11 @@ from restow.model.objects import ContainerState, ContainerStateTerminated, Conta
 from restow.model.times import format_time
 from restow.planning.descheduling.cycle import Guarded, Outcome, run_cycle
 from restow.planning.descheduling.policy import read_policy
-from restow.planning.descheduling.registry import installed
+from restow.planning.descheduling.registry import plugins
 from restow.planning.movable import Movability
 from tests.planning.clusters import NOW, request
 
-PLUGINS = installed()
+PLUGINS = plugins()
 
 
 def section(*names: str, arguments: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:

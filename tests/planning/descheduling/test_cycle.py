@@ -223,7 +223,7 @@ def test_pods_that_are_busy_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        pytest.param({"minReplicas": 2}, "its workload has 1 replicas, and minReplicas is 2", id="small workloads"),
+        pytest.param({"minReplicas": 2}, "its workload has 1 replica, and minReplicas is 2", id="small workloads"),
         pytest.param({"labelSelector": {"matchLabels": {"a": "b"}}}, "its labels do not match a=b", id="other labels"),
         pytest.param(
             {"podProtections": {"extraEnabled": ["PodsWithoutPDB"]}}, "no PodDisruptionBudget", id="no budget"
@@ -299,13 +299,13 @@ def begun(one: Pod, seconds: float) -> Pod:
         pytest.param(
             {"evictSystemCriticalPods": False},
             app("p", on="a", priority=2_000_000_000),
-            "it is critical to the system: its priority is 2000000000",
+            "it is critical to the system: its priority is 2000000000 (evictSystemCriticalPods is false)",
             id="critical",
         ),
         pytest.param(
             {"evictLocalStoragePods": False},
             app("p", on="a", volumes=[Volume(name="tmp", empty_dir={})]),
-            "it has local storage: tmp",
+            "it has local storage: tmp (evictLocalStoragePods is false)",
             id="local storage",
         ),
     ],

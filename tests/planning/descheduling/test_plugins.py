@@ -21,6 +21,7 @@ from restow.model.objects import (
     Toleration,
     TopologySpreadConstraint,
 )
+from restow.planning.bookings import Bookings
 from tests.planning.clusters import app, cluster, moves, reasons, ten
 from tests.planning.descheduling.asking import aged, ask, failed, restarted
 
@@ -266,3 +267,20 @@ def test_failed_pods_are_removed(arguments: dict[str, Any] | None, expected: lis
     ]
     found = ask(cluster([ten("a")], []), FAILED, arguments=arguments, ended=ended)
     assert [one.pod.metadata.name for one in found.removals] == expected
+
+
+# --- many replicas ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [SPREAD, DUPLICATES])
+def test_who_stays_is_looked_at_a_few_times_and_not_once_for_each_of_the_others(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    look = Bookings.occupant
+    monkeypatch.setattr(Bookings, "occupant", lambda self, uid: looks.append(uid) or look(self, uid))
+    pods = [web(f"p{number}", on=f"n{number // 20}", cpu="10m", memory="1Mi") for number in range(200)]
+    nodes = [ten(f"n{number}", labels={"zone": "x" if number < 10 else "y"}) for number in range(20)]
+    found = ask(cluster(nodes, pods), name, busy={one.metadata.uid: "it stays" for one in pods})
+    assert moves(found.plan) == [] and len(found.plan.refusals) == 200
+    assert len(looks) < 10 * len(pods)

@@ -8,9 +8,9 @@ import pytest
 
 from restow.model.cluster import Snapshot
 from restow.model.wire import WireError
-from restow.planning.descheduling import registry
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.registry import ENTRY_POINTS, plugins
 from restow.planning.plan import Plan
 from restow.planning.request import Request
 
@@ -22,15 +22,13 @@ def idle(snapshot: Snapshot, request: Request) -> Plan:
 IDLE = Planner(name="Idle", point="balance", plan=idle, check=lambda arguments: None)
 
 
-def found(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    point = EntryPoint(name="idle", value=value, group=registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == registry.ENTRY_POINTS else [])
+def found(value: str) -> list[EntryPoint]:
+    return [EntryPoint(name="idle", value=value, group=ENTRY_POINTS)]
 
 
-def test_a_plugin_of_others_is_enabled_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    found(monkeypatch, f"{__name__}:IDLE")
+def test_a_plugin_of_others_is_enabled_by_its_name() -> None:
     section = {"profiles": [{"name": "a", "plugins": {"balance": {"enabled": ["Idle"]}}}]}
-    [profile] = read_policy(section, registry.installed()).profiles
+    [profile] = read_policy(section, plugins(found(f"{__name__}:IDLE"))).profiles
     assert profile.planners == (IDLE,)
 
 
@@ -42,7 +40,6 @@ def test_a_plugin_of_others_is_enabled_by_its_name(monkeypatch: pytest.MonkeyPat
     ],
     ids=["not a plugin", "not there"],
 )
-def test_what_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch, value: str, told: str) -> None:
-    found(monkeypatch, value)
+def test_what_cannot_be_used_is_told(value: str, told: str) -> None:
     with pytest.raises(WireError, match=told):
-        registry.installed()
+        plugins(found(value))

@@ -11,10 +11,10 @@ from restow.model.cluster import Snapshot
 from restow.model.objects import Guarantee, ObjectMeta, Pod, PodGroup, PodGroupSpec, Queue
 from restow.planning.plan import Plan
 from restow.scheduling.decisions import Refuse
-from restow.scheduling.jobs import ROLE_ANNOTATION
 from restow.scheduling.registry import read_profile
 from restow.scheduling.roster import Roster
 from restow.scheduling.session import Session
+from restow.scheduling.turnout import ROLE_ANNOTATION
 from tests.model.cluster.builders import of_queue, pod, queue, reservation
 from tests.planning.clusters import ENGINE, NOW, annotated, app, cluster, reasons, ten
 from tests.planning.optimal.plans import planned, waits

@@ -58,7 +58,7 @@ def test_openings_bring_what_they_say_and_fit(problem: Problem, together: int) -
     for one in Market(problem, lines(problem, together)).openings(nothing_costs(problem)):
         room = problem.free[one.node] + problem.sizes[list(one.leavers)].sum(axis=0)
         taken = sum((problem.demands[which].size * number for which, number in one.puts), np.zeros(2, np.int64))
-        assert (taken <= room).all()
+        assert ((taken <= room) | (taken == 0)).all()  # who asks for none goes even where there is too little
         assert one.worth == sum(problem.demands[which].worth * number for which, number in one.puts) > 0
 
 

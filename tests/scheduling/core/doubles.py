@@ -110,6 +110,7 @@ class Says(FilterPlugin):
         self.verdict = verdict
         self.refuses = frozenset(refuses)
         self.name = name  # type: ignore[misc]
+        self.reason = f"{name} said no"
         self.asked: list[str] = []
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
@@ -122,7 +123,7 @@ class Says(FilterPlugin):
         return np.array([name not in self.refuses for name in names], np.bool_)
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
-        return [Refusal(f"{self.name} said no", ~self.filter(cycle, rows))]
+        return [Refusal(self.reason, ~self.filter(cycle, rows))]
 
 
 class Keeps(ReservePlugin, PermitPlugin):

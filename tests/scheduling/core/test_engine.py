@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.objects import PodStatus, Taint
-from restow.scheduling.engine import Engine, Granted, Placed, Unplaced
+from restow.scheduling.answers import Granted, Placed, Unplaced
+from restow.scheduling.engine import Engine
 from restow.scheduling.framework import SKIP, SUCCESS, Code, Verdict, error, unresolvable, unschedulable, wait
 from restow.scheduling.worths import ScoreOutOfRange
 from tests.model.cluster.builders import node, pod

@@ -13,7 +13,8 @@ from restow.model.cluster import states
 from restow.model.objects import Taint
 from restow.scheduling import blocks, cells
 from restow.scheduling import engine as engine_module
-from restow.scheduling.engine import Engine, Placed
+from restow.scheduling.answers import Placed
+from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Reach, ScorePlugin
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import Apart, Eligible, Fit, Numbered, cluster, cycle

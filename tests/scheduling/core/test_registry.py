@@ -8,13 +8,14 @@ from typing import ClassVar
 import pytest
 
 from restow.model.wire import WireError
+from restow.running.plugins import scheduling_plugins
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit, enqueue
 from restow.scheduling.actions.reserve import reserve
 from restow.scheduling.framework import FilterPlugin, QueueSortPlugin
 from restow.scheduling.plugins.refusing import refused
-from restow.scheduling.registry import installed, read_profile
+from restow.scheduling.registry import read_profile
 from restow.scheduling.wakeups import Deed, News, Rule, Thing
 from tests.model.cluster.builders import pod
 
@@ -133,4 +134,4 @@ def test_mistakes_are_told_with_their_paths(section, problems):
 
 
 def test_what_is_installed_is_found():
-    assert isinstance(installed(), dict)
+    assert isinstance(scheduling_plugins(), dict)

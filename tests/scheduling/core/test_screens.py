@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from restow.model.objects import Affinity, PodAffinity, PodAffinityTerm, SelectorSpec, TopologySpreadConstraint
 from restow.scheduling import blocks, screens
-from restow.scheduling.engine import Engine, Placed
+from restow.scheduling.answers import Placed
+from restow.scheduling.engine import Engine
 from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.plugins.topology_spread import PodTopologySpread

@@ -104,6 +104,11 @@ def test_a_gang_that_does_not_fit_takes_nothing_and_says_how_far_it_got():
     assert condition.message == told
 
 
+def test_a_gang_of_one_that_does_not_fit_says_only_why():
+    story = Story(*nodes(1), groups=[gang("g", 1)]).run(task("t0", "g", {"cpu": "9"}))
+    assert story.refused == {"t0": "0/1 nodes are available: 1 Insufficient cpu."}
+
+
 def test_a_gang_gives_way_to_who_fits():
     story = Story(*nodes(1), groups=[gang("g", 2, priority_class_name="high")])
     story.roster.apply_priority_class(PriorityClass(metadata=ObjectMeta(name="high"), value=9))

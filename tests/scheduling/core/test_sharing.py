@@ -114,6 +114,19 @@ def test_a_queue_that_cannot_take_more_is_named(known, message):
     assert Story(*nodes(1), queues=known).run(task("p", queue="q")).refused == {"p": message}
 
 
+def test_a_gang_does_not_exceed_its_queue_by_others_than_those_that_come_first():
+    story = Story(*nodes(1), groups=[gang("g", 1, queue="q")], queues=[queue("q", capability={"cpu": "2"})])
+    story.run(task("t0", "g", node_selector={"moon": "yes"}), task("t1", "g", {"cpu": "3"}))
+    assert (story.placed, set(story.refused)) == ({}, {"t0", "t1"})
+
+
+def test_of_a_gang_those_start_whom_its_queue_can_take():
+    story = Story(*nodes(1), groups=[gang("g", 2, queue="q")], queues=[queue("q", capability={"cpu": "2"})])
+    story.run(task("t0", "g", {"cpu": "3"}), task("t1", "g"), task("t2", "g"))
+    assert set(story.placed) == {"t1", "t2"}
+    assert story.refused == {"t0": "queue q would exceed its capability: cpu (limit 2, used 2, requested 3)"}
+
+
 def test_the_queue_of_a_gang_is_the_groups():
     story = Story(*nodes(1), groups=[gang("g", 1, queue="gone")]).run(task("t", "g"))
     assert story.refused == {"t": "queue gone does not exist"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from restow.scheduling.engine import Placed, Unplaced
+from restow.scheduling.answers import Placed, Unplaced
 from restow.scheduling.registry import read_profile
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import cluster, cycle

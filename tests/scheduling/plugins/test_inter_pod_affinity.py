@@ -20,7 +20,8 @@ from restow.model.objects import (
     SelectorSpec,
     WeightedPodAffinityTerm,
 )
-from restow.scheduling.engine import Engine, Placed, Unplaced
+from restow.scheduling.answers import Placed, Unplaced
+from restow.scheduling.engine import Engine
 from restow.scheduling.framework import ArgumentError, Code, Cycle
 from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from tests.model.cluster.builders import node, pod, reservation

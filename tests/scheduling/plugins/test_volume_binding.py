@@ -10,12 +10,19 @@ from msgspec.structs import replace
 
 from restow.model.cluster.storage import StorageObject
 from restow.model.objects import Node, NodeSelectorTerm, Pod, SelectorRequirement
-from restow.scheduling.engine import Engine, Unplaced
+from restow.scheduling.answers import Unplaced
+from restow.scheduling.engine import Engine
 from restow.scheduling.framework import ArgumentError, Code, Cycle
 from restow.scheduling.plugins.volume_binding import VolumeBinding
-from tests.model.cluster.builders import node, pod
+from tests.model.cluster.builders import pod
 from tests.scheduling.plugins.volumes import (
     DRIVER,
+    IN_B,
+    LOCAL,
+    MADE,
+    NODES,
+    ON_N1,
+    ON_N2,
     capacity,
     claim,
     cluster,
@@ -25,12 +32,6 @@ from tests.scheduling.plugins.volumes import (
     using,
     volume,
 )
-
-N1, N2, N3 = (node(f"n{i}", labels={"zone": zone, "host": f"n{i}"}) for i, zone in ((1, "a"), (2, "a"), (3, "b")))
-NODES = [N1, N2, N3]
-LOCAL = storage_class("local")
-MADE = storage_class("made", DRIVER)
-ON_N1, ON_N2, IN_B = on_label("host", "n1"), on_label("host", "n2"), on_label("zone", "b")
 
 
 def answer(one: Pod, *items: StorageObject, nodes: list[Node] | None = None) -> Unplaced | list[str]:

@@ -10,27 +10,24 @@ from msgspec.structs import replace
 from restow.model.cluster import Snapshot
 from restow.model.cluster.storage import StorageObject
 from restow.model.objects import Pod
-from restow.scheduling.engine import Engine, Placed
+from restow.scheduling.answers import Placed
+from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Cycle, Verdict
 from restow.scheduling.plugins.volume_binding import VolumeBinding
 from restow.scheduling.writes import Patch
-from tests.model.cluster.builders import node
 from tests.scheduling.plugins.volumes import (
-    DRIVER,
+    IN_B,
+    LOCAL,
+    MADE,
+    N1,
+    NODES,
+    ON_N1,
+    ON_N2,
     claim,
     cluster,
-    on_label,
-    storage_class,
     using,
     volume,
 )
-
-N1, N2, N3 = (node(f"n{i}", labels={"zone": zone, "host": f"n{i}"}) for i, zone in ((1, "a"), (2, "a"), (3, "b")))
-NODES = [N1, N2, N3]
-LOCAL = storage_class("local")
-MADE = storage_class("made", DRIVER)
-ON_N1, ON_N2, IN_B = on_label("host", "n1"), on_label("host", "n2"), on_label("zone", "b")
-
 
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 

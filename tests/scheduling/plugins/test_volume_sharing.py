@@ -16,7 +16,8 @@ from restow.model.objects import (
     RbdVolume,
     Volume,
 )
-from restow.scheduling.engine import Engine, Unplaced
+from restow.scheduling.answers import Unplaced
+from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Cycle, FilterPlugin
 from restow.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from restow.scheduling.plugins.volume_restrictions import CLAIM_IN_USE, VolumeRestrictions

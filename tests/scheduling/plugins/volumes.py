@@ -43,7 +43,7 @@ from restow.model.objects import (
     VolumeResources,
 )
 from restow.model.volumes import BIND_COMPLETED, SELECTED_NODE
-from tests.model.cluster.builders import pod
+from tests.model.cluster.builders import node, pod
 
 DRIVER = "disk.example.com"
 
@@ -202,3 +202,10 @@ def cluster(nodes: list[Node], *items: StorageObject, pods: list[Pod] | None = N
     for each in pods or ():
         snapshot.apply_pod(each)
     return snapshot
+
+
+N1, N2, N3 = (node(f"n{i}", labels={"zone": zone, "host": f"n{i}"}) for i, zone in ((1, "a"), (2, "a"), (3, "b")))
+NODES = [N1, N2, N3]
+LOCAL = storage_class("local")
+MADE = storage_class("made", DRIVER)
+ON_N1, ON_N2, IN_B = on_label("host", "n1"), on_label("host", "n2"), on_label("zone", "b")

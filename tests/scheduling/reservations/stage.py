@@ -9,8 +9,12 @@ from msgspec.structs import replace
 
 from restow.model.cluster import MIGRATING_ANNOTATION, Snapshot
 from restow.model.objects import (
+    Container,
+    ContainerPort,
     Node,
     ObjectMeta,
+    ObjectReference,
+    OwnerReference,
     Placement,
     Pod,
     PodGroup,
@@ -35,6 +39,14 @@ from tests.model.cluster.builders import node, placements_of, pod, spec
 
 OWNER = ReservationOwner(label_selector=SelectorSpec(match_labels={"app": "web"}))
 PROFILE = read_profile({})
+ALL = {"cpu": "4"}
+DEPLOYMENT = OwnerReference(api_version="apps/v1", kind="Deployment", name="web", uid="uid-web", controller=True)
+FIRST = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="uid-1", controller=True)
+SECOND = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-2", uid="uid-2", controller=True)
+WORKLOAD = ReservationOwner(controller=ObjectReference(kind="Deployment", name="web", uid="uid-web"))
+FITS = {"match_policy": "Fits"}
+TERMINATING = 1767225600.0  # when pods that are leaving began to
+PORT = [Container(name="main", ports=[ContainerPort(container_port=80, host_port=80)])]
 
 
 def template(requests: Quantities | None = None, *, labels: dict[str, str] | None = None, **fields: Any) -> PodTemplate:
@@ -102,6 +114,16 @@ def user(
             creation_timestamp=created,
         ),
     )
+
+
+def workload(snapshot: Snapshot) -> None:
+    """The Deployment whose ReplicaSets the pods are of."""
+    for one in (FIRST, SECOND):
+        snapshot.apply_owner(ObjectMeta(name=one.name, uid=one.uid, owner_references=[DEPLOYMENT]))
+
+
+def at_port(one: Pod) -> Pod:
+    return replace(one, spec=replace(one.spec, containers=PORT))
 
 
 def gang(name: str, least: int, *, uses: str | None = None) -> PodGroup:

@@ -27,7 +27,7 @@ from restow.model.objects import (
     Toleration,
     Volume,
 )
-from restow.scheduling.reservations.comparison import FIELDS, canonical, differences
+from restow.scheduling.reservations.comparison import FIELDS, canonical, differences, in_detail
 
 
 def made(**fields: Any) -> Pod:
@@ -126,7 +126,7 @@ def test_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("one", "other", "field"),
     [
-        pytest.param({"scheduler_name": "restow"}, {}, "schedulerName", id="another scheduler"),
+        pytest.param({"scheduler_name": "restow"}, {"scheduler_name": "x"}, "schedulerName", id="another scheduler"),
         pytest.param({"node_selector": {"a": "1"}}, {"node_selector": {"a": "2"}}, "nodeSelector", id="another label"),
         pytest.param({"affinity": required(A)}, {"affinity": required(A, B)}, "affinity", id="fewer alternatives"),
         pytest.param(
@@ -171,6 +171,12 @@ def test_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
         ),
         pytest.param({"init_containers": [container()]}, {}, "initContainers", id="an init container"),
         pytest.param(
+            {"init_containers": [container("a"), container("b")]},
+            {"init_containers": [container("b"), container("a")]},
+            "initContainers",
+            id="init containers in another order",
+        ),
+        pytest.param(
             {"containers": [container(requests={"cpu": "2c"})]},
             {"containers": [container(requests={"cpu": "3c"})]},
             "containers",
@@ -182,11 +188,39 @@ def test_different(one: dict[str, Any], other: dict[str, Any], field: str) -> No
     assert differences(made(**one), made(**other)) == (field,) == differences(made(**other), made(**one))
 
 
+def test_a_seat_that_names_no_scheduler_is_for_pods_of_any() -> None:
+    assert differences(made(scheduler_name="restow"), made()) == ()
+    assert differences(made(), made(scheduler_name="restow")) == ("schedulerName",)
+
+
 def test_the_class_of_pods_that_name_none_is_theirs() -> None:
     assert differences(made(priority_class_name="usual"), made(), "usual") == ()
     assert differences(made(priority_class_name="usual"), made(priority_class_name="gold"), "usual") == (
         "priorityClassName",
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        pytest.param([container("a", "x")], [container("a", "y")], "containers (a: image)", id="another image"),
+        pytest.param(
+            [container("a", "x", {"cpu": "1"}), container("b", "y")],
+            [container("a", "z", {"cpu": "2"}), container("c", "y")],
+            "containers (a: image, requests; the pod has no c; the template has no b)",
+            id="several",
+        ),
+    ],
+)
+def test_containers_that_differ_are_told_one_by_one(one: list[Any], other: list[Any], told: str) -> None:
+    pod, seat = made(containers=one), made(containers=other)
+    assert in_detail(pod, seat, differences(pod, seat)) == told
+
+
+def test_an_order_that_matters_is_told() -> None:
+    first, second = container("a", "x"), container("b", "y")
+    pod, seat = made(init_containers=[first, second]), made(init_containers=[second, first])
+    assert in_detail(pod, seat, differences(pod, seat)) == "initContainers (their order)"
 
 
 TOLERATION = st.builds(Toleration, key=st.sampled_from(["a", "b", None]), value=st.sampled_from(["1", None]))

@@ -24,13 +24,16 @@ TAKEN = Troubled(Trouble.ROOM_TAKEN, "node n1 has 500m cpu less than is on it")
 GONE = Troubled(Trouble.NODE_GONE, "node n1 is gone")
 
 
+OWNERS = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
+
+
 def reservation(phase: str = "", replicas: int = 2, status: dict[str, Any] | None = None, **spec: Any) -> Reservation:
     container = {"name": "main", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
     task = {"name": "web", "replicas": replicas, "template": {"spec": {"containers": [container]}}}
     state = {"phase": phase, "reason": "Before", "message": "as it was", "lastTransitionTime": CREATED} if phase else {}
     document = {
         "metadata": {"name": "r", "namespace": "default", "creationTimestamp": CREATED, "generation": 1},
-        "spec": {"tasks": [task], **spec},
+        "spec": {"owners": OWNERS, "tasks": [task], **spec},
         "status": {"state": state, **(status or {})},
     }
     return msgspec.convert(document, Reservation)
@@ -69,6 +72,17 @@ HELD = (seat(0), seat(1))
         ),
         pytest.param(
             reservation(), HELD, None, ("Available", "Reserved", "2 of 2 seats are held or taken"), id="placed"
+        ),
+        pytest.param(
+            reservation(owners=[]),
+            HELD,
+            None,
+            (
+                "Available",
+                "Reserved",
+                "2 of 2 seats are held or taken; spec.owners is empty, so nobody may take one",
+            ),
+            id="placed, for nobody",
         ),
         pytest.param(
             reservation("Pending"), HELD, None, ("Available", "Reserved", "2 of 2 seats are held or taken"), id="later"
@@ -250,6 +264,10 @@ def test_an_end_is_final_but_who_came_just_before_is_written_down(phase: str) ->
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
+def test_the_queue_that_its_seats_are_charged_to_is_written_down() -> None:
+    assert after(reservation("Available", queue="q"), *HELD).observed_queue == "q"
+
+
 def test_fewer_replicas_release_seats_and_keep_what_was_taken() -> None:
     one = reservation("Available", replicas=1)
     status = after(one, seat(0), seat(1), seat(2, "a"), seat(0, task="gone"), seat(1, "b", task="gone"))
@@ -268,15 +286,23 @@ def test_it_goes_on_without_a_seat_that_was_lost() -> None:
 
 def test_counts_amounts_and_owners() -> None:
     status = after(reservation(replicas=4, minAvailable=2), seat(0, "a"), seat(1), seat(2, troubled=UNFIT))
-    assert status.min_available == 2
+    assert (status.min_available, after(reservation(replicas=3), refusal="no cpu").min_available) == (2, 3)
     assert (status.pending, status.available, status.succeeded, status.failed) == (2, 1, 1, 0)
     phases = {"Pending": 1, "Waiting": 1, "Available": 1, "Succeeded": 1}
     assert {task: count.phase for task, count in (status.task_status_count or {}).items()} == {"web": phases}
     assert status.allocatable == {"cpu": "1500m", "memory": "3Gi"}
+    assert status.observed_requests == {"web": {"cpu": "500m", "memory": "1Gi"}}
     assert status.allocated == {"cpu": "500m", "memory": "1Gi"}
     assert status.current_owner == ObjectReference(kind="Job", name="etl")
     assert status.current_owners == [status.current_owner]
     assert status.observed_generation == 1
+
+
+def test_whoever_came_first_is_the_current_owner_and_nobody_is_forgotten() -> None:
+    one = reservation("Available", status={"currentOwners": [{"kind": "Job", "name": "earlier"}]})
+    status = after(one, seat(0, "a"))
+    assert [owner.name for owner in status.current_owners or ()] == ["earlier", "etl"]
+    assert status.current_owner == ObjectReference(kind="Job", name="earlier")
 
 
 def test_of_very_many_owners_the_first_are_told() -> None:
@@ -287,6 +313,17 @@ def test_of_very_many_owners_the_first_are_told() -> None:
     one = replace(one, status=after(one, *pods[:60]))
     owners = after(one, *pods).current_owners or ()
     assert [owner.name for owner in owners] == [f"p{index}" for index in range(MOST_OWNERS)]
+
+
+@pytest.mark.parametrize(
+    ("coming", "named"),
+    [pytest.param(False, ["new"], id="all are marked"), pytest.param(True, ["new", "old"], id="pods are on their way")],
+)
+def test_it_says_who_may_have_taken_a_seat_that_is_not_marked(coming: bool, named: list[str]) -> None:
+    old, new = ({"object": {"kind": "Job", "name": name}} for name in ("old", "new"))
+    one = reservation("Available", status={"observedOwners": [old]}, owners=[new])
+    status = next_status(one, Facts(seats=HELD, coming=coming), NOW)
+    assert [each.object and each.object.name for each in (status and status.observed_owners) or ()] == named
 
 
 def test_one_condition_per_phase_updated_in_place() -> None:

@@ -24,8 +24,8 @@ from restow.model.objects import (
     SelectorSpec,
     TopologySpreadConstraint,
 )
-from tests.model.cluster.builders import ROOM, node, pod
-from tests.scheduling.reservations.stage import Stage, booking, rooms, task, user
+from tests.model.cluster.builders import ROOM, node, pod, queue
+from tests.scheduling.reservations.stage import Stage, booking, gang, rooms, task, user
 
 TWO = {"cpu": "2"}
 HOST = "kubernetes.io/hostname"
@@ -67,6 +67,12 @@ def test_seats_are_held_when_enough_fit_at_once(replicas, least, held, says) -> 
     outcome = stage.session(booking("r", task(replicas, TWO), min_available=least))
     assert len(outcome.held.get("r", [])) == held
     assert (says in outcome.declined["r"]) if says else not outcome.declined
+
+
+def test_where_one_seat_is_needed_it_is_said_only_why_none_fits() -> None:
+    stage = Stage(*rooms("n1", offers={"cpu": "1", "pods": "10"}))
+    declined = stage.session(booking("r", task(3, TWO), min_available=1)).declined
+    assert declined == {"r": "0/1 nodes are available: 1 Insufficient cpu."}
 
 
 def test_several_tasks_are_held_together() -> None:
@@ -145,11 +151,31 @@ def test_what_refuses_it_before_any_node_is_asked(fields, says) -> None:
     assert says in stage.session(booking("r", **fields)).declined["r"]
 
 
-def test_held_seats_are_charged_to_their_queue() -> None:
+def test_one_that_names_no_queue_is_of_the_default_one() -> None:
+    stage = Stage(*rooms("n1", "n2"), queue("default", "n1"), queue("other", "n2"))
+    assert stage.session(booking("r")).held == {"r": ["n1"]}
+
+
+def test_a_seat_is_of_no_gang_whatever_its_template_says() -> None:
+    """It would be let onto the nodes of the gang's queue."""
+    of_queue = gang("g", 1)
+    of_queue = replace(of_queue, spec=replace(of_queue.spec, queue="q"))
+    seat = task()
+    meta = replace(seat.template.metadata, annotations={"scheduling.k8s.io/group-name": "g"})
+    stage = Stage(*rooms("n1", "n2"), pod("x", on="n2"), queue("q", "n1"), of_queue)
+    assert stage.session(booking("r", replace(seat, template=replace(seat.template, metadata=meta)))).held == {
+        "r": ["n2"]
+    }
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["in the same session", "in a later one"])
+def test_held_seats_are_charged_to_their_queue(together: bool) -> None:
     stage = Stage(*rooms("n1", "n2"))
     stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(capability={"cpu": "3"})))
-    stage.session(booking("a", task(1, TWO), queue="q"))
-    said = stage.session(booking("b", task(1, TWO), queue="q")).declined["b"]
+    one, other = (booking(name, task(1, TWO), queue="q") for name in "ab")
+    if not together:
+        stage.session(one)
+    said = stage.session(*([one, other] if together else [other])).declined["b"]
     assert "cpu (limit 3, used 2, requested 2)" in said
 
 
@@ -162,6 +188,54 @@ def test_one_namespace_holds_no_more_than_its_share_of_the_cluster() -> None:
     assert outcome.declined["b"] == (
         "namespace default may hold 50% of the cluster by reservations: cpu (limit 4, held 4, requested 1)"
     )
+
+
+def limited(limit: str) -> tuple[Stage, dict[str, Any], dict[str, Any]]:
+    """Two nodes of 4 cpu, of which a queue may have, or a namespace may hold, 4; what reservations and sessions are
+    asked with for that."""
+    stage = Stage(*rooms("n1", "n2"))
+    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(capability={"cpu": "4"})))
+    return stage, {"queue": "q"} if limit == "queue" else {}, {} if limit == "queue" else {"namespace_share": 50}
+
+
+LIMITED = pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ("queue", "queue q would exceed its capability: cpu (limit 4, used 0, requested 6)"),
+        ("share", "namespace default may hold 50% of the cluster by reservations: cpu (limit 4, held 0, requested 6)"),
+    ],
+    ids=["of a queue", "of a namespace"],
+)
+NOWHERE = task(2, {"cpu": "100m"}, name="nowhere", affinity=only_on("the moon"))
+
+
+@LIMITED
+def test_small_seats_that_fit_nowhere_bring_no_large_ones_past_a_limit(limit: str, says: str) -> None:
+    stage, fields, options = limited(limit)
+    large = task(2, {"cpu": "3"}, name="large")
+    outcome = stage.session(booking("r", NOWHERE, large, min_available=2, **fields), **options)
+    assert not outcome.held and outcome.declined["r"].startswith("1 of the 2 seats that reservation default/r needs")
+    assert stage.session(booking("s", large, **fields), **options).declined["s"] == says
+
+
+@LIMITED
+def test_nor_do_they_where_the_room_is_being_left(limit: str, says: str) -> None:
+    stage, fields, options = limited(limit)
+    for name in ("n1", "n2"):
+        leaver = pod(f"on-{name}", {"cpu": "4"}, on=name)
+        stage.show(replace(leaver, metadata=replace(leaver.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
+    large = task(2, {"cpu": "3"}, name="large")
+    assert not stage.session(booking("r", NOWHERE, large, min_available=2, **fields), **options).held
+    assert stage.session(booking("s", task(1, {"cpu": "3"}), **fields), **options).waiting == ["s"]
+
+
+@LIMITED
+def test_seats_within_a_limit_are_held_though_those_before_them_exceed_it(limit: str, says: str) -> None:
+    stage, fields, options = limited(limit)
+    tasks = task(1, {"cpu": "6"}, name="large"), task(2, {"cpu": "1"}, name="small")
+    outcome = stage.session(booking("r", *tasks, min_available=1, **fields), **options)
+    assert len(outcome.held["r"]) == 2
+    assert outcome.declined["r"] == says.replace("used 0", "used 2").replace("held 0", "held 2")
 
 
 # --- where ------------------------------------------------------------------------------------------------------------
@@ -178,6 +252,12 @@ def test_one_namespace_holds_no_more_than_its_share_of_the_cluster() -> None:
 def test_named_nodes_are_tried_in_order_then_any(named, held) -> None:
     stage = Stage(*hosts("n1", "n2", "full"), pod("big", {"cpu": "4"}, on="full"))
     assert stage.session(booking("r", task(1, TWO, nodes=named))).held == {"r": [held]}
+
+
+def test_each_task_has_named_nodes_of_its_own() -> None:
+    stage = Stage(*hosts("n1", "n2", "n3"))
+    asked = booking("r", task(1, TWO, name="a", nodes=["n3"]), task(1, TWO, name="b", nodes=["n2"]))
+    assert stage.session(asked).held == {"r": ["n3", "n2"]}
 
 
 def test_a_required_node_affinity_is_strict_whatever_nodes_are_named() -> None:
@@ -203,7 +283,8 @@ def test_seats_keep_away_from_each_other_as_their_pods_will() -> None:
     ],
 )
 def test_a_seat_counts_as_the_pod_it_will_become(held, coming, where) -> None:
-    stage = Stage(*hosts("n1", "n2"))
+    """Without it the pod would go to the other node, which is emptier."""
+    stage = Stage(*hosts("n1", "n2"), pod("big", {"cpu": "3"}, on=where))
     fields = {key: value for key, value in held.items() if key != "containers"}
     seat = task(1, {}, nodes=["n1"], **fields)
     if "containers" in held:

@@ -8,15 +8,27 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.cluster import SeatName, Snapshot
-from restow.model.objects import Node, Reservation, Taint
+from restow.model.objects import (
+    Affinity,
+    Container,
+    ContainerPort,
+    Node,
+    PodAffinity,
+    PodAffinityTerm,
+    Reservation,
+    SelectorSpec,
+    Taint,
+)
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Cycle
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.registry import read_profile
-from restow.scheduling.reservations.standing import Trouble, Troubled, blocked, troubles
+from restow.scheduling.reservations.standing import Trouble, Troubled, blocked, kept_off, troubles
 from tests.model.cluster.builders import node, pod, reservation
+from tests.scheduling.reservations.stage import Stage, booking, task
 
 ENGINE = read_profile({}).engine
+OWN = SeatName("default", "own", "t", 0)
 
 
 def made(name: str, at: int, cpu: str = "1", *, changed: bool = False, **more: Any) -> Reservation:
@@ -150,6 +162,24 @@ def test_one_that_waits_is_asked_by_every_filter_and_leaves_no_trace(snapshot: S
     assert (snapshot.room.free == free).all()
 
 
+@pytest.mark.parametrize(
+    ("too_much", "trouble"),
+    [
+        pytest.param({}, "NodeUnfit", id="a node with room"),
+        pytest.param({"memory": "9Gi"}, "NodeUnfit", id="one that has too little of what the seat does not ask for"),
+        pytest.param({"cpu": "4"}, "RoomTaken", id="one that has too little for the seat"),
+    ],
+)
+def test_company_is_noticed_before_a_pod_is_moved(snapshot: Snapshot, too_much: dict[str, str], trouble: str) -> None:
+    port = [Container(name="door", restart_policy="Always", ports=[ContainerPort(container_port=80, host_port=80)])]
+    one = made("a", 0, moves="uid-mover", init_containers=port)
+    snapshot.apply_reservation(one)
+    snapshot.apply_pod(pod("mover", on="n2"))
+    snapshot.apply_pod(pod("thief", too_much, on="n1", init_containers=port))
+    kept = [*kept_off(snapshot, ENGINE, one, 0.0, hopes=False).values()]
+    assert [one.trouble for one in told(snapshot, "a") or kept] == [trouble]
+
+
 @pytest.mark.parametrize("age", [1, 9], ids=["older", "newer"])
 def test_who_waits_for_room_makes_nobody_wait_whose_seat_is_available(snapshot: Snapshot, age: int) -> None:
     snapshot.apply_pod(pod("going", {"cpu": "2"}, on="n1", leaving=True))
@@ -175,7 +205,7 @@ def test_who_waits_for_room_takes_none_from_a_pod_on_its_way(
     snapshot.apply_pod(pod("going", {"cpu": "2"}, on="n1", leaving=True))
     snapshot.apply_pod(pod("foreign", {"cpu": stolen}, on="n1"))
     snapshot.apply_reservation(made("held", 1, "2", phase=phase))
-    assert ENGINE.is_overfull(Cycle(coming, snapshot, 0.0), "n1", seated=seated) is expected
+    assert ENGINE.is_overfull(Cycle(coming, snapshot, 0.0), "n1", OWN if seated else None) is expected
 
 
 def test_a_pod_in_its_seat_goes_before_one_that_waits(snapshot: Snapshot) -> None:
@@ -183,7 +213,28 @@ def test_a_pod_in_its_seat_goes_before_one_that_waits(snapshot: Snapshot) -> Non
     snapshot.assume(coming, "n1", at=0.0)
     snapshot.apply_reservation(made("held", 1, "3", phase="Waiting"))
     attempt = Cycle(coming, snapshot, 0.0)
-    assert [ENGINE.is_overfull(attempt, "n1", seated=seated) for seated in (False, True)] == [True, False]
+    assert [ENGINE.is_overfull(attempt, "n1", seat) for seat in (None, OWN)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("stolen", "expected"),
+    [
+        pytest.param("0", False, id="there is room for it"),
+        pytest.param("500m", True, id="there is none even for it"),
+    ],
+)
+def test_a_pod_that_is_smaller_than_its_seat_needs_no_more_than_it_asks_for(
+    snapshot: Snapshot, stolen: str, expected: bool
+) -> None:
+    """n1 offers 4 cores, of which 3 are being left."""
+    coming, seat = pod("coming", {"cpu": "1"}, labels={"app": "web"}), SeatName("default", "r", "t", 0)
+    snapshot.apply_pod(pod("going", {"cpu": "3"}, on="n1", leaving=True))
+    snapshot.apply_pod(pod("foreign", {"cpu": stolen}, on="n1"))
+    snapshot.apply_reservation(made("r", 0, "3"))
+    snapshot.assume(coming, "n1", at=0.0, seat=seat)
+    free = snapshot.room.free.copy()
+    assert ENGINE.is_overfull(Cycle(coming, snapshot, 0.0), "n1", seat) is expected
+    assert (snapshot.room.free == free).all()
 
 
 @pytest.mark.parametrize(
@@ -238,6 +289,31 @@ def test_a_seat_is_not_lost_before_it_is_known_what_becomes_of_the_pod_on_its_wa
     assert found(snapshot, "r") == {"r": "RoomTaken" if lost else "NodeGone"}
 
 
+@pytest.mark.parametrize("seated", [pytest.param(True, id="in a small seat"), pytest.param(False, id="beside them")])
+@pytest.mark.parametrize(
+    ("stolen", "fields", "expected"),
+    [
+        pytest.param("2", {}, {}, id="there is room without that pod"),
+        pytest.param("2500m", {}, {"r": "RoomTaken"}, id="there is none without it either"),
+        pytest.param("2", {"phase": "Waiting"}, {"r": "RoomTaken"}, id="nobody was promised it"),
+        pytest.param("2", {"changed": True}, {"r": "RoomTaken"}, id="more is asked for than was given"),
+    ],
+)
+def test_no_seat_that_can_be_relied_on_is_lost_to_a_pod_that_is_on_its_way(
+    snapshot: Snapshot, seated: bool, stolen: str, fields: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """n1 offers 4 cores: 1 is held for the one to come, who asks for 2, and 1 for somebody else."""
+    snapshot.apply_reservation(made("own", 1))
+    snapshot.apply_reservation(made("r", 2, **fields))
+    coming = pod("coming", {"cpu": "2"}, labels={"app": "web"})
+    snapshot.assume(coming, "n1", at=0.0, seat=OWN if seated else None)
+    snapshot.apply_pod(pod("thief", {"cpu": stolen}, on="n1"))
+    assert found(snapshot, "r") == expected
+    assert ENGINE.is_overfull(Cycle(coming, snapshot, 0.0), "n1", OWN if seated else None) is not (
+        seated and fields.get("phase") == "Waiting"
+    )
+
+
 def test_a_seat_of_what_no_node_offers_any_more_is_lost(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(made("a", 1))
     one = reservation("b", {0: "n1"}, requests={"example.com/gpu": "2"})
@@ -265,3 +341,24 @@ def test_a_resource_of_which_too_much_is_taken_costs_seats_as_it_keeps_pods_from
     snapshot.apply_pod(pod("thief", {"example.com/gpu": "1"}, on="n1"))
     engine = Engine([NodeResourcesFit({"ignoredResources": ignored})])
     assert [one.message for one in told(snapshot, "a", engine)] == expected
+
+
+HOST = "kubernetes.io/hostname"
+ALONE = Affinity(
+    pod_anti_affinity=PodAffinity(
+        required=[PodAffinityTerm(topology_key=HOST, label_selector=SelectorSpec(match_labels={"app": "web"}))]
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("mover", "count"),
+    [
+        pytest.param("uid-old", 0, id="whom it is to move"),
+        pytest.param("uid-other", 1, id="but anybody else does"),
+    ],
+)
+def test_the_pod_that_a_seat_is_for_makes_it_no_less_reliable(mover: str, count: int) -> None:
+    seat = booking("r", task(1, {}, labels={"app": "web"}, affinity=ALONE), at={0: "n1"}, migrating=mover)
+    stage = Stage(node("n1", labels={HOST: "n1"}), pod("old", {}, on="n1", labels={"app": "web"}), seat)
+    assert len(blocked(stage.snapshot, ENGINE, seat, 0.0)) == count

@@ -1,45 +1,42 @@
-"""Using reservations: who gets which seat, who waits, and who goes elsewhere and why."""
+"""Using reservations: who gets which seat, and who waits for one."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
+from restow.model.cluster import SeatName
 from restow.model.objects import (
-    Affinity,
-    Container,
-    ContainerPort,
-    ObjectMeta,
+    Node,
     ObjectReference,
     OwnerReference,
+    Placement,
     Pod,
-    PodAffinity,
-    PodAffinityTerm,
-    Queue,
-    QueueSpec,
     Reservation,
     ReservationOwner,
-    SelectorSpec,
 )
 from restow.scheduling.decisions import Refuse
 from restow.scheduling.wakeups import RESERVATION
-from tests.model.cluster.builders import node, pod
-from tests.scheduling.reservations.stage import Stage, booking, gang, rooms, task, user
+from tests.model.cluster.builders import ROOM, node, pod
+from tests.scheduling.reservations.stage import (
+    ALL,
+    FIRST,
+    FITS,
+    PORT,
+    SECOND,
+    TERMINATING,
+    WORKLOAD,
+    Stage,
+    at_port,
+    booking,
+    gang,
+    rooms,
+    task,
+    user,
+    workload,
+)
 
-ALL = {"cpu": "4"}
-DEPLOYMENT = OwnerReference(api_version="apps/v1", kind="Deployment", name="web", uid="uid-web", controller=True)
-FIRST = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="uid-1", controller=True)
-SECOND = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-2", uid="uid-2", controller=True)
-WORKLOAD = ReservationOwner(controller=ObjectReference(kind="Deployment", name="web", uid="uid-web"))
 MOVING = {"owners": [WORKLOAD], "match_policy": "Fits", "migrating": "uid-old"}
-FITS = {"match_policy": "Fits"}
-TERMINATING = 1767225600.0  # when pods that are leaving began to
-
-
-def workload(snapshot: Snapshot) -> None:
-    for one in (FIRST, SECOND):
-        snapshot.apply_owner(ObjectMeta(name=one.name, uid=one.uid, owner_references=[DEPLOYMENT]))
 
 
 # --- by owner ---------------------------------------------------------------------------------------------------------
@@ -57,10 +54,18 @@ def test_one_seat_one_consumer() -> None:
     assert (outcome.seats, list(outcome.refused)) == ({"a": "r/t/0", "b": "r/t/1"}, ["c"])
 
 
-def test_a_seat_that_was_consumed_never_opens_again() -> None:
+@pytest.mark.parametrize("seen", ["1", "9"], ids=["whoever took it was not seen yet", "whoever took it is gone"])
+def test_a_seat_that_was_consumed_never_opens_again(seen: str) -> None:
     stage = Stage(*rooms("n1"), booking("r", task(1, ALL), at={0: "n1"}, taken={0: "uid-before"}, version=5))
-    stage.snapshot.pods_seen_through("9")
+    stage.snapshot.pods_seen_through(seen)
     assert stage.session(user("p", ALL)).seats == {}
+
+
+def test_a_seat_that_was_taken_and_left_stays_shut_though_its_reservation_is_changed_before_that_is_marked() -> None:
+    stage = Stage(*rooms("n1"), booking("r", at={0: "n1"}, version=1))
+    stage.snapshot.reservations.spend(SeatName("default", "r", "t", 0))
+    stage.show(booking("r", at={0: "n1"}, ttl="1h", version=2))
+    assert stage.session(user("p")).seats == {}
 
 
 def test_the_oldest_reservation_is_used_first() -> None:
@@ -102,8 +107,16 @@ def test_a_reservation_whose_time_is_over_is_not_used_even_if_nobody_has_said_so
     assert stage.session(user("p")).seats == {}
 
 
-def test_a_rolling_update_still_matches_its_controller() -> None:
-    stage = Stage(*rooms("n1"), booking("r", at={0: "n1"}, owners=[WORKLOAD]))
+@pytest.mark.parametrize(
+    "owner",
+    [
+        pytest.param(WORKLOAD, id="as a controller"),
+        pytest.param(ReservationOwner(object=WORKLOAD.controller), id="as an object"),
+        pytest.param(replace(WORKLOAD, object=ObjectReference(name="another")), id="beside another object"),
+    ],
+)
+def test_a_rolling_update_still_matches_whoever_owns_its_owner(owner: ReservationOwner) -> None:
+    stage = Stage(*rooms("n1"), booking("r", at={0: "n1"}, owners=[owner]))
     workload(stage.snapshot)
     assert stage.session(user("p", owner=SECOND, labels={})).seats == {"p": "r/t/0"}
 
@@ -114,6 +127,13 @@ def test_several_owners_share_the_seats() -> None:
     workload(stage.snapshot)
     outcome = stage.session(user("a", owner=FIRST, labels={}), user("b", labels={}), user("c", labels={}))
     assert outcome.seats == {"a": "r/t/0", "b": "r/t/1"}  # although c is like b in everything but its name
+
+
+def test_who_is_meant_by_name_takes_the_oldest_even_among_others_that_are_like_it() -> None:
+    by_name = ReservationOwner(object=ObjectReference(kind="Pod", name="b"))
+    old = booking("older", at={0: "n1"}, owners=[by_name], created="2025-01-01T00:00:00Z")
+    stage = Stage(*rooms("n1"), old, booking("r", task(3), at={0: "n1", 1: "n1", 2: "n1"}))
+    assert stage.session(*(user(name) for name in "abc")).seats == {"a": "r/t/0", "b": "older/t/0", "c": "r/t/1"}
 
 
 def test_another_namespace_is_another_owner() -> None:
@@ -147,61 +167,65 @@ def test_each_pod_gets_a_seat_of_its_own_task() -> None:
     assert outcome.seats == {"large": "r/b/0", "small": "r/a/0"}
 
 
-def test_what_does_not_match_is_told_and_scheduled_like_any_other() -> None:
-    stage = Stage(*rooms("n1", "n2"), booking("r", task(1, ALL), at={0: "n1"}))
-    outcome = stage.session(user("p", {"cpu": "1"}))
-    assert outcome.nodes == {"p": "n2"}
-    assert outcome.told["p"] == (
-        "ReservationSpecNotMatch",
-        "reservation default/r does not match pod default/p: it differs from task t in containers; "
-        "it is scheduled without a reservation",
-    )
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+SMALL, MIDDLING, LARGE = {"cpu": "1"}, {"cpu": "2"}, {"cpu": "4"}
 
 
-# --- every filter is asked again --------------------------------------------------------------------------------------
+def seats_of(**sizes: dict[str, str]) -> list[Node | Reservation]:
+    """A reservation with a seat of each of these sizes, by task; and for each a node that has no more than that."""
+    held = booking("r", *(task(1, size, name=name) for name, size in sizes.items()), phase="Available", **FITS)
+    placements = [Placement(task=name, index=0, node_name=f"n-{name}") for name in sizes]
+    nodes = [node(f"n-{name}", {**ROOM, **size}) for name, size in sizes.items()]
+    return [*nodes, replace(held, status=replace(held.status, placements=placements))]
 
 
-def test_a_held_node_that_became_unfit_is_passed_over_and_that_is_told() -> None:
-    stage = Stage(*rooms("n1", "n2"), booking("r", at={0: "n1"}))
-    stage.show(node("n1", unschedulable=True))
-    outcome = stage.session(user("p"))
-    assert (outcome.nodes, outcome.seats) == ({"p": "n2"}, {})
-    assert outcome.told["p"] == (
-        "ReservationNotUsed",
-        "reservation default/r is not available: node n1 refuses the pod: node(s) were unschedulable; "
-        "it is scheduled without a reservation",
-    )
+@pytest.mark.parametrize(("large", "small"), [("a", "b"), ("b", "a")], ids=["the large seat first", "the small one"])
+@pytest.mark.parametrize(("one", "other"), [(SMALL, LARGE), (LARGE, SMALL)], ids=["small before large", "after it"])
+def test_a_small_pod_leaves_the_large_seat_to_a_large_one(
+    large: str, small: str, one: dict[str, str], other: dict[str, str]
+) -> None:
+    stage = Stage(*seats_of(**{large: LARGE, small: SMALL}))
+    outcome = stage.session(user("x", one), user("y", other))
+    mine, its = (small, large) if one is SMALL else (large, small)
+    assert outcome.seats == {"x": f"r/{mine}/0", "y": f"r/{its}/0"}
 
 
-def test_another_seat_is_tried_when_one_is_unfit() -> None:
-    stage = Stage(*rooms("n2"), node("n1", unschedulable=True), booking("r", task(2), at={0: "n1", 1: "n2"}))
-    assert stage.session(user("p")).seats == {"p": "r/t/1"}
+def test_the_smallest_seat_that_is_large_enough_is_taken_then_the_next() -> None:
+    stage = Stage(*seats_of(a=LARGE, b=SMALL, c=MIDDLING))
+    assert stage.session(*(user(name, MIDDLING) for name in "xy")).seats == {"x": "r/c/0", "y": "r/a/0"}
 
 
-PORT = [Container(name="main", ports=[ContainerPort(container_port=80, host_port=80)])]
-APART = Affinity(
-    pod_anti_affinity=PodAffinity(
-        required=[
-            PodAffinityTerm(
-                topology_key="kubernetes.io/hostname", label_selector=SelectorSpec(match_labels={"app": "web"})
-            )
-        ]
-    )
-)
+def test_pods_that_are_alike_leave_the_large_seat_for_last() -> None:
+    held = booking("r", task(1, LARGE, name="a"), task(3, SMALL, name="b"), phase="Available", **FITS)
+    placements = [Placement(task="a", index=0, node_name="n1")]
+    placements += [Placement(task="b", index=number, node_name="n2") for number in range(3)]
+    stage = Stage(*rooms("n1", "n2"), replace(held, status=replace(held.status, placements=placements)))
+    taken = stage.session(*(user(name, SMALL) for name in "wxyz")).seats
+    assert taken == {"w": "r/b/0", "x": "r/b/1", "y": "r/b/2", "z": "r/a/0"}
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        pytest.param({"containers": PORT}, id="its host ports"),
-        pytest.param({"affinity": APART}, id="its anti-affinity"),
-    ],
-)
-def test_what_stands_in_for_a_pod_does_not_keep_it_out(fields) -> None:
-    seat, taker = task(1, {}, labels={"app": "web"}), user("p", {})
-    seat = replace(seat, template=replace(seat.template, spec=replace(seat.template.spec, **fields)))
-    stage = Stage(node("n1", labels={"kubernetes.io/hostname": "n1"}), booking("r", seat, at={0: "n1"}))
-    assert stage.session(replace(taker, spec=replace(taker.spec, **fields))).seats == {"p": "r/t/0"}
+def test_where_no_seat_is_large_enough_the_largest_is_tried_first() -> None:
+    held = booking("r", task(1, SMALL, name="a"), task(1, MIDDLING, name="b"), phase="Available", **FITS)
+    placements = [Placement(task=name, index=0, node_name="n1") for name in "ab"]
+    stage = Stage(*rooms("n1"), replace(held, status=replace(held.status, placements=placements)))
+    assert stage.session(user("p", {"cpu": "3"})).seats == {"p": "r/b/0"}
+
+
+@pytest.mark.parametrize("uses", [None, "r"], ids=["whoever it is", "who names it"])
+@pytest.mark.parametrize("order", [(SMALL, LARGE, MIDDLING), (LARGE, MIDDLING, SMALL)], ids=["mixed", "large first"])
+def test_a_gang_takes_the_seats_that_were_made_for_it(uses: str | None, order: tuple[dict[str, str], ...]) -> None:
+    stage = Stage(*seats_of(a=LARGE, b=SMALL, c=MIDDLING), gang("g", 3, uses=uses))
+    outcome = stage.session(*(user(name, size, group="g") for name, size in zip("xyz", order, strict=True)))
+    made = {"1": "r/b/0", "2": "r/c/0", "4": "r/a/0"}
+    assert outcome.seats == {name: made[size["cpu"]] for name, size in zip("xyz", order, strict=True)}
+
+
+def test_the_large_pods_of_a_gang_have_their_seats_before_the_others_are_placed_beside_them() -> None:
+    stage = Stage(*seats_of(a=LARGE, b=SMALL), *rooms("n1"), gang("g", 4))
+    sizes = {"w": {"cpu": "3"}, "x": SMALL, "y": SMALL, "z": LARGE}
+    outcome = stage.session(*(user(name, size, group="g") for name, size in sizes.items()))
+    assert (outcome.seats, outcome.nodes["w"], len(outcome.nodes)) == ({"z": "r/a/0", "x": "r/b/0"}, "n1", 4)
 
 
 # --- migrations -------------------------------------------------------------------------------------------------------
@@ -269,16 +293,36 @@ def test_a_successor_that_only_its_predecessor_keeps_away_waits_and_keeps_its_se
         task(1, {}), template=replace(task(1, {}).template, spec=replace(task().template.spec, containers=PORT))
     )
     seat = booking("r", port, at={0: "n2"}, match_policy="Fits", owners=[WORKLOAD])
-    stage = Stage(*rooms("n1", "n2"), replace(leaving, spec=replace(leaving.spec, containers=PORT)), seat)
+    stage = Stage(*rooms("n1", "n2"), at_port(leaving), seat)
     stage.now = TERMINATING
     workload(stage.snapshot)
-    successor = user("new", {}, owner=FIRST)
-    successor = replace(successor, spec=replace(successor.spec, containers=PORT))
+    successor = at_port(user("new", {}, owner=FIRST))
     outcome = stage.session(successor)
     assert outcome.refused == {"new": "waiting for default/old to leave: its seat default/r/t/0 on node n2 is kept"}
     assert [one.plugins for one in outcome.decisions if isinstance(one, Refuse)] == [{RESERVATION}]
     stage.snapshot.remove_pod(leaving)
     assert stage.session(successor).seats == {"new": "r/t/0"}
+
+
+@pytest.mark.parametrize(
+    ("owner", "migrating", "cordoned", "waits"),
+    [
+        pytest.param(FIRST, None, False, True, id="one of the same owner"),
+        pytest.param(None, "uid-old", False, True, id="whom the seat was made to move, whoever owns it by now"),
+        pytest.param(None, None, False, False, id="but not a stranger"),
+        pytest.param(FIRST, None, True, False, id="nor where something else is in the way as well"),
+    ],
+)
+def test_who_is_waited_for(owner: OwnerReference | None, migrating: str | None, cordoned: bool, waits: bool) -> None:
+    seat = task(1, {})
+    seat = replace(seat, template=replace(seat.template, spec=replace(seat.template.spec, containers=PORT)))
+    held = booking("r", seat, at={0: "n2"}, match_policy="Fits", owners=[WORKLOAD], migrating=migrating)
+    old = at_port(user("old", {}, on="n2", owner=owner, leaving=True))
+    stage = Stage(*rooms("n1"), node("n2", unschedulable=cordoned), old, held)
+    stage.now = TERMINATING
+    workload(stage.snapshot)
+    outcome = stage.session(at_port(user("new", {}, owner=FIRST)))
+    assert (list(outcome.refused), outcome.nodes) == ((["new"], {}) if waits else ([], {"new": "n1"}))
 
 
 # --- forged -----------------------------------------------------------------------------------------------------------
@@ -295,145 +339,3 @@ def test_a_forged_annotation_gives_nothing(forged: Pod) -> None:
     stage = Stage(*rooms("n1"), booking("r", task(1, ALL), at={0: "n1"}))
     assert list(stage.session(forged).refused) == ["thief"]
     assert len(stage.snapshot.reservations.held()) == 1
-
-
-# --- by name ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("held", "says"),
-    [
-        pytest.param(None, "reservation default/r is not available: it does not exist", id="none"),
-        pytest.param(
-            booking("r", phase="Pending"), "reservation default/r is not available: it is Pending", id="not placed"
-        ),
-        pytest.param(
-            booking("r", at={0: "n1"}, phase="Failed"),
-            "reservation default/r is not available: it is Failed",
-            id="over",
-        ),
-        pytest.param(
-            booking("r", at={0: "n1"}, ttl="1s"), "reservation default/r is not available: it has expired", id="expired"
-        ),
-        pytest.param(
-            booking("r", at={0: "n1"}, taken={0: "uid-x"}),
-            "reservation default/r is not available: all 1 of its seats are taken",
-            id="taken",
-        ),
-        pytest.param(
-            booking("r", at={0: "n1"}, migrating="uid-running"),
-            "reservation default/r is not available: the pod that it moves has not left yet",
-            id="of a migration that has not begun",
-        ),
-        pytest.param(
-            booking("r", at={0: "gone"}),
-            "reservation default/r is not available: node gone refuses the pod: there is no such node",
-            id="its node is gone",
-        ),
-        pytest.param(
-            booking("r", at={0: "n1"}, owners=[]),
-            "reservation default/r is not for pod default/p: it names no owner",
-            id="nobody's",
-        ),
-        pytest.param(
-            booking("r", at={0: "n1"}, owners=[WORKLOAD]),
-            "reservation default/r is not for pod default/p: none of its 1 owners matches",
-            id="another's",
-        ),
-        pytest.param(
-            booking("r", task(1, {"cpu": "2"}), at={0: "n1"}),
-            "reservation default/r does not match pod default/p: it differs from task t in containers",
-            id="not what was reserved",
-        ),
-    ],
-)
-def test_who_names_a_reservation_waits_for_it_with_a_reason(held: Reservation | None, says: str) -> None:
-    stage = Stage(*rooms("n1", "n2"), pod("running", {}, on="n2"), *([held] if held else []))
-    stage.now = TERMINATING + 60
-    outcome = stage.session(user("p", uses="r"))
-    assert (outcome.nodes, outcome.refused, outcome.told) == ({}, {"p": says}, {})
-
-
-def test_who_names_a_reservation_takes_a_seat_of_that_one() -> None:
-    stage = Stage(*rooms("n1"), booking("a", at={0: "n1"}), booking("b", at={0: "n1"}))
-    assert stage.session(user("p", uses="b")).seats == {"p": "b/t/0"}
-
-
-def test_a_gang_may_name_it_for_all_its_pods() -> None:
-    stage = Stage(*rooms("n1"), gang("g", 2, uses="r"), booking("r", task(3), at={0: "n1", 1: "n1", 2: "n1"}))
-    outcome = stage.session(user("a", group="g"), user("b", group="g"))
-    assert outcome.seats == {"a": "r/t/0", "b": "r/t/1"}
-
-
-def test_a_gang_that_names_one_with_too_few_seats_waits() -> None:
-    stage = Stage(*rooms("n1", "n2"), gang("g", 2, uses="r"), booking("r", task(1), at={0: "n1"}))
-    outcome = stage.session(user("a", group="g"), user("b", group="g"))
-    assert set(outcome.refused.values()) == {"reservation default/r does not match: 2 pods, 1 seat is left"}
-
-
-# --- gangs ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_gang_takes_the_seats_of_one_reservation_as_a_whole() -> None:
-    small = booking("a", task(1), at={0: "n1"}, **FITS)
-    large = booking("b", task(2), at={0: "n2", 1: "n2"}, **FITS, created="2026-02-01T00:00:00Z")
-    stage = Stage(*rooms("n1", "n2"), gang("g", 2), small, large)
-    assert stage.session(user("x", group="g"), user("y", group="g")).seats == {"x": "b/t/0", "y": "b/t/1"}
-
-
-def test_what_a_reservation_has_no_seat_for_is_placed_beside_it() -> None:
-    stage = Stage(*rooms("n1", "n2"), gang("g", 2), booking("r", task(1, ALL), at={0: "n1"}, **FITS))
-    outcome = stage.session(user("x", ALL, group="g"), user("y", ALL, group="g"))
-    assert (outcome.seats, outcome.nodes) == ({"x": "r/t/0"}, {"x": "n1", "y": "n2"})
-
-
-def test_more_pods_than_a_template_reserves_are_no_match_for_it() -> None:
-    stage = Stage(*rooms("n1", "n2", "n3"), gang("g", 2), booking("r", task(1, ALL), at={0: "n1"}))
-    outcome = stage.session(user("x", ALL, group="g"), user("y", ALL, group="g"))
-    assert (outcome.seats, outcome.nodes) == ({}, {"x": "n2", "y": "n3"})
-
-
-def test_a_gang_takes_the_seats_of_its_own_and_leaves_those_of_some_of_it_to_them() -> None:
-    held = booking("r", task(2, ALL), at={0: "n1", 1: "n2"}, **FITS)
-    stage = Stage(*rooms("n1", "n2", "n3"), gang("g", 2), held)
-    outcome = stage.session(user("x", ALL, group="g"), user("y", ALL, group="g", labels={"app": "worker"}))
-    assert (outcome.seats, outcome.nodes) == ({"x": "r/t/0"}, {"x": "n1", "y": "n3"})
-
-
-def test_a_gang_that_is_not_whole_takes_no_seat() -> None:
-    held = booking("r", task(1, ALL), at={0: "n1"}, **FITS)
-    stage = Stage(*rooms("n1"), gang("g", 2), held)
-    outcome = stage.session(user("x", ALL, group="g"), user("y", ALL, group="g"))
-    assert (outcome.seats, sorted(outcome.refused)) == ({}, ["x", "y"])
-    assert len(stage.snapshot.reservations.held()) == 1
-
-
-# --- queues -----------------------------------------------------------------------------------------------------------
-
-
-def test_taking_a_seat_of_the_same_queue_is_charged_once() -> None:
-    stage = Stage(*rooms("n1"), booking("r", task(1, ALL), at={0: "n1"}))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "4"})))
-    outcome = stage.session(user("p", ALL), pod("q", {"cpu": "1"}))
-    assert outcome.seats == {"p": "r/t/0"}
-    assert "used 4, requested 1" in outcome.refused["q"]
-
-
-def test_a_seat_of_another_queue_does_not_lift_the_limit_of_its_own() -> None:
-    stage = Stage(*rooms("n1"), booking("r", task(1, ALL), at={0: "n1"}, queue="other"))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="other")))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "1"})))
-    assert "queue default would exceed its capability" in stage.session(user("p", ALL)).refused["p"]
-
-
-@pytest.mark.parametrize(
-    ("asks", "seats"),
-    [
-        pytest.param({"cpu": "2"}, {"p": "r/t/0"}, id="as much as it had"),
-        pytest.param({"cpu": "3"}, {}, id="more than it had"),
-    ],
-)
-def test_who_was_moved_is_not_refused_what_it_had(asks: dict[str, str], seats: dict[str, str]) -> None:
-    stage = Stage(*rooms("n1"), booking("r", task(1, {"cpu": "2"}), at={0: "n1"}, migrating="uid-old", **FITS))
-    stage.roster.apply_queue(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(capability={"cpu": "1"})))
-    assert stage.session(user("p", asks)).seats == seats

@@ -7,8 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from restow.model.cluster.seat import wanted
 from restow.model.objects import Reservation
-from restow.scheduling.reservations.validity import MOST_SEATS, least, problems, wanted
+from restow.scheduling.reservations.validity import MOST_SEATS, is_for, least, problems
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TEMPLATE = "spec.tasks[0].template.spec"
+ODD = {"matchExpressions": [{"key": "zone", "operator": "Exists"}, {"key": "zone", "operator": "Eq", "values": ["a"]}]}
 
 
 def reservation(**spec: Any) -> Reservation:
@@ -37,6 +42,19 @@ def test_what_it_asks_for(spec: dict[str, Any], seats: dict[str, int], at_once: 
 
 
 @pytest.mark.parametrize(
+    ("spec", "ours"),
+    [
+        pytest.param({"tasks": [task()]}, True, id="it names none"),
+        pytest.param({"tasks": [task()], "schedulerName": "restow"}, True, id="it names us"),
+        pytest.param({"tasks": [task()], "schedulerName": "other"}, False, id="it names another"),
+        pytest.param({"tasks": [task(), task("b", schedulerName="other")]}, False, id="a template names another"),
+    ],
+)
+def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
+    assert is_for(reservation(**spec), frozenset({"restow", "volcano"})) is ours
+
+
+@pytest.mark.parametrize(
     ("spec", "told"),
     [
         pytest.param({}, ["spec.tasks: there is no seat to hold"], id="no task"),
@@ -45,6 +63,19 @@ def test_what_it_asks_for(spec: dict[str, Any], seats: dict[str, int], at_once: 
             {"tasks": [task(replicas=MOST_SEATS), task("b", 1)]},
             ["spec.tasks: 5001 seats are more than 5000"],
             id="more than an object holds",
+        ),
+        pytest.param(
+            {"tasks": [{"name": "web", "template": {"container": [{"name": "main"}]}}]},
+            [f"{TEMPLATE}.containers: there is none, so the seat would hold nothing; every pod has one"],
+            id="a template of nothing, as a slip makes it",
+        ),
+        pytest.param(
+            {"tasks": [task(nodeName="n1")]},
+            [
+                f"{TEMPLATE}.nodeName: the scheduler finds the node; reservationNodeNames says where to look first, "
+                "a required node affinity where it must be"
+            ],
+            id="a node of its own choice",
         ),
         pytest.param(
             {"tasks": [task("a"), task("b"), task("a")]},
@@ -61,7 +92,7 @@ def test_what_it_asks_for(spec: dict[str, Any], seats: dict[str, int], at_once: 
         ),
         pytest.param(
             {"tasks": [task()], "minAvailable": 3},
-            ["spec.minAvailable: 3 is more than the 2 seats there are"],
+            ["spec.minAvailable: 3 is more than the number of seats, 2"],
             id="more at once than there are",
         ),
         pytest.param(
@@ -79,6 +110,36 @@ def test_what_it_asks_for(spec: dict[str, Any], seats: dict[str, int], at_once: 
             {"tasks": [task()], "expires": "tomorrow"},
             ["spec.expires: time 'tomorrow': expected RFC 3339, such as 2026-01-31T12:00:00Z"],
             id="no time",
+        ),
+        pytest.param(
+            {
+                "tasks": [
+                    task(tolerations=[{"operator": "Exists"}, {"operator": "Exist", "effect": "No"}]),
+                    task("b", affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [ODD]}}}),
+                ]
+            },
+            [
+                "spec.tasks[0].template.spec.tolerations[1].effect: 'No' is not one of NoSchedule, PreferNoSchedule, "
+                "NoExecute",
+                "spec.tasks[0].template.spec.tolerations[1].operator: 'Exist' is not one of Exists, Equal, Gt, Lt",
+                f"spec.tasks[1].template.spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[1]"
+                ".operator: 'Eq' is not one of In, NotIn, Exists, DoesNotExist, Gt, Lt",
+            ],
+            id="words that no pod may have",
+        ),
+        pytest.param(
+            {"tasks": [task()], "owners": [{}, {"object": {"kind": "Pod"}}, {"controller": {"name": ""}}]},
+            [
+                "spec.owners[0]: it speaks of nobody; object, controller or labelSelector is needed",
+                "spec.owners[1].object: it speaks of nobody; a name or a uid is needed",
+                "spec.owners[2].controller: it speaks of nobody; a name or a uid is needed",
+            ],
+            id="owners that are nobody",
+        ),
+        pytest.param(
+            {"tasks": [task()], "owners": [{"controller": {"name": "web", "namespace": "elsewhere"}}]},
+            ["spec.owners[0].controller.namespace: elsewhere is not default, the namespace of the reservation"],
+            id="owners that are elsewhere",
         ),
         pytest.param(
             {"tasks": [task()], "matchPolicy": "Same"},
@@ -101,7 +162,7 @@ def test_every_problem_with_its_path(spec: dict[str, Any], told: list[str]) -> N
 
 def test_a_selector_and_a_quantity_nobody_can_read_are_told_together() -> None:
     selector = {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]}
-    asked = reservation(tasks=[task(cpu="2c")], owners=[{}, {"labelSelector": selector}])
+    asked = reservation(tasks=[task(cpu="2c")], owners=[{"object": {"name": "web-0"}}, {"labelSelector": selector}])
     assert [one.path for one in problems(asked)] == [
         "spec.owners[1].labelSelector",
         "spec.tasks[0].template.spec.containers[0].resources.requests.cpu",

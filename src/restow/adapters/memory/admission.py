@@ -18,10 +18,11 @@ from restow.adapters.memory.state import State, set_condition
 from restow.adapters.memory.store import Stored
 from restow.model.objects import Document, PodSpec
 from restow.model.qos import qos_class
+from restow.model.taints import NOT_READY, UNREACHABLE
+from restow.model.volumes import DEFAULT_CLASS
 from restow.ports import StatusCause
 
 _NOT_READY_SECONDS = 300
-_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 _STORAGE_CLASSES = "storageclasses.storage.k8s.io"
 
@@ -144,7 +145,7 @@ def _complete_pod(state: State, pod: Document) -> None:
 
 def _tolerate_lost_nodes(spec: Document) -> None:
     tolerations = spec.setdefault("tolerations", [])
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+    for key in (NOT_READY, UNREACHABLE):
         if not any(_tolerates_execution(each, key) for each in tolerations):
             tolerations.append(
                 {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _NOT_READY_SECONDS}
@@ -198,7 +199,7 @@ def _complete_claim(state: State, claim: Document) -> None:
     spec = claim.setdefault("spec", {})
     if spec.get("storageClassName") is not None:
         return
-    annotated = f'"{_DEFAULT_CLASS}":"true"'.encode()
+    annotated = f'"{DEFAULT_CLASS}":"true"'.encode()
     default = [each.document() for each in state.store.collections[_STORAGE_CLASSES] if annotated in each.data]
     if default:
         newest = max(default, key=lambda each: (each["metadata"]["creationTimestamp"], each["metadata"]["name"]))

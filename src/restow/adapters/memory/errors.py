@@ -5,6 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from restow.adapters.memory.documents.findings import (
+    forbidden_value,
+    invalid_value,
+    required_value,
+    unsupported_value,
+)
 from restow.adapters.memory.documents.refusals import bad_request, invalid
 from restow.ports import (
     AlreadyExists,
@@ -20,7 +26,14 @@ from restow.ports import (
     StatusDetails,
 )
 
-__all__ = ["bad_request", "invalid"]
+__all__ = [
+    "bad_request",
+    "forbidden_value",
+    "invalid",
+    "invalid_value",
+    "required_value",
+    "unsupported_value",
+]
 
 
 def qualified(word: str, group: str) -> str:
@@ -62,31 +75,6 @@ def forbidden(word: str, group: str, name: str, why: str, causes: Sequence[Statu
     details = StatusDetails(name=name, group=group or None, kind=word, causes=list(causes) or None)
     named = f"{qualified(word, group)} {json.dumps(name)}" if name else qualified(word, group)
     return Forbidden.because(403, "Forbidden", f"{named} is forbidden: {why}", details)
-
-
-def invalid_value(field: str, value: object, why: str) -> StatusCause:
-    return StatusCause(
-        reason="FieldValueInvalid", field=field, message=f"Invalid value: {json.dumps(value, default=str)}: {why}"
-    )
-
-
-def required_value(field: str, why: str = "") -> StatusCause:
-    return StatusCause(
-        reason="FieldValueRequired", field=field, message=f"Required value: {why}" if why else "Required value"
-    )
-
-
-def forbidden_value(field: str, why: str) -> StatusCause:
-    return StatusCause(reason="FieldValueForbidden", field=field, message=f"Forbidden: {why}")
-
-
-def unsupported_value(field: str, value: str, supported: Sequence[str]) -> StatusCause:
-    known = ", ".join(json.dumps(each) for each in supported)
-    return StatusCause(
-        reason="FieldValueNotSupported",
-        field=field,
-        message=f"Unsupported value: {json.dumps(value)}: supported values: {known}",
-    )
 
 
 def method_not_allowed(verb: str, plural: str, group: str) -> ApiError:

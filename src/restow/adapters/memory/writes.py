@@ -298,7 +298,7 @@ def _isolate(write: Write, old: Document, new: Document) -> None:
     if write.subresource != "status":
         _copy(old, new, "status")
         return
-    for name in [each for each in {*old, *new} if each not in ("status", "metadata", "kind", "apiVersion")]:
+    for name in [each for each in {**old, **new} if each not in ("status", "metadata", "kind", "apiVersion")]:
         _copy(old, new, name)
     if served.custom is not None:
         new["metadata"] = {**old["metadata"], "managedFields": new["metadata"].get("managedFields")}

@@ -16,7 +16,7 @@ import msgspec
 
 from restow.adapters.rest.fields import Field, message_name, messages
 from restow.model.objects import Document
-from restow.model.times import format_micro_time, format_time
+from restow.model.times import LAST_SECOND, format_micro_time, format_time
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
@@ -244,10 +244,13 @@ def _timestamp(data: bytes, form: Callable[[float], str]) -> str | None:
             seconds = int(_number("int64", value))
         elif field == 2:
             nanos = int(_number("int32", value))
+    outside = f"Time: {seconds} seconds are outside the calendar"
+    if seconds > LAST_SECOND:
+        raise ProtobufError(outside)
     try:
         return form(seconds + nanos / 1e9)
     except (OverflowError, ValueError, OSError):
-        raise ProtobufError(f"Time: {seconds} seconds are outside the calendar") from None
+        raise ProtobufError(outside) from None
 
 
 def _raw_json(data: bytes) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from restow.client.verbs import Client
 from restow.control.descheduler.feed import Feed
+from restow.model.cluster.names import key_of
 from restow.model.kinds import NODE, POD, RESERVATION
 from restow.model.objects import Pod
 from restow.model.quantity import QuantityError
@@ -26,7 +27,7 @@ async def read_afresh(client: Client, feed: Feed, nodes: Iterable[str]) -> None:
     snapshot, book = feed.snapshot, feed.snapshot.reservations
     known = {key: book.get(*key) for key in book.names()}
     for one in (await client.list(RESERVATION)).items:
-        known.pop((one.metadata.namespace or "", one.metadata.name), None)
+        known.pop(key_of(one), None)
         snapshot.apply_reservation(one)
     for gone in known.values():
         if gone is not None:

@@ -11,7 +11,8 @@ room for, and news of how they go.
 Before each wave what is left of the plan is replayed on the cluster as it is now; what seems wrong is read afresh and
 looked at again. What does not work any more is repaired (`planning.repair`), and told; if what can be done gains
 nothing, or if nothing may be changed (`strict`), nothing more is begun (`Changed`), and the claims are let go. The jobs
-and claims are the only memory: whoever applies the same plan again goes on where it stands.
+and claims are the only memory: whoever applies the same plan again goes on where it stands, and so does whoever waits
+for an API server that is busy or does not answer.
 
 A pod that moves twice is another pod the second time: the job of its first move says which.
 """
@@ -43,13 +44,13 @@ from restow.migration.conditions import is_ended
 from restow.migration.plans import busy, under_way
 from restow.migration.waves import plan_of, wave_of
 from restow.model.kinds import POD, POD_MIGRATION_JOB
-from restow.model.objects import JobPhase, ObjectReference, PodMigrationJob
+from restow.model.objects import JobPhase, ObjectReference, Pod, PodMigrationJob
 from restow.planning.descheduling.cycle import Guarded
 from restow.planning.plan import Move, Plan
 from restow.planning.repair import Repaired, repair
 from restow.planning.replay import Defect, replay
 from restow.planning.request import Request
-from restow.ports import Api, ApiError, Clock
+from restow.ports import Api, ApiError, Clock, OutcomeUnknown, TooManyRequests
 from restow.scheduling.registry import Profile as SchedulerProfile
 
 log = logging.getLogger(__name__)
@@ -64,9 +65,9 @@ class Changed(Exception):
     def __init__(self, wave: int, defects: tuple[Defect, ...]) -> None:
         self.wave = wave
         self.defects = defects
-        self.rest = tuple(map(sentence, defects[_TOLD:]))
+        self.rest = tuple(map(str, defects[_TOLD:]))
         """What the message has no room for."""
-        told = "; ".join(map(sentence, defects[:_TOLD]))
+        told = "; ".join(map(str, defects[:_TOLD]))
         more = f"; and {len(self.rest)} more" if self.rest else ""
         super().__init__(f"the cluster has changed, wave {wave} does not begin: {told}{more}")
 
@@ -85,6 +86,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The one under way."""
     stopped: str | None = None
     """Why nothing is evicted."""
+    trouble: str | None = None
+    """What the cluster says, or that it does not answer, so that nothing goes on for now."""
     repairs: tuple[str, ...] = ()
     """What is not done as it was planned, in sentences."""
     taken: int = 0
@@ -148,7 +151,7 @@ class Applying:
                 raise InTheWay(str(why)) from None
             except TurnLost as why:
                 interrupted = True
-                log.warning("interrupted", extra={"plan": course.name, "told": str(why)})
+                self._tell_trouble(course, str(why))
 
     async def _follow(self, course: _Course) -> Progress:
         others = under_way(job for job in self._feed.jobs() if plan_of(job) != course.name)
@@ -156,6 +159,15 @@ class Applying:
             raise InTheWay(others)
         course.wave = max((wave_of(job) for job in self._begun(course).values()), default=0)
         claims = Claiming(self._client, self._clock, self._feed, self._settings, course.name)
+        while True:
+            try:
+                return await self._go_through(course, claims)
+            except (OutcomeUnknown, TooManyRequests) as trouble:  # which passes; what was done is found again
+                self._tell_trouble(course, str(trouble))
+                await asyncio.sleep(self._settings.look_again)
+
+    async def _go_through(self, course: _Course, claims: Claiming) -> Progress:
+        """Wave after wave, from where the plan stands. Raises Changed and ApiError."""
         try:
             await self._ended(course, claims)
             while (rest := await self._rest(course, claims)).moves:
@@ -168,7 +180,18 @@ class Applying:
             raise
         await self._claim(claims, rest)
         await self._taken(course, claims)
-        return replace(self._progress(course), taken=await self._count_taken(course))
+        taken = await self._count_taken(course)
+        return replace(self._progress(course), taken=taken)
+
+    def _tell_on_its_way(self, course: _Course) -> None:
+        """The cluster has answered everything that was asked of it."""
+        course.trouble = None
+        self._tell(self._progress(course))
+
+    def _tell_trouble(self, course: _Course, trouble: str) -> None:
+        course.trouble = trouble
+        self._tell(self._progress(course))
+        log.info("interrupted", extra={"plan": course.name, "told": trouble})
 
     # --- before a wave ------------------------------------------------------------------------------------------------
 
@@ -241,16 +264,17 @@ class Applying:
             pod = ObjectReference(namespace=move.namespace, name=move.pod, uid=move.uid)
             document = course.jobs.move(written, pod, course.plan.strategy)
             self._feed.note(await create_once(self._client, POD_MIGRATION_JOB, document))
+        course.claims_end = None
+        self._tell_on_its_way(course)
 
     async def _ended(self, course: _Course, claims: Claiming) -> None:
         """Wait until everything that has begun is over, however it ends."""
-        while True:
+        while not all(is_ended(job) for job in self._begun(course).values()):
             self._news.clear()
-            self._tell(self._progress(course))
-            if all(is_ended(job) for job in self._begun(course).values()):
-                return
             await claims.keep()
+            self._tell_on_its_way(course)
             await self._look_again()
+        self._tell(self._progress(course))
 
     async def _look_again(self) -> None:
         with suppress(TimeoutError):
@@ -265,19 +289,21 @@ class Applying:
     async def _taken(self, course: _Course, claims: Claiming) -> None:
         """Wait until the pods that the plan made room for have it. Room that is there for those who do not come stays
         theirs until the claim expires; what is still missing room will not get it any more, and lets go."""
-        ends = self._clock.now() + self._settings.claim_patience
+        if course.claims_end is None:
+            course.claims_end = self._clock.now() + self._settings.claim_patience
         while claims.live():
             self._news.clear()
-            self._tell(self._progress(course))
             wanted = claims.wanted(course.plan.places, self._feed.pending(self._scheduler))
             if not wanted:
                 await claims.release()
-                return
+                break
             await claims.hand_over(wanted)
-            if self._clock.now() >= ends:
+            if self._clock.now() >= course.claims_end:
                 await claims.release(hopes)
-                return
+                break
+            self._tell_on_its_way(course)
             await self._look_again()
+        self._tell_on_its_way(course)
 
     async def _count_taken(self, course: _Course) -> int:
         """How many places have their pods; whoever seems to wait is asked once more, because the view may be behind."""
@@ -285,10 +311,22 @@ class Applying:
         for place in course.plan.places:
             pod = self._feed.pod(place.namespace, place.pod)
             if pod is not None and not pod.spec.node_name:
-                with suppress(ApiError):
-                    pod = await self._client.get(POD, place.pod, place.namespace)
+                pod = await self._read(course, pod)
             taken += pod is not None and bool(pod.spec.node_name)
+        if course.trouble:
+            self._tell_on_its_way(course)
         return taken
+
+    async def _read(self, course: _Course, pod: Pod) -> Pod:
+        """A pod as it is now; as it was seen, if it is gone or may not be read. Asks for as long as nobody answers."""
+        while True:
+            try:
+                return await self._client.get(POD, pod.metadata.name, pod.metadata.namespace)
+            except (OutcomeUnknown, TooManyRequests) as trouble:
+                self._tell_trouble(course, str(trouble))
+                await asyncio.sleep(self._settings.look_again)
+            except ApiError:
+                return pod
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -303,6 +341,7 @@ class Applying:
             jobs=self._begun(course),
             wave=course.wave,
             stopped=self._feed.stopped(),
+            trouble=course.trouble,
             repairs=tuple(course.repairs),
             taken=sum(pod is not None and bool(pod.spec.node_name) for pod in places),
         )
@@ -322,6 +361,9 @@ class _Course:
         self.moves = {move.order: move for move in plan.moves}
         """By order, as their jobs are named after them; a repair may add some."""
         self.repairs: dict[str, None] = {}
+        self.trouble: str | None = None
+        self.claims_end: float | None = None
+        """When pods have had time enough to take what is claimed; None while some are still to move."""
         self._left = set(self.moves)
 
     def left(self) -> list[Move]:
@@ -340,7 +382,7 @@ class _Course:
     def repair(self, rest: Plan, changes: Iterable[Defect]) -> None:
         """From now on this is what is left to begin."""
         self._left = {move.order for move in rest.moves}
-        self.repairs |= dict.fromkeys(map(sentence, changes))
+        self.repairs |= dict.fromkeys(map(str, changes))
 
 
 def nodes_of(plan: Plan) -> set[str]:
@@ -348,16 +390,9 @@ def nodes_of(plan: Plan) -> set[str]:
     return {name for move in plan.moves for name in (move.source, move.target)} | {place.node for place in plan.places}
 
 
-def sentence(defect: Defect) -> str:
-    """A defect, or a repair, for people."""
-    whom = f"{defect.namespace}/{defect.pod} " if defect.pod else ""
-    return f"move {defect.order} of {whom}{defect.reason}" if defect.order else f"{whom}{defect.reason}"
-
-
 def _pod_key(move: Move) -> tuple[str, str, str]:
     return move.namespace, move.pod, move.uid
 
 
 def _lost(move: Move) -> Defect:
-    told = "cannot go on: its move before this one did not succeed"
-    return Defect(move.order, move.wave, move.namespace, move.pod, told)
+    return Defect.of(move, "cannot go on: its move before this one did not succeed")

@@ -20,11 +20,12 @@ from restow.client.verbs import Client
 from restow.control.descheduler.feed import Feed
 from restow.control.descheduler.settings import Settings
 from restow.model.cluster import Snapshot
+from restow.model.cluster.names import key_of
 from restow.model.cluster.owners import Kinship, Owners
-from restow.model.cluster.seat import expires_at, is_ended
+from restow.model.cluster.seat import expires_at, is_ended, ttl_until
 from restow.model.kinds import RESERVATION
 from restow.model.objects import Pod, Reservation, ReservationPhase
-from restow.model.times import format_duration, parse_time
+from restow.model.pods import full_name
 from restow.planning.claims import CLAIM_LABEL, Claim, claims, reservation_for
 from restow.planning.plan import Move, Place
 from restow.ports import ApiError, Clock, Conflict, NotFound
@@ -55,12 +56,12 @@ class Claiming:
         """As we wrote them: the watch may show them later."""
 
     def wanted(self, places: Iterable[Place], pending: Iterable[Pod]) -> list[Claim]:
-        waiting = {(pod.metadata.namespace or "default", pod.metadata.name): pod for pod in pending}
+        waiting = {full_name(pod): pod for pod in pending}
         return claims(self._plan, places, waiting, self._feed.snapshot.kinship)
 
     def live(self) -> list[Reservation]:
         """Those that are there and have not ended."""
-        seen = {_key(one): one for one in claims_in(self._feed.snapshot) if plan_behind(one) == self._plan}
+        seen = {key_of(one): one for one in claims_in(self._feed.snapshot) if plan_behind(one) == self._plan}
         for key, made in list(self._made.items()):
             if key in seen and seen[key].metadata.uid == made.metadata.uid:
                 del self._made[key]
@@ -83,17 +84,17 @@ class Claiming:
         stays where it is: a repair may have found another place than the plan. Raises ApiError."""
         left, due = list(moves), {(claim.namespace, claim.name): claim for claim in wanted}
         for one in self.live():
-            claim = due.get(_key(one))
+            claim = due.get(key_of(one))
             if claim is None or not (claim.is_held_by(one) if left else claim.is_for_owner_of(one)):
                 await self._delete(one)
-        live = set(map(_key, self.live()))
+        live = set(map(key_of, self.live()))
         for claim in wanted:
             if (claim.namespace, claim.name) not in live and claim.is_due(left):
                 await self._create(claim, left)
 
     async def hand_over(self, wanted: Sequence[Claim]) -> None:
         """Claim for those who came under the names of those for whom it was claimed. Raises ApiError."""
-        live = {_key(one): one for one in self.live()}
+        live = {key_of(one): one for one in self.live()}
         for claim in wanted:
             one = live.get((claim.namespace, claim.name))
             if one is not None and not claim.is_for_owner_of(one):
@@ -122,12 +123,11 @@ class Claiming:
         if is_ended(made):  # of an earlier attempt
             await self._delete(made)
             made = await create_once(self._client, RESERVATION, document)
-        self._made[_key(made)] = made
+        self._made[key_of(made)] = made
 
     async def _extend(self, one: Reservation, until: float) -> None:
         meta = one.metadata
-        began = parse_time(meta.creation_timestamp) if meta.creation_timestamp else until
-        changes = {"spec": {"ttl": format_duration(max(until - began, 1.0))}}
+        changes = {"spec": {"ttl": ttl_until(one, until)}}
         try:
             made = await self._client.patch(
                 RESERVATION, meta.name, changes, meta.namespace, resource_version=meta.resource_version
@@ -135,11 +135,11 @@ class Claiming:
         except ApiError as error:  # the next look sees what became of it, long before the claim ends
             log.info("claim not extended", extra={"reservation": meta.name, "err": str(error)})
             return
-        self._made[_key(made)] = made
+        self._made[key_of(made)] = made
 
     async def _delete(self, one: Reservation) -> None:
         await let_go(self._client, self._feed.snapshot, one)
-        self._made.pop(_key(one), None)
+        self._made.pop(key_of(one), None)
 
 
 def plan_behind(claim: Reservation) -> str | None:
@@ -175,7 +175,3 @@ async def let_go(client: Client, snapshot: Snapshot, claim: Reservation) -> None
     with suppress(Conflict, NotFound):
         await client.delete(RESERVATION, meta.name, meta.namespace, uid=meta.uid)
     snapshot.remove_reservation(claim)
-
-
-def _key(reservation: Reservation) -> tuple[str, str]:
-    return reservation.metadata.namespace or "", reservation.metadata.name

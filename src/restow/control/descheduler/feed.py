@@ -34,7 +34,7 @@ _KINDS: Final[tuple[Kind[Any], ...]] = (
     kinds.NODE,
     kinds.PRIORITY_CLASS,
     *kinds.STORAGE,
-    *kinds.WORKLOADS,
+    *kinds.OWNERS,
     kinds.QUEUE,
     kinds.POD_GROUP,
     kinds.RESERVATION,
@@ -104,7 +104,7 @@ class Feed:
 
     def rules(self, arguments: Arguments) -> Movability:
         """The rules of eviction as of now."""
-        rules = self._evictions.rules(self.snapshot, self._clock.now(), arguments.protections)
+        rules = self._evictions.rules(self._cluster, self._clock.now(), arguments.protections)
         return replace(rules, workload_limit=at_once(arguments.limits))
 
     # --- news ---------------------------------------------------------------------------------------------------------

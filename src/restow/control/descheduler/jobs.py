@@ -5,8 +5,6 @@ The names of jobs derive from the plan and the move alone, so that whoever write
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,21 +15,19 @@ from restow.migration.reservation import TARGET_ANNOTATION
 from restow.migration.waves import PLAN_ANNOTATION, WAVE_ANNOTATION
 from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.kinds import POD_MIGRATION_JOB
+from restow.model.names import digest, stem
 from restow.model.objects import Document, JobMode, ObjectReference, Pod
 from restow.planning.plan import Move, Plan, fingerprint
 
 PROFILE_ANNOTATION: Final = "restow.sh/profile"
 STRATEGY_ANNOTATION: Final = "restow.sh/strategy"
-_ODD = re.compile(r"[^a-z0-9]+")
-_LONGEST: Final = 40
 _DIGITS: Final = 10
 
 
 def plan_name(title: str, plan: Plan, moment: float | None = None) -> str:
     """What a plan is called in its jobs: another plan, or the same at another moment, has another name."""
     moves = [(move.order, move.wave, move.namespace, move.pod, move.uid, move.target) for move in plan.moves]
-    short = _ODD.sub("-", title.lower()).strip("-")[:_LONGEST].rstrip("-") or "plan"
-    return f"{short}-{fingerprint([title, moves, moment])[:_DIGITS]}"
+    return f"{stem(title, 'plan')}-{fingerprint([title, moves, moment])[:_DIGITS]}"
 
 
 class PlanJobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +63,7 @@ class PlanJobs(msgspec.Struct, frozen=True, kw_only=True):
         return self._document(self._name(meta.uid), reference, strategy, notes, {"mode": JobMode.EVICT_DIRECTLY.value})
 
     def _name(self, about: str) -> str:
-        return f"{self.plan}-{hashlib.sha256(about.encode()).hexdigest()[:_DIGITS]}"
+        return f"{self.plan}-{digest(about)}"
 
     def _document(
         self, name: str, pod: ObjectReference, strategy: str, notes: Mapping[str, str], spec: Mapping[str, str]

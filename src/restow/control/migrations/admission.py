@@ -2,6 +2,7 @@
 
 Goes in: the names of jobs that next_step left waiting for admission. Comes out: admitted ones Running, refused ones
 Failed, the others told which limit they wait for. Every verdict holds only for the version of the job it was given on.
+Nobody is judged before it is known what became of the verdicts before: one whose answer was lost may have been written.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 
+from restow.client.election import Fenced
 from restow.control.migrations.effects import Effects
 from restow.control.migrations.feed import Feed
 from restow.control.migrations.fence import Fence
@@ -26,6 +28,7 @@ from restow.ports import ApiError, Clock
 log = logging.getLogger(__name__)
 
 _AFTER_FAILURE = 10.0
+_AFTER_TROUBLE = 1.0
 _LITTLE_WORDS = frozenset({"its", "the"})
 
 Told = Callable[[PodMigrationJob, PodMigrationJob], None]
@@ -51,6 +54,8 @@ class Admission:
         self._fence = fence
         self._settings = settings
         self._line: set[str] = set()
+        self._unsure: set[str] = set()
+        """Jobs that may have been admitted."""
         self._told_at: dict[str, float] = {}
         self._news = asyncio.Event()
         self._writers = asyncio.Semaphore(settings.writers)
@@ -93,6 +98,8 @@ class Admission:
         arguments = self._arguments()
         if not arguments.enabled:
             return None
+        if not await self._make_sure():
+            return self._clock.now() + _AFTER_TROUBLE
         stopped = self._feed.stopped()
         jobs = list(self._feed.jobs())
         if stopped is not None:
@@ -107,6 +114,18 @@ class Admission:
         await self._write([(one.job, self._status(one)) for one in verdicts])
         due = [one.again for one in verdicts if isinstance(one, Waiting) and one.again is not None]
         return min(due, default=None)
+
+    async def _make_sure(self) -> bool:
+        """Learn whether jobs were admitted though nobody said so; the watch may show that much later."""
+        for name in sorted(self._unsure):
+            try:
+                await self._effects.learn(name)
+            except (ApiError, WireError) as error:
+                self._fence.note(error)
+                log.info("verdicts put off", extra={"job": name, "err": str(error)})
+                return False
+            self._unsure.discard(name)
+        return True
 
     def _status(self, verdict: Verdict) -> PodMigrationJobStatus:
         status, now = verdict.job.status, self._clock.now()
@@ -142,6 +161,8 @@ class Admission:
             except (ApiError, WireError) as error:  # it moved on, or will be judged again
                 self._fence.note(error)
                 log.info("verdict not written", extra={"job": job.metadata.name, "err": str(error)})
+                if status.phase == JobPhase.RUNNING and not isinstance(error, Fenced):  # which was never sent
+                    self._unsure.add(job.metadata.name)
                 self._news.set()
                 return
         if status.phase != JobPhase.PENDING:

@@ -9,6 +9,7 @@ Release               a delete by UID and version
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -22,9 +23,10 @@ from restow.migration.facts import Answer, Facts
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.instructions import Act, Evict, Extend, Pin, Refer, Release, Reserve
 from restow.model.cluster import MOVED_FROM_ANNOTATION
+from restow.model.cluster.seat import ttl_until
 from restow.model.kinds import POD_MIGRATION_JOB, RESERVATION
 from restow.model.objects import Document, PodMigrationJob, PodMigrationJobStatus, Reservation
-from restow.model.times import format_duration, format_time, parse_time
+from restow.model.times import format_time
 from restow.ports import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,11 @@ class Effects:
         changes = {"status": dict.fromkeys(_STATUS) | msgspec.to_builtins(status)}
         return await self._patch(job, changes, subresource="status")
 
+    async def learn(self, name: str) -> None:
+        """What became of a job, as the API server has it."""
+        with suppress(NotFound):
+            self._feed.note(await self._client.get(POD_MIGRATION_JOB, name))
+
     async def _patch(self, job: PodMigrationJob, changes: Document, **options: Any) -> PodMigrationJob:
         meta = job.metadata
         written = await self._client.patch(
@@ -99,8 +106,7 @@ class Effects:
 
     async def _extend(self, step: Extend) -> None:
         meta, spec = step.reservation.metadata, step.reservation.spec
-        made = parse_time(meta.creation_timestamp) if meta.creation_timestamp else step.until
-        changes: Document = {"ttl": format_duration(max(step.until - made, 1.0))}
+        changes: Document = {"ttl": ttl_until(step.reservation, step.until)}
         if spec.expires is not None:
             changes["expires"] = format_time(step.until)
         await self._client.patch(

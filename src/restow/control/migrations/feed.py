@@ -1,31 +1,38 @@
 """Feeding: what the API shows, event by event, into facts about jobs and the scene that arbitration judges.
 
-Goes in: the informers of the process. Comes out: facts about any job as the caches have them, the cluster around all
-jobs, and the names of jobs that something happened to. Kinds that are not installed have no objects.
+Goes in: the informers of the process, and the scheduler's filters. Comes out: facts about any job as the caches have
+them, the cluster around all jobs, who comes in a pod's place, and the names of jobs that something happened to. Kinds
+that are not installed have no objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from restow.client.cache import Change
+from restow.client.cache import Change, is_older
 from restow.client.informer import Informer
 from restow.client.informers import Informers
 from restow.client.latest import Latest
 from restow.client.reader import Reader
+from restow.control.migrations.arrivals import Arrivals
 from restow.control.view import EvictionView, StopSwitch
-from restow.migration.arbitration import forbidden
+from restow.migration.arbitration import forbidden, unheard
 from restow.migration.arguments import Arguments
-from restow.migration.conditions import condition, is_ended, is_evicting, is_running
+from restow.migration.conditions import condition, ended_at, is_ended, is_evicting, is_running
 from restow.migration.facts import Facts
+from restow.migration.history import WORKLOAD_ANNOTATION
+from restow.migration.likeness import likenesses
+from restow.migration.precedence import sooner
 from restow.migration.reservation import is_made_for, job_uid, reservation_name
 from restow.migration.scene import Scene, candidate
+from restow.migration.steps import SETTLED
 from restow.migration.terms import terms_of
 from restow.model import kinds
+from restow.model.cluster.names import Key
 from restow.model.cluster.owners import group_name
 from restow.model.cluster.seat import named_seat
 from restow.model.objects import (
@@ -33,26 +40,37 @@ from restow.model.objects import (
     JobConditionType,
     JobReason,
     Node,
+    Object,
     ObjectReference,
     Pod,
+    PodGroup,
     PodMigrationJob,
+    PodMigrationJobStatus,
+    PodTemplate,
     Reservation,
 )
+from restow.model.pods import is_terminating
 from restow.model.tenancy import queue_name
 from restow.ports import Clock
+from restow.scheduling.engine import Engine
+from restow.scheduling.jobs import stranded
+from restow.scheduling.reservations.arriving import Arrival
+from restow.scheduling.reservations.matching import named_by
+from restow.scheduling.turnout import Turnout
 
-Key = tuple[str, str]
+T = TypeVar("T", bound=Object)
 
 
 class Feed:
     """`on_job` is told the name of every job that something happened to, `on_news` of everything."""
 
-    def __init__(self, informers: Informers, clock: Clock, namespace: str) -> None:
+    def __init__(self, informers: Informers, clock: Clock, namespace: str, engine: Engine) -> None:
         self.on_job: Callable[[str], None] = lambda name: None
         self.on_news: Callable[[], None] = lambda: None
         self._clock = clock
         self._reader = reader = Reader(informers)
         reader.on_news = self._heard
+        self.arrivals = Arrivals(reader, engine)
         self._evictions = EvictionView(reader)
         self._workloads = self._evictions.workloads
         self._switch = StopSwitch(reader, namespace, self._switched)
@@ -60,7 +78,7 @@ class Feed:
             reader.read(kind, self._budget)
         self._nodes = reader.read(kinds.NODE)
         self._groups = reader.read(kinds.POD_GROUP)
-        self._pods = reader.read(kinds.POD, self._pod, indexes={"uid": _by_uid, "seat": _by_seat})
+        self._pods = reader.read(kinds.POD, self._pod, indexes=_POD_INDEXES)
         self._reservations = reader.read(kinds.RESERVATION, self._reservation)
         self._made = Latest(self._reservations, clock)
         self._seen = reader.read(
@@ -70,6 +88,8 @@ class Feed:
         )
         self._jobs = Latest(self._seen, clock)
         self._evicting: set[str] = set()
+        self._taking: dict[str, str] = {}
+        """The successors that are being written down, by the UIDs of jobs."""
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -152,6 +172,23 @@ class Feed:
             arguments,
         )
 
+    def since(self, facts: Facts, arguments: Arguments) -> Facts | None:
+        """Facts that were read, with what was heard of since; None if the job is gone."""
+        job = self.job(facts.job.metadata.name)
+        if job is None or job.metadata.uid != facts.job.metadata.uid:
+            return None
+        heard = replace(
+            facts,
+            job=job,
+            terms=terms_of(job, arguments),
+            now=self._clock.now(),
+            pod=_as_heard(self._pods, facts.pod),
+            reservation=_as_heard(self._reservations, facts.reservation),
+            nodes={name: _as_heard(self._nodes, node) for name, node in facts.nodes.items()},
+            stopped=self.stopped() or facts.stopped,
+        )
+        return self.around(heard, arguments)
+
     def takers_of(self, job: PodMigrationJob, reservation: Reservation | None) -> list[ObjectReference]:
         """Who has taken seats, by what the job and the reservation say; once that is gone, by what pods say."""
         placements = (reservation.status.placements if reservation else None) or ()
@@ -172,17 +209,42 @@ class Feed:
         speak of it."""
         pod, job = facts.pod, facts.job
         workload = self._workloads.of(pod) if pod is not None else None
-        given = facts.reservation is not None and not is_made_for(facts.reservation, job)
-        return replace(
+        given = _is_given(facts)
+        anew = self.template(pod) if pod is not None else None
+        comes = likenesses(pod, anew)[-1] if pod is not None else None
+        facts = replace(
             facts,
             owners=tuple(self._workloads.chain(pod)) if pod is not None else (),
             workload=workload.uid if workload else None,
-            queue=self._queue_of(pod) if pod is not None else None,
+            anew=anew,
+            queue=self._queue_of(comes) if comes is not None else None,
+            group=self._group_of(comes) if comes is not None else None,
+            gang=self._stranded(comes) if comes is not None else None,
+            insists_on=named_by(comes, self._group_of) if comes is not None else None,
             forbidden=self._forbidden(job, facts.mover, arguments) if facts.mover is not None else None,
+            unheard=self._unheard(job, facts.mover, arguments) if facts.mover is not None else None,
             rival=self._rival(job),
-            of_others=frozenset(self._of_others(job)) if given else frozenset(),
-            ahead=tuple(self._ahead(job)) if given else (),
+            of_others=frozenset((*self._of_others(job), *self._strangers(facts))) if given else frozenset(),
+            ahead=tuple(self.ahead(job)) if given else (),
         )
+        if facts.mover is None or facts.reservation is None:
+            return facts
+        before = sooner(facts, self._reservations) if given else None
+        return replace(facts, sooner=before)
+
+    def arrival(self, pod: Pod) -> Arrival:
+        """Whoever comes in a pod's place, and is like this."""
+        return Arrival(pod, self._queue_of(pod), pod.metadata.uid)
+
+    def arrival_of(self, name: str) -> Arrival | None:
+        """Whoever comes in the place of a job's pod; None if nothing is known of that."""
+        job = self.job(name)
+        pod = self.pod_by_uid(job.spec.pod_ref.uid or "") if job is not None else None
+        return self.arrival(likenesses(pod, self.template(pod))[-1]) if pod is not None else None
+
+    def template(self, pod: Pod) -> PodTemplate | None:
+        """What the controller of a pod makes pods from now."""
+        return self._workloads.template(pod)
 
     def _forbidden(self, job: PodMigrationJob, pod: Pod, arguments: Arguments) -> str | None:
         """Asked again once it runs: arbitration asks before."""
@@ -191,9 +253,21 @@ class Feed:
         scene = self.scene()
         return forbidden(candidate(job, pod, scene), scene, arguments)
 
+    def _unheard(self, job: PodMigrationJob, pod: Pod, arguments: Arguments) -> str | None:
+        """Likewise."""
+        scene = self.scene()
+        return unheard(candidate(job, pod, scene), scene, arguments) if is_running(job) else None
+
     def _queue_of(self, pod: Pod) -> str:
+        return queue_name(self._group_of(pod), pod)
+
+    def _stranded(self, pod: Pod) -> str | None:
+        members = (one for gang in _by_gang(pod) for one in self._pods.find("gang", gang))
+        return stranded(pod, self._group_of(pod), Turnout.of(members))
+
+    def _group_of(self, pod: Pod) -> PodGroup | None:
         gang = group_name(pod)
-        return queue_name(self._groups.get(gang, pod.metadata.namespace) if gang else None, pod)
+        return self._groups.get(gang, pod.metadata.namespace) if gang else None
 
     def _rival(self, job: PodMigrationJob) -> str | None:
         """The job that moves the same pod and comes first: admitted ones do, then older ones."""
@@ -210,14 +284,31 @@ class Feed:
         return first.metadata.name if first is not None and _precedence(first) < _precedence(job) else None
 
     def _of_others(self, job: PodMigrationJob) -> Iterator[str]:
+        yield from (taker for other, taker in self._taking.items() if other != job.metadata.uid)
         for other in self.jobs():
             if other.metadata.uid != job.metadata.uid and other.status.pod_ref is not None:
                 yield other.status.pod_ref.uid or ""
 
-    def _ahead(self, job: PodMigrationJob) -> Iterator[str]:
-        """The jobs whose successors will take seats of the same reservation before this one's."""
+    def _strangers(self, facts: Facts) -> Iterator[str]:
+        """Who has taken a seat of what was given to a job, and is of another workload than its pod."""
+        its = (facts.job.metadata.annotations or {}).get(WORKLOAD_ANNOTATION)
+        for pod in facts.takers:
+            workload = self._workloads.of(pod)
+            if its and workload is not None and workload.uid != its:
+                yield pod.metadata.uid
+
+    def _is_leaving(self, job: PodMigrationJob) -> bool:
+        """Whether the pod is there that a job has evicted, as far as it is on its way, or may be."""
+        pod, ended = self.pod_by_uid(job.spec.pod_ref.uid or ""), ended_at(job)
+        unheard = ended is not None and self._clock.now() - ended < SETTLED
+        return pod is not None and (is_terminating(pod) or unheard)
+
+    def ahead(self, job: PodMigrationJob) -> Iterator[str]:
+        """The jobs whose successors will take seats of the same reservation before this one's: also one that has ended,
+        as long as the pod is there that it has evicted."""
         for other in self._jobs.find("reservation", "/".join(reservation_key(job))):
-            wants = is_running(other) and other.status.pod_ref is None
+            leaving = is_evicting(other.status) and self._is_leaving(other)
+            wants = (is_running(other) or leaving) and other.status.pod_ref is None
             if wants and other.metadata.uid != job.metadata.uid and self._turn(other) < self._turn(job):
                 yield other.metadata.name
 
@@ -234,6 +325,16 @@ class Feed:
             yield
         finally:
             self._evicting.discard(job.metadata.uid)
+
+    @contextmanager
+    def taking(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> Iterator[None]:
+        """While it is being written down who took a pod's place, other jobs do not take that one for their own."""
+        if status.pod_ref is not None:
+            self._taking[job.metadata.uid] = status.pod_ref.uid or ""
+        try:
+            yield
+        finally:
+            self._taking.pop(job.metadata.uid, None)
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
@@ -303,6 +404,16 @@ class _Labels(Mapping[str, Mapping[str, str]]):
         return len(self._informer)
 
 
+def _as_heard(informer: Informer[T], read: T | None) -> T | None:
+    """An object that was read, unless the watch has shown it as it is since, or that it is gone."""
+    if read is None:
+        return None
+    meta = read.metadata
+    seen = informer.get(meta.name, meta.namespace)
+    is_behind = is_older(informer.version if seen is None else seen.metadata.resource_version, meta.resource_version)
+    return read if is_behind else seen
+
+
 def reservation_key(job: PodMigrationJob) -> Key:
     """Where the reservation of a job is: the one it names, else the one that is made for it."""
     options, inside = job.spec.reservation_options, job.spec.pod_ref.namespace or ""
@@ -310,6 +421,13 @@ def reservation_key(job: PodMigrationJob) -> Key:
     if reference is None or not reference.name:
         return inside, reservation_name(job)
     return reference.namespace or inside, reference.name
+
+
+def _is_given(facts: Facts) -> bool:
+    """Whether the reservation of a job was not made for it; it may be gone by now."""
+    if facts.reservation is not None:
+        return not is_made_for(facts.reservation, facts.job)
+    return reservation_key(facts.job)[1] != reservation_name(facts.job)
 
 
 def _is_active(job: PodMigrationJob) -> bool:
@@ -345,6 +463,14 @@ def _by_seat(pod: Pod) -> Iterable[str]:
     """The reservation of which a bound pod has taken a seat."""
     seat = named_seat(pod) if pod.spec.node_name else None
     return () if seat is None else (f"{seat.namespace}/{seat.reservation}",)
+
+
+def _by_gang(pod: Pod) -> Iterable[str]:
+    gang = group_name(pod)
+    return () if gang is None else (f"{pod.metadata.namespace}/{gang}",)
+
+
+_POD_INDEXES = {"uid": _by_uid, "seat": _by_seat, "gang": _by_gang}
 
 
 def _by_reservation(job: PodMigrationJob) -> Iterable[str]:

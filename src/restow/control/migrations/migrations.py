@@ -1,7 +1,7 @@
 """The migration controller: the story of its loop.
 
-Goes in: an API server, a clock, a Random and `Arguments`. What comes out happens in the API server. Nothing that
-matters lives only here: a successor starts from lists and goes on.
+Goes in: an API server, a clock, a Random, `Arguments` and the scheduler's profile. What comes out happens in the API
+server. Nothing that matters lives only here: a successor starts from lists and goes on.
 
     events ──feed──> names of jobs ──queue──> facts from caches ──next_step──> Look: facts from the API, once more
                                                                      │
@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import nullcontext
 from functools import partial
 from random import Random
 
 from msgspec.structs import replace
 
-from restow.client.events import EventRecorder
+from restow.client.events import EventRecorder, about
 from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
@@ -39,9 +38,11 @@ from restow.migration.history import evicted_at
 from restow.migration.instructions import Act, AwaitAdmission, Evict, Fail, Look, Reserve, Wait
 from restow.migration.steps import next_step
 from restow.model.kinds import POD, POD_MIGRATION_JOB
-from restow.model.objects import JobPhase, JobReason, ObjectReference, PodMigrationJob
+from restow.model.objects import JobPhase, JobReason, PodMigrationJob
+from restow.model.times import format_time
 from restow.model.wire import WireError
 from restow.ports import Api, ApiError, Clock, TooManyRequests
+from restow.scheduling.registry import Profile, read_profile
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +52,14 @@ _LOOK_AFTER = 1.0
 """Seconds until a job is looked at again after something was done for it, should no news come of it."""
 _FRESH = 5.0
 """Seconds within which a pod is evicted that was found ready for it: writing that down may take longer."""
+_EARLY = 0.5
+"""Seconds before its turn that a job gets ready to evict: a turn for which nobody is ready is lost."""
 _SHORTEST_WAIT = 0.05
 """Seconds: waking up a rounding error too early must not turn into a busy loop."""
+_LASTING = 5.0
+"""Seconds before the next try, of trouble that does not pass by itself."""
+INTERRUPTED = "Interrupted"
+"""The reason of the event that a job gets which the API server keeps from going on."""
 MIGRATING = "Migrating"
 """The reason of the event that an evicted pod gets."""
 _WARNINGS = frozenset({JobReason.FAILED_EVICT, JobReason.FAILED_CREATE_RESERVATION, JobReason.UNSCHEDULABLE})
@@ -68,6 +75,7 @@ class Migrations:
         rng: Random,
         *,
         arguments: Arguments | None = None,
+        scheduler: Profile | None = None,
         settings: Settings | None = None,
         metrics: Metrics | None = None,
         informers: Informers | None = None,
@@ -77,7 +85,8 @@ class Migrations:
         self._clock = clock
         self._metrics = metrics = metrics or Metrics()
         client = Client(api, manager="restow-migrations")
-        self._feed = Feed(informers or Informers(client, rng), clock, self._settings.namespace)
+        engine = (scheduler or read_profile({})).engine
+        self._feed = Feed(informers or Informers(client, rng), clock, self._settings.namespace, engine)
         self._recorder = EventRecorder(client, clock, Random(rng.getrandbits(64)))
         self._reading = Reading(client, clock, self._feed, self._settings.namespace)
         self._effects = Effects(client, self._feed, metrics)
@@ -93,7 +102,7 @@ class Migrations:
         self._admission.told = self._tell
         self._ready = asyncio.Event()
         self._staff = asyncio.Event()
-        self._workers = 0
+        self._workers: set[int] = set()
         metrics.stopped(lambda: float(self._feed.stopped() is not None))
         for phase in JobPhase:
             metrics.jobs(phase, partial(self._count, phase))
@@ -111,23 +120,27 @@ class Migrations:
             tasks.create_task(self._sweeping.run(self._settings.sweep), name="migrations sweeping")
             while True:
                 self._staff.clear()
-                while self._workers < self._arguments.workers:
-                    tasks.create_task(self._work(self._workers), name=f"migrations worker {self._workers}")
-                    self._workers += 1
+                for number in sorted(set(range(self._arguments.workers)) - self._workers):
+                    tasks.create_task(self._work(number), name=f"migrations worker {number}")
+                    self._workers.add(number)
                 await self._staff.wait()
 
     def _evictions(self) -> list[float]:
-        """How many seconds ago pods were evicted, by whoever led."""
-        now, times = self._clock.now(), map(evicted_at, self._feed.jobs())
+        """How many seconds ago pods were evicted, by whoever led; at the least, because all that is known is in which
+        second that was written down."""
+        now, times = self._clock.now() - _FRESH - 1.0, map(evicted_at, self._feed.jobs())
         return [now - time for time in times if time is not None]
 
     async def ready(self) -> None:
         """Wait until the controller knows the cluster and has begun."""
         await self._ready.wait()
 
-    def configure(self, arguments: Arguments) -> None:
-        """Go by other arguments from now on. Jobs under way go by them, too, from their next step."""
+    def configure(self, arguments: Arguments, scheduler: Profile | None = None) -> None:
+        """Go by other arguments from now on, and another profile, if it is given. Jobs under way go by them, too, from
+        their next step."""
         self._arguments = arguments
+        if scheduler is not None:
+            self._feed.arrivals.configure(scheduler.engine)
         self._pacing.configure(arguments.evictions_per_second, arguments.eviction_burst)
         self._staff.set()
         for job in self._feed.jobs():
@@ -140,7 +153,8 @@ class Migrations:
             async with self._queue.next() as name:
                 await self._fence.opened()
                 await self._attend(name)
-        self._workers -= 1
+        self._workers.discard(number)
+        self._staff.set()  # by now it may be wanted again
 
     async def _attend(self, name: str) -> None:
         """One pass over one job; whatever goes wrong is tried again, later and later."""
@@ -154,6 +168,7 @@ class Migrations:
             else:
                 delay = self._queue.retry(name)
             log.info("job interrupted", extra={"job": name, "err": str(error), "delay": round(delay, 3)})
+            self._lament(name, error, delay)
         except Exception:  # one job's trouble must not stop the others
             log.exception("job failed", extra={"job": name})
             self._queue.retry(name)
@@ -191,14 +206,20 @@ class Migrations:
         return None, None
 
     def _in_turn(self, facts: Facts, step: Evict) -> tuple[Facts, Act]:
-        """The eviction, if it is this job's turn; else waiting for it, which is told only if it takes long."""
-        delay = self._pacing.delay(facts.job.metadata.uid, asyncio.get_running_loop().time())
-        if delay <= 0:
+        """The eviction, if it is nearly this job's turn; else waiting for it, which is told only if it takes long."""
+        uid, now = facts.job.metadata.uid, asyncio.get_running_loop().time()
+        put_off = self._pacing.put_off(uid, now)
+        if put_off > 0:
+            return facts, Wait(facts.job.status, facts.now + put_off)
+        delay = self._pacing.delay(uid, now)
+        until = delay - _EARLY
+        if until <= 0:
             return facts, step
         if delay < self._settings.telling:
-            return facts, Wait(facts.job.status, facts.now + delay)
-        told = f"evictions are limited to {self._pacing.rate:g} per second; others are before it"
-        held_up = replace(facts, turn=Answer(False, told, delay))
+            return facts, Wait(facts.job.status, facts.now + until)
+        turn = format_time(facts.now + delay)
+        told = f"waits for evictQPS: {self._pacing.rate:g} evictions per second, its turn comes at {turn}"
+        held_up = replace(facts, turn=Answer(False, told, until))
         then = next_step(held_up)
         assert not isinstance(then, Look), "the facts are fresh, and were tried"
         return held_up, then
@@ -206,19 +227,21 @@ class Migrations:
     async def _carry_out(self, facts: Facts, step: Act) -> None:
         job, name = facts.job, facts.job.metadata.name
         intended = is_evicting(job.status)
-        with self._feed.evicting(job) if isinstance(step, Evict) else nullcontext():
+        with self._feed.evicting(job) if isinstance(step, Evict) else self._feed.taking(job, step.status):
             after, answer = await self._effects.carry_out(facts, step)
         self._tell(job, after.job)
         if isinstance(step, Evict):
-            late = not 0 <= self._clock.now() - facts.now <= _FRESH
-            if late or self._reading.contradicts(facts, step.pod):
-                self._queue.add(name)
+            if not await self._may_send(facts):
+                self._queue.add_after(name, _SHORTEST_WAIT)
                 return
-            self._pacing.used(job.metadata.uid)
             answer = await self._effects.evict(after, step)
             if answer is not None and answer.allowed:
                 self._tell_pod(after, step)
                 answer = None
+            if answer is not None:
+                self._pacing.refused(job.metadata.uid, asyncio.get_running_loop().time())
+            else:
+                self._pacing.forget(job.metadata.uid)
         if answer is not None and not (intended and isinstance(step, Evict)):
             await self._concede(after, answer)
         elif answer is not None:
@@ -231,6 +254,25 @@ class Migrations:
             self._queue.add(name)
         elif not isinstance(step, Wait | AwaitAdmission):
             self._queue.add_after(name, _LOOK_AFTER)
+
+    async def _may_send(self, facts: Facts) -> bool:
+        """Whether an eviction that was written down may be sent, at once or when its turn comes: that may have taken so
+        long that the facts are old, that others have come before it, or that somebody has thought better of it."""
+        while True:
+            late = not 0 <= self._clock.now() - facts.now <= _FRESH
+            if late or self._reading.contradicts(facts) or not self._still_evicts(facts):
+                return False
+            delay = self._pacing.send(facts.job.metadata.uid, asyncio.get_running_loop().time())
+            if delay <= 0:
+                return True
+            if delay > _FRESH:
+                return False
+            await asyncio.sleep(delay)
+
+    def _still_evicts(self, facts: Facts) -> bool:
+        """Whether a job would be told the same by what was heard of since."""
+        heard = self._feed.since(facts, self._arguments) if self._arguments.enabled else None
+        return heard is not None and isinstance(next_step(heard), Evict)
 
     async def _go_on(self, facts: Facts) -> None:
         """What was just made is as fresh as anything: the next step need not wait for a look at it."""
@@ -257,7 +299,7 @@ class Migrations:
             return
         bad = new.phase == JobPhase.FAILED or new.reason in _WARNINGS
         self._recorder.record(
-            _about(after),
+            about(POD_MIGRATION_JOB, after.metadata),
             new.reason or new.status or MIGRATING,
             new.message or "",
             type="Warning" if bad else "Normal",
@@ -265,31 +307,25 @@ class Migrations:
         facts = {"job": after.metadata.name, "phase": new.phase, "reason": new.reason, "told": new.message}
         log.info("job", extra=facts)
         if is_ended(after) and not is_ended(before):
-            self._pacing.used(after.metadata.uid)
+            self._pacing.forget(after.metadata.uid)
             self._metrics.ended(new.phase or "", new.reason or "", spent(after, self._clock.now()))
             if new.reason == JobReason.DRY_RUN:
                 self._metrics.eviction(REHEARSED)
 
+    def _lament(self, name: str, error: Exception, delay: float) -> None:
+        """What keeps a job from going on is told once it lasts."""
+        job = self._feed.job(name)
+        if job is not None and delay >= _LASTING:
+            told = f"it cannot go on, and is looked at again in {delay:.0f} s: {error}"
+            self._recorder.record(about(POD_MIGRATION_JOB, job.metadata), INTERRUPTED, told, type="Warning")
+
     def _tell_pod(self, facts: Facts, step: Evict) -> None:
         """The pod's own event, for whoever looks at it and wonders why it leaves."""
-        meta, job = step.pod.metadata, facts.job
+        job = facts.job
         node = job.status.node_name
         seat = f"to its seat on node {node}" if node else "without a seat of its own"
-        about = ObjectReference(
-            api_version=POD.api_version, kind=POD.kind, namespace=meta.namespace, name=meta.name, uid=meta.uid
-        )
         told = f"evicted from node {step.pod.spec.node_name} by PodMigrationJob {job.metadata.name}: it moves {seat}"
-        self._recorder.record(about, MIGRATING, told)
+        self._recorder.record(about(POD, step.pod.metadata), MIGRATING, told)
 
     def _count(self, phase: JobPhase) -> float:
         return float(sum((job.status.phase or JobPhase.PENDING) == phase for job in self._feed.jobs()))
-
-
-def _about(job: PodMigrationJob) -> ObjectReference:
-    return ObjectReference(
-        api_version=POD_MIGRATION_JOB.api_version,
-        kind=POD_MIGRATION_JOB.kind,
-        name=job.metadata.name,
-        uid=job.metadata.uid,
-        resource_version=job.metadata.resource_version or None,
-    )

@@ -1,31 +1,47 @@
 """Reading: the facts about one job as the API server has them now, for decisions that something depends on.
 
 The node is read after the reservation that names it, and so is the stop switch, if an eviction may follow: one that is
-only tried comes before all of them, so that nothing read is older than its answer. Otherwise all is read at once.
+only tried comes before all of them, so that nothing read is older than its answer. Otherwise all is read at once. What
+the scheduler's filters say to the successor in its seat (`arrivals`) is asked last.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from restow.client.verbs import Client
 from restow.control.migrations.feed import Feed, reservation_key
 from restow.migration.arguments import Arguments
 from restow.migration.facts import Answer, Facts, unfit
-from restow.migration.seats import seats_elsewhere
+from restow.migration.likeness import likenesses
+from restow.migration.seats import Place, place_of, seats_elsewhere, seats_here, unreliable
 from restow.migration.stop import STOP_NAME, stopped
 from restow.migration.terms import Terms, terms_of
 from restow.model.kinds import CONFIG_MAP, NODE, POD, POD_MIGRATION_JOB, RESERVATION, Kind
-from restow.model.objects import Node, ObjectReference, Pod, PodMigrationJob, Reservation
-from restow.ports import ApiError, Clock, Forbidden, Invalid, NotFound, TooManyRequests
+from restow.model.objects import Document, Node, ObjectReference, Placement, Pod, PodMigrationJob, Reservation
+from restow.ports import (
+    ApiError,
+    Clock,
+    Forbidden,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+    TooManyRequests,
+    Unauthorized,
+)
 
 T = TypeVar("T")
 
 FORBIDDEN_FOR = 30.0
 """Seconds after which something is tried again that was not allowed."""
+_ODD_FOR = 5.0
+"""The same, of what was answered in a way that we do not know."""
 _BUDGET = "DisruptionBudget"
+_DENIED = "denied the request"
+"""Whatever code a webhook answers with, the API server says this."""
 
 
 class Reading:
@@ -34,34 +50,41 @@ class Reading:
         self._clock = clock
         self._feed = feed
         self._namespace = namespace
-        self._nodes: dict[str, Node | None] = {}
+        self._nodes: dict[str, Node] = {}
         self._stopped_by: str | None = None
         """What was read last, for whichever job."""
 
-    def contradicts(self, facts: Facts, pod: Pod) -> bool:
-        """Whether what was read since, for other jobs, says that a pod must not be evicted now."""
+    def contradicts(self, facts: Facts) -> bool:
+        """Whether what was read since, for other jobs, or what the filters say by now, is against evicting the pod."""
         if self._stopped_by is not None:
             return True
-        node = self._nodes.get(facts.node.metadata.name) if facts.node is not None else None
-        return facts.node is not None and (node is None or unfit(node, pod) is not None)
+        if facts.reservation is None or facts.seat is None:
+            return False
+        node, pod = self._nodes.get(facts.seat.node_name), facts.likely[-1]
+        if node is None or unfit(node, pod) is not None:
+            return True
+        suited = facts.suited
+        until = suited[: suited.index(facts.seat) + 1]
+        return place_of(facts.seat) in self._shut_out(facts.reservation, until, pod, facts.ahead)
 
     async def facts(self, job: PodMigrationJob, arguments: Arguments, *, trial: bool) -> Facts | None:
         """Everything about this very job; None if it is gone."""
         tried = await self._try(job, arguments) if trial else None
         reference, where, pod_at = job.spec.pod_ref, reservation_key(job), self._feed.pod_key(job)
         its_job = self._get(POD_MIGRATION_JOB, job.metadata.name)
-        its_seat = self._get(RESERVATION, where[1], where[0])
         its_pod = self._get(POD, pod_at[1], pod_at[0])
-        found, pod, reservation = await asyncio.gather(its_job, its_pod, its_seat)
+        its_seat = self._get(RESERVATION, where[1], where[0])
+        async with _at_once() as reads:
+            asked = reads.create_task(its_job), reads.create_task(its_pod), reads.create_task(its_seat)
+        found, pod, reservation = asked[0].result(), asked[1].result(), asked[2].result()
         if found is None or found.metadata.uid != job.metadata.uid:
             return None
         if (found.spec.pod_ref, reservation_key(found)) != (reference, where):  # it speaks of others now
             return await self.facts(found, arguments, trial=trial)
-        node, takers, why = await asyncio.gather(
-            self._node(reservation, pod),
-            self._all(self._feed.takers_of(found, reservation)),
-            self._stopped(trial),
-        )
+        async with _at_once() as reads:
+            seats = reads.create_task(self._seats_of(found, reservation, pod, trial))
+            takers = reads.create_task(self._all(self._feed.takers_of(found, reservation)))
+            why = reads.create_task(self._stopped(trial))
         return self._feed.around(
             Facts(
                 job=found,
@@ -69,9 +92,10 @@ class Reading:
                 now=self._clock.now(),
                 pod=pod,
                 reservation=reservation,
-                node=node,
-                takers=takers,
-                stopped=why,
+                nodes=seats.result()[0],
+                shut_out=seats.result()[1],
+                takers=takers.result(),
+                stopped=why.result(),
                 trial=tried,
                 fresh=True,
             ),
@@ -82,21 +106,20 @@ class Reading:
         """What the API server says to evicting the pod; None if it is not there to be evicted."""
         reference = job.spec.pod_ref
         try:
-            await take_away(
+            await try_to_evict(
                 self._client,
                 reference.namespace or "",
                 reference.name or "",
                 reference.uid or "",
                 terms_of(job, arguments),
-                dry_run=True,
             )
         except NotFound:
             return None
         except ApiError as error:
             answer = refusal(error)
-            if answer is None:
+            if answer is None and _is_trouble(error):
                 raise
-            return answer
+            return answer or Answer(False, str(error), _ODD_FOR)
         return Answer(True)
 
     async def _stopped(self, trial: bool) -> str | None:
@@ -107,20 +130,59 @@ class Reading:
         self._stopped_by = stopped(switch)
         return self._stopped_by
 
-    async def _node(self, reservation: Reservation | None, pod: Pod | None) -> Node | None:
-        """The node of the seat that would be taken."""
+    async def _seats_of(
+        self, job: PodMigrationJob, reservation: Reservation | None, pod: Pod | None, trial: bool
+    ) -> tuple[dict[str, Node | None], dict[Place, str]]:
+        """The nodes of the seats that may be taken, up to the one that would be: so many are for others. Of seats that
+        the successor would be kept from, why; asked if an eviction may follow."""
+        nodes: dict[str, Node | None] = {}
+        shut_out: dict[Place, str] = {}
         if reservation is None or pod is None:
-            return None
-        seats = seats_elsewhere(reservation, pod)
-        name = seats[0].node_name if seats else ""
+            return nodes, shut_out
+        likely = likenesses(pod, self._feed.template(pod))
+        seats, ahead = seats_elsewhere(reservation, likely), tuple(self._feed.ahead(job))
+        enough = len(ahead) + unreliable(reservation, seats)
+        suited: list[Placement] = []
+        for seat in seats:
+            name = seat.node_name
+            if name not in nodes:
+                nodes[name] = await self._node(name)
+            node = nodes[name]
+            if node is None or unfit(node, likely[-1]) is not None:
+                continue
+            suited.append(seat)
+            if len(suited) - len(shut_out) <= enough:
+                continue
+            shut_out = self._shut_out(reservation, suited, likely[-1], ahead) if trial else {}
+            if len(suited) - len(shut_out) > enough:
+                break
+        else:
+            shut_out = self._shut_out(reservation, suited, likely[-1], ahead) if trial else {}
+        here = seats_here(reservation, likely) if trial else []
+        return nodes, shut_out | self._shut_out(reservation, here, likely[-1], ())
+
+    def _shut_out(
+        self, reservation: Reservation, seats: Sequence[Placement], pod: Pod, ahead: Sequence[str]
+    ) -> dict[Place, str]:
+        """What would keep whoever is made like a pod from seats, were it to come now, after those of jobs before."""
+        last = self._feed.arrival(pod)
+        before = [self._feed.arrival_of(name) or last for name in ahead]
+        spare, now = unreliable(reservation, seats), self._clock.now()
+        return self._feed.arrivals.shut_out(reservation, seats, last, before, spare=spare, now=now)
+
+    async def _node(self, name: str) -> Node | None:
         node = await self._get(NODE, name)
-        self._nodes[name] = node
+        if node is None:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = node
         return node
 
     async def _all(self, references: Iterable[ObjectReference]) -> tuple[Pod, ...]:
         """The pods that are there, whichever life of them is meant."""
-        found = await asyncio.gather(*(self._pod(one) for one in references))
-        return tuple(pod for pod in found if pod is not None)
+        async with _at_once() as reads:
+            pods = [reads.create_task(self._pod(one)) for one in references]
+        return tuple(pod for task in pods if (pod := task.result()) is not None)
 
     async def _pod(self, reference: ObjectReference) -> Pod | None:
         return await self._get(POD, reference.name or "", reference.namespace)
@@ -130,25 +192,48 @@ class Reading:
             return None
         try:
             return await self._client.get(kind, name, namespace)
-        except NotFound:
+        except (NotFound, Invalid):  # the latter of what cannot be a name
             return None
 
 
-async def take_away(
-    client: Client, namespace: str, name: str, uid: str, terms: Terms, *, dry_run: bool = False
-) -> None:
-    """Evict or delete this very pod, as configured; or only try."""
+@asynccontextmanager
+async def _at_once() -> AsyncIterator[asyncio.TaskGroup]:
+    """Reads side by side. If one fails, the others end with it: what they would still say, nobody goes by."""
+    try:
+        async with asyncio.TaskGroup() as reads:
+            yield reads
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+async def take_away(client: Client, namespace: str, name: str, uid: str, terms: Terms) -> None:
+    """Evict or delete this very pod, as configured."""
+    how: Document = {"uid": uid, "grace_seconds": terms.grace, "propagation": terms.propagation}
     if terms.policy == "Delete":
-        propagation: Any = terms.propagation
-        await client.delete(
-            POD, name, namespace, uid=uid, grace_seconds=terms.grace, propagation=propagation, dry_run=dry_run
-        )
+        await client.delete(POD, name, namespace, **how)
     else:
-        await client.evict(namespace, name, uid=uid, grace_seconds=terms.grace, dry_run=dry_run)
+        await client.evict(namespace, name, **how)
+
+
+async def try_to_evict(client: Client, namespace: str, name: str, uid: str, terms: Terms) -> None:
+    """Whether this very pod may be evicted now. Whoever deletes pods asks it, too: a deletion heeds no budget."""
+    how: Document = {"uid": uid, "grace_seconds": terms.grace, "propagation": terms.propagation}
+    await client.evict(namespace, name, **how, dry_run=True)
+
+
+def _is_trouble(error: ApiError) -> bool:
+    """Whether an error is about the server, or about who asks, and says nothing about what was only tried."""
+    if isinstance(error, OutcomeUnknown):
+        return error.status.reason != "InternalError"
+    return isinstance(error, TooManyRequests | Unauthorized)
 
 
 def refusal(error: ApiError) -> Answer | None:
-    """The certain no in an error: a budget, or a lack of permission. None if the error says nothing of the kind."""
+    """The certain no in an error: a budget, a webhook, or a lack of permission. None if the error says nothing of the
+    kind."""
+    if _DENIED in str(error):
+        wait = error.retry_after if isinstance(error, TooManyRequests) else None
+        return Answer(False, str(error), wait or FORBIDDEN_FOR)
     if isinstance(error, TooManyRequests):
         details = error.status.details
         causes = [one.message or "" for one in (details.causes if details else None) or () if one.reason == _BUDGET]

@@ -10,7 +10,6 @@ often it was tried, so that whoever writes it twice writes it once. One that fai
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ import msgspec
 from restow.migration.conditions import ended_at, is_ended, is_evicting
 from restow.model.cluster import MOVED_FROM_ANNOTATION, Snapshot
 from restow.model.kinds import POD_MIGRATION_JOB
+from restow.model.names import digest, stem
 from restow.model.objects import Document, JobMode, JobPhase, JobReason, Pod, PodMigrationJob
 from restow.model.pods import stays_with_node
 from restow.model.words import number_of
@@ -30,9 +30,8 @@ from restow.scheduling.roster import Roster
 QUEUE_LABEL: Final = "restow.sh/queue"
 """On a job: the queue that it makes room for; shortened where it is too long for a label."""
 ATTEMPT_ANNOTATION: Final = "restow.sh/attempt"
-_ODD = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
-_LONGEST_LABEL, _LONGEST_NAME, _DIGITS = 63, 40, 10
+_LONGEST_LABEL = 63
 _REASONS = 5
 """How many different reasons are told."""
 _HELD_UP = frozenset(
@@ -114,7 +113,8 @@ def _counted(reasons: Sequence[str]) -> str:
 def queue_label(queue: str) -> str:
     if len(queue) <= _LONGEST_LABEL:
         return queue
-    return f"{queue[: _LONGEST_LABEL - _DIGITS - 1].rstrip('-.')}-{_digest(queue)}"
+    told_apart = digest(queue)
+    return f"{queue[: _LONGEST_LABEL - len(told_apart) - 1].rstrip('-.')}-{told_apart}"
 
 
 class Journal:
@@ -211,12 +211,11 @@ def made_for(job: PodMigrationJob) -> str | None:
 def job_for(queue: str, wanted: Wanted, pods_queue: str) -> Document:
     """The job that moves a pod away; its seat is its own queue's."""
     meta, source = wanted.pod.metadata, wanted.pod.spec.node_name or ""
-    short = _ODD.sub("-", queue.lower()).strip("-")[:_LONGEST_NAME].rstrip("-") or "queue"
     return {
         "apiVersion": POD_MIGRATION_JOB.api_version,
         "kind": POD_MIGRATION_JOB.kind,
         "metadata": {
-            "name": f"{short}-{_digest(f'{queue}/{meta.uid}/{wanted.attempt}')}",
+            "name": f"{stem(queue, 'queue')}-{digest(f'{queue}/{meta.uid}/{wanted.attempt}')}",
             "labels": {QUEUE_LABEL: queue_label(queue)},
             "annotations": {MOVED_FROM_ANNOTATION: source, ATTEMPT_ANNOTATION: str(wanted.attempt)},
         },
@@ -231,7 +230,3 @@ def job_for(queue: str, wanted: Wanted, pods_queue: str) -> Document:
 def _attempt(job: PodMigrationJob) -> int:
     text = (job.metadata.annotations or {}).get(ATTEMPT_ANNOTATION, "")
     return int(text) if _NUMBER.fullmatch(text) else 0
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

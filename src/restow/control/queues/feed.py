@@ -28,7 +28,7 @@ from restow.ports import Clock
 _KINDS: Final[tuple[Kind[Any], ...]] = (
     kinds.NODE,
     kinds.PRIORITY_CLASS,
-    *kinds.WORKLOADS,
+    *kinds.OWNERS,
     kinds.POD_GROUP,
     kinds.RESERVATION,
     kinds.POD,
@@ -83,7 +83,7 @@ class Feed:
 
     def rules(self, arguments: Arguments) -> Movability:
         """The rules of eviction as of now."""
-        return self._evictions.rules(self.snapshot, self._clock.now(), arguments.protections)
+        return self._evictions.rules(self._cluster, self._clock.now(), arguments.protections)
 
     # --- news ---------------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from restow.client.creating import create_once
-from restow.client.events import EventRecorder
+from restow.client.events import EventRecorder, about
 from restow.client.informers import Informers
 from restow.client.verbs import Client
 from restow.control.aside import Aside, at_once
@@ -47,7 +47,6 @@ from restow.model.objects import (
     GuaranteePolicy,
     JobPhase,
     JobReason,
-    ObjectReference,
     Pod,
     PodMigrationJob,
     Queue,
@@ -56,7 +55,7 @@ from restow.model.objects import (
 from restow.model.pods import condition
 from restow.model.wire import WireError, convert
 from restow.planning.movable import Movability
-from restow.ports import Api, ApiError, Clock, NotFound, OutcomeUnknown
+from restow.ports import AlreadyExists, Api, ApiError, Clock, NotFound, OutcomeUnknown
 from restow.queues.arguments import Arguments
 from restow.queues.counting import JobCounts, count_jobs
 from restow.queues.fleet import read_fleet
@@ -271,7 +270,7 @@ class Queues:
     async def _move(self, queue: str, document: Document) -> bool:
         name: str = document["metadata"]["name"]
         try:
-            made = await create_once(self._client, POD_MIGRATION_JOB, document)
+            made, is_new = await self._find_or_create(name, document)
         except OutcomeUnknown:  # it may be there: no pod must get another one meanwhile
             self._feed.jobs.note(convert(PodMigrationJob, document))
             return False
@@ -279,9 +278,17 @@ class Queues:
             log.info("job not created", extra={"queue": queue, "job": name, "err": str(error)})
             return False
         self._feed.jobs.note(made)
-        self._metrics.job("created")
-        log.info("job created", extra={"queue": queue, "job": name, "pod": document["spec"]["podRef"]["name"]})
+        if is_new:
+            self._metrics.job("created")
+            log.info("job created", extra={"queue": queue, "job": name, "pod": document["spec"]["podRef"]["name"]})
         return not is_ended(made)  # one of before that is over moves nobody: the next attempt is another one
+
+    async def _find_or_create(self, name: str, document: Document) -> tuple[PodMigrationJob, bool]:
+        """The job of this name, and whether it is new: whoever led before may have made it, unseen by the watch."""
+        try:
+            return await create_once(self._client, POD_MIGRATION_JOB, document, adopt=False), True
+        except AlreadyExists:
+            return await self._client.get(POD_MIGRATION_JOB, name), False
 
     async def _abort(self, job: PodMigrationJob) -> bool:
         """End a job before it evicts: should it have begun to meanwhile, its version is another, and it goes on."""
@@ -313,11 +320,11 @@ class Queues:
         is not kept."""
         old, new = (locks_shown([queue]).get(queue.metadata.name, ()) for queue in (before, after))
         come, gone = sorted({*new} - {*old}), sorted({*old} - {*new})
-        about = _about(after)
+        queue = about(QUEUE, after.metadata)
         if come or gone:
             parts = [f"{what} {', '.join(nodes)}" for what, nodes in (("locked", come), ("released", gone)) if nodes]
             told = f"{'; '.join(parts)}; {len(new)} {'node is' if len(new) == 1 else 'nodes are'} locked"
-            self._recorder.record(about, "NodesLocked" if come else "NodesReleased", told)
+            self._recorder.record(queue, "NodesLocked" if come else "NodesReleased", told)
             log.info("locks", extra={"queue": after.metadata.name, "locked": come, "released": gone})
         name = after.metadata.name
         was, now = _standing(before), _standing(msgspec.structs.replace(after, status=status))
@@ -326,11 +333,11 @@ class Queues:
         if now is not None and before_that != now.reason:
             good = now.status == "True" and now.type == SATISFIED
             reason = now.reason if now.type == REJECTED else f"Guarantee{now.reason}"
-            self._recorder.record(about, reason or "", now.message or "", type="Normal" if good else "Warning")
+            self._recorder.record(queue, reason or "", now.message or "", type="Normal" if good else "Warning")
         lost = self._unkept.learn(name, status, after.status, self._clock.now())
         if lost:
             told = f"the definition of Queue in this cluster does not keep {', '.join(f'status.{one}' for one in lost)}"
-            self._recorder.record(about, "StatusNotKept", told, type="Warning")
+            self._recorder.record(queue, "StatusNotKept", told, type="Warning")
             log.warning("status not kept", extra={"queue": name, "fields": lost})
 
 
@@ -379,8 +386,3 @@ def _merged(old: Any, new: Any) -> Any:
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     return dict.fromkeys(old) | {name: _merged(old.get(name), value) for name, value in new.items()}
-
-
-def _about(queue: Queue) -> ObjectReference:
-    meta = queue.metadata
-    return ObjectReference(api_version=QUEUE.api_version, kind=QUEUE.kind, name=meta.name, uid=meta.uid)

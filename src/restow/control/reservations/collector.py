@@ -1,27 +1,38 @@
-"""The collector: reservations that ended long enough ago are deleted.
+"""The collector: reservations that ended long enough ago are deleted, and all of ours are counted.
 
 Goes in: reservations as the API shows them, and time. Comes out: deletions, each of the very object that was looked at,
-as it was. Nothing else is written here: when and how a reservation ends is the scheduler's to say.
+as it was, and figures: how many there are by phase, and how many seats they have. Nothing else is written here: when
+and how a reservation ends is the scheduler's to say. Those of other schedulers are theirs to delete and to count.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 
 from restow.client.informers import Informers
 from restow.client.reader import Reader
 from restow.client.verbs import Client
+from restow.control.reservations.metrics import Metrics
+from restow.model.cluster.names import key_of
 from restow.model.cluster.seat import is_ended
 from restow.model.kinds import RESERVATION
-from restow.model.objects import Reservation
+from restow.model.objects import Reservation, ReservationPhase, ReservationStatus
 from restow.model.times import time_of
 from restow.ports import Api, ApiError, Clock, Conflict, NotFound
 from restow.scheduling.reservations.arguments import Arguments
 from restow.scheduling.reservations.validity import is_for
 
 log = logging.getLogger(__name__)
+
+_SEATS: dict[str, Callable[[ReservationStatus], int | None]] = {
+    "pending": lambda status: status.pending,
+    "available": lambda status: status.available,
+    "taken": lambda status: status.succeeded,
+}
 
 
 class Collector:
@@ -36,6 +47,7 @@ class Collector:
         names: frozenset[str],
         arguments: Arguments,
         informers: Informers | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._client = client = Client(api, manager="restow-reservations")
         self._clock = clock
@@ -44,6 +56,20 @@ class Collector:
         self._reader = Reader(informers or Informers(client, rng))
         self._reservations = self._reader.read(RESERVATION)
         self._ready = asyncio.Event()
+        self._metrics = metrics or Metrics()
+        for phase in ReservationPhase:
+            self._metrics.reservations(phase, partial(self._count, phase))
+        for state, count in _SEATS.items():
+            self._metrics.seats(state, partial(self._sum, count))
+
+    def _count(self, phase: ReservationPhase) -> float:
+        return sum((one.status.state.phase or ReservationPhase.PENDING) == phase for one in self._ours())
+
+    def _sum(self, count: Callable[[ReservationStatus], int | None]) -> float:
+        return sum(count(one.status) or 0 for one in self._ours() if not is_ended(one))
+
+    def _ours(self) -> Iterator[Reservation]:
+        return (one for one in self._reservations if is_for(one, self._names))
 
     async def run(self) -> None:
         """Collect until cancelled."""
@@ -61,8 +87,8 @@ class Collector:
 
     async def _collect(self) -> None:
         now = self._clock.now()
-        over = [one for one in self._reservations if is_for(one, self._names) and self._is_over(one, now)]
-        for one in sorted(over, key=lambda each: (each.metadata.namespace or "", each.metadata.name)):
+        over = [one for one in self._ours() if self._is_over(one, now)]
+        for one in sorted(over, key=key_of):
             await self._delete(one)
 
     def _is_over(self, one: Reservation, now: float) -> bool:
@@ -75,6 +101,7 @@ class Collector:
             await self._client.delete(
                 RESERVATION, meta.name, meta.namespace, uid=meta.uid, resource_version=meta.resource_version
             )
+            self._metrics.collected()
             log.info("reservation collected", extra={"namespace": meta.namespace, "reservation": meta.name})
         except (NotFound, Conflict):  # somebody was quicker, or it is looked at again
             return

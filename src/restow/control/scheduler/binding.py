@@ -220,7 +220,8 @@ class Binding:
         row = self._snapshot.rows.find(assign.node)
         if row is None or not self._snapshot.nodes.present[row]:
             return Failed(f"node {assign.node} is gone", at_once=True)
-        if self._engine.is_overfull(assign.cycle, assign.node, seated=self._takes(assign.pod) is not None):
+        taken = self._takes(assign.pod)
+        if self._engine.is_overfull(assign.cycle, assign.node, taken.seat if taken is not None else None):
             return Failed(f"another pod took the room on node {assign.node} first", at_once=True)
         return None
 
@@ -312,17 +313,23 @@ class Binding:
                 pod = await self._client.get(POD, meta.name, meta.namespace)
                 break
             except NotFound:
-                return Lost(None)
+                return await self._gone(assign)
             except (ApiError, WireError) as error:
                 log.info("pod cannot be read", extra={"pod": meta.name, "namespace": meta.namespace, "err": str(error)})
                 await asyncio.sleep(_READ_AGAIN)
         if pod.metadata.uid != meta.uid:
-            return Lost(None)
+            return await self._gone(assign)
         if pod.spec.node_name == assign.node:
             return Bound(_taken(assign, pod))
         if pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
             return Lost(pod)
         return None
+
+    async def _gone(self, assign: Assign) -> Lost:
+        """The pod is gone. It may have been bound before: only the watch says so, which has to come that far first."""
+        while self._feed.latest(assign.pod) is not None:
+            await self._pause(_POLL)
+        return Lost(None)
 
 
 def _taken(assign: Assign, pod: Pod) -> Taken | None:

@@ -8,11 +8,11 @@ Our own kinds may not be installed; then there are none of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from restow.client.cache import Change
+from restow.client.cache import Change, is_older
 from restow.client.informers import Informers
 from restow.client.reader import Reader
 from restow.control.scheduler.steady import steady_time
@@ -22,10 +22,13 @@ from restow.model import kinds
 from restow.model.cluster import Occupant
 from restow.model.cluster.owners import group_name
 from restow.model.kinds import Kind
-from restow.model.objects import Node, Pod, PodGroup, Reservation
+from restow.model.objects import Node, OwnerReference, Pod, PodGroup, Reservation
 from restow.model.pods import is_finished, is_pending, scheduler_of
 from restow.scheduling.queue import SchedulingQueue
+from restow.scheduling.roster import Key
 from restow.scheduling.wakeups import Deed, News, Thing, is_same_offer
+
+T = TypeVar("T", Node, Pod)
 
 _DEEDS = {"ADDED": Deed.ADDED, "MODIFIED": Deed.UPDATED, "DELETED": Deed.DELETED}
 _THINGS: Final[dict[Kind[Any], Thing]] = {
@@ -40,14 +43,13 @@ _THINGS: Final[dict[Kind[Any], Thing]] = {
     kinds.QUEUE: Thing.QUEUE,
 }
 """Of which every change is told to those who wait."""
-_OWNERS = (kinds.REPLICA_SET, kinds.JOB)
+_OWNER_KINDS = frozenset(kind.kind for kind in kinds.OWNERS)
 """What stands between pods and the objects that people name as their owners."""
-_OWNER_KINDS = frozenset(kind.kind for kind in _OWNERS)
 _KINDS: Final[tuple[Kind[Any], ...]] = (
     kinds.NAMESPACE,
     kinds.PRIORITY_CLASS,
     *kinds.STORAGE,
-    *_OWNERS,
+    *kinds.OWNERS,
     kinds.QUEUE,
     kinds.POD_GROUP,
 )
@@ -74,12 +76,14 @@ class Feed:
         """Told of every node that offers something else now, or nothing."""
         self._names = names
         self._orphans: dict[str, set[str]] = {}
-        """Pending pods whose owner has not been seen yet, by its UID."""
+        """Pending pods of whose chain of owners one has not been seen yet, by its UID."""
+        self._awaited: dict[str, set[str]] = {}
+        """The UIDs of those owners, by that of the pod."""
         self._waiting: list[asyncio.Future[None]] = []
         reader.on_news = self._heard
         for kind, thing in _THINGS.items():
             reader.read(kind, partial(self._tell_change, thing))
-        for kind in _OWNERS:
+        for kind in kinds.OWNERS:
             reader.read(kind, self._owner)
         reader.read(kinds.NODE, self._node)
         reader.read(kinds.POD_GROUP, self._group)
@@ -103,6 +107,11 @@ class Feed:
         await asyncio.wait((waiter,), timeout=seconds)
         if not waiter.done():
             self._waiting.remove(waiter)
+
+    def look_for_seats(self, key: Key) -> None:
+        """Let what is left to place of a reservation be placed, if anything is."""
+        self.tickets.issue(key)
+        self.changed.set()
 
     def rouse(self) -> None:
         """Let everybody who waits for news look again."""
@@ -134,10 +143,12 @@ class Feed:
     # --- pods ---------------------------------------------------------------------------------------------------------
 
     def show(self, pod: Pod, old: Pod | None = None) -> None:
-        """A pod as it is, from an event, which also says how it was, or from a read of our own."""
+        """A pod as it is, from an event, which also says how it was, or from a read of our own. Whichever of the two is
+        late says nothing: of a pod that is gone nobody would hear again."""
         uid, known = pod.metadata.uid, self.snapshot.pods.known
         before = known.get(uid)
-        self.snapshot.apply_pod(pod)
+        if not self.snapshot.apply_pod(pod) and self.snapshot.pods.is_late(pod):
+            return
         self.roster.apply_pod(pod)
         after = known.get(uid)
         if before is not None and after is None:
@@ -175,17 +186,18 @@ class Feed:
     def _dequeue(self, pod: Pod) -> None:
         self.queue.delete(pod.metadata.uid)
         self.unnominate(pod.metadata.uid, pod.spec.node_name)
-        for owner in pod.metadata.owner_references or () if self._orphans else ():
-            known = self._orphans.get(owner.uid, set())
-            known.discard(pod.metadata.uid)
-            if not known:
-                self._orphans.pop(owner.uid, None)
+        for owner in self._awaited.pop(pod.metadata.uid, ()):
+            self._orphans[owner].discard(pod.metadata.uid)
+            if not self._orphans[owner]:
+                del self._orphans[owner]
 
-    def _note_orphan(self, pod: Pod) -> None:
-        """A pod that is shown before its owner is tried again with it: whose seats it may take, the owner says."""
-        for owner in pod.metadata.owner_references or ():
+    def _note_orphan(self, uid: str, chain: Iterable[OwnerReference]) -> None:
+        """A pod that is shown before one of its chain of owners is tried again with it: whose seats it may take, the
+        owner says."""
+        for owner in chain:
             if owner.kind in _OWNER_KINDS and not self.snapshot.kinship.knows(owner.uid):
-                self._orphans.setdefault(owner.uid, set()).add(pod.metadata.uid)
+                self._orphans.setdefault(owner.uid, set()).add(uid)
+                self._awaited.setdefault(uid, set()).add(owner.uid)
 
     def _queue_up(self, pod: Pod, old: Pod | None) -> None:
         """Queue a pending pod; not one that we have bound already, of which the watch only does not know yet."""
@@ -194,7 +206,7 @@ class Feed:
             self.nominate(pod)
         elif old is None or old.status.nominated_node_name:  # else ours may be on its way to be written
             self.unnominate(uid)
-        self._note_orphan(pod)
+        self._note_orphan(uid, self.snapshot.kinship.chain(pod))
         if self.queue.where(uid) is None and uid in self.snapshot.pods.known:
             return
         if self.queue.where(uid) is None and group_name(pod) is not None:
@@ -204,7 +216,8 @@ class Feed:
     def _pod(self, change: Change[Pod]) -> None:
         pod, old, known = change.object, change.old, self.snapshot.pods.known
         if change.type == "DELETED":
-            self.hide(pod)
+            occupant = known.get(pod.metadata.uid)
+            self.hide(_as_last_seen(pod, occupant.pod if occupant is not None else None))
         else:
             before = known.get(pod.metadata.uid)
             self.show(pod, old)
@@ -234,7 +247,7 @@ class Feed:
             self.snapshot.apply_node(change.object)
             return
         if change.type == "DELETED":
-            self.hide_node(change.object)
+            self.hide_node(_as_last_seen(change.object, self.snapshot.node(change.object.metadata.name)))
         else:
             self.show_node(change.object)
         self._tell_change(Thing.NODE, change)
@@ -252,8 +265,14 @@ class Feed:
         self._tell_change(Thing.RESERVATION, change)
 
     def _owner(self, change: Change[Any]) -> None:
-        if change.type != "DELETED":
-            self.queue.activate(sorted(self._orphans.pop(change.object.metadata.uid, ())), steady_time())
+        metadata = change.object.metadata
+        young = sorted(self._orphans.pop(metadata.uid, ())) if change.type != "DELETED" else []
+        for uid in young:
+            self._awaited[uid].discard(metadata.uid)
+            self._note_orphan(uid, metadata.owner_references or ())
+            if not self._awaited[uid]:
+                del self._awaited[uid]
+        self.queue.activate(young, steady_time())
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -267,6 +286,13 @@ class Feed:
     def _tell(self, thing: Thing, deed: Deed, item: Any, old: Any = None) -> None:
         news = News(thing, deed, old=item, new=None) if deed is Deed.DELETED else News(thing, deed, old=old, new=item)
         self.queue.tell(news, steady_time())
+
+
+def _as_last_seen(gone: T, seen: T | None) -> T:
+    """What is gone, as the snapshot has seen it: of what is missing in a list, an answer to us may have been newer."""
+    if seen is None or seen.metadata.uid != gone.metadata.uid:
+        return gone
+    return seen if is_older(gone.metadata.resource_version, seen.metadata.resource_version) else gone
 
 
 def _says_the_same(old: PodGroup, new: PodGroup) -> bool:

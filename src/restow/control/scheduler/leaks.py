@@ -13,6 +13,7 @@ from collections.abc import Callable, Container
 from restow.client.verbs import Client
 from restow.control.scheduler.feed import Feed
 from restow.control.scheduler.settings import Settings
+from restow.model.cluster.pods import is_stale
 from restow.model.kinds import POD
 from restow.model.objects import Pod
 from restow.model.wire import WireError
@@ -37,8 +38,7 @@ class Leaks:
         while True:
             await asyncio.sleep(self._settings.leak_check)
             for one in self._feed.snapshot.assumed(self._clock.now()):
-                young = 0 <= one.age < self._settings.leak_age  # below 0, the clock was put back
-                if not young and one.pod.metadata.uid not in self._under_way:
+                if is_stale(one.age, self._settings.leak_age) and one.pod.metadata.uid not in self._under_way:
                     await self._check(one.pod)
 
     async def _check(self, pod: Pod) -> None:

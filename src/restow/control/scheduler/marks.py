@@ -32,6 +32,8 @@ class Marks:
         self._since: dict[Key, float] = {}
         """When a mark was first asked for that nobody has begun to write."""
         self._under_way: set[Key] = set()
+        self._next: set[Key] = set()
+        """Those whose turn came while they were under way."""
 
     def ask(self, key: Key, delay: float) -> None:
         """Let seats of a reservation be marked, after so many seconds or later."""
@@ -42,6 +44,9 @@ class Marks:
         """Have marks written one after the other, until cancelled."""
         while True:
             async with self._queue.next() as key:
+                if key in self._under_way:
+                    self._next.add(key)
+                    continue
                 await self._slots.acquire()
                 await self._wait(key)
                 if key in self._since:  # else somebody has looked at it meanwhile
@@ -59,6 +64,9 @@ class Marks:
         if key in self._under_way:
             self._under_way.discard(key)
             self._slots.release()
+        if key in self._next:
+            self._next.discard(key)
+            self._queue.add(key)
 
     async def _wait(self, key: Key) -> None:
         while self.must_wait() and steady_time() < self._since.get(key, 0.0) + self._patience:

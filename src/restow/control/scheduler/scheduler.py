@@ -41,6 +41,7 @@ from restow.control.scheduler.outcomes import Bound, Failed, Lost, Outcome, Reje
 from restow.control.scheduler.settings import Settings
 from restow.control.scheduler.steady import steady_time
 from restow.control.scheduler.telling import SCHEDULER_ERROR, Telling
+from restow.model.cluster.names import key_of
 from restow.model.objects import Pod, Reservation
 from restow.ports import Api, Clock
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
@@ -239,8 +240,9 @@ class Scheduler:
     def _told_apart(self, taken: list[Pod]) -> tuple[list[Pod], list[Reservation]]:
         """Pods, and the reservations that tickets stand for."""
         tickets = self._feed.tickets
-        reservations = [tickets.reservation(one) for one in taken if tickets.is_ticket(one)]
-        return [one for one in taken if not tickets.is_ticket(one)], [one for one in reservations if one is not None]
+        pods = [one for one in taken if not tickets.is_ticket(one)]
+        reservations = [tickets.redeem(one) for one in taken if tickets.is_ticket(one)]
+        return pods, [one for one in reservations if one is not None]
 
     def _return_tickets(self, reservations: list[Reservation], decisions: Iterable[Decision]) -> None:
         """Those of reservations that nobody decided about stand where they stood; those that got all are done with."""
@@ -338,6 +340,7 @@ class Scheduler:
             self._post_bind(assign)
             return
         self._give_back(assign, outcome)
+        self._holding.missed(assign)
         self._feed.unnominate(uid, assign.node)
         if isinstance(outcome, Lost) or self._feed.latest(pod) is None:
             self._queue.delete(uid)
@@ -392,8 +395,7 @@ class Scheduler:
             self._nominate(pod, assign.node)
 
     def _half_placed(self) -> set[Key]:
-        groups = [(group.metadata.namespace or "", group.metadata.name) for group in self._roster.groups()]
-        return {gang for gang in groups if self._is_half_placed(gang)}
+        return {gang for gang in map(key_of, self._roster.groups()) if self._is_half_placed(gang)}
 
     def _is_half_placed(self, gang: Key) -> bool:
         return not self._musters.is_pending(gang) and is_half_placed(gang, self._roster, self._snapshot)

@@ -4,42 +4,55 @@ Goes in: pods as the API shows them, running or over, and what this scheduler bo
 The snapshot forgets pods that are over; a seat that such a pod took must be marked all the same, or somebody else would
 take it once more.
 
-A pod is believed when it is bound to the seat's node, its annotation names the seat, and this scheduler bound it there
-or the reservation's owners match it. What this scheduler has bound is believed even if the pod is gone before anything
-shows it there; and what it has seen is not forgotten with the pod, as long as the seat is not marked.
+Which pods are believed, the book of reservations says. What this scheduler has bound is believed even if the pod is
+gone before anything shows it there; and what it has seen is not forgotten with the pod, as long as the seat is not
+marked. That the seat was taken away meanwhile changes nothing: it may be asked for again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import msgspec
+from msgspec.structs import replace
 
-from restow.model.cluster import Seat, SeatName
-from restow.model.cluster.owners import Kinship, group_name
-from restow.model.cluster.seat import is_in_life, named_seat
+from restow.model.cluster import SeatName
+from restow.model.cluster.owners import group_name
+from restow.model.cluster.reservations import Reservations
+from restow.model.cluster.seat import named_seat
 from restow.model.kinds import POD_GROUP
 from restow.model.objects import ObjectReference, Pod
+from restow.scheduling.roster import Key
+
+
+class _Seats(msgspec.Struct):
+    """What is known of the seats of one reservation, by seat."""
+
+    pods: dict[SeatName, dict[str, Pod]] = {}
+    """Those that name it, by UID."""
+    left: dict[SeatName, dict[str, Pod]] = {}
+    """Those that did, and were gone before it was marked."""
+    bound: dict[SeatName, tuple[str, str]] = {}
+    """By us: the UID of the pod, and of the reservation."""
+    gone: dict[SeatName, tuple[str, Pod]] = {}
+    """Bound by us, and gone before anything showed them; with the UID of the reservation."""
+
+    def names(self) -> list[SeatName]:
+        return sorted({*self.pods, *self.left, *self.gone})
 
 
 class Takers:
-    def __init__(self, kinship: Kinship) -> None:
-        self._kinship = kinship
-        self._pods: dict[SeatName, dict[str, Pod]] = {}
+    def __init__(self, book: Reservations) -> None:
+        self._book = book
+        self._known: dict[Key, _Seats] = {}
         self._seat_of: dict[str, SeatName] = {}
-        self._bound: dict[SeatName, tuple[str, str]] = {}
-        """By us: the UID of the pod, and of the reservation."""
         self._unseen: dict[str, tuple[SeatName, Pod]] = {}
         """Bound by us and not shown since, by UID."""
-        self._gone: dict[SeatName, tuple[str, Pod]] = {}
-        """Bound by us, and gone before anything showed them; with the UID of the reservation."""
-        self._left: dict[SeatName, dict[str, Pod]] = {}
-        """Seen in seats, and gone before these were marked."""
 
-    def bound(self, pod: Pod, seat: Seat) -> None:
-        """This scheduler bound a pod into a seat."""
-        uid = pod.metadata.uid
-        self._bound[seat.name] = (uid, seat.life)
-        if uid not in self._pods.get(seat.name, {}):
-            self._unseen[uid] = (seat.name, pod)
+    def bound(self, pod: Pod, node: str, seat: SeatName, life: str) -> None:
+        """This scheduler bound a pod into a seat of a reservation with this UID."""
+        uid, seats = pod.metadata.uid, self._seats(seat)
+        seats.bound[seat] = (uid, life)
+        if uid not in seats.pods.get(seat, {}):
+            self._unseen[uid] = (seat, replace(pod, spec=replace(pod.spec, node_name=node)))
 
     def show(self, pod: Pod) -> SeatName | None:
         """A pod as it is; returns the seat that it was not known to have taken. A binding is final."""
@@ -50,64 +63,92 @@ class Takers:
         seat = named_seat(pod) if notes else None
         if seat is not None:
             self._seat_of[uid] = seat
-            self._pods.setdefault(seat, {})[uid] = pod
+            self._seats(seat).pods.setdefault(seat, {})[uid] = pod
         return seat
 
-    def hide(self, pod: Pod, is_open: Callable[[SeatName], bool]) -> SeatName | None:
-        """A pod is gone; returns the seat it had taken. Who took one that is still open is remembered."""
+    def hide(self, pod: Pod) -> SeatName | None:
+        """A pod is gone; returns the seat it had taken. Who took one that is not marked is remembered."""
         uid = pod.metadata.uid
         unseen = self._unseen.pop(uid, None)
         if unseen is not None:
             seat, bound = unseen
-            by, life = self._bound.get(seat, ("", ""))
-            if by == uid:  # else its reservation is gone as well
-                self._gone[seat] = (life, bound)
+            known = self._known.get((seat.namespace, seat.reservation))
+            by, life = known.bound.get(seat, ("", "")) if known is not None else ("", "")
+            if known is not None and by == uid:  # else its reservation is gone as well
+                known.gone[seat] = (life, bound)
             return seat
+        self.show(pod)  # its end may be all that is heard of it
         taken = self._seat_of.pop(uid, None)
         if taken is not None:
-            last = self._pods[taken].pop(uid)
-            if is_open(taken):
-                self._left.setdefault(taken, {})[uid] = last
-            if not self._pods[taken]:
-                del self._pods[taken]
+            seats = self._seats(taken)
+            last = seats.pods[taken].pop(uid)
+            if not self.is_marked(taken):
+                seats.left.setdefault(taken, {})[uid] = last
+            if not seats.pods[taken]:
+                del seats.pods[taken]
+            self._tidy(taken)
         return taken
 
-    def of(self, seat: Seat) -> Pod | None:
+    def is_marked(self, name: SeatName) -> bool:
+        """Whether nobody has to remember who took a seat: its reservation says so, or is gone."""
+        seat = self._book.seat(name)
+        if seat is not None:
+            return seat.consumer is not None
+        return self._book.get(name.namespace, name.reservation) is None
+
+    def of(self, name: SeatName) -> Pod | None:
         """The pod that took a seat; of several that could have, the one that we bound, else the one made first."""
-        life, gone = self._gone.get(seat.name, ("", None))
-        if gone is not None and life == seat.life:
+        seats = self._known.get((name.namespace, name.reservation))
+        if seats is None:
+            return None
+        life, gone = seats.gone.get(name, ("", None))
+        reservation = self._book.get(name.namespace, name.reservation)
+        if gone is not None and reservation is not None and life == reservation.metadata.uid:
             return gone
-        found = [*self._pods.get(seat.name, {}).values(), *self._left.get(seat.name, {}).values()]
+        found = [*seats.pods.get(name, {}).values(), *seats.left.get(name, {}).values()]
+        ours, _ = seats.bound.get(name, ("", ""))
         if len(found) > 1:
-            ours, _ = self._bound.get(seat.name, ("", ""))
             found.sort(
                 key=lambda pod: (pod.metadata.uid != ours, pod.metadata.creation_timestamp or "", pod.metadata.uid)
             )
-        return next((pod for pod in found if self._is_believed(pod, seat)), None)
+        return next((pod for pod in found if self._book.believes(pod, name, given=pod.metadata.uid == ours)), None)
+
+    def named(self, namespace: str, reservation: str) -> list[SeatName]:
+        """The seats of a reservation that pods say they took, whether these are there or not."""
+        seats = self._known.get((namespace, reservation))
+        return seats.names() if seats is not None else []
+
+    def is_ours(self, name: SeatName) -> bool:
+        """Whether this scheduler has bound somebody into a seat that is not marked."""
+        seats = self._known.get((name.namespace, name.reservation))
+        return seats is not None and name in seats.bound
 
     def settle(self, seat: SeatName) -> None:
         """The reservation says who took the seat: nobody has to remember it."""
-        self._bound.pop(seat, None)
-        self._gone.pop(seat, None)
-        self._left.pop(seat, None)
+        seats = self._known.get((seat.namespace, seat.reservation))
+        if seats is not None:
+            for book in (seats.bound, seats.gone, seats.left):
+                book.pop(seat, None)
+            self._tidy(seat)
 
     def forget(self, namespace: str, reservation: str) -> None:
         """A reservation is gone, and with it what has to be marked."""
-        for book in (self._bound, self._gone, self._left):
-            for seat in [one for one in book if (one.namespace, one.reservation) == (namespace, reservation)]:
-                del book[seat]
+        seats = self._known.pop((namespace, reservation), None)
+        if seats is not None and seats.pods:
+            self._known[namespace, reservation] = _Seats(pods=seats.pods)
 
     def seat_of(self, pod: Pod) -> SeatName | None:
         """The seat that a pod was seen to have taken."""
         return self._seat_of.get(pod.metadata.uid)
 
-    def _is_believed(self, pod: Pod, seat: Seat) -> bool:
-        return (
-            pod.spec.node_name == seat.node
-            and pod.metadata.namespace == seat.name.namespace
-            and is_in_life(pod, seat)
-            and (self._bound.get(seat.name) == (pod.metadata.uid, seat.life) or seat.owners.match(pod, self._kinship))
-        )
+    def _seats(self, name: SeatName) -> _Seats:
+        return self._known.setdefault((name.namespace, name.reservation), _Seats())
+
+    def _tidy(self, name: SeatName) -> None:
+        key = (name.namespace, name.reservation)
+        seats = self._known[key]
+        if not (seats.pods or seats.left or seats.bound or seats.gone):
+            del self._known[key]
 
 
 def mark_of(pod: Pod) -> ObjectReference:

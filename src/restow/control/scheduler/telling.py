@@ -15,23 +15,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from restow.client.events import EventRecorder
+from restow.client.events import EventRecorder, about
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
 from restow.control.scheduler.feed import Feed
 from restow.control.scheduler.outcomes import Taken
-from restow.model.kinds import POD, POD_GROUP, Kind
+from restow.model.cluster.names import key_of
+from restow.model.kinds import POD, POD_GROUP
 from restow.model.objects import (
     Condition,
     ConditionStatus,
     Document,
-    ObjectMeta,
-    ObjectReference,
     Pod,
     PodGroup,
     PodGroupPhase,
@@ -126,7 +124,7 @@ class Telling:
     def group(self, group: PodGroup, status: PodGroupStatus) -> None:
         """How a gang fares. That it runs is not said before it is certain, and then found out; what was to be said
         before is no longer so."""
-        key = (group.metadata.namespace or "", group.metadata.name)
+        key = key_of(group)
         if status.phase == PodGroupPhase.RUNNING and self.is_pending(key):
             self._groups.pop(key, None)
         else:
@@ -225,7 +223,7 @@ class Telling:
     def _found(self, group: PodGroup, members: list[Pod]) -> PodGroupStatus:
         """The status of a gang that nobody decides about: whoever placed the last of it may not have come to say so, or
         it was changed when nobody of it waited any more."""
-        key = (group.metadata.namespace or "", group.metadata.name)
+        key = key_of(group)
         over = group.status.phase in (PodGroupPhase.RUNNING, PodGroupPhase.COMPLETED)
         if members and not over and not self.is_pending(key):
             [job] = jobs_of(members, self._roster, self._snapshot)
@@ -267,15 +265,3 @@ def _counted(group: PodGroup, status: PodGroupStatus, members: list[Pod]) -> Pod
     if succeeded >= least_members(group) and succeeded + failed == len(phases):
         phase = PodGroupPhase.COMPLETED
     return replace(status, phase=phase, running=running or None, succeeded=succeeded or None, failed=failed or None)
-
-
-def about(kind: Kind[Any], meta: ObjectMeta) -> ObjectReference:
-    """The object that an Event is about."""
-    return ObjectReference(
-        api_version=kind.api_version,
-        kind=kind.kind,
-        namespace=meta.namespace,
-        name=meta.name,
-        uid=meta.uid,
-        resource_version=meta.resource_version or None,
-    )

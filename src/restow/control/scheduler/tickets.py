@@ -11,11 +11,12 @@ from contextlib import contextmanager
 
 from restow.control.scheduler.steady import steady_time
 from restow.model.cluster import SeatName, Snapshot
-from restow.model.cluster.seat import is_ended
+from restow.model.cluster.names import key_of
+from restow.model.cluster.seat import is_ended, wanted
 from restow.model.objects import ObjectMeta, Pod, PodSpec, Reservation
 from restow.model.tenancy import DEFAULT_QUEUE, QUEUE_ANNOTATION
 from restow.scheduling.queue import SchedulingQueue
-from restow.scheduling.reservations.validity import is_for, wanted
+from restow.scheduling.reservations.validity import is_for
 from restow.scheduling.roster import Key, Roster
 from restow.scheduling.wakeups import Deed, News, Thing
 
@@ -23,7 +24,7 @@ from restow.scheduling.wakeups import Deed, News, Thing
 class Tickets:
     def __init__(self, snapshot: Snapshot, roster: Roster, queue: SchedulingQueue, names: frozenset[str]) -> None:
         self.on_change: Callable[[Reservation, bool], None] = lambda reservation, gone: None
-        """Told of every reservation of ours that is shown, or gone."""
+        """Told of every reservation of ours that is shown as it was not known, or gone."""
         self.is_valid: Callable[[Reservation], bool] = lambda reservation: True
         """Whether a reservation asks for something that can be placed."""
         self._snapshot = snapshot
@@ -33,9 +34,13 @@ class Tickets:
         self._issued: dict[str, Key] = {}
 
     def show(self, reservation: Reservation) -> None:
-        """A reservation as it is, from an event or from an answer to a write."""
-        known = self._snapshot.reservations.get(*key_of(reservation))
+        """A reservation as it is, from an event or from an answer to a write. Whichever of the two is late says
+        nothing."""
+        book = self._snapshot.reservations
+        known = book.get(*key_of(reservation))
         if known is not None and known.metadata.resource_version == reservation.metadata.resource_version != "":
+            return
+        if book.is_late(reservation):
             return
         edited = known is not None and known.spec != reservation.spec
         with self._watching(reservation, edited=edited):
@@ -43,16 +48,21 @@ class Tickets:
                 self._snapshot.forget_placements(known)
                 self._withdraw(known)
             self._snapshot.apply_reservation(reservation)
-        self.issue(key_of(reservation))
         if self.is_ours(reservation):
             self.on_change(reservation, False)
+        self.issue(key_of(reservation))
 
     def hide(self, reservation: Reservation) -> None:
-        """A reservation is gone."""
+        """A reservation is gone, though an answer to a write may have shown more of it than whoever says so has seen.
+        There may be another one of that name by now."""
+        key, book = key_of(reservation), self._snapshot.reservations
+        known, last = book.get(*key), reservation
+        if known is not None and known.metadata.uid == reservation.metadata.uid and book.is_late(reservation):
+            last = known
         with self._watching(reservation):
-            self._snapshot.remove_reservation(reservation)
+            self._snapshot.remove_reservation(last)
         self._withdraw(reservation)
-        if self.is_ours(reservation):
+        if book.get(*key) is None and self.is_ours(reservation):
             self.on_change(reservation, True)
 
     def held(self, reservation: Reservation) -> None:
@@ -68,10 +78,14 @@ class Tickets:
     def is_ours(self, reservation: Reservation) -> bool:
         return is_for(reservation, self._names)
 
-    def reservation(self, ticket: Pod) -> Reservation | None:
-        """What a ticket from the queue stands for; None for a pod that stands for itself."""
-        key = self._issued.get(ticket.metadata.uid)
-        return self._snapshot.reservations.get(*key) if key is not None else None
+    def redeem(self, ticket: Pod) -> Reservation | None:
+        """What a ticket from the queue stands for. None if there is nothing left to place: it is no good any more."""
+        reservation = self._snapshot.reservations.get(*self._issued[ticket.metadata.uid])
+        if reservation is None or not self._has_more_to_place(reservation):
+            self._queue.delete(ticket.metadata.uid)
+            del self._issued[ticket.metadata.uid]
+            return None
+        return reservation
 
     def is_ticket(self, pod: Pod) -> bool:
         return pod.metadata.uid in self._issued
@@ -96,9 +110,9 @@ class Tickets:
     def _has_more_to_place(self, reservation: Reservation) -> bool:
         if is_ended(reservation) or not self.is_ours(reservation) or not self.is_valid(reservation):
             return False
-        placed = {(seat.name.task, seat.name.index) for seat in self._snapshot.reservations.seats(*key_of(reservation))}
-        wants = wanted(reservation)
-        return any((task, index) not in placed for task, count in wants.items() for index in range(count))
+        is_given, key = self._snapshot.reservations.is_given, key_of(reservation)
+        wants = ((task, index) for task, count in wanted(reservation).items() for index in range(count))
+        return not all(is_given(SeatName(*key, task, index)) for task, index in wants)
 
     @contextmanager
     def _watching(self, reservation: Reservation, *, edited: bool = False) -> Iterator[None]:
@@ -118,10 +132,6 @@ class Tickets:
         """The seats of a reservation that hold room, each with the pod it stands for."""
         book = self._snapshot.reservations
         return {seat.name: seat.stand_in for seat in book.seats(*key_of(reservation)) if book.holds(seat.name)}
-
-
-def key_of(reservation: Reservation) -> Key:
-    return reservation.metadata.namespace or "", reservation.metadata.name
 
 
 def _ticket(reservation: Reservation, priority: int) -> Pod:

@@ -32,7 +32,7 @@ class ClusterView:
             kinds.NODE: self._node,
             kinds.PRIORITY_CLASS: self._priority_class,
             **dict.fromkeys(kinds.STORAGE, self._storage),
-            **dict.fromkeys(kinds.WORKLOADS, self._owner),
+            **dict.fromkeys(kinds.OWNERS, self._owner),
             kinds.QUEUE: self._queue,
             kinds.POD_GROUP: self._group,
             kinds.RESERVATION: self._reservation,

@@ -8,11 +8,11 @@ from typing import Any
 from restow.client.cache import Change
 from restow.client.learning import either
 from restow.client.reader import Reader
+from restow.control.view.cluster import ClusterView
 from restow.eviction.budgets import Budgets
 from restow.eviction.protections import Protections
 from restow.eviction.workloads import Workloads
 from restow.model import kinds
-from restow.model.cluster import Snapshot
 from restow.model.kinds import Kind
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.planning.movable import Movability
@@ -35,10 +35,11 @@ class EvictionView:
     def priority_classes(self) -> dict[str, int]:
         return {one.metadata.name: one.value for one in self._classes}
 
-    def rules(self, snapshot: Snapshot, now: float, protections: Protections) -> Movability:
+    def rules(self, cluster: ClusterView, now: float, protections: Protections) -> Movability:
         """The rules of eviction as of now."""
         return Movability(
-            snapshot=snapshot,
+            snapshot=cluster.snapshot,
+            roster=cluster.roster,
             now=now,
             protections=protections,
             budgets=self.budgets,

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from restow.model.affinity import FieldRequirement, NodeConstraint, NodeTerm
+from restow.model.affinity import FieldRequirement, NodeConstraint, NodePreference, NodeTerm
 from restow.model.cluster.listing import Amounts
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.room import LIMIT, Columns, Room, columns_of
@@ -113,6 +113,14 @@ def matches_term(nodes: NodeTable, term: NodeTerm, rows: Which) -> Mask:
     for field in term.fields:
         mask &= _matches_field(nodes, field, rows)
     return mask
+
+
+def preference_scores(nodes: NodeTable, preference: NodePreference, rows: Which) -> NDArray[np.int64]:
+    """The weights of the preferences that each of these nodes meets, added up."""
+    scores = np.zeros(nodes.present[rows].shape, np.int64)
+    for weight, term in preference.terms:
+        scores += weight * matches_term(nodes, term, rows)
+    return scores
 
 
 def _matches_field(nodes: NodeTable, field: FieldRequirement, rows: Which) -> Mask:

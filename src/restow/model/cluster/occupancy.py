@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from restow.model.cluster.crowd import Crowd
-from restow.model.cluster.listing import Amounts
+from restow.model.cluster.listing import UNLISTED, Amounts
 from restow.model.cluster.mounts import Mounts
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.ports import Ports
@@ -126,6 +126,24 @@ class Occupancy:
         if old.pod.metadata.labels != new.pod.metadata.labels:
             self._crowd.change(self._rows.claim(new.node), old, new)
         self._log.put(self._occupants[new.node], new.key, new)
+
+    def is_exchangeable(self, held: Occupant, shape: Shape) -> bool:
+        """Whether a pod of this shape takes just what an occupant has, in all that anybody looks at but labels."""
+        facts = shape.facts
+        return (
+            held.shape is shape
+            and not (held.leaving or facts.ports or facts.volumes or shape.readings)
+            and not (shape.amounts and shape.amounts[-1][0] >= UNLISTED)
+        )
+
+    def exchange(self, old: Occupant, new: Occupant) -> None:
+        """Let a pod take the place of a stand-in that it is exchangeable with."""
+        row, there = self._rows.claim(new.node), self._occupants[new.node]
+        self._room.transfer(row, new.shape.amounts, old.book, new.book)
+        if old.pod.metadata.labels != new.pod.metadata.labels:
+            self._crowd.change(row, old, new)
+        self._log.drop(there, old.key)
+        self._log.put(there, new.key, new)
 
     def vacate(self, node: str) -> None:
         """Free the row of a node of which nothing is known any more."""

@@ -17,6 +17,7 @@ from typing import Self
 
 import msgspec
 
+from restow.model.cluster.names import key_of
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import ObjectMeta, ObjectReference, OwnerReference, Pod, PodGroup, ReservationOwner
 from restow.model.selectors import NOTHING, LabelSelector, SelectorError, label_selector
@@ -50,7 +51,7 @@ class Kinship:
         return uid in self._owners
 
     def put_group(self, group: PodGroup) -> bool:
-        key = (group.metadata.namespace or "", group.metadata.name)
+        key = key_of(group)
         old = self._groups.get(key)
         self._log.put(self._groups, key, group)
         return old is None or old.metadata.labels != group.metadata.labels
@@ -98,6 +99,7 @@ class _Owner(msgspec.Struct, frozen=True):
         )
 
 
+_POD_KINDS = (None, "", "Pod")
 Facet = tuple[str, str]
 """What may be asked of a pod: ("label", key), or one of these:"""
 UID: Facet = ("uid", "")
@@ -109,10 +111,13 @@ class Owners(msgspec.Struct, frozen=True):
     """The owners of a reservation, read once."""
 
     entries: tuple[_Owner, ...] = ()
+    speaks_of_pods: bool = False
+    """Whether one of them may mean a very pod, and none that is like it."""
 
     @classmethod
     def of(cls, written: Iterable[ReservationOwner]) -> Self:
-        return cls(tuple(_Owner(one.object, one.controller, _selector(one)) for one in written))
+        entries = tuple(_Owner(one.object, one.controller, _selector(one)) for one in written)
+        return cls(entries, any(one.object and one.object.kind in _POD_KINDS for one in entries))
 
     def match(self, pod: Pod, kinship: Kinship) -> bool:
         """Whether one of them speaks of this pod, which must be of the reservation's namespace."""
@@ -147,7 +152,7 @@ def values_of(pod: Pod, facet: Facet, kinship: Kinship) -> Iterable[str]:
 
 def _is_object(reference: ObjectReference, pod: Pod, kinship: Kinship) -> bool:
     metadata = pod.metadata
-    if reference.kind in (None, "", "Pod") and _same(reference, metadata.name, metadata.uid):
+    if reference.kind in _POD_KINDS and _same(reference, metadata.name, metadata.uid):
         return True
     if reference.kind == "PodGroup":
         group = kinship.group_of(pod)

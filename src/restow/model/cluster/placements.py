@@ -13,15 +13,14 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.model.cluster.classes import Classes
-from restow.model.cluster.seat import Seat, SeatName, is_ended, seats_of
+from restow.model.cluster.directory import turn_of
+from restow.model.cluster.names import Key, key_of
+from restow.model.cluster.seat import Seat, SeatName, is_ended, migrating_pod, seats_of, wanted
 from restow.model.cluster.shapes import Shape
 from restow.model.cluster.undo import UndoLog
-from restow.model.cluster.vacancies import turn_of
 from restow.model.cluster.versions import Versions, version_number
 from restow.model.objects import Placement, Reservation
 from restow.model.quantity import QuantityError
-
-Key = tuple[str, str]
 
 
 class _Assumed(msgspec.Struct, frozen=True):
@@ -46,6 +45,8 @@ class Placements:
         self.shapes: dict[SeatName, Shape] = {}
         self.consumed: dict[str, frozenset[SeatName]] = {}
         """The seats that a pod has consumed, according to the reservations: by its UID, or lacking that its name."""
+        self.movers: dict[str, frozenset[Key]] = {}
+        """The reservations that were made to move a pod, by its UID."""
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -61,18 +62,23 @@ class Placements:
         for key, assumed in sorted(self._assumed.items(), key=lambda item: (item[1].at, item[0])):
             yield self._known[key], now - assumed.at
 
+    def is_late(self, reservation: Reservation) -> bool:
+        """Whether something newer was seen of a reservation, or of one of its name, or its end."""
+        return self._versions.is_late(*_version(reservation))
+
     # --- changing; each returns the seats that are concerned ----------------------------------------------------------
 
     def show(self, reservation: Reservation) -> Iterable[SeatName]:
         """An event shows a reservation."""
         if not self._is_news(reservation, gone=False):
             return ()
-        key = _key(reservation)
+        key = key_of(reservation)
         old = self._known.get(key)
+        self._note_mover(key, old, reservation)
         self._log.put(self._known, key, reservation)
         assumed = self._assumed.get(key)
         if assumed is not None:
-            left = () if is_ended(reservation) else _not_shown(reservation, assumed.placements)
+            left = () if is_ended(reservation) else _still_wanted(reservation, assumed.placements)
             self._set_assumed(key, _Assumed(left, assumed.at))
         same = old is not None and assumed is None and _asks_the_same(old, reservation)
         return self._reseat(key, like=old if same else None)
@@ -81,9 +87,11 @@ class Placements:
         """An event says a reservation was deleted."""
         if not self._is_news(reservation, gone=True):
             return ()
-        self._log.drop(self._known, _key(reservation))
-        self._log.drop(self._assumed, _key(reservation))
-        return self._reseat(_key(reservation))
+        key = key_of(reservation)
+        self._note_mover(key, self._known.get(key), None)
+        self._log.drop(self._known, key)
+        self._log.drop(self._assumed, key)
+        return self._reseat(key)
 
     def assume(self, key: Key, placements: Iterable[Placement], at: float) -> Iterable[SeatName]:
         """Hold more placements before the status shows them. Raises LookupError if there is no such reservation."""
@@ -183,13 +191,26 @@ class Placements:
         if seat.consumer is not None:
             self._log.put(self.consumed, seat.consumer, self.consumed.get(seat.consumer, frozenset()) | {name})
 
+    def _note_mover(self, key: Key, old: Reservation | None, new: Reservation | None) -> None:
+        left = migrating_pod(old) if old is not None else None
+        now = migrating_pod(new) if new is not None else None
+        if left == now:
+            return
+        if left is not None:
+            others = self.movers[left] - {key}
+            if others:
+                self._log.put(self.movers, left, others)
+            else:
+                self._log.drop(self.movers, left)
+        if now is not None:
+            self._log.put(self.movers, now, self.movers.get(now, frozenset()) | {key})
+
     def _is_news(self, reservation: Reservation, *, gone: bool) -> bool:
-        key = "/".join(_key(reservation))
-        return self._versions.is_news(key, version_number(reservation.metadata.resource_version), gone=gone)
+        return self._versions.is_news(*_version(reservation), gone=gone)
 
 
-def _key(reservation: Reservation) -> Key:
-    return reservation.metadata.namespace or "", reservation.metadata.name
+def _version(reservation: Reservation) -> tuple[str, int | None]:
+    return "/".join(key_of(reservation)), version_number(reservation.metadata.resource_version)
 
 
 def _not_shown(reservation: Reservation, assumed: Iterable[Placement]) -> tuple[Placement, ...]:
@@ -199,6 +220,13 @@ def _not_shown(reservation: Reservation, assumed: Iterable[Placement]) -> tuple[
     return tuple(one for seat, one in seats.items() if seat not in shown)
 
 
+def _still_wanted(reservation: Reservation, assumed: Iterable[Placement]) -> tuple[Placement, ...]:
+    """Those of them that the spec (still) has: nobody would write the others down, or give them back."""
+    wants = wanted(reservation)
+    return tuple(one for one in _not_shown(reservation, assumed) if one.index < wants.get(one.task, 0))
+
+
 def _asks_the_same(old: Reservation, new: Reservation) -> bool:
-    """Whether nothing but the status changed, of all that is read here."""
-    return old.metadata.uid == new.metadata.uid and old.spec == new.spec and turn_of(old) == turn_of(new)
+    """Whether nothing of all that is read here changed, apart from placements and the phase."""
+    written = old.status.observed_owners == new.status.observed_owners
+    return written and old.metadata.uid == new.metadata.uid and old.spec == new.spec and turn_of(old) == turn_of(new)

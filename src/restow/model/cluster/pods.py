@@ -27,6 +27,11 @@ class Assumption(msgspec.Struct, frozen=True):
     age: float
 
 
+def is_stale(age: float, limit: float) -> bool:
+    """Whether the API should have shown by now what was assumed so long ago; below 0, the clock was put back."""
+    return not 0 <= age < limit
+
+
 class AlreadyPlaced(Exception):
     """The pod is assumed or bound already: placing it once more would count it twice."""
 
@@ -77,6 +82,10 @@ class Pods:
         self._set(uid, None)
         return True
 
+    def is_late(self, pod: Pod) -> bool:
+        """Whether something newer was seen of a pod, or its end."""
+        return self._versions.is_late(pod.metadata.uid, version_number(pod.metadata.resource_version))
+
     def see_through(self, version: int) -> None:
         """Every change of pods up to `version` was seen."""
         self._log.record(setattr, self, "seen", self.seen)
@@ -86,14 +95,20 @@ class Pods:
         """Whether a pod that was bound before `version` is here, or was here, or would be if it still existed."""
         return uid in self._known or self._versions.is_gone(uid) or version <= self.seen
 
-    def assume(self, pod: Pod, node: str, shape: Shape, seat: SeatName | None, at: float) -> None:
-        """Count a pod on a node before the API shows it there. Raises AlreadyPlaced if it is counted already."""
+    def assume(
+        self, pod: Pod, node: str, shape: Shape, seat: SeatName | None, at: float, *, instead: Occupant | None = None
+    ) -> None:
+        """Count a pod on a node before the API shows it there, maybe instead of a stand-in. Raises AlreadyPlaced if it
+        is counted already."""
         uid = pod.metadata.uid
         if uid in self._known:
             on = self._known[uid].node
             raise AlreadyPlaced(f"pod {pod.metadata.namespace}/{pod.metadata.name} is on {on} already")
         occupant = Occupant(key=uid, pod=pod, node=node, shape=shape, assumed_at=at, seat=seat)
-        self._occupancy.add(occupant)
+        if instead is None:
+            self._occupancy.add(occupant)
+        else:
+            self._occupancy.exchange(instead, occupant)
         self._log.put(self._known, uid, occupant)
 
     def forget(self, uid: str) -> bool:

@@ -29,9 +29,9 @@ class Promises:
         """Whether a pod that is assumed in a seat was given this one, as far as anything is known of that."""
         return self._lives.get(uid, seat.life) == seat.life
 
-    def gave(self, seat: Seat, uid: str) -> bool:
-        """Whether a pod is known to have been given a seat of this reservation."""
-        return self._lives.get(uid) == seat.life
+    def gave(self, life: str, uid: str) -> bool:
+        """Whether a pod is known to have been given a seat of this very reservation."""
+        return self._lives.get(uid) == life
 
     def any_coming(self, life: str) -> bool:
         """Whether pods are on their way into seats of a reservation."""

@@ -6,9 +6,13 @@
     open seat of an ended one        holds nothing
 
 A pod is believed to take an open seat when we assumed it there, or when it is bound on the seat's node, its annotation
-names the seat, and we gave it the seat or the reservation's owners match it. So a seat and the pod in it never count
-twice, and nobody frees a seat by writing an annotation. Binding comes before marking, so a consumer that is not here
-although pods were seen up to the version in which the reservation first named it is over.
+names the seat, and we gave it the seat or it is one of those whom the seat is for, or was when that was last written
+down. So a seat and the pod in it never count twice, and nobody frees a seat by writing an annotation. Binding comes
+before marking, so a consumer that is not here although pods were seen up to the version in which the reservation first
+named it is over.
+
+A seat may be taken away while a pod is on its way there, and be asked for again. The pod then has what it was given,
+wherever that is, and there is no other one of that name.
 
 Which seats there are is a matter of `placements`, who was given one of `promises`, who may come for one of `vacancies`.
 """
@@ -18,14 +22,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from restow.model.cluster.classes import Classes
+from restow.model.cluster.directory import Directory
 from restow.model.cluster.holdings import Holder, Holdings
 from restow.model.cluster.listing import Amounts
+from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.occupancy import Occupancy, Occupant, sits_the_same
-from restow.model.cluster.owners import Kinship
-from restow.model.cluster.placements import Key, Placements
+from restow.model.cluster.owners import Kinship, Owners
+from restow.model.cluster.placements import Placements
 from restow.model.cluster.pods import Pods
 from restow.model.cluster.promises import Promises
-from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_available, is_in_life
+from restow.model.cluster.seat import (
+    UNKNOWN_VERSION,
+    Seat,
+    SeatName,
+    is_available,
+    is_ended,
+    is_for_whom_it_says,
+    named_life,
+    takers_of,
+)
+from restow.model.cluster.shapes import Shape
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.vacancies import Vacancies
 from restow.model.objects import Placement, Pod, Reservation
@@ -49,10 +65,12 @@ class Reservations:
         self._unseen: dict[SeatName, None] = {}
         self._vacated: dict[SeatName, None] = {}
         self._spent: dict[SeatName, None] = {}
-        """Taken by pods that are over or gone, which is not written down yet."""
+        """Taken by pods that are over or gone, which is not written down yet; whether the seats are there or not."""
         self.promises = Promises(log)
         self._accounted: dict[SeatName, tuple[Holder, Amounts]] = {}
         self.vacancies = Vacancies(log)
+        self.living = Directory(log)
+        """The reservations that have not ended, whether they have a seat for anybody or not."""
         self.holdings = Holdings(log, classes.shapes.resources)
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -89,14 +107,24 @@ class Reservations:
         """Available reservations of a pod's owner, in the order in which it tries them, each with its first vacant
         seat."""
         namespace = pod.metadata.namespace or ""
-        for name in self.vacancies.candidates(pod, self._kinship):
+        for name in self.vacancies.directory.find(pod, self._kinship):
             seat = self._seats[self.vacancies.seats(namespace, name)[0]]
             if seat.owners.match(pod, self._kinship):
                 yield self._known[namespace, name], seat
 
-    def vacant(self, namespace: str, name: str) -> Iterator[Seat]:
-        """The seats of a reservation that a pod may take now, by task and index."""
-        return map(self._seats.__getitem__, self.vacancies.seats(namespace, name))
+    def owned(self, pod: Pod) -> Iterator[Reservation]:
+        """The reservations of a pod's owner that have not ended, in the same order."""
+        namespace = pod.metadata.namespace or ""
+        for name in self.living.find(pod, self._kinship):
+            reservation = self._known[namespace, name]
+            if Owners.of(reservation.spec.owners or ()).match(pod, self._kinship):
+                yield reservation
+
+    def vacant(self, namespace: str, name: str, task: str | None = None) -> Iterator[Seat]:
+        """The seats of a reservation, or of one task of it, that a pod may take now, by task and index."""
+        vacant = self.vacancies
+        names = vacant.seats(namespace, name) if task is None else vacant.seats_of(namespace, name, task)
+        return map(self._seats.__getitem__, names)
 
     def taker(self, name: SeatName) -> Occupant | None:
         """The pod that is believed to sit in a seat that is not marked as consumed yet."""
@@ -108,10 +136,40 @@ class Reservations:
                 return self._pods.known[uid]
         return None
 
+    def is_given(self, name: SeatName) -> bool:
+        """Whether a seat cannot be placed, once more: it is there, or a pod was given it or has taken it, and nothing
+        says so yet."""
+        if name in self._seats or name in self._spent:
+            return True
+        return any(self._has_claim(self._pods.known[uid], name) for uid in self._namers.get(name, ()))
+
+    def _has_claim(self, occupant: Occupant, name: SeatName) -> bool:
+        if occupant.assumed_at is None:
+            return self.believes(occupant.pod, name)
+        reservation = self.get(name.namespace, name.reservation)
+        return reservation is not None and self.promises.gave(reservation.metadata.uid, occupant.key)
+
+    def believes(self, pod: Pod, name: SeatName, *, given: bool = False) -> bool:
+        """Whether a bound pod that names a seat has taken it: it speaks of this very reservation, and was given the
+        seat or may have been. Where the API says where the seat is, the pod must be there."""
+        reservation = self.get(name.namespace, name.reservation)
+        if reservation is None or pod.metadata.namespace != name.namespace:
+            return False
+        life, seat = reservation.metadata.uid, self._seats.get(name)
+        if seat is None or self._placements.is_assumed(name):
+            is_its, takers = named_life(pod) == life, takers_of(reservation)
+        else:
+            is_its, takers = pod.spec.node_name == seat.node and named_life(pod) in (None, life), seat.takers
+        return is_its and (given or self.promises.gave(life, pod.metadata.uid) or takers.match(pod, self._kinship))
+
     def expects(self, name: SeatName) -> bool:
         """Whether a pod is on its way into a seat. It and what is set aside beside it take the room of the seat."""
         taker = self.taker(name)
         return taker is not None and taker.assumed_at is not None
+
+    def made_to_move(self, uid: str) -> list[Reservation]:
+        """The reservations that were made to move a pod, by namespace and name."""
+        return [self._known[key] for key in sorted(self._placements.movers.get(uid, ()))]
 
     def is_mover_gone(self, seat: Seat, uid: str) -> bool:
         """Whether the pod that a seat's reservation was made to move is leaving, or gone: not merely unknown, because
@@ -125,15 +183,26 @@ class Reservations:
         """Reservations whose assumed placements the API has not shown yet, and for how long, oldest first."""
         return self._placements.assumed(now)
 
+    def is_late(self, reservation: Reservation) -> bool:
+        """Whether something newer was seen of a reservation, or of one of its name, or its end."""
+        return self._placements.is_late(reservation)
+
     # --- what happens to reservations ---------------------------------------------------------------------------------
 
     def apply(self, reservation: Reservation) -> None:
         """An event shows a reservation."""
+        known = self._known.get(key_of(reservation))
         self._review(self._placements.show(reservation))
+        self._list(key_of(reservation))
+        if known is not None and known.metadata.uid != reservation.metadata.uid:
+            self._forget_spent(known)
 
     def remove(self, reservation: Reservation) -> None:
         """An event says a reservation was deleted."""
         self._review(self._placements.hide(reservation))
+        self._list(key_of(reservation))
+        if key_of(reservation) not in self._known:
+            self._forget_spent(reservation)
 
     def assume(self, namespace: str, name: str, placements: Iterable[Placement], at: float) -> None:
         """Hold more placements before the status shows them. Raises LookupError if there is no such reservation."""
@@ -152,6 +221,23 @@ class Reservations:
             self._release(name, held)
             self._log.put(self._vacated, name, None)
 
+    def exchangeable(self, name: SeatName, shape: Shape) -> Occupant | None:
+        """What a seat holds, if a pod of this shape takes just that, and nobody else says that it is there."""
+        held = self._held.get(name)
+        if held is None or name in self._namers or self._occupancy.any_aside:
+            return None
+        return held if self._seats[name].open and self._occupancy.is_exchangeable(held, shape) else None
+
+    def exchanged(self, name: SeatName, uid: str) -> None:
+        """A pod that is assumed in a seat was exchanged for what that held. Once it is forgotten, the seat is held
+        again, as after any other."""
+        seat = self._seats[name]
+        self._log.drop(self._held, name)
+        self.promises.give(uid, seat.life)
+        self._log.put(self._namers, name, frozenset((uid,)))
+        self._account(name, seat, None)
+        self.vacancies.close(name)
+
     def hold_again(self, name: SeatName) -> None:
         """Hold a seat that was vacated, unless somebody took it."""
         self._log.drop(self._vacated, name)
@@ -159,9 +245,21 @@ class Reservations:
 
     def spend(self, name: SeatName) -> None:
         """Whoever took this seat has left before that was written down: it is held until it is, for nobody."""
-        if name in self._seats:
-            self._log.put(self._spent, name, None)
-            self.vacancies.close(name)
+        self._log.put(self._spent, name, None)
+        self.vacancies.close(name)
+
+    def _list(self, key: Key) -> None:
+        """List a reservation among the living, or not."""
+        reservation = self._known.get(key)
+        if reservation is None or is_ended(reservation):
+            self.living.drop(key)
+        else:
+            self.living.put(reservation, Owners.of(reservation.spec.owners or ()))
+
+    def _forget_spent(self, reservation: Reservation) -> None:
+        key = key_of(reservation)
+        for name in [one for one in self._spent if (one.namespace, one.reservation) == key]:
+            self._log.drop(self._spent, name)
 
     # --- what happens around them -------------------------------------------------------------------------------------
 
@@ -221,9 +319,8 @@ class Reservations:
         for name in names:
             self.vacancies.close(name)
             seat = self._seats.get(name)
-            if seat is None or seat.consumer is not None:
-                self._log.drop(self._spent, name)
             if seat is not None and seat.consumer is not None:
+                self._log.drop(self._spent, name)
                 self.promises.end(seat.consumer)
         self._settle(names)
 
@@ -303,9 +400,7 @@ class Reservations:
             return False
         if occupant.assumed_at is not None:
             return self.promises.allows(seat, occupant.key)
-        return is_in_life(occupant.pod, seat) and (
-            self.promises.gave(seat, occupant.key) or seat.owners.match(occupant.pod, self._kinship)
-        )
+        return self.believes(occupant.pod, seat.name)
 
     def _account(self, name: SeatName, seat: Seat | None, held: Occupant | None) -> None:
         """Count what a seat holds for its namespace and queue."""
@@ -321,11 +416,12 @@ class Reservations:
             self._log.put(self._accounted, name, new)
 
     def _advertise(self, name: SeatName, held: Seat | None) -> None:
-        """List a seat as vacant, or not: it is held, open, and its reservation available and says so itself. Of a seat
-        that is only assumed nobody else knows: whoever came next could give it away once more."""
+        """List a seat as vacant, or not: it is held, open, and its reservation available and says so itself, and for
+        whom. Of a seat that is only assumed nobody else knows: whoever came next could give it away once more."""
         reservation = self._known.get((name.namespace, name.reservation))
         is_promised = reservation is not None and is_available(reservation) and not self._placements.is_assumed(name)
-        if reservation is not None and held is not None and held.open and is_promised and name not in self._spent:
+        is_vacant = is_promised and held is not None and held.open and name not in self._spent
+        if reservation is not None and held is not None and is_vacant and is_for_whom_it_says(reservation):
             self.vacancies.open(name, reservation, held.owners)
         else:
             self.vacancies.close(name)

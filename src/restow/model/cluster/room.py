@@ -204,6 +204,20 @@ class Room:
         if self._log.recording:
             self._log.record(self.charge, book, row, amounts, nonzero)
 
+    def transfer(self, row: int, amounts: Amounts, source: Book, target: Book) -> None:
+        """Count in one book what was counted in the other: what is free stays as it is, so that nobody need look again.
+        The amounts are of resources that some node offers."""
+        for book, times in ((source, -1), (target, 1)):
+            (self.requested if book == "requested" else self.reserved).add(row, amounts, None, times)
+        if self._log.recording:
+            self._log.record(self.transfer, row, amounts, target, source)
+
+    def lend(self, row: int, amounts: Amounts, times: int = 1) -> None:
+        """Show more as free than is, for a question that is asked in between; -1 times takes it back."""
+        free = self.free_at
+        for column, amount in amounts:
+            free[column][row] += times * amount
+
     def _count(self, book: Book, row: int, amounts: Amounts, nonzero: Amounts, times: int) -> None:
         if len(self.resources.names) > len(self.free_at):
             self._fit_columns()

@@ -7,7 +7,7 @@ ever used (`size`), so a row may be vacant; filters answer False there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -54,6 +54,12 @@ class Rows:
     def name(self, row: int) -> str | None:
         """Whose row it is; None for a vacant one."""
         return self._names[row]
+
+    def among(self, names: Iterable[str], which: Which) -> Mask:
+        """Which of the rows to look at belong to these names."""
+        mask = np.zeros(self.size, np.bool_)
+        mask[[row for name in names if (row := self._rows.get(name)) is not None]] = True
+        return mask[which]
 
     def names(self) -> list[str]:
         """Every name that has a row, sorted."""

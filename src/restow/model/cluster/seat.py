@@ -29,7 +29,7 @@ from restow.model.objects import (
     TaskSpec,
 )
 from restow.model.tenancy import DEFAULT_QUEUE, QUEUE_ANNOTATION
-from restow.model.times import parse_duration, parse_time
+from restow.model.times import format_duration, parse_duration, parse_time, time_of
 
 RESERVATION_ANNOTATION = "restow.sh/reservation"
 """On a pod: the seat it took. Written by the Binding that binds it."""
@@ -82,6 +82,9 @@ class Seat(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     """The version of the reservation that first named this consumer."""
     owners: Owners
+    """Who may take it."""
+    takers: Owners
+    """Who may have taken it."""
     queue: str
     """The queue it is charged to, as written."""
 
@@ -94,6 +97,22 @@ def is_ended(reservation: Reservation) -> bool:
 def is_available(reservation: Reservation) -> bool:
     """Whether it says that its seats can be relied on."""
     return reservation.status.state.phase == ReservationPhase.AVAILABLE
+
+
+def replicas(task: TaskSpec) -> int:
+    """How many seats a task has; one where it does not say."""
+    return 1 if task.replicas is None else max(task.replicas, 0)
+
+
+def wanted(reservation: Reservation) -> dict[str, int]:
+    """How many seats each task has."""
+    return {task.name: replicas(task) for task in reservation.spec.tasks or ()}
+
+
+def ttl_until(reservation: Reservation, time: float) -> str:
+    """The ttl with which a reservation lasts until then: a second at least, because none at all is for ever."""
+    created = time_of(reservation.metadata.creation_timestamp)
+    return format_duration(max(time - created, 1.0) if created is not None else 1.0)
 
 
 def expires_at(reservation: Reservation) -> float | None:
@@ -134,9 +153,28 @@ def named_seat(pod: Pod) -> SeatName | None:
     return SeatName.parse(written) if written else None
 
 
-def is_in_life(pod: Pod, seat: Seat) -> bool:
-    """Whether what a pod says of its seat is about this reservation, and not about an earlier one of the same name."""
-    return (pod.metadata.annotations or {}).get(RESERVATION_UID_ANNOTATION, seat.life) == seat.life
+def named_life(pod: Pod) -> str | None:
+    """The UID of the reservation whose seat a pod says it takes; it need not say."""
+    return (pod.metadata.annotations or {}).get(RESERVATION_UID_ANNOTATION)
+
+
+def takers_of(reservation: Reservation) -> Owners:
+    """Who may have taken a seat of a reservation: its owners, and those that it had when that was last written down."""
+    owners, before = reservation.spec.owners or (), reservation.status.observed_owners or ()
+    return Owners.of([*owners, *(one for one in before if one not in owners)])
+
+
+def is_for_whom_it_says(reservation: Reservation) -> bool:
+    """Whether its status names all of its owners (or never named any): no others are given a seat, or whoever comes
+    next could not tell them from forgers."""
+    named = reservation.status.observed_owners
+    return named is None or all(one in named for one in reservation.spec.owners or ())
+
+
+def insists_on(*metadata: ObjectMeta | None) -> str | None:
+    """The reservation that a pod asks for by name, or else its PodGroup does: it takes no other seat."""
+    named = ((one.annotations or {}).get(USE_RESERVATION_ANNOTATION) for one in metadata if one is not None)
+    return next((name for name in named if name), None)
 
 
 def seats_of(
@@ -146,7 +184,7 @@ def seats_of(
     of the same spec say is not read again."""
     metadata, spec = reservation.metadata, reservation.spec
     tasks = {task.name: task for task in spec.tasks or ()}
-    ended, owners = is_ended(reservation), Owners.of(spec.owners or ())
+    ended, owners, takers = is_ended(reservation), Owners.of(spec.owners or ()), takers_of(reservation)
     for placement in placements:
         task = tasks.get(placement.task)
         if task is None:
@@ -163,6 +201,7 @@ def seats_of(
             consumer=consumer,
             version=version_number(metadata.resource_version) or UNKNOWN_VERSION,
             owners=old.owners if old is not None else owners,
+            takers=old.takers if old is not None else takers,
             queue=spec.queue or "",
         )
 

@@ -29,6 +29,7 @@ from restow.model.cluster.crowd import Crowd
 from restow.model.cluster.domains import Topologies
 from restow.model.cluster.locks import Locks
 from restow.model.cluster.masks import Masks
+from restow.model.cluster.names import key_of
 from restow.model.cluster.namespaces import Namespaces
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.occupancy import Occupancy, Occupant
@@ -94,10 +95,13 @@ class Snapshot:
             self._write_node(row, None, {})
             self.occupancy.vacate(name)
 
-    def apply_pod(self, pod: Pod) -> None:
+    def apply_pod(self, pod: Pod) -> bool:
+        """Returns whether it was news."""
         before = self.pods.known.get(pod.metadata.uid)
-        if self.pods.apply(pod):
-            self._pod_changed(pod, before)
+        if not self.pods.apply(pod):
+            return False
+        self._pod_changed(pod, before)
+        return True
 
     def remove_pod(self, pod: Pod) -> None:
         before = self.pods.known.get(pod.metadata.uid)
@@ -140,7 +144,7 @@ class Snapshot:
             self.reservations.kinship_changed()
 
     def remove_group(self, group: PodGroup) -> None:
-        self.kinship.drop_group(group.metadata.namespace or "", group.metadata.name)
+        self.kinship.drop_group(*key_of(group))
         self.reservations.kinship_changed()
 
     def apply_queue(self, queue: Queue) -> None:
@@ -160,16 +164,27 @@ class Snapshot:
     # --- what the scheduler decides, ahead of the API -----------------------------------------------------------------
 
     def assume(
-        self, pod: Pod, node: str, *, at: float, seat: SeatName | None = None, shape: Shape | None = None
+        self,
+        pod: Pod,
+        node: str,
+        *,
+        at: float,
+        seat: SeatName | None = None,
+        shape: Shape | None = None,
+        instead: Occupant | None = None,
     ) -> None:
         """Count a pod on a node, in a reservation's seat if one is given. Raises UnknownNode, AlreadyPlaced.
 
-        `shape` is the pod's, where the caller has it at hand.
+        `shape` is the pod's, where the caller has it at hand; `instead` what the seat holds, if that is exchangeable.
         """
         if self.node(node) is None:
             raise UnknownNode(f"node {node} is not known")
         shape = shape or self.shapes.of(pod)
-        self.pods.assume(pod, node, shape, seat, at)
+        self.pods.assume(pod, node, shape, seat, at, instead=instead)
+        if instead is not None:
+            assert seat is not None, "it is what a seat holds"
+            self.reservations.exchanged(seat, pod.metadata.uid)
+            return
         if shape.readings:
             self.classes.note(shape, pod.metadata.namespace or "")
         self.reservations.pod_changed(pod.metadata.uid, None)
@@ -188,12 +203,11 @@ class Snapshot:
 
     def assume_placements(self, reservation: Reservation, placements: Iterable[Placement], *, at: float) -> None:
         """Hold seats before the reservation's status shows them. Raises LookupError for an unknown reservation."""
-        namespace, name = reservation.metadata.namespace or "", reservation.metadata.name
-        self.reservations.assume(namespace, name, placements, at)
+        self.reservations.assume(*key_of(reservation), placements, at)
 
     def forget_placements(self, reservation: Reservation) -> bool:
         """Take assumed placements back; False if there are none or the status shows some."""
-        return self.reservations.forget(reservation.metadata.namespace or "", reservation.metadata.name)
+        return self.reservations.forget(*key_of(reservation))
 
     # --- trying -------------------------------------------------------------------------------------------------------
 
@@ -221,15 +235,18 @@ class Snapshot:
             self.undo_to(mark)
 
     @contextmanager
-    def without_hopes(self, node: str) -> Iterator[bool]:
-        """For as long as it lasts, seats on a node that are promised to nobody yet take no room there; gives whether
-        there are any. Nothing may be changed meanwhile."""
+    def without_hopes(self, node: str, taken: SeatName | None = None) -> Iterator[bool]:
+        """For as long as it lasts, seats on a node that are promised to nobody yet take no room there, nor does what
+        the one that is being `taken` holds beyond its pod; gives whether there are any of the former. Nothing may be
+        changed meanwhile."""
         named = (SeatName.parse(one.key) for one in self.occupants(node) if one.book == "reserved")
         hopes = [name for name in named if name is not None and self.reservations.is_hope(name)]
         mark = self.mark()
         try:
             for name in hopes:
                 self.reservations.vacate(name)
+            if taken is not None:
+                self.occupancy.set_aside(str(taken), node, ())
             yield bool(hopes)
         finally:
             self.undo_to(mark)

@@ -1,65 +1,41 @@
-"""Vacancies: which reservations have a seat that a pod could take, without looking at all of them.
+"""Vacancies: the seats that a pod could take, and whose they are.
 
-Goes in: seats as they become vacant and stop being so. Comes out: for a pod, the reservations of its namespace whose
-owners may speak of it, those made for a migration first, then the oldest first, by name among equals.
-
-Reservations are listed under the traits that their owners ask for (a label, a UID, a name), and a pod is looked up
-under what it has of these, so that a pod of nobody's costs a few look-ups however many reservations there are. Whether
-the owners really match is for the caller to ask.
+Goes in: seats as they become vacant and stop being so. Comes out: the vacant seats of a reservation by task and index,
+and a directory of the reservations that have any.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from operator import attrgetter
 
-from restow.model.cluster.owners import NAME, UID, Facet, Kinship, Owners, values_of
-from restow.model.cluster.seat import SeatName, migrating_pod
+from restow.model.cluster.directory import Directory
+from restow.model.cluster.names import Key
+from restow.model.cluster.owners import Owners
+from restow.model.cluster.seat import SeatName
 from restow.model.cluster.undo import UndoLog
-from restow.model.objects import Pod, Reservation
+from restow.model.objects import Reservation
 
-Key = tuple[str, str]
-Turn = tuple[bool, str, str]
-"""Not for a migration, when it was made, its name: the smaller, the sooner."""
-Traits = tuple[tuple[Facet, str], ...]
+_TASK = attrgetter("task")
 
 
 class Vacancies:
-    __slots__ = ("_entries", "_listed", "_log", "_seats")
+    __slots__ = ("_log", "_seats", "directory")
 
     def __init__(self, log: UndoLog) -> None:
         self._log = log
         self._seats: dict[Key, tuple[SeatName, ...]] = {}
-        self._entries: dict[Key, tuple[Turn, Traits]] = {}
-        self._listed: dict[str, dict[Facet, dict[str, list[Turn]]]] = {}
-
-    # --- reading ------------------------------------------------------------------------------------------------------
-
-    def any_in(self, namespace: str) -> bool:
-        """Whether any seat of a namespace is vacant."""
-        return namespace in self._listed
-
-    def is_sought(self, pod: Pod) -> bool:
-        """Whether a reservation asks for this very pod, by name or UID."""
-        listed = self._listed.get(pod.metadata.namespace or "", {})
-        return pod.metadata.name in listed.get(NAME, ()) or pod.metadata.uid in listed.get(UID, ())
+        self.directory = Directory(log)
 
     def seats(self, namespace: str, name: str) -> tuple[SeatName, ...]:
         """The vacant seats of a reservation, by task and index."""
         return self._seats.get((namespace, name), ())
 
-    def candidates(self, pod: Pod, kinship: Kinship) -> Iterator[str]:
-        """The names of reservations that ask for something that a pod has, in turn. Seats may be taken meanwhile."""
-        lists = []
-        for facet, by_value in self._listed.get(pod.metadata.namespace or "", {}).items():
-            lists += [by_value[value] for value in values_of(pod, facet, kinship) if value in by_value]
-        turn = min((turns[0] for turns in lists), default=None) if lists else None
-        while turn is not None:
-            yield turn[2]
-            following = (_after(turns, turn) for turns in lists)
-            turn = min((one for one in following if one is not None), default=None)
-
-    # --- writing ------------------------------------------------------------------------------------------------------
+    def seats_of(self, namespace: str, name: str, task: str) -> tuple[SeatName, ...]:
+        """Those of one task, by index."""
+        seats = self.seats(namespace, name)
+        first = bisect_left(seats, task, key=_TASK)
+        return seats[first : bisect_right(seats, task, lo=first, key=_TASK)]
 
     def open(self, seat: SeatName, reservation: Reservation, owners: Owners) -> None:
         """A seat is vacant now."""
@@ -68,7 +44,7 @@ class Vacancies:
         if seat in seats:
             return
         if not seats:
-            self._list(key, turn_of(reservation), tuple(dict.fromkeys(owners.traits())))
+            self.directory.put(reservation, owners)
         self._log.put(self._seats, key, tuple(sorted((*seats, seat))))
 
     def close(self, seat: SeatName) -> None:
@@ -83,38 +59,4 @@ class Vacancies:
             self._log.put(self._seats, key, left)
         else:
             self._log.drop(self._seats, key)
-            self._strike(key)
-
-    def _list(self, key: Key, turn: Turn, traits: Traits) -> None:
-        """A reservation that is nobody's has no traits, and is found by nobody."""
-        self._entries[key] = (turn, traits)
-        listed = self._listed.setdefault(key[0], {}) if traits else {}
-        for facet, value in traits:
-            insort(listed.setdefault(facet, {}).setdefault(value, []), turn)
-        self._log.record(self._strike, key)
-
-    def _strike(self, key: Key) -> None:
-        """The inverse of `_list`."""
-        turn, traits = self._entries.pop(key)
-        listed = self._listed.get(key[0], {})
-        for facet, value in traits:
-            turns = listed[facet][value]
-            del turns[bisect_left(turns, turn)]
-            if not turns:
-                del listed[facet][value]
-            if not listed[facet]:
-                del listed[facet]
-        if not listed:
-            self._listed.pop(key[0], None)
-        self._log.record(self._list, key, turn, traits)
-
-
-def turn_of(reservation: Reservation) -> Turn:
-    metadata = reservation.metadata
-    return migrating_pod(reservation) is None, metadata.creation_timestamp or "", metadata.name
-
-
-def _after(turns: list[Turn], last: Turn) -> Turn | None:
-    """The first turn that comes after another."""
-    place = bisect_right(turns, last)
-    return turns[place] if place < len(turns) else None
+            self.directory.drop(key)

@@ -33,6 +33,12 @@ class Versions:
         self._remember(key, version, gone=gone)
         return True
 
+    def is_late(self, key: str, version: int | None) -> bool:
+        """Whether something newer than `version` was seen of `key`, or its end."""
+        gone = key in self._gone
+        seen = self._gone[key] if gone else self._live.get(key)
+        return version is not None and seen is not None and (version < seen or (gone and version == seen))
+
     def is_gone(self, key: str) -> bool:
         """Whether the object was seen and is known to be over."""
         return key in self._gone

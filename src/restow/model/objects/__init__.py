@@ -12,6 +12,7 @@ from restow.model.objects.base import (
     ListMeta,
     MetadataOnly,
     MicroTime,
+    Object,
     ObjectList,
     ObjectMeta,
     ObjectReference,
@@ -58,6 +59,7 @@ from restow.model.objects.cluster import (
     Taint,
 )
 from restow.model.objects.own import (
+    ENDED,
     ConditionStatus,
     DeleteOptions,
     Guarantee,
@@ -201,6 +203,7 @@ from restow.model.objects.workloads import (
 )
 
 __all__ = [
+    "ENDED",
     "Affinity",
     "ApiStruct",
     "AwsElasticBlockStore",
@@ -285,6 +288,7 @@ __all__ = [
     "NodeSpec",
     "NodeStatus",
     "NodeSystemInfo",
+    "Object",
     "ObjectList",
     "ObjectMeta",
     "ObjectReference",

@@ -14,7 +14,7 @@ read; decoding ignores the marks, so that one odd object of somebody else cannot
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, TypeVar, dataclass_transform
+from typing import Annotated, Any, Generic, Protocol, TypeVar, dataclass_transform
 
 from msgspec import Meta, Struct, field
 
@@ -61,6 +61,13 @@ class ObjectMeta(ApiStruct):
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
     finalizers: list[str] | None = None
+
+
+class Object(Protocol):
+    """Anything Kubernetes stores."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
 
 
 class ListMeta(ApiStruct):

@@ -81,6 +81,10 @@ class JobConditionType(StrEnum):
     COMPLETE = "Complete"
 
 
+ENDED = frozenset({JobPhase.SUCCEED, JobPhase.FAILED, JobPhase.ABORTED})
+"""The phases in which a job stays."""
+
+
 class JobReason(StrEnum):
     TIMEOUT = "Timeout"
     FAILED_CREATE_RESERVATION = "FailedCreateReservation"
@@ -104,6 +108,7 @@ class JobReason(StrEnum):
     STOPPED = "Stopped"
     IN_DOUBT = "InDoubt"
     LOCK_RELEASED = "LockReleased"
+    EVICT_QPS = "EvictQPS"
 
 
 class QueueState(StrEnum):
@@ -214,6 +219,12 @@ class ReservationStatus(ApiStruct):
     placements: list[Placement] | None = None
     """No two are of the same seat."""
     observed_generation: int | None = None
+    observed_owners: list[ReservationOwner] | None = None
+    """Everybody who may have taken a seat that is not marked: pods of theirs are believed, whoever owns it now."""
+    observed_requests: dict[str, Quantities] | None = None
+    """What a seat of each task was given: how much of what the spec asks for now is new."""
+    observed_queue: str | None = None
+    """What its seats are charged to; the default queue where it names none."""
 
 
 class Reservation(ApiStruct):
@@ -350,6 +361,8 @@ class DeleteOptions(ApiStruct):
     propagation_policy: str | None = None
     preconditions: Preconditions | None = None
     dry_run: list[str] | None = None
+    orphan_dependents: bool | None = None
+    ignore_store_read_error_with_cluster_breaking_potential: bool | None = None
 
 
 class PodMigrationJobSpec(ApiStruct):

@@ -137,11 +137,29 @@ class DaemonSet(ApiStruct):
     status: DaemonSetStatus = DaemonSetStatus()
 
 
+class PodConditionPattern(ApiStruct):
+    type: str = ""
+    status: str = "True"
+
+
+class PodFailureRule(ApiStruct):
+    """What becomes of a Job whose pod failed in this way; the first rule that fits decides."""
+
+    action: str = ""
+    on_pod_conditions: list[PodConditionPattern] | None = None
+
+
+class PodFailurePolicy(ApiStruct):
+    rules: list[PodFailureRule] | None = None
+
+
 class JobSpec(ApiStruct):
     parallelism: int | None = None
     completions: int | None = None
     completion_mode: str | None = None
     backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
     suspend: bool | None = None
@@ -149,11 +167,19 @@ class JobSpec(ApiStruct):
     template: PodTemplate = PodTemplate()
 
 
+class UncountedTerminatedPods(ApiStruct):
+    """UIDs of pods that are over, noted to be counted: each goes from here into the number exactly once."""
+
+    succeeded: list[str] | None = None
+    failed: list[str] | None = None
+
+
 class JobStatus(ApiStruct):
     active: int | None = None
     ready: int | None = None
     succeeded: int | None = None
     failed: int | None = None
+    uncounted_terminated_pods: UncountedTerminatedPods | None = None
     start_time: Time | None = None
     completion_time: Time | None = None
     conditions: list[Condition] | None = None

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
-from restow.model.resources import CPU, MEMORY
 from restow.model.words import number_of
 from restow.planning.bookings import Bookings, carry_out
 from restow.planning.descheduling.framework import Guard, Planner, Removal, Remover
@@ -30,7 +29,7 @@ from restow.planning.limits import Tally
 from restow.planning.measures import overview
 from restow.planning.movable import Movability
 from restow.planning.places import take_places
-from restow.planning.plan import Measures, Move, Plan, Refusal
+from restow.planning.plan import Move, Plan, Refusal
 from restow.planning.replay import replay
 from restow.planning.request import Allowance, Request
 from restow.planning.sequence import Wanted, sequence
@@ -124,8 +123,7 @@ class _Cycle:
         made = planner.plan(self._snapshot, request)
         replayed = replay(self._snapshot, made, request)
         if not replayed.valid:
-            first = replayed.defects[0]
-            raise InvalidPlan(f"{planner.name}: move {first.order} of {first.namespace}/{first.pod} {first.reason}")
+            raise InvalidPlan(f"{planner.name}: {replayed.defects[0]}")
         kept = self._within_limits(made, request)
         carry_out(self.bookings, kept.moves)
         kept = replace(kept, places=take_places(self._snapshot, request, kept.places))
@@ -211,8 +209,8 @@ class _Cycle:
             strategy=self._profile.name,
             moves=moves,
             places=places,
-            before=_overview(self._snapshot),
-            after=after(self._snapshot, self._request, moves, _overview, places),
+            before=overview(self._snapshot),
+            after=after(self._snapshot, self._request, moves, overview, places),
             refusals=tuple(self._refusals()),
             versions=versions(self._snapshot, moves, places),
         )
@@ -233,7 +231,3 @@ class _Cycle:
         moving = {(move.namespace, move.pod) for plan in self._plans for move in plan.moves}
         told = dict.fromkeys(one for plan in self._plans for one in plan.refusals)
         return (one for one in told if (one.namespace, one.pod) not in moving)
-
-
-def _overview(snapshot: Snapshot) -> Measures:
-    return overview(snapshot, (CPU, MEMORY))

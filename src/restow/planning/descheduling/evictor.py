@@ -15,9 +15,9 @@ import msgspec
 from restow.eviction.protections import Protections, Surroundings, refusal
 from restow.model.objects import Duration, Pod, SelectorSpec
 from restow.model.problems import Problem, besides
-from restow.model.selectors import EVERYTHING, LabelSelector, SelectorError, label_selector
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
+from restow.planning.arguments import read_selector
 from restow.planning.descheduling.policy import DEFAULT_EVICTOR
 
 POLICIES: Final = ("Preferred", "Mandatory")
@@ -110,8 +110,8 @@ class DefaultEvictor(msgspec.Struct, frozen=True):
         """Raises WireError."""
         written, unread = convert_readable(DefaultEvictorArgs, arguments, DEFAULT_EVICTOR)
         found = list(_problems(written))
-        selector = _selector("labelSelector", written.label_selector, found)
-        of_namespaces = _selector("namespaceLabelSelector", written.namespace_label_selector, found)
+        selector = read_selector(written.label_selector, "labelSelector", found)
+        of_namespaces = read_selector(written.namespace_label_selector, "namespaceLabelSelector", found)
         problems = besides(unread, found)
         if problems:
             raise WireError(DEFAULT_EVICTOR, problems)
@@ -134,14 +134,6 @@ class DefaultEvictor(msgspec.Struct, frozen=True):
                 min_age=parse_duration(written.min_pod_age) if written.min_pod_age else 0.0,
             )
         )
-
-
-def _selector(field: str, written: SelectorSpec | None, problems: list[Problem]) -> LabelSelector:
-    try:
-        return EVERYTHING if written is None else label_selector(written)
-    except SelectorError as error:
-        problems.append(Problem(field, str(error)))
-        return EVERYTHING
 
 
 def _problems(written: DefaultEvictorArgs) -> Iterator[Problem]:

@@ -1,8 +1,9 @@
-"""The plugins there are: the built-in ones, and those of others that are installed here."""
+"""The plugins there are: the built-in ones, and those of others that were found."""
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint
 from typing import Final
 
 from restow.model.problems import Problem
@@ -58,10 +59,10 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
 )
 
 
-def installed() -> dict[str, Plugin]:
-    """Every plugin by name. Raises WireError for an entry point that cannot be used."""
+def plugins(others: Iterable[EntryPoint] = ()) -> dict[str, Plugin]:
+    """Every plugin by name, those of others as well. Raises WireError for an entry point that cannot be used."""
     found: dict[str, Plugin] = {one.name: one for one in BUILT_IN}
-    for point in entry_points(group=ENTRY_POINTS):
+    for point in others:
         try:
             plugin = point.load()
         except Exception as problem:

@@ -14,6 +14,7 @@ import msgspec
 
 from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
+from restow.model.pods import full_name
 from restow.planning.bookings import Bookings, carry_out
 from restow.planning.lateness import Late, never
 from restow.planning.optimal.greedy import whole_gangs
@@ -188,7 +189,8 @@ def _place(
 
 
 def _placed(pod: Pod, node: str) -> Place:
-    return Place(namespace=pod.metadata.namespace or "default", pod=pod.metadata.name, node=node)
+    namespace, name = full_name(pod)
+    return Place(namespace=namespace, pod=name, node=node)
 
 
 def _candidates(reading: Reading, puts: Mapping[Cell, int]) -> Iterator[tuple[Cell, Pod]]:

@@ -24,7 +24,7 @@ from restow.model.resources import Vector, amounts
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
 from restow.planning.arguments import PodFilter, StrategyArgs, pod_filter, shared_problems
-from restow.planning.cooldown import resting
+from restow.planning.cooldown import resting, resting_sentence
 from restow.planning.movable import about_all
 from restow.planning.neighbours import Neighbours
 from restow.planning.optimal.strategy import OBJECTIVES, optimal
@@ -113,7 +113,7 @@ class _Choosy(msgspec.Struct, frozen=True):
 
     def why_not(self, pod: Pod) -> str:
         node = pod.spec.node_name or ""
-        rests = f"{node} rests: a pod came or left less than {self.cool_down:g}s ago" if node in self.resting else ""
+        rests = resting_sentence(self.cool_down, node) if node in self.resting else ""
         return self.rules.why_not(pod) or self.pods.why_not(pod) or rests
 
     def allowances(self, pod: Pod) -> Sequence[Allowance]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from restow.model.cluster.room import LIMIT
 from restow.model.objects import Pod
+from restow.model.pods import full_name
 from restow.model.resources import Vector
 from restow.planning.movable import about_all, refused
 from restow.planning.optimal.problem import Ints, Quota
@@ -66,7 +67,7 @@ def unplaced(line: Line, places: Iterable[Place]) -> Iterator[Refusal]:
     """What queues say to pods that still wait, once the places are taken, and a sentence about all of them."""
     taken = {(place.namespace, place.pod) for place in places}
     every = [(one, pod) for one in line.groups for pod in one.pods]
-    placed = [(pod.metadata.namespace or "default", pod.metadata.name) in taken for _, pod in every]
+    placed = [full_name(pod) in taken for _, pod in every]
     with charging(line) as charge:
         for (group, pod), has_place in zip(every, placed, strict=True):
             if has_place:

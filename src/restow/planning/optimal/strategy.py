@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from restow.model.cluster import Mask, Snapshot
 from restow.model.problems import Problem as Mistake
 from restow.model.quantity import quantity_of
-from restow.model.resources import CPU, MEMORY, quantities
+from restow.model.resources import quantities
 from restow.model.wire import WireError
 from restow.planning.effect import after, versions
 from restow.planning.measures import offered, overview, slots
@@ -169,7 +169,7 @@ def _less(demand: Demand, which: int, outcome: Outcome) -> Demand:
 
 def _measure(request: Request) -> Callable[[Snapshot], Measures]:
     def measure(snapshot: Snapshot) -> Measures:
-        figures = overview(snapshot, (CPU, MEMORY))
+        figures = overview(snapshot)
         return {**figures, "slots": slots(snapshot, request.shape)} if request.objective == "slots" else figures
 
     return measure
@@ -223,4 +223,6 @@ def _too_large(snapshot: Snapshot, request: Request) -> Iterator[Refusal]:
     room = np.stack([offered(snapshot, name) >= amount for name, amount in sorted(request.shape.items())])
     if not room.all(axis=0).any():
         written = ", ".join(f"{name}={text}" for name, text in quantities(request.shape).items())
-        yield about_all(f"none of {len(snapshot.rows.names())} nodes offers {written}, even when empty")
+        nodes = len(snapshot.rows.names())
+        none_offers = f"none of {nodes} nodes offers" if nodes > 1 else "the only node does not offer"
+        yield about_all(f"{none_offers} {written}, even when empty")

@@ -1,20 +1,27 @@
 """Reserve: who has a seat takes it, before anybody looks for a place.
 
-A pod, or a gang, that names a reservation gets a seat of that one, or waits with one of the three reasons of
-`matching`. Whoever names none tries the reservations of its owner, one after the other: every filter is asked again
-about the held node, as it is without what the seat holds, and the pod is put in the place of the stand-in in one
-statement. If nothing comes of it, that is told, and the pod is scheduled like any other. A pod that only its own
-predecessor keeps from its seat waits for that one to leave.
+A pod that names a reservation gets a seat of that one, or waits with one of the three reasons of `matching`. If it is
+of a gang, the others go on without it, where they are enough. What a PodGroup names is for all of its pods that name
+nothing themselves: each of them gets a seat there, or the gang waits.
 
-A gang is seated as a whole: all of it in one reservation if that can be, otherwise in as many seats as it finds; what
-is left of it is placed beside them, and nothing is committed unless it is enough.
+Whoever names none tries the reservations of its owner, one after the other: every filter is asked again about the held
+node, as it is without what the seat holds, and the pod is put in the place of the stand-in in one statement. If nothing
+comes of it, that is told, and the pod is scheduled like any other. A pod that only its own predecessor keeps from its
+seat waits for that one to leave.
+
+A gang is seated as a whole, its largest pods first: all of it in one reservation if that can be, otherwise in as many
+seats as it finds; what is left of it is placed beside them, and nothing is committed unless it is enough.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
 from restow.model.cluster import Seat, SeatName
-from restow.model.cluster.seat import migrating_pod
-from restow.model.objects import MatchPolicy, Reservation
+from restow.model.cluster.seat import insists_on, migrating_pod
+from restow.model.objects import Pod, Reservation
 from restow.model.resources import Vector, add, fits, subtract
 from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.actions.seating import (
@@ -34,44 +41,81 @@ from restow.scheduling.decisions import Assign
 from restow.scheduling.explain import blamed
 from restow.scheduling.framework import Code
 from restow.scheduling.jobs import Job
-from restow.scheduling.reservations.matching import candidates, named_by, too_many, why_not_its, why_not_usable
+from restow.scheduling.reservations.matching import (
+    Misuse,
+    candidates,
+    named_by,
+    too_many,
+    why_exceeded,
+    why_not_its,
+    why_not_usable,
+    why_passed_over,
+)
+from restow.scheduling.reservations.sizes import largest_first
 from restow.scheduling.roster import requests_of
 from restow.scheduling.session import Session
 from restow.scheduling.statement import Statement
-from restow.scheduling.wakeups import RESERVATION
+from restow.scheduling.wakeups import QUEUE, RESERVATION
 
 
 def reserve(session: Session) -> None:
-    vacancies = session.snapshot.reservations.vacancies
+    living = session.snapshot.reservations.living
     swarm = Swarm(session)
     for job in session.jobs:
         if not job.admitted or job.reservation is not None:
             continue
-        name = _named(session, job)
-        if name is not None or vacancies.any_in(job.pods[0].metadata.namespace or ""):
-            _look_for_seats(session, job, name, swarm)
+        names = _named(session, job)
+        if names is not None or living.any_in(job.pods[0].metadata.namespace or ""):
+            _look_for_seats(session, job, names, swarm)
     session.jobs = [job for job in session.jobs if job.pods]
 
 
-def _named(session: Session, job: Job) -> str | None:
-    """The reservation that a job insists on."""
-    for pod in job.pods:
-        name = named_by(pod, session.snapshot)
-        if name is not None:
-            return name
-    return None
+class Names(msgspec.Struct, frozen=True):
+    """The reservations that pods of a job insist on."""
+
+    by_uid: Mapping[str, str]
+    shared: str | None
+    """The one that their PodGroup names for all of them."""
+
+    def of(self, pod: Pod) -> str | None:
+        return self.by_uid.get(pod.metadata.uid)
 
 
-def _look_for_seats(session: Session, job: Job, name: str | None, swarm: Swarm) -> None:
+def _named(session: Session, job: Job) -> Names | None:
+    group_of = session.snapshot.kinship.group_of
+    named = {pod.metadata.uid: name for pod in job.pods if (name := named_by(pod, group_of)) is not None}
+    if not named:
+        return None
+    group = group_of(job.pods[0])
+    return Names(named, insists_on(group.metadata) if group is not None else None)
+
+
+def _look_for_seats(session: Session, job: Job, names: Names | None, swarm: Swarm) -> None:
     try:
-        result = _try_all(session, job, swarm) if name is None else _insist(session, job, name)
+        result = _insist(session, job, names) if names is not None else NOTHING
+        if job.pods and isinstance(result, Unused):
+            result = _try_all(session, job, swarm)
+        if result == NOTHING:
+            result = _passed_over(session, job)
     except Exception as error:  # of a plugin: it must not keep other jobs from starting
         session.refuse(job, blamed(error), (), Code.ERROR)
         return
     if isinstance(result, Waits):
-        session.refuse(job, result.message, [RESERVATION])
+        if result.reason:
+            session.tell(job.pods[0], result.reason, result.message)
+        session.refuse(job, result.message, [RESERVATION, *result.plugins])
     elif isinstance(result, Unused) and result.message:
         session.tell(job.pods[0], result.reason, f"{result.message}; it is scheduled without a reservation")
+
+
+def _passed_over(session: Session, job: Job) -> Unused:
+    """Why there was no seat to try, if there are reservations for the pods that have not ended."""
+    if not job.pods or incomplete(job) is not None:
+        return NOTHING
+    mismatch = why_passed_over(job.pods, session.snapshot, session.now)
+    if mismatch is None:
+        return NOTHING
+    return Unused(Misuse.SPEC if mismatch.reason is Misuse.SPEC else NOT_USED, mismatch.message)
 
 
 def _accept(session: Session, job: Job, statement: Statement) -> Result:
@@ -86,29 +130,83 @@ def _accept(session: Session, job: Job, statement: Statement) -> Result:
 # --- by name ----------------------------------------------------------------------------------------------------------
 
 
-def _insist(session: Session, job: Job, name: str) -> Result:
-    """All pods of a job take seats of this reservation, or all wait."""
-    snapshot, namespace = session.snapshot, job.pods[0].metadata.namespace or ""
-    mismatch = why_not_usable(namespace, name, snapshot, session.now)
-    if mismatch is not None:
-        return Waits(mismatch.message)
-    reservation = snapshot.reservations.get(namespace, name)
-    assert reservation is not None, "it is available"
-    strangers = (why_not_its(reservation, pod, snapshot) for pod in job.pods)
-    mismatch = next((one for one in strangers if one is not None), None) or too_many(reservation, job.pods, snapshot)
-    if mismatch is not None:
-        return Waits(mismatch.message)
-    lacking = incomplete(job)
-    if lacking is not None:
-        return Waits(lacking.message)
+def _insist(session: Session, job: Job, names: Names) -> Result:
+    """Whoever names a reservation takes a seat of it, and the others of the gang take their places at once; nothing is
+    used if nobody is left who names any."""
+    waits = _leave_out_misusers(session, job, names) or _cannot_begin(job)
+    if waits is not None:
+        return waits
     with session.statement() as statement:
-        for pod in job.pods:
-            result = seat_down(session, statement.occupy, pod, [reservation])
-            if not isinstance(result, Seated):
-                none_left = f"reservation {namespace}/{name} is not available: no seat is left for {pod.metadata.name}"
-                return Waits(result.message or none_left)
+        waits = _sit_where_named(session, job, names, statement) or _cannot_begin(job)
+        if waits is not None:
+            return waits
+        seated = [pod for pod in job.pods if names.of(pod) is not None]
+        if not seated:
+            return NOTHING
+        others = largest_first([pod for pod in job.pods if names.of(pod) is None])
+        seated += _seat_each(session, others, statement)[0]
+        lacking = place_together(session, job, lambda cycle, found: statement.allocate(cycle, found.node), seated)
+        if lacking is not None:
+            return Waits(lacking.message, plugins=lacking.plugins)
         result = _accept(session, job, statement)
-    return result if isinstance(result, Seated) else Waits(result.message)
+    return Waits(result.message, plugins=frozenset([QUEUE])) if isinstance(result, Unused) else result
+
+
+def _cannot_begin(job: Job) -> Waits | None:
+    """Why a gang waits of which not enough are there, or are left."""
+    lacking = incomplete(job) if job.pods else None
+    return Waits(lacking.message, plugins=lacking.plugins) if lacking is not None else None
+
+
+def _leave_out_misusers(session: Session, job: Job, names: Names) -> Waits | None:
+    """Whoever names what it may not use now waits; if it is what the PodGroup names, everybody does."""
+    snapshot = session.snapshot
+    sharing = [pod for pod in job.pods if names.of(pod) == names.shared]
+    for pod in job.pods:
+        name = names.of(pod)
+        if name is None:
+            continue
+        mismatch = why_not_usable(pod.metadata.namespace or "", name, snapshot, session.now)
+        mismatch = mismatch or why_not_its(_reservation(session, pod, name), pod, snapshot)
+        if name == names.shared:
+            mismatch = mismatch or too_many(_reservation(session, pod, name), sharing, snapshot)
+        if mismatch is not None:
+            waits = Waits(mismatch.message, mismatch.reason)
+            if name == names.shared:
+                return waits
+            _leave_out(session, job, pod, waits)
+    return None
+
+
+def _sit_where_named(session: Session, job: Job, names: Names, statement: Statement) -> Waits | None:
+    """Whoever names a reservation takes a seat of it or waits; if it is what the PodGroup names, everybody does."""
+    for pod in largest_first(job.pods):
+        name = names.of(pod)
+        if name is None:
+            continue
+        result = seat_down(session, statement.occupy, pod, [_reservation(session, pod, name)])
+        if isinstance(result, Unused):
+            none_left = f"no seat is left for {pod.metadata.name}"
+            message = result.message or f"reservation {pod.metadata.namespace}/{name} is not available: {none_left}"
+            result = Waits(message, Misuse.SPEC if result.reason == Misuse.SPEC else Misuse.NOT_AVAILABLE)
+        if isinstance(result, Waits) and name == names.shared:
+            return result
+        if isinstance(result, Waits):
+            _leave_out(session, job, pod, result)
+    return None
+
+
+def _leave_out(session: Session, job: Job, pod: Pod, waits: Waits) -> None:
+    """A pod waits for what it names itself, and the others of its gang go on without it."""
+    if waits.reason:
+        session.tell(pod, waits.reason, waits.message)
+    session.refuse_one(job, pod, waits.message, [RESERVATION])
+
+
+def _reservation(session: Session, pod: Pod, name: str) -> Reservation:
+    reservation = session.snapshot.reservations.get(pod.metadata.namespace or "", name)
+    assert reservation is not None, "it is available"
+    return reservation
 
 
 # --- whatever is its own ----------------------------------------------------------------------------------------------
@@ -134,21 +232,21 @@ def _try_all(session: Session, job: Job, swarm: Swarm) -> Result:
 
 def _try_gang(session: Session, job: Job) -> Result:
     """All in one reservation; else whatever seats there are, and the rest of the gang beside them."""
-    unused = NOTHING
+    unused, pods = NOTHING, largest_first(job.pods)
     for reservation in _candidates_of_gang(session, job):
-        result = _try_together(session, job, reservation)
+        result = _try_together(session, job, pods, reservation)
         if not isinstance(result, Unused):
             return result
         unused = unused if unused.message else result
-    result = _try_apart(session, job)
+    result = _try_apart(session, job, pods)
     return result if isinstance(result, Seated) or not unused.message else unused
 
 
-def _try_together(session: Session, job: Job, reservation: Reservation) -> Result:
+def _try_together(session: Session, job: Job, pods: Sequence[Pod], reservation: Reservation) -> Result:
     """Every pod of a gang in a seat of one reservation."""
     waits: Waits | None = None
     with session.statement() as statement:
-        for pod in job.pods:
+        for pod in pods:
             result = seat_down(session, statement.occupy, pod, [reservation])
             if isinstance(result, Unused):
                 return result
@@ -156,20 +254,38 @@ def _try_together(session: Session, job: Job, reservation: Reservation) -> Resul
         return waits or _accept(session, job, statement)
 
 
-def _try_apart(session: Session, job: Job) -> Result:
+def _try_apart(session: Session, job: Job, pods: Sequence[Pod]) -> Result:
     """As many pods of a gang as find a seat, each for itself; the others beside them, if they are needed."""
     with session.statement() as statement:
-        seated = []
-        for pod in job.pods:
-            own = (one for one in candidates(pod, session.snapshot, session.now) if not _is_exceeded(session, job, one))
-            if isinstance(seat_down(session, statement.occupy, pod, own), Seated):
-                seated.append(pod)
+        seated, unused = _seat_each(session, pods, statement)
         if not seated:
-            return NOTHING
+            return unused
         lacking = place_together(session, job, lambda cycle, found: statement.allocate(cycle, found.node), seated)
         if lacking is not None:
             return Unused(NOT_USED, f"{len(seated)} of {len(job.pods)} pods have a seat: {lacking.message}")
         return _accept(session, job, statement)
+
+
+def _seat_each(session: Session, pods: Sequence[Pod], statement: Statement) -> tuple[list[Pod], Unused]:
+    """Those of a gang's pods that find a seat, each for itself, and why the first of the others does not."""
+    exceeded: dict[str, bool] = {}
+    """By reservation, as it is before any of them sits there."""
+    seated, unused = [], NOTHING
+
+    def is_exceeded(one: Reservation) -> bool:
+        name = one.metadata.name
+        if name not in exceeded:
+            exceeded[name] = why_exceeded(one, pods, session.snapshot) is not None
+        return exceeded[name]
+
+    for pod in pods:
+        own = (one for one in candidates(pod, session.snapshot, session.now) if not is_exceeded(one))
+        result = seat_down(session, statement.occupy, pod, own)
+        if isinstance(result, Seated):
+            seated.append(pod)
+        elif isinstance(result, Unused):
+            unused = unused if unused.message else result
+    return seated, unused
 
 
 def _candidates_of_gang(session: Session, job: Job) -> list[Reservation]:
@@ -178,12 +294,6 @@ def _candidates_of_gang(session: Session, job: Job) -> list[Reservation]:
     snapshot = session.snapshot
     large = [one for one in candidates(first, snapshot, session.now) if too_many(one, job.pods, snapshot) is None]
     return [one for one in large if all(why_not_its(one, pod, snapshot) is None for pod in others)]
-
-
-def _is_exceeded(session: Session, job: Job, reservation: Reservation) -> bool:
-    """More pods than were reserved as a template are no match for it."""
-    policy = reservation.spec.match_policy or MatchPolicy.TEMPLATE
-    return policy == MatchPolicy.TEMPLATE and too_many(reservation, job.pods, session.snapshot) is not None
 
 
 def _over_quota(session: Session, job: Job, statement: Statement) -> str | None:

@@ -2,6 +2,10 @@
 
 Goes in: a pod, reservations in the order in which it tries them, and how it is put in a seat. Comes out: `Seated`;
 `Waits` if only pods that are leaving keep it from its seat; or `Unused` with why there is none for it.
+
+Every seat is tried, however many there are. So that the next pod need not do the same again, a session keeps in mind
+which seats refused pods of its class: they are tried after all others, and only some of them. A session in which so
+many were tried in vain that everybody would have to wait for it tries only some for each of the pods that are left.
 """
 
 from __future__ import annotations
@@ -13,18 +17,20 @@ import msgspec
 from restow.model.cluster import Occupant, Seat
 from restow.model.cluster.seat import migrating_pod
 from restow.model.objects import Pod, Reservation
-from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
 from restow.scheduling.jobs import Job
+from restow.scheduling.reservations.arriving import attempt
 from restow.scheduling.reservations.matching import Mismatch, fitting_seats
 from restow.scheduling.session import Session
 from restow.scheduling.statement import occupy
 
 NOT_USED = "ReservationNotUsed"
 """The reason of the event that says so."""
-_TRIES = 32
-"""How many seats at most a pod is tried on."""
+_SOME = 32
+"""How many seats at most that refused others of its class a pod is tried on."""
+_MANY = 10_000
+"""After how many tries in vain a session tries no more than that for any pod; they take about a second."""
 
 
 class Seated(msgspec.Struct, frozen=True):
@@ -32,9 +38,13 @@ class Seated(msgspec.Struct, frozen=True):
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """Only those who are leaving keep the pod from its seat."""
+    """Only those who are leaving keep the pod from its seat, or it insists on a reservation that it may not use."""
 
     message: str
+    reason: str = ""
+    """Which of the reasons for which the use of a reservation is invalid."""
+    plugins: frozenset[str] = frozenset()
+    """Who else refuses it."""
 
 
 class Unused(msgspec.Struct, frozen=True):
@@ -54,44 +64,65 @@ Put = Callable[[Cycle, Seat], Verdict]
 
 def seat_down(session: Session, put: Put, pod: Pod, reservations: Iterable[Reservation]) -> Result:
     """Put a pod in the first seat of these reservations that takes it."""
-    cycle: Cycle | None = None
     unused = NOTHING
     tries = 0
-    for seat in _seats(session, pod, reservations):
-        if isinstance(seat, Mismatch):
-            unused = unused if unused.message else Unused(seat.reason, seat.message)
+    for one in _seats(session, pod, reservations):
+        if isinstance(one, Mismatch):
+            unused = unused if unused.message else Unused(one.reason, one.message)
             continue
-        cycle = cycle or Cycle(pod, session.snapshot, session.now)
-        there = _as_held(session, cycle, seat)
-        verdict = put(there, seat)
+        cycle, seat = one
+        verdict = put(cycle, seat)
         if verdict.code is Code.SUCCESS:
             return SEATED
         leaving = _predecessors(session, seat)
-        if leaving and _fits_without(session, there, seat, leaving):
+        if leaving and _fits_without(session, cycle, seat, leaving):
             return Waits(_awaited(seat, leaving))
         unused = unused if unused.message else Unused(NOT_USED, _refused(seat, verdict))
+        session.refusing.setdefault(cycle.pod_class, set()).add(seat.name)
+        session.in_vain += 1
         tries += 1
-        if tries == _TRIES:
+        if tries >= _SOME and session.in_vain >= _MANY:
             break
     return unused
 
 
-def _seats(session: Session, pod: Pod, reservations: Iterable[Reservation]) -> Iterator[Seat | Mismatch]:
-    """The seats to try in order; of one reservation and task, one per node, because the others there are no better."""
+Try = tuple[Cycle, Seat]
+
+
+def _seats(session: Session, pod: Pod, reservations: Iterable[Reservation]) -> Iterator[Try | Mismatch]:
+    """The seats to try in order, each with the attempt to sit down there. Those on nodes that are not for such pods are
+    left out once any seat has refused one; only if there are no others, one of them is tried, to say why not."""
+    whoever: Cycle | None = None
+    again: list[Try] = []
+    unsuited: list[Try] = []
     for reservation in reservations:
-        tried: set[tuple[str, str]] = set()
-        for seat in fitting_seats(reservation, pod, session.snapshot, session.roster.default_class):
-            alike = ("", "") if isinstance(seat, Mismatch) else (seat.name.task, seat.node)
-            if alike not in tried:
-                tried.add(alike)
+        cycle: Cycle | None = None
+        for seat in _one_per_node(session, pod, reservation):
+            if isinstance(seat, Mismatch):
                 yield seat
+                continue
+            whoever = whoever or Cycle(pod, session.snapshot, session.now)
+            cycle = cycle or attempt(whoever, seat, session.roster.queue_of)
+            refusing = session.refusing.get(cycle.pod_class)
+            if refusing is None:
+                yield cycle, seat
+            elif not session.suits(cycle, seat.node):
+                unsuited.append((cycle, seat))
+            elif seat.name in refusing:
+                again.append((cycle, seat))
+            else:
+                yield cycle, seat
+    yield from again[:_SOME] or unsuited[:1]
 
 
-def _as_held(session: Session, cycle: Cycle, seat: Seat) -> Cycle:
-    """The attempt to sit down. A seat held for the pod's own queue stays its own on a node that was locked since."""
-    if cycle.pod_class.tenancy is None or session.roster.queue_of(cycle.pod) != (seat.queue or DEFAULT_QUEUE):
-        return cycle
-    return Cycle(cycle.pod, cycle.snapshot, cycle.now, cycle.pod_class.unlocked)
+def _one_per_node(session: Session, pod: Pod, reservation: Reservation) -> Iterator[Seat | Mismatch]:
+    """The seats of a reservation in order; of one task, one per node, because the others there are no better."""
+    tried: set[tuple[str, str]] = set()
+    for seat in fitting_seats(reservation, pod, session.snapshot, session.sizes, session.roster.default_class):
+        alike = ("", "") if isinstance(seat, Mismatch) else (seat.name.task, seat.node)
+        if alike not in tried:
+            tried.add(alike)
+            yield seat
 
 
 def _refused(seat: Seat, verdict: Verdict) -> str:
@@ -159,10 +190,11 @@ class Swarm:
     """Pods that are alike in all that decides about seats, one after the other, as those of a workload come. Where one
     sat down at once in the first reservation that is its own, so may the next, without looking for it."""
 
-    __slots__ = ("_cycle", "_last", "_snapshot", "_version")
+    __slots__ = ("_cycle", "_last", "_refusing", "_snapshot", "_version")
 
     def __init__(self, session: Session) -> None:
         self._snapshot = session.snapshot
+        self._refusing = session.refusing
         self._cycle: Cycle | None = None
         self._last: Seat | None = None
         self._version = -1
@@ -174,12 +206,17 @@ class Swarm:
     def seat(self, pod: Pod) -> Seat | None:
         """The seat that a pod would try first, if that is known."""
         last, book = self._last, self._snapshot.reservations
-        if last is None or self._cycle is None or not _are_alike(pod, self._cycle.pod) or book.vacancies.is_sought(pod):
+        if last is None or self._cycle is None or not _are_alike(pod, self._cycle.pod):
             return None
-        seat = next(book.vacant(last.name.namespace, last.name.reservation), None)
-        if seat is None or seat.name.task != last.name.task or not seat.owners.match(pod, self._snapshot.kinship):
+        if book.vacancies.directory.is_sought(pod):
+            return None
+        name = last.name
+        seat = next(book.vacant(name.namespace, name.reservation), None)
+        if seat is not None and seat.name.task != name.task:
+            seat = next(book.vacant(name.namespace, name.reservation, name.task), None)
+        if seat is None or (seat.owners.speaks_of_pods and not seat.owners.match(pod, self._snapshot.kinship)):
             return None  # the one before may have been meant by name
-        return seat
+        return None if seat.name in self._refusing.get(self._cycle.pod_class, ()) else seat
 
     def cycle(self, pod: Pod) -> Cycle:
         """The attempt of a pod that is like the one before."""

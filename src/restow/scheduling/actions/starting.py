@@ -13,18 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from restow.model.cluster import Occupant
-from restow.model.cluster.seat import migrating_pod
+from restow.model.cluster.names import key_of
 from restow.model.objects import Placement, Pod, Reservation
-from restow.model.resources import Vector, add, subtract
-from restow.scheduling.engine import Placed, Unplaced
+from restow.scheduling.actions.limits import Limits
+from restow.scheduling.answers import Placed, Unplaced
 from restow.scheduling.explain import blamed, joined
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict
-from restow.scheduling.jobs import Job, seat_of
-from restow.scheduling.roster import requests_of
+from restow.scheduling.jobs import Job, lacks_roles, seat_of
+from restow.scheduling.reservations.standing import seats_on
 from restow.scheduling.session import Session
-from restow.scheduling.shares import over_share
 from restow.scheduling.statement import Statement, assign
-from restow.scheduling.wakeups import GANG, QUEUE, RESERVATION
+from restow.scheduling.wakeups import GANG
 
 _LOOK_AHEAD = 512
 """How many pods at most are imagined gone to see when a gang fits."""
@@ -65,13 +64,14 @@ def broken_by(error: Exception) -> Failure:
 
 
 def _start(session: Session, job: Job) -> Started | Failure:
-    refused = inadmissible(session, job)
+    limits = Limits(session, job)
+    refused = _inadmissible(session, job, limits)
     if refused is not None:
         return refused
     if not job.is_gang and job.reservation is None:
         return _start_single(session, job)
     with session.statement() as statement:
-        lacking = place_together(session, job, _put(statement, job.reservation))
+        lacking = place_together(session, job, _put(statement, job.reservation), limits=limits)
         if lacking is not None:
             return lacking
         pods = len(job.pods)
@@ -116,7 +116,8 @@ def keep_room(session: Session, job: Job, failure: Failure) -> Failure | None:
     """Keep room for a job on what others are leaving; if that is not enough, or not known, why it still has to wait.
 
     For a gang, pods whose end is known count as leaving, as few of the soonest as are needed. A reservation holds the
-    room from now on; nobody else gets it.
+    room from now on; nobody else gets it. One that has all that it needs can be relied on meanwhile, and stands before
+    newer ones: it gets more only where nobody else has a seat that would have to wait then.
     """
     try:
         return None if _keep_room(session, job, failure.plugins) else failure
@@ -130,7 +131,7 @@ def _keep_room(session: Session, job: Job, plugins: frozenset[str]) -> bool:
     until = None
     if placed is None and job.is_gang:
         placed, until = _soonest(session, job)
-    if placed is None:
+    if placed is None or (job.reservation is not None and job.is_whole and _beside_others(session, job, placed)):
         return False
     with session.statement() as statement:
         if job.reservation is not None:
@@ -145,6 +146,13 @@ def _keep_room(session: Session, job: Job, plugins: frozenset[str]) -> bool:
 
 
 Placements = list[tuple[Cycle, str]]
+
+
+def _beside_others(session: Session, job: Job, placed: Placements) -> bool:
+    """Whether other reservations have seats on these nodes."""
+    seats = (seat for _, node in placed for seat in seats_on(session.snapshot, node))
+    own = key_of(job.reservation) if job.reservation is not None else None
+    return any((seat.namespace, seat.reservation) != own for seat in seats)
 
 
 def _soonest(session: Session, job: Job) -> tuple[Placements | None, float | None]:
@@ -173,7 +181,8 @@ def _fitting_without(session: Session, job: Job, gone: Sequence[Occupant]) -> Pl
             placed.append((cycle, found.node))
             return SUCCESS
 
-        return placed if place_together(session, job, put, until=job.is_enough) is None else None
+        lacking = place_together(session, job, put, until=job.is_enough, limits=Limits(session, job))
+        return placed if lacking is None else None
 
 
 Until = Callable[[Sequence[Pod]], bool]
@@ -181,10 +190,17 @@ Until = Callable[[Sequence[Pod]], bool]
 
 
 def place_together(
-    session: Session, job: Job, put: Put, seated: Sequence[Pod] = (), *, until: Until | None = None
+    session: Session,
+    job: Job,
+    put: Put,
+    seated: Sequence[Pod] = (),
+    *,
+    until: Until | None = None,
+    limits: Limits | None = None,
 ) -> Failure | None:
     """Put the pods of a job on nodes until that will do, besides those that have a seat already. A pod that has no node
-    may have one once others are placed; those that it cannot do without come before all others until no more fit."""
+    may have one once others are placed; those that it cannot do without come before all others until no more fit.
+    Without `limits`, whoever asks has to see that none is exceeded."""
     will_do = until or job.may_go_on
     placed = list(seated)
     if placed and will_do(placed):
@@ -200,11 +216,14 @@ def place_together(
             tried, failed = len(left), {}
             for pod in left:
                 cycle = Cycle(pod, session.snapshot, session.now)
-                found: Placed | Unplaced | Verdict = session.find(job, cycle)
+                over = limits.why_not(cycle) if limits is not None else None
+                found: Placed | Unplaced | Verdict = over or session.find(job, cycle)
                 if isinstance(found, Placed):
                     verdict = put(cycle, found)
                     if verdict.code is Code.SUCCESS:
                         placed.append(pod)
+                        if limits is not None:
+                            limits.take(pod)
                         if will_do(placed):
                             return None
                         continue
@@ -219,74 +238,38 @@ def place_together(
 
 def inadmissible(session: Session, job: Job) -> Failure | None:
     """What refuses a job before any node is asked."""
-    refused = None
-    if job.reservation is not None:
-        refused = _may_not_hold(session, job, job.reservation)
-    elif job.is_gang:
-        refused = incomplete(job)
-    if refused is None and (session.shares.counts or job.queue not in session.roster.queues):
-        refusal = session.shares.refusal(job.queue, _more_for_queue(session, job))
-        if refusal is not None:
-            return Failure(refusal, frozenset([QUEUE]))
-    return refused
+    return _inadmissible(session, job, Limits(session, job))
+
+
+def _inadmissible(session: Session, job: Job, limits: Limits) -> Failure | None:
+    missing = session.roster.missing_class(job.reservation) if job.reservation is not None else None
+    if missing is not None:
+        return Failure(f"priority class {missing} does not exist", frozenset())
+    refused = incomplete(job) if job.is_gang else None
+    over = limits.excludes() if refused is None else None
+    return Failure(joined(over.reasons), frozenset([over.plugin])) if over is not None else refused
 
 
 def incomplete(job: Job) -> Failure | None:
     """What refuses a gang that is not all there."""
-    if job.is_gang and job.group is None:
-        return Failure(f"pod group {job.name} does not exist", frozenset([GANG]))
-    there = job.placed + len(job.pods)
-    if there < job.least:  # what is gated, terminating or failed exists, too
-        fewer = "" if there == job.known else f" and {there} of them can be placed"
-        return Failure(job.shortfall + fewer, frozenset([GANG]))
-    return None if job.may_go_on(job.pods) else _lacks_roles(job)
-
-
-def _lacks_roles(job: Job) -> Failure:
-    return Failure(f"pod group {job.name} lacks pods of a role that it needs", frozenset([GANG]))
-
-
-def _may_not_hold(session: Session, job: Job, reservation: Reservation) -> Failure | None:
-    missing = session.roster.missing_class(reservation)
-    if missing is not None:
-        return Failure(f"priority class {missing} does not exist", frozenset())
-    namespace = reservation.metadata.namespace or ""
-    over = over_share(session.snapshot, namespace, _least_request(session, job), session.namespace_share)
-    return Failure(over, frozenset([QUEUE, RESERVATION])) if over is not None else None
-
-
-def _more_for_queue(session: Session, job: Job) -> Vector:
-    """What the queue of a job takes in addition if it starts. A pod that is to move gives back what it has."""
-    request = _least_request(session, job)
-    uid = migrating_pod(job.reservation) if job.reservation is not None else None
-    mover = session.snapshot.pods.known.get(uid) if uid is not None else None
-    if mover is None or session.roster.queue_of(mover.pod) != job.queue:
-        return request
-    return subtract(request, requests_of(mover.pod))
-
-
-def _least_request(session: Session, job: Job) -> Vector:
-    """What the pods that must start together ask for."""
-    count = 1 if job.is_broken else max(job.least - job.placed, 1)
-    total: Vector = {}
-    for pod in job.pods[:count]:
-        total = add(total, session.roster.requests_of(pod))
-    return total
+    lacking = job.incomplete
+    return Failure(lacking, frozenset([GANG])) if lacking is not None else None
 
 
 def _failure(job: Job, placed: int, failed: Sequence[tuple[Pod, Unplaced | Verdict]]) -> Failure:
     if not failed:
-        return _lacks_roles(job)
+        return Failure(lacks_roles(job.name), frozenset([GANG]))
     _, first = failed[0]
     said = first.message if isinstance(first, Unplaced) else joined(first.reasons)
     plugins = _plugins(found for _, found in failed)
     if job.reservation is not None and job.known > 1:
         needed = max(job.least, job.placed + 1)
-        said = f"{job.placed + placed} of the {needed} seats that {job.name} needs fit; {said}"
+        if needed > 1:
+            said = f"{job.placed + placed} of the {needed} seats that {job.name} needs fit; {said}"
     codes = {found.verdict.code if isinstance(found, Unplaced) else found.code for _, found in failed}
     code = next((one for one in (Code.ERROR, Code.UNSCHEDULABLE) if one in codes), Code.UNRESOLVABLE)
     if job.group is not None:
-        if job.placed < job.least:
+        if job.placed < job.least and job.least > 1:
             said = f"{job.placed + placed} of the {job.least} pods that pod group {job.name} needs fit; {said}"
         plugins |= {GANG}
     nominated = {

@@ -13,8 +13,7 @@ that does. Pods that are leaving count in all of it, and so do seats of reservat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -22,7 +21,7 @@ import numpy as np
 
 from restow.model.cluster import Mask, Snapshot, Which
 from restow.model.cluster.audience import Audiences, belongs, of_term
-from restow.model.cluster.boards import Board, all_true, all_true_at
+from restow.model.cluster.boards import Board, all_true
 from restow.model.cluster.crowd import Kind, Stance
 from restow.model.cluster.domains import NOWHERE, Domains, DomainSums, Sums, summed
 from restow.model.cluster.seat import fold_label_keys
@@ -34,16 +33,14 @@ from restow.scheduling.framework import (
     SKIP,
     SUCCESS,
     Cycle,
-    FilterPlugin,
-    Reach,
     Refusal,
     ScorePlugin,
     Scores,
     Verdict,
     unresolvable,
 )
-from restow.scheduling.per_class import PerClass
 from restow.scheduling.plugins.arguments import read_arguments
+from restow.scheduling.plugins.by_boards import ByBoards
 from restow.scheduling.plugins.refusing import refused
 
 NO_AFFINITY = "node(s) didn't match pod affinity rules"
@@ -68,16 +65,14 @@ class Terms(msgspec.Struct, frozen=True):
     preferred: tuple[tuple[Term, int], ...] = ()
 
 
-class InterPodAffinity(FilterPlugin, ScorePlugin):
+class InterPodAffinity(ByBoards["ClassState"], ScorePlugin):
     name: ClassVar[str] = "InterPodAffinity"
-    reach: ClassVar[Reach] = Reach.CLUSTER
-    by_class: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
+        super().__init__(self._make)
         given = read_arguments(Arguments, arguments)
         self._hard_weight = given.hard_pod_affinity_weight
         self._ignore_others = given.ignore_preferred_terms_of_existing_pods
-        self._states = PerClass(self._make)
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         state = self._state(cycle)
@@ -86,19 +81,6 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         if not state.boards:
             return NEVER
         return SUCCESS if state.may_refuse() else SKIP
-
-    def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        boards = self._state(cycle).boards
-        return all_true(boards, rows) if boards else np.ones_like(cycle.snapshot.nodes.present[rows])
-
-    def judge(self, cycle: Cycle) -> Callable[[int], bool]:
-        return partial(all_true_at, self._state(cycle).boards)
-
-    def boards(self, cycle: Cycle) -> Sequence[Board[np.bool_]]:
-        return self._state(cycle).boards
-
-    def domains(self, cycle: Cycle) -> Sequence[Domains]:
-        return self._state(cycle).domains
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         state = self._state(cycle)
@@ -134,13 +116,6 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         stretched: Scores = (float(BEST) * ((raw - least) / float(most - least))).astype(np.int64)
         return stretched
 
-    def _state(self, cycle: Cycle) -> ClassState:
-        state: ClassState | None = cycle.notes.get(self.name)
-        if state is None:
-            state = cycle.notes[self.name] = self._states.of(cycle)
-        state.refresh(cycle)
-        return state
-
     def _make(self, cycle: Cycle) -> ClassState:
         try:
             return ClassState(cycle.snapshot, terms_of(cycle.pod), self._hard_weight)
@@ -169,12 +144,12 @@ class ClassState:
 
     def may_refuse(self) -> bool:
         """Whether there is anything to refuse a node for."""
-        return bool(self.needs or self.avoids) or any(board.applies() for board in self.repels)
+        return bool(self.needs or self.avoids) or any(map(_applies, self.repels))
 
     def may_prefer(self) -> bool:
         """Whether feasible nodes can score differently: not when affinity leaves a single domain of each key scored."""
         pinned = {need.domains for need in self.needs if np.count_nonzero(need.values()) == 1}
-        return any(board.applies() for board in self.likes if board.domains not in pinned)
+        return any(_applies(board) for board in self.likes if board.domains not in pinned)
 
     def refresh(self, cycle: Cycle) -> None:
         """Look again who speaks about these pods, if that may have changed, be it by this very look."""
@@ -253,9 +228,6 @@ class Avoid(Board[np.bool_]):
     def __init__(self, sums: Sequence[DomainSums]) -> None:
         super().__init__(sums[0].domains, sums)
 
-    def applies(self) -> bool:
-        return any(sums.source.by_row for sums in self.sums)
-
     def compute(self) -> Mask:
         away = np.ones(len(self.sums[0].totals), np.bool_)
         for sums in self.sums:
@@ -273,15 +245,17 @@ class Like(Board[np.int64]):
         super().__init__(domains, [sums for sums, _ in weights])
         self._weights = weights
 
-    def applies(self) -> bool:
-        return any(sums.source.by_row for sums in self.sums)
-
     def compute(self) -> Sums:
         liked: Sums = sum((weight * sums.totals for sums, weight in self._weights), start=np.zeros(1, np.int64))
         return liked
 
     def value(self, domain: int) -> int:
         return sum(weight * sums.totals.item(domain) for sums, weight in self._weights)
+
+
+def _applies(board: Avoid | Like) -> bool:
+    """Whether any pod is there that it is about."""
+    return any(sums.source.by_row for sums in board.sums)
 
 
 def terms_of(pod: Pod) -> Terms:

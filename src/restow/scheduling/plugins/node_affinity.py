@@ -5,7 +5,7 @@ The argument `addedAffinity`, a node affinity, is demanded and preferred for eve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -86,7 +86,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         unwanted = named & enforced & ~_accepted(cycle, demanded, rows)
         if not is_stand_in(cycle.pod):  # of pods the words are kube-scheduler's
             return [*refused(NOT_NAMED, ~named), *refused(ENFORCED, named & ~enforced), *refused(REFUSED, unwanted)]
-        excluded = unwanted & _among(cycle, demanded.excluded(), rows)
+        excluded = unwanted & cycle.snapshot.rows.among(demanded.excluded(), rows)
         return [
             *refused(OTHERS, ~named),
             *refused(EXCLUDED, excluded),
@@ -102,15 +102,12 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
 
     def score(self, cycle: Cycle, rows: Which) -> Scores:
         """The weights of the preferences that a node meets, added up."""
-        preferred, nodes = self._preferred(cycle.pod_class.shape), cycle.snapshot.nodes
+        preferred = self._preferred(cycle.pod_class.shape)
         assert isinstance(preferred, NodePreference), "pre_score said error"
         few = few_rows(rows)
         if few is not None:
             return np.array([preferred.score(*_identity(cycle, row)) for row in few], np.int64)
-        scores = np.zeros(nodes.present[rows].shape, np.int64)
-        for weight, term in preferred.terms:
-            scores += weight * filters.matches_term(nodes, term, rows)
-        return scores
+        return filters.preference_scores(cycle.snapshot.nodes, preferred, rows)
 
     def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
         return in_proportion(raw)
@@ -140,15 +137,7 @@ def _accepted(cycle: Cycle, constraint: NodeConstraint, rows: Which) -> Mask:
 def _named(cycle: Cycle, constraint: NodeConstraint, rows: Which) -> Mask:
     """The rows whose name the pod may be asking for: all, unless every alternative pins one."""
     names = constraint.pinned()
-    if not names:
-        return np.ones(len(cycle.snapshot.rows.numbers(rows)), np.bool_)
-    return _among(cycle, names, rows)
-
-
-def _among(cycle: Cycle, names: Iterable[str], rows: Which) -> Mask:
-    """The rows of the nodes with these names."""
-    meant = {cycle.snapshot.rows.find(name) for name in names}
-    return np.array([row in meant for row in cycle.snapshot.rows.numbers(rows)], np.bool_)
+    return cycle.snapshot.rows.among(names, rows) if names else np.ones_like(cycle.snapshot.nodes.present[rows])
 
 
 def _identity(cycle: Cycle, row: int) -> tuple[str, dict[str, str] | None]:

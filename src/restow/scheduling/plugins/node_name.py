@@ -21,8 +21,8 @@ class NodeName(FilterPlugin):
         return SUCCESS if cycle.pod.spec.node_name else SKIP
 
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        table, wanted = cycle.snapshot.rows, cycle.pod.spec.node_name
-        return np.array([not wanted or table.name(row) == wanted for row in table.numbers(rows)], np.bool_)
+        wanted = cycle.pod.spec.node_name
+        return cycle.snapshot.rows.among([wanted], rows) if wanted else np.ones_like(cycle.snapshot.nodes.present[rows])
 
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         return refused("node(s) didn't match the requested node name", ~self.filter(cycle, rows))

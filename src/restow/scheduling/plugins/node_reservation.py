@@ -12,6 +12,7 @@ import numpy as np
 
 from restow.model.cluster import Mask, Which
 from restow.model.cluster.locks import UNLOCKED
+from restow.model.words import number_of
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
 from restow.scheduling.plugins.refusing import refused
 
@@ -43,7 +44,8 @@ class NodeReservation(FilterPlugin):
         named = most if len(most) <= _NAMED else most[:_NAMED]
         found = [one for number in named for one in refused(_reason(cycle, number), foreign & (numbers == number))]
         others = foreign & ~np.isin(numbers, named)
-        return found + refused(f"node(s) were locked for {len(most) - len(named)} other queues", others)
+        queues = number_of(len(most) - len(named), "other queue")
+        return found + refused(f"node(s) were locked for {queues}", others)
 
 
 def _reason(cycle: Cycle, number: int) -> str:

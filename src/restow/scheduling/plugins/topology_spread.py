@@ -18,8 +18,7 @@ where the pods of a host name are those of the node itself. Feasible nodes that 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 from restow.model.affinity import NodeConstraint
 from restow.model.cluster import Mask, RowIndex, Snapshot, Which, filters
 from restow.model.cluster.audience import Audience, of_constraint
-from restow.model.cluster.boards import Board, all_true, all_true_at
+from restow.model.cluster.boards import Board
 from restow.model.cluster.domains import NOWHERE, Domains, DomainSums, Sums, summed
 from restow.model.cluster.nodes import NodeTable
 from restow.model.cluster.seat import fold_label_keys
@@ -41,15 +40,13 @@ from restow.scheduling.framework import (
     NEVER,
     SUCCESS,
     Cycle,
-    FilterPlugin,
-    Reach,
     Refusal,
     ScorePlugin,
     Scores,
     Verdict,
     unresolvable,
 )
-from restow.scheduling.per_class import PerClass
+from restow.scheduling.plugins.by_boards import ByBoards
 from restow.scheduling.plugins.refusing import refused
 
 TOO_SKEWED = "node(s) didn't match pod topology spread constraints"
@@ -72,14 +69,11 @@ class Constraint(msgspec.Struct, frozen=True):
     """Whether only nodes whose taints the pod tolerates count."""
 
 
-class PodTopologySpread(FilterPlugin, ScorePlugin):
+class PodTopologySpread(ByBoards["ClassState"], ScorePlugin):
     name: ClassVar[str] = "PodTopologySpread"
-    reach: ClassVar[Reach] = Reach.CLUSTER
-    by_class: ClassVar[bool] = True
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
-        super().__init__(arguments)
-        self._states = PerClass(_make)
+        super().__init__(_make, arguments)
 
     def pre_filter(self, cycle: Cycle) -> Verdict:
         state = self._state(cycle)
@@ -87,25 +81,12 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
             return unresolvable(f"topologySpreadConstraints: {state.problem}")
         return SUCCESS if state.hard else NEVER
 
-    def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        skews = self._state(cycle).skews
-        return all_true(skews, rows) if skews else np.ones_like(cycle.snapshot.nodes.present[rows])
-
-    def judge(self, cycle: Cycle) -> Callable[[int], bool]:
-        return partial(all_true_at, self._state(cycle).skews)
-
-    def boards(self, cycle: Cycle) -> Sequence[Board[np.bool_]]:
-        return self._state(cycle).skews
-
-    def domains(self, cycle: Cycle) -> Sequence[Domains]:
-        return self._state(cycle).domains
-
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         """A node is refused by the first constraint it fails, for the first reason."""
         state = self._state(cycle)
         left = np.ones_like(cycle.snapshot.nodes.present[rows])
         keyless, skewed = ~left, ~left
-        for skew in state.skews:
+        for skew in state.boards:
             accepted = skew.read(rows)
             has_key = skew.domains.of_row[rows] != NOWHERE
             keyless |= left & ~has_key
@@ -144,13 +125,6 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         best[~rated] = 0
         return best
 
-    def _state(self, cycle: Cycle) -> ClassState:
-        state: ClassState | None = cycle.notes.get(self.name)
-        if state is None:
-            state = cycle.notes[self.name] = self._states.of(cycle)
-        state.refresh()
-        return state
-
 
 def _make(cycle: Cycle) -> ClassState:
     try:
@@ -175,7 +149,7 @@ class ClassState:
         self.hard = hard
         self.soft = soft
         self.problem = problem
-        self.skews: list[Skew] = []
+        self.boards: list[Skew] = []
         self.rates: list[Rate] = []
         self.domains: list[Domains] = []
         self._shape = shape
@@ -184,15 +158,15 @@ class ClassState:
         self._topologies = snapshot.topologies
         self._version = -1
 
-    def refresh(self) -> None:
+    def refresh(self, cycle: Cycle) -> None:
         """Ask again for the counts, if they may have been dropped, be it by this very asking."""
         while self._version != self._crowd.version:
             self._version = self._crowd.version
-            self.skews = [
+            self.boards = [
                 Skew(one, self._topologies.domains(one.key), self._counted(one, self.hard)) for one in self.hard
             ]
             self.rates = [self._rate(one) for one in self.soft]
-            self.domains = [*(skew.domains for skew in self.skews), *(rate.domains for rate in self.rates)]
+            self.domains = [*(skew.domains for skew in self.boards), *(rate.domains for rate in self.rates)]
 
     def _counted(self, one: Constraint, together: Sequence[Constraint]) -> DomainSums:
         headcount = self._crowd.headcount((one.audience,), staying=True)

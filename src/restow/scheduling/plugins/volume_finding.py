@@ -188,7 +188,7 @@ def _check_unbound(wanted: Wanted, matches: Sequence[Match], snapshot: Snapshot,
         return _no(snapshot, rows), _no(snapshot, rows)
     left = ~_no(snapshot, rows)
     for wish in wanted.pinned:
-        left &= _only(snapshot, rows, volumes.selected_node(wish.claim) or "")
+        left &= snapshot.rows.among([volumes.selected_node(wish.claim) or ""], rows)
     no_volume, no_space = ~left, _no(snapshot, rows)
     missing = [(wish, left) for wish in wanted.pinned] + [(match.wish, match.none) for match in matches]
     for wish, where in missing:
@@ -270,11 +270,3 @@ def _waits(snapshot: Snapshot, claim: PersistentVolumeClaim) -> bool:
 
 def _no(snapshot: Snapshot, rows: Which) -> Mask:
     return np.zeros(snapshot.nodes.present[rows].shape, np.bool_)
-
-
-def _only(snapshot: Snapshot, rows: Which, node: str) -> Mask:
-    """The row of one node."""
-    mask, row = _no(snapshot, rows), snapshot.rows.find(node)
-    if row is not None:
-        mask[row if isinstance(rows, slice) else rows == row] = True
-    return mask

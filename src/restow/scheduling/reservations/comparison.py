@@ -19,6 +19,7 @@ from restow.model.cluster.seat import fold_label_keys
 from restow.model.objects import Affinity, Container, Pod, PodSpec, Quantities, Toleration
 from restow.model.pods import DEFAULT_SCHEDULER
 from restow.model.quantity import Quantity, QuantityError
+from restow.model.taints import NO_EXECUTE, NOT_READY, UNREACHABLE
 
 FIELDS: Final = (
     "schedulerName",
@@ -32,7 +33,7 @@ FIELDS: Final = (
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 _decode_spec: Final = msgspec.msgpack.Decoder(PodSpec).decode
-_ADDED_TOLERATIONS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_ADDED_TOLERATIONS: Final = (NOT_READY, UNREACHABLE)
 _ADDED_SECONDS: Final = 300
 _MEANS_ALL: Final = ("labelSelector", "namespaceSelector")
 """Where an empty object does not mean the same as none."""
@@ -43,11 +44,33 @@ Canonical = tuple[bytes, ...]
 
 def differences(pod: Pod, stand_in: Pod, default_class: str = "") -> tuple[str, ...]:
     """The fields in which a pod is not what the seat is for; `default_class` is the priority class of pods that name
-    none."""
+    none. A seat that names no scheduler is for the pods of whichever looks after it."""
     mine, reserved = canonical(pod, default_class), canonical(stand_in, default_class)
     if mine == reserved:
         return ()
-    return tuple(field for field, one, other in zip(FIELDS, mine, reserved, strict=True) if one != other)
+    found = tuple(field for field, one, other in zip(FIELDS, mine, reserved, strict=True) if one != other)
+    return found if stand_in.spec.scheduler_name else tuple(field for field in found if field != FIELDS[0])
+
+
+def in_detail(pod: Pod, stand_in: Pod, found: Iterable[str]) -> str:
+    """The differences that were found, of containers also which of them, and in what."""
+    mine, reserved = pod.spec, stand_in.spec
+    inside = {
+        "containers": _apart(mine.containers, reserved.containers),
+        "initContainers": _apart(mine.init_containers, reserved.init_containers),
+    }
+    return ", ".join(field + inside.get(field, "") for field in found)
+
+
+def _apart(mine: Iterable[Container] | None, reserved: Iterable[Container] | None) -> str:
+    ours, theirs = ({name: rest for name, *rest in _containers(some or ())} for some in (mine, reserved))
+    told = [f"the template has no {name}" for name in ours if name not in theirs]
+    told += [f"the pod has no {name}" for name in theirs if name not in ours]
+    for name in ours.keys() & theirs.keys():
+        parts = zip(("image", "requests", "limits"), ours[name], theirs[name], strict=True)
+        if unlike := [part for part, one, other in parts if one != other]:
+            told.append(f"{name}: {', '.join(unlike)}")
+    return f" ({'; '.join(sorted(told)) or 'their order'})"
 
 
 def canonical(pod: Pod, default_class: str = "") -> Canonical:
@@ -77,8 +100,8 @@ def _canonical(written: bytes) -> Canonical:
         _encode(_affinity(spec.affinity)),
         _encode(_tolerations(spec.tolerations or ())),
         _encode(spec.priority_class_name or ""),
-        _encode(_containers(spec.containers or ())),
-        _encode(_containers(spec.init_containers or ())),
+        _encode(sorted(_containers(spec.containers or ()))),
+        _encode(_containers(spec.init_containers or ())),  # which run one after the other
     )
 
 
@@ -100,14 +123,14 @@ def _tolerations(written: Iterable[Toleration]) -> list[Toleration]:
     """With those that the API server adds to pods that say nothing about nodes that are not ready."""
     full = [replace(one, operator=one.operator or "Equal") for one in written]
     for key in _ADDED_TOLERATIONS:
-        if not any(one.key in (None, "", key) and one.effect in (None, "", "NoExecute") for one in full):
-            full.append(Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=_ADDED_SECONDS))
+        if not any(one.key in (None, "", key) and one.effect in (None, "", NO_EXECUTE) for one in full):
+            full.append(Toleration(key=key, operator="Exists", effect=NO_EXECUTE, toleration_seconds=_ADDED_SECONDS))
     return sorted(full, key=_encode)
 
 
 def _containers(containers: Iterable[Container]) -> list[tuple[str, str, Any, Any]]:
-    """By name. What is limited and not requested is requested, as the API server has it."""
-    return sorted(
+    """What is limited and not requested is requested, as the API server has it."""
+    return [
         (
             one.name,
             one.image or "",
@@ -115,7 +138,7 @@ def _containers(containers: Iterable[Container]) -> list[tuple[str, str, Any, An
             _amounts(one.resources.limits),
         )
         for one in containers
-    )
+    ]
 
 
 def _amounts(quantities: Quantities | None) -> list[tuple[str, str]]:

@@ -13,10 +13,11 @@ nor how many times something is seen.
                     placed
 
     Failed, from any of the first three:
-        Invalid     the spec asks for something that cannot be
-        Expired     its time is over, whether it was placed or not
-        NodeGone    a node with an open seat does not exist any more  }  and fewer than minAvailable are left;
-        RoomTaken   others took the room of an open seat              }  otherwise it goes on without the seat
+        Invalid         the spec asks for something that cannot be
+        Expired         its time is over, whether it was placed or not
+        NodeGone        a node with an open seat does not exist any more  }
+        RoomTaken       others took the room of an open seat              }  and fewer than minAvailable are left;
+        LimitExceeded   it was changed, to more than it may have          }  otherwise it goes on without the seat
 
 What was taken stays taken: pods keep running whatever becomes of the reservation, and a seat that somebody took never
 opens again. An end is final; a pod that took its seat just before is still written down.
@@ -31,12 +32,13 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster.seat import expires_at, is_ended
+from restow.model.cluster.seat import awaited_pods, expires_at, is_ended, wanted
 from restow.model.objects import (
     ObjectReference,
     Placement,
     Reservation,
     ReservationCondition,
+    ReservationOwner,
     ReservationPhase,
     ReservationState,
     ReservationStatus,
@@ -45,8 +47,8 @@ from restow.model.objects import (
 from restow.model.problems import Problem
 from restow.model.resources import quantities
 from restow.model.times import format_time
-from restow.scheduling.reservations.standing import Troubled
-from restow.scheduling.reservations.validity import asked_for, is_changed, least, wanted
+from restow.scheduling.reservations.standing import Trouble, Troubled
+from restow.scheduling.reservations.validity import asked_for, is_changed, least, requests
 
 PENDING, WAITING, AVAILABLE = ReservationPhase.PENDING, ReservationPhase.WAITING, ReservationPhase.AVAILABLE
 SUCCEEDED, FAILED = ReservationPhase.SUCCEEDED, ReservationPhase.FAILED
@@ -89,6 +91,11 @@ class Found(msgspec.Struct, frozen=True):
         return not self.is_taken and self.troubled is not None and self.troubled.trouble.is_loss
 
     @property
+    def is_hope(self) -> bool:
+        """Whether its room is not there before others have left it."""
+        return not self.is_taken and self.troubled is not None and self.troubled.trouble is Trouble.ROOM_BEING_LEFT
+
+    @property
     def is_ready(self) -> bool:
         return self.is_taken or self.troubled is None
 
@@ -100,6 +107,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     problems: Sequence[Problem] = ()
     refusal: str | None = None
     """Why what is missing could not be placed, the last time that was tried."""
+    coming: bool = False
+    """Whether pods are on their way into seats, for which they may have been owners once."""
 
 
 class _Verdict(msgspec.Struct, frozen=True):
@@ -113,6 +122,9 @@ def next_status(reservation: Reservation, facts: Facts, now: float) -> Reservati
     wants = wanted(reservation)
     seats = [one for one in facts.seats if one.is_taken or one.is_of(wants)]
     verdict = _verdict(reservation, seats, facts, now)
+    if verdict is not None and verdict.phase is AVAILABLE and _gives_up_hope(reservation):
+        seats = [one for one in seats if not one.is_hope]
+        verdict = _verdict(reservation, seats, facts, now)
     if verdict is None:
         return None
     if verdict.phase is not FAILED:
@@ -128,10 +140,18 @@ def next_status(reservation: Reservation, facts: Facts, now: float) -> Reservati
         current_owner=owners[0] if owners else None,
         current_owners=owners or None,
         observed_generation=reservation.metadata.generation,
+        observed_owners=_takers(reservation, facts),
+        observed_queue=reservation.spec.queue,
         **_counts(reservation, seats, verdict.phase),
         **({} if facts.problems else _amounts(reservation, seats, verdict.phase)),
     )
     return None if status == old else status
+
+
+def _gives_up_hope(reservation: Reservation) -> bool:
+    """Whether seats are given up whose room is being left: one that has all that it needs can be relied on, and stands
+    before newer ones, which would have to wait for those seats. Room that is being made for it is its own."""
+    return reservation.status.state.phase == WAITING and not awaited_pods(reservation)
 
 
 # --- the phase --------------------------------------------------------------------------------------------------------
@@ -173,7 +193,8 @@ def _life(reservation: Reservation, seats: Sequence[Found], facts: Facts, total:
             return _Verdict(PENDING, Reason.UNSCHEDULABLE, facts.refusal)
         if old.phase == PENDING and not is_changed(reservation):
             return _Verdict(PENDING, old.reason or "", old.message or "")
-        message = f"{len(held)} of the {needed} seats that are needed are held"
+        counted = f"{len(held)} of the {needed} seats that are needed are held"
+        message = counted if needed > 1 else "the seat that is needed is not held"
         return _Verdict(PENDING, Reason.SEATS_MISSING, message) if old.phase else None
     ready = [one for one in held if one.is_ready]
     troubled = [one.troubled for one in held if not one.is_ready and one.troubled]
@@ -182,6 +203,7 @@ def _life(reservation: Reservation, seats: Sequence[Found], facts: Facts, total:
     message = f"{len(held)} of {total} seats are held or taken"
     more = [facts.refusal] if facts.refusal and len(held) < total else []
     more += [_together(troubled)] if troubled else []
+    more += [] if reservation.spec.owners else ["spec.owners is empty, so nobody may take one"]
     return _Verdict(AVAILABLE, Reason.RESERVED, "; ".join([message, *more]))
 
 
@@ -221,6 +243,14 @@ def _owners(old: Iterable[ObjectReference], seats: Iterable[Found]) -> list[Obje
     return list(owners.values())[:MOST_OWNERS]
 
 
+def _takers(reservation: Reservation, facts: Facts) -> list[ReservationOwner]:
+    """Who may have taken a seat that this status does not mark: its owners, and as long as pods are on their way, those
+    that it had before."""
+    owners = list(reservation.spec.owners or ())
+    before = reservation.status.observed_owners or () if facts.coming else ()
+    return owners + [one for one in before if one not in owners]
+
+
 def _identity(reference: ObjectReference) -> tuple[str | None, ...]:
     return reference.api_version, reference.kind, reference.namespace, reference.name, reference.uid
 
@@ -258,7 +288,12 @@ def _phase(seat: Found) -> ReservationPhase:
 
 
 def _amounts(reservation: Reservation, seats: Sequence[Found], phase: ReservationPhase) -> dict[str, object]:
-    """What the seats hold or held, and what was taken of it."""
+    """What the seats hold or held, what was taken of it, and what each of them was given."""
     taken = asked_for(reservation, (one.placement for one in seats if one.is_taken))
     held = taken if phase is FAILED else asked_for(reservation, (one.placement for one in seats))
-    return {"allocatable": quantities(held) or None, "allocated": quantities(taken) or None}
+    each = {task: quantities(request) for task, request in requests(reservation).items()}
+    return {
+        "allocatable": quantities(held) or None,
+        "allocated": quantities(taken) or None,
+        "observed_requests": each or None,
+    }

@@ -3,8 +3,8 @@
 Goes in: a pod, the reservations of the snapshot, the time. Comes out: the seats to try, or a `Mismatch`: one of the
 three reasons for which the use of a reservation is invalid, in a sentence.
 
-    InvalidReservation           it does not exist, is not Available, is over, has no seat left, or the pod that it
-                                 moves has not left yet
+    InvalidReservation           it does not exist, is not Available, is over, has no seat left, is for others than
+                                 its status says, or the pod that it moves has not left yet
     ReservationOwnerNotMatch     none of its owners speaks of the pod
     ReservationSpecNotMatch      under policy Template: the pod is no task of it, or there are more pods than seats
 
@@ -14,17 +14,20 @@ made for a migration first, and of these first the ones made for a pod that look
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
 
-from restow.model.cluster import USE_RESERVATION_ANNOTATION, Seat, Snapshot
-from restow.model.cluster.seat import is_expired, migrating_pod
-from restow.model.objects import MatchPolicy, ObjectMeta, Pod, Reservation, ReservationPhase
+from restow.model.cluster import Seat, Snapshot
+from restow.model.cluster.seat import insists_on, is_expired, is_for_whom_it_says, migrating_pod
+from restow.model.objects import MatchPolicy, Pod, PodGroup, Reservation, ReservationPhase
+from restow.model.resources import fits, pod_requests
 from restow.model.times import TimeError
 from restow.model.words import number_of
-from restow.scheduling.reservations.comparison import differences
+from restow.scheduling.reservations.comparison import differences, in_detail
+from restow.scheduling.reservations.sizes import Sizes
+from restow.scheduling.reservations.validity import is_for
 
 
 class Misuse(StrEnum):
@@ -40,12 +43,17 @@ class Mismatch(msgspec.Struct, frozen=True):
     message: str
 
 
-def named_by(pod: Pod, snapshot: Snapshot) -> str | None:
+def named_by(pod: Pod, group_of: Callable[[Pod], PodGroup | None]) -> str | None:
     """The reservation that a pod insists on, or that its PodGroup does."""
     if not pod.metadata.annotations:
         return None
-    group = snapshot.kinship.group_of(pod)
-    return _named(pod.metadata) or (_named(group.metadata) if group is not None else None)
+    group = group_of(pod)
+    return insists_on(pod.metadata, group.metadata if group is not None else None)
+
+
+def keeps_to(name: str) -> str:
+    """Why a pod that insists on a reservation is not moved to another seat."""
+    return f"it asks for reservation {name} by name, so its successor would take no other seat"
 
 
 def candidates(pod: Pod, snapshot: Snapshot, now: float) -> Iterator[Reservation]:
@@ -66,6 +74,19 @@ def candidates(pod: Pod, snapshot: Snapshot, now: float) -> Iterator[Reservation
     yield from look_alikes_first
 
 
+def why_passed_over(pods: Sequence[Pod], snapshot: Snapshot, now: float) -> Mismatch | None:
+    """Why pods have no seat to try, in the words of the first reservation that is for one of them and has not ended;
+    None if there is none. Those made to move others are for whoever takes the place of these, and for nobody else as
+    long as they have not left; those of other schedulers are for theirs."""
+    for pod in pods:
+        names = frozenset({pod.spec.scheduler_name or ""})
+        for one in snapshot.reservations.owned(pod):
+            if migrating_pod(one) is None and is_for(one, names):
+                mismatch = why_not_usable(one.metadata.namespace or "", one.metadata.name, snapshot, now)
+                return mismatch or why_exceeded(one, pods, snapshot)
+    return None
+
+
 def why_not_usable(namespace: str, name: str, snapshot: Snapshot, now: float) -> Mismatch | None:
     """What keeps everybody from a reservation that is asked for by name."""
     reservation = snapshot.reservations.get(namespace, name)
@@ -79,29 +100,52 @@ def why_not_its(reservation: Reservation, pod: Pod, snapshot: Snapshot) -> Misma
     if seat is not None and seat.owners.match(pod, snapshot.kinship):
         return None
     count, meta = len(reservation.spec.owners or ()), pod.metadata
-    said = f"none of its {count} owners matches" if count else "it names no owner"
+    few = ("it names no owner", "its owner does not match")
+    said = few[count] if count < len(few) else f"none of its {count} owners matches"
     return Mismatch(
         Misuse.OWNER, f"reservation {_name(reservation)} is not for pod {meta.namespace}/{meta.name}: {said}"
     )
 
 
 def fitting_seats(
-    reservation: Reservation, pod: Pod, snapshot: Snapshot, default_class: str = ""
+    reservation: Reservation, pod: Pod, snapshot: Snapshot, sizes: Sizes, default_class: str = ""
 ) -> Iterator[Seat | Mismatch]:
-    """The vacant seats that a pod may try, by task and index: of its own task under policy Template, otherwise all.
+    """The vacant seats that a pod may try: of its own task under policy Template, by task and index, otherwise all.
     Where there is none that it may, why."""
+    if reservation.spec.match_policy == MatchPolicy.FITS:
+        yield from _large_enough_first(reservation, pod, snapshot, sizes)
+        return
     by_task: dict[str, tuple[str, ...]] = {}
+    stand_ins: dict[str, Pod] = {}
     for seat in snapshot.reservations.vacant(reservation.metadata.namespace or "", reservation.metadata.name):
         task = seat.name.task
         if task not in by_task:
-            fits = reservation.spec.match_policy == MatchPolicy.FITS
-            by_task[task] = () if fits else differences(pod, seat.stand_in, default_class)
+            by_task[task] = differences(pod, seat.stand_in, default_class)
+            stand_ins[task] = seat.stand_in
         if not by_task[task]:
             yield seat
     if by_task and all(by_task.values()):
         nearest = min(by_task, key=lambda task: (len(by_task[task]), task))
-        said = f"it differs from task {nearest} in {', '.join(by_task[nearest])}"
+        said = f"it differs from task {nearest} in {in_detail(pod, stand_ins[nearest], by_task[nearest])}"
         yield Mismatch(Misuse.SPEC, f"reservation {_name(reservation)} does not match pod {_name(pod)}: {said}")
+
+
+def _large_enough_first(reservation: Reservation, pod: Pod, snapshot: Snapshot, sizes: Sizes) -> Iterator[Seat]:
+    """Of the seats in which a pod fits by itself the smallest first, because larger pods may come for the others; then
+    those that it needs room beside, the largest first."""
+    key, vacant = (reservation.metadata.namespace or "", reservation.metadata.name), snapshot.reservations.vacant
+    if len(reservation.spec.tasks or ()) <= 1:
+        yield from vacant(*key)
+        return
+    asks = pod_requests(pod)
+    too_small: list[str] = []
+    for task, offers in sizes.tasks(reservation):
+        if fits(asks, offers):
+            yield from vacant(*key, task)
+        else:
+            too_small.append(task)
+    for task in reversed(too_small):
+        yield from vacant(*key, task)
 
 
 def too_many(reservation: Reservation, pods: Sequence[Pod], snapshot: Snapshot) -> Mismatch | None:
@@ -112,6 +156,12 @@ def too_many(reservation: Reservation, pods: Sequence[Pod], snapshot: Snapshot) 
     left = f"{number_of(len(pods), 'pod')}, {number_of(seats, 'seat', 'are')} left"
     message = f"reservation {_name(reservation)} does not match: {left}"
     return Mismatch(Misuse.SPEC, message)
+
+
+def why_exceeded(reservation: Reservation, pods: Sequence[Pod], snapshot: Snapshot) -> Mismatch | None:
+    """More pods than were reserved as a template are no match for it."""
+    policy = reservation.spec.match_policy or MatchPolicy.TEMPLATE
+    return too_many(reservation, pods, snapshot) if policy == MatchPolicy.TEMPLATE else None
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -126,8 +176,11 @@ def _unavailable(reservation: Reservation | None, snapshot: Snapshot, now: float
         return f"{said}: {state.message}" if state.message else said
     if _is_expired(reservation, now):
         return "it has expired"
+    if not is_for_whom_it_says(reservation):
+        return "its owners were changed, and its status does not name them yet"
     if _first(snapshot, reservation) is None:
-        return f"all {len(reservation.status.placements or ())} of its seats are taken"
+        seats = len(reservation.status.placements or ())
+        return "its seat is taken" if seats == 1 else f"all {seats} of its seats are taken"
     if _awaits(reservation, snapshot):
         return "the pod that it moves has not left yet"
     return ""
@@ -149,10 +202,6 @@ def _is_expired(reservation: Reservation, now: float) -> bool:
 def _first(snapshot: Snapshot, reservation: Reservation) -> Seat | None:
     """The first vacant seat; what does not depend on the task is the same for all of them."""
     return next(snapshot.reservations.vacant(reservation.metadata.namespace or "", reservation.metadata.name), None)
-
-
-def _named(metadata: ObjectMeta) -> str | None:
-    return (metadata.annotations or {}).get(USE_RESERVATION_ANNOTATION) or None
 
 
 def _name(item: Reservation | Pod) -> str:

@@ -6,13 +6,17 @@ with why.
     NodeGone        the node does not exist (any more): the seat is lost
     RoomTaken       there is more on the node than it offers of what filters count, even once those who are leaving
                     have left: seats are lost, those of the newest reservation first, until the rest fits
-    NodeUnfit       the node is cordoned, or its taints or labels keep the pod of the seat away: it is held, but no use
+    LimitExceeded   it was changed, and asks for more than its queue may have or its namespace may hold (`growing`):
+                    the seat is lost
+    NodeUnfit       the node is cordoned, its taints or labels keep the pod of the seat away, or who is there does (the
+                    same host port, company that is not wanted): it is held, but no use
     RoomBeingLeft   the room is there only once terminating pods have left it, or pods that the reservation awaits
 
 A reservation that was changed, and asks for more than its seats were given, stands behind everybody else: nobody's seat
 is lost to a change. So does one that is not Available, or hopes for the room of pods that are to leave, however old it
 is: nobody's seat is lost to a hope, or has to wait for one.
-A seat that a pod is on its way to is not lost before it is known what becomes of the pod.
+A seat that a pod is on its way to is not lost before it is known what becomes of the pod. Nor is a seat that can be
+relied on lost to a pod that is on its way: others left no room for that one, which finds out before it is bound.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from msgspec.structs import replace
 from restow.model.cluster import Occupant, Seat, SeatName, Shape, Snapshot
 from restow.model.cluster.listing import Amounts, Resources
 from restow.model.cluster.seat import awaited_pods, is_available, migrating_pod
-from restow.model.objects import Reservation, Taint
+from restow.model.objects import Reservation, ReservationPhase, Taint
 from restow.model.quantity import quantity_of
 from restow.model.taints import UNSCHEDULABLE, untolerated
 from restow.scheduling.engine import Engine
@@ -36,16 +40,17 @@ from restow.scheduling.reservations.validity import has_grown
 
 
 class Trouble(StrEnum):
-    """What a seat may be in; the first two cost it."""
+    """What a seat may be in; the first three cost it."""
 
     NODE_GONE = "NodeGone"
     ROOM_TAKEN = "RoomTaken"
+    LIMIT_EXCEEDED = "LimitExceeded"
     NODE_UNFIT = "NodeUnfit"
     ROOM_BEING_LEFT = "RoomBeingLeft"
 
     @property
     def is_loss(self) -> bool:
-        return self in (Trouble.NODE_GONE, Trouble.ROOM_TAKEN)
+        return self in (Trouble.NODE_GONE, Trouble.ROOM_TAKEN, Trouble.LIMIT_EXCEEDED)
 
 
 class Troubled(msgspec.Struct, frozen=True):
@@ -96,7 +101,7 @@ def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: f
     """The open seats of a reservation that a filter keeps their pods from, asked as for pods that come now.
 
     That says more than `troubles` (host ports and volumes of pods that are leaving, company that is not wanted), and
-    costs more: it is for reservations that wait.
+    costs more: it is for reservations that wait, and for those that somebody is about to be moved for.
     """
     meta, found = reservation.metadata, dict[SeatName, Troubled]()
     seats = [seat for seat in snapshot.reservations.seats(meta.namespace or "", meta.name) if seat.consumer is None]
@@ -110,14 +115,48 @@ def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: f
             with snapshot.overlooking(migrating_pod(reservation) or ""):
                 why = engine.why_not(_there(seat, snapshot, now), seat.node)
             if why:
-                who = _who(_still_awaited(snapshot, reservation, seat.node))
-                message = f"{who} have not left node {seat.node} yet: {why}"
-                found[seat.name] = Troubled(Trouble.ROOM_BEING_LEFT, message)
+                found[seat.name] = _refused(snapshot, reservation, seat.node, why)
             else:
                 snapshot.assume(seat.stand_in, seat.node, at=now)
     finally:
         snapshot.undo_to(mark)
     return found
+
+
+def is_unsettled(reservation: Reservation) -> bool:
+    """Whether others, anywhere, may change what it can be relied on for: it waits, or a pod is to be moved for it."""
+    return reservation.status.state.phase == ReservationPhase.WAITING or migrating_pod(reservation) is not None
+
+
+def kept_off(
+    snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float, *, hopes: bool
+) -> dict[SeatName, Troubled]:
+    """The seats that are `blocked`, of one that waits, or hopes for room that others are leaving, and of one that a pod
+    is about to be moved for."""
+    if hopes or reservation.status.state.phase == ReservationPhase.WAITING:
+        return blocked(snapshot, engine, reservation, now)
+    return _unwelcome(snapshot, engine, reservation, now)
+
+
+def _unwelcome(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: float) -> dict[SeatName, Troubled]:
+    """The same of a seat that nobody may come to yet, because the pod that moves has not left. Where a node has too
+    little of what the seats ask for, `troubles` says who has to wait."""
+    mover = migrating_pod(reservation)
+    seats = snapshot.reservations.seats(reservation.metadata.namespace or "", reservation.metadata.name)
+    if mover is None or any(snapshot.reservations.is_mover_gone(seat, mover) for seat in seats):
+        return {}
+    asking = [(snapshot.rows.find(seat.node), engine.counted(_there(seat, snapshot, now))) for seat in seats]
+    if any(row is None or snapshot.room.lacks(row, amounts) for row, amounts in asking):
+        return {}
+    return blocked(snapshot, engine, reservation, now)
+
+
+def _refused(snapshot: Snapshot, reservation: Reservation, node: str, why: str) -> Troubled:
+    """What a filter says is over once those have left who are leaving; where nobody is, nothing will change it."""
+    awaited = _still_awaited(snapshot, reservation, node)
+    if not awaited and not any(one.leaving for one in snapshot.occupants(node)):
+        return Troubled(Trouble.NODE_UNFIT, f"node {node} does not take its pod any more: {why}")
+    return Troubled(Trouble.ROOM_BEING_LEFT, f"{_who(awaited)} have not left node {node} yet: {why}")
 
 
 def _there(seat: Seat, snapshot: Snapshot, now: float) -> Cycle:
@@ -175,15 +214,18 @@ def _crowded_out(snapshot: Snapshot, engine: Engine, row: int, now: float) -> di
     numbers = {number for _, amounts in seats for number, _ in amounts}
     free = {number: room.left(number, row) for number in numbers}
     later = {number: room.left(number, row, after_leaving=True) for number in numbers}
+    coming = _coming(snapshot, node)
     found: dict[SeatName, Troubled] = {}
     for reservation, group in _last_first(snapshot, node, seats):
+        passed_over = coming if _is_promised(snapshot, reservation, group) else Counter[int]()
         hoped = Counter(later)
+        hoped.update(passed_over)
         awaited = _still_awaited(snapshot, reservation, node)
         for one in awaited:
             for column, amount in one.shape.amounts:
                 hoped[column] += amount
         lost = _short(room.resources, hoped, group)
-        waits = lost or _short(room.resources, free, group)
+        waits = lost or _short(room.resources, {number: free[number] + passed_over[number] for number in free}, group)
         if not waits:
             continue
         for name, amounts in group:
@@ -197,6 +239,25 @@ def _crowded_out(snapshot: Snapshot, engine: Engine, row: int, now: float) -> di
                 message = f"{_who(awaited)} have not left node {node} yet: {waits} is missing"
                 found[name] = Troubled(Trouble.ROOM_BEING_LEFT, message)
     return found
+
+
+def _coming(snapshot: Snapshot, node: str) -> Counter[int]:
+    """What pods on their way to a node take there beyond what is held for them: nothing but our memory says so."""
+    book, found = snapshot.reservations, Counter[int]()
+    for one in snapshot.occupants(node):
+        if one.book != "requested" or one.assumed_at is None:
+            continue
+        seat = book.seat(one.seat) if one.seat is not None and book.taker(one.seat) is one else None
+        held = dict(snapshot.shapes.of(seat.stand_in).amounts) if seat is not None else {}
+        for number, amount in one.shape.amounts:
+            found[number] += max(amount - held.get(number, 0), 0)
+    return found
+
+
+def _is_promised(snapshot: Snapshot, reservation: Reservation, group: Iterable[_Asking]) -> bool:
+    """Whether the API says of all of these seats that they can be relied on, as they are."""
+    is_firm = is_available(reservation) and not has_grown(reservation)
+    return is_firm and not any(snapshot.reservations.is_hope(name) for name, _ in group)
 
 
 def _awaited(snapshot: Snapshot, reservation: Reservation, node: str) -> list[Occupant]:

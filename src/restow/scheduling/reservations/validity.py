@@ -10,29 +10,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import get_args
 
 import msgspec
 
+from restow.model.cluster.seat import replicas, wanted
 from restow.model.names import dns_label_problems
-from restow.model.objects import MatchPolicy, Placement, Reservation, ReservationSpec, TaskSpec
+from restow.model.objects import MatchPolicy, Placement, Reservation, ReservationOwner, ReservationSpec
 from restow.model.problems import Problem, find_problems
 from restow.model.quantity import QuantityError
 from restow.model.resources import Vector, add, amounts, fits, scale, template_requests
-from restow.model.selectors import SelectorError, label_selector
+from restow.model.selectors import Operator, SelectorError, label_selector
+from restow.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from restow.model.times import TimeError, parse_duration
 
+_NODES: tuple[str, ...] = get_args(Operator)
+_TOLERATIONS = (None, "", "Exists", "Equal", "Gt", "Lt")
+_EFFECTS = (None, "", NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
 MOST_SEATS = 5000
 """More placements than this make an object that no API server stores."""
-
-
-def replicas(task: TaskSpec) -> int:
-    """How many seats a task has; one where it does not say."""
-    return 1 if task.replicas is None else max(task.replicas, 0)
-
-
-def wanted(reservation: Reservation) -> dict[str, int]:
-    """How many seats each task has."""
-    return {task.name: replicas(task) for task in reservation.spec.tasks or ()}
 
 
 def least(reservation: Reservation) -> int:
@@ -47,9 +43,14 @@ def is_for(reservation: Reservation, names: frozenset[str]) -> bool:
     return all(name in names for name in (spec.scheduler_name, *named) if name)
 
 
+def requests(reservation: Reservation) -> dict[str, Vector]:
+    """What a seat of each task asks for. Raises QuantityError."""
+    return {task.name: template_requests(task.template.spec) for task in reservation.spec.tasks or ()}
+
+
 def asked_for(reservation: Reservation, placements: Iterable[Placement]) -> Vector:
     """What the seats at these placements ask for together. Raises QuantityError."""
-    each = {task.name: template_requests(task.template.spec) for task in reservation.spec.tasks or ()}
+    each = requests(reservation)
     total: Vector = {}
     for task, count in Counter(one.task for one in placements).items():
         total = add(total, scale(each.get(task, {}), count))
@@ -63,12 +64,17 @@ def is_changed(reservation: Reservation) -> bool:
 
 
 def has_grown(reservation: Reservation) -> bool:
-    """Whether its seats ask for more than they were given when it was last decided about, which its status says."""
+    """Whether a seat that nobody took asks for more than it was given when it was last decided about, which its status
+    says. That others of its seats ask for less, or are given up, changes nothing: they may be elsewhere."""
     if not is_changed(reservation):
         return False
     status = reservation.status
+    held = {one.task for one in status.placements or () if one.pod_ref is None}
+    given = status.observed_requests or {}
     try:
-        return not fits(asked_for(reservation, status.placements or ()), amounts(status.allocatable))
+        return not all(
+            fits(request, amounts(given.get(task))) for task, request in requests(reservation).items() if task in held
+        )
     except QuantityError:  # whatever that is, nobody gave it
         return True
 
@@ -77,7 +83,7 @@ def problems(reservation: Reservation) -> list[Problem]:
     """Everything that is wrong with the spec, by path."""
     spec = reservation.spec
     found = find_problems(ReservationSpec, msgspec.to_builtins(spec), marks=True)
-    found += [*_of_tasks(spec), *_of_sums(spec), *_of_owners(spec), *_of_terms(spec)]
+    found += [*_of_tasks(spec), *_of_templates(spec), *_of_sums(spec), *_of_owners(reservation), *_of_terms(spec)]
     return sorted(Problem(f"spec.{one.path}", one.message) for one in found)
 
 
@@ -93,6 +99,37 @@ def _of_tasks(spec: ReservationSpec) -> Iterator[Problem]:
             yield Problem(f"{path}.replicas", f"{task.replicas} is negative")
 
 
+def _of_templates(spec: ReservationSpec) -> Iterator[Problem]:
+    """What an API server takes from no pod, so that no pod could come for the seat, and what a seat makes nothing of;
+    here it would only never match, or hold nothing."""
+    for number, task in enumerate(spec.tasks or ()):
+        path, pod = f"tasks[{number}].template.spec", task.template.spec
+        if not pod.containers:
+            yield Problem(f"{path}.containers", "there is none, so the seat would hold nothing; every pod has one")
+        if pod.node_name:
+            told = (
+                "the scheduler finds the node; reservationNodeNames says where to look first, a required node affinity"
+            )
+            yield Problem(f"{path}.nodeName", f"{told} where it must be")
+        for which, one in enumerate(pod.tolerations or ()):
+            if one.operator not in _TOLERATIONS:
+                yield Problem(f"{path}.tolerations[{which}].operator", _none_of(one.operator, _TOLERATIONS[2:]))
+            if one.effect not in _EFFECTS:
+                yield Problem(f"{path}.tolerations[{which}].effect", _none_of(one.effect, _EFFECTS[2:]))
+        affinity = pod.affinity.node_affinity if pod.affinity else None
+        required = affinity.required if affinity else None
+        path = f"{path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+        for which, term in enumerate((required.node_selector_terms if required else None) or ()):
+            for place, expression in enumerate(term.match_expressions or ()):
+                if expression.operator not in _NODES:
+                    told = _none_of(expression.operator, _NODES)
+                    yield Problem(f"{path}[{which}].matchExpressions[{place}].operator", told)
+
+
+def _none_of(word: str | None, words: Iterable[str | None]) -> str:
+    return f"{word!r} is not one of {', '.join(map(str, words))}"
+
+
 def _of_sums(spec: ReservationSpec) -> Iterator[Problem]:
     seats = sum(replicas(task) for task in spec.tasks or ())
     if not seats:
@@ -103,15 +140,25 @@ def _of_sums(spec: ReservationSpec) -> Iterator[Problem]:
     if asked < 0:
         yield Problem("minAvailable", f"{asked} is negative")
     if asked > seats:
-        yield Problem("minAvailable", f"{asked} is more than the {seats} seats there are")
+        yield Problem("minAvailable", f"{asked} is more than the number of seats, {seats}")
 
 
-def _of_owners(spec: ReservationSpec) -> Iterator[Problem]:
-    for number, owner in enumerate(spec.owners or ()):
+def _of_owners(reservation: Reservation) -> Iterator[Problem]:
+    namespace = reservation.metadata.namespace
+    for number, owner in enumerate(reservation.spec.owners or ()):
+        path, named = f"owners[{number}]", {"object": owner.object, "controller": owner.controller}
+        if owner == ReservationOwner():
+            yield Problem(path, "it speaks of nobody; object, controller or labelSelector is needed")
+        for field, one in named.items():
+            if one is not None and not (one.name or one.uid):
+                yield Problem(f"{path}.{field}", "it speaks of nobody; a name or a uid is needed")
+            if one is not None and one.namespace not in (None, "", namespace):
+                told = f"{one.namespace} is not {namespace}, the namespace of the reservation"
+                yield Problem(f"{path}.{field}.namespace", told)
         try:
             label_selector(owner.label_selector)
         except SelectorError as error:
-            yield Problem(f"owners[{number}].labelSelector", str(error))
+            yield Problem(f"{path}.labelSelector", str(error))
 
 
 def _of_terms(spec: ReservationSpec) -> Iterator[Problem]:

@@ -6,8 +6,9 @@ Real kubelets refuse here too, so a scheduler that over-commits a node shows: th
 from __future__ import annotations
 
 from restow.model.affinity import node_constraint
+from restow.model.cluster.versions import version_number
 from restow.model.objects import Node, Pod
-from restow.model.pods import is_finished
+from restow.model.pods import condition, is_finished
 from restow.model.resources import PODS, amounts, shortages
 from restow.model.taints import NO_EXECUTE, untolerated
 from restow.sim.world.view import View
@@ -29,14 +30,17 @@ def misfit(pod: Pod, node: Node, view: View) -> tuple[str, str] | None:
 
 
 def _is_ahead(other: Pod, pod: Pod) -> bool:
-    """Whether the kubelet took the other pod in first: it runs, or was created earlier."""
+    """Whether the kubelet took the other pod in first: it runs, or was given to the node earlier."""
     if other.metadata.uid == pod.metadata.uid:
         return False
     return other.status.phase == "Running" or _arrival(other) < _arrival(pod)
 
 
-def _arrival(pod: Pod) -> tuple[str, str]:
-    return (pod.metadata.creation_timestamp or "", pod.metadata.uid)
+def _arrival(pod: Pod) -> tuple[str, int]:
+    """When a pod came to its node, and in which order of those that came within the same second."""
+    bound = condition(pod.status.conditions, "PodScheduled")
+    since = bound.last_transition_time if bound is not None and bound.status == "True" else None
+    return since or pod.metadata.creation_timestamp or "", version_number(pod.metadata.resource_version or "") or 0
 
 
 def _room(node: Node, pods: list[Pod], view: View) -> dict[str, int]:

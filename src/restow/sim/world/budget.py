@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from restow.client.cache import Change, Key, key_of
+from restow.client.cache import Change
+from restow.model.cluster.names import Key, key_of
 from restow.model.fractions import fraction
 from restow.model.kinds import POD, Kind
 from restow.model.objects import Document, Pod

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from restow.client.cache import Change, Key
+from restow.client.cache import Change
+from restow.model.cluster.names import Key
 from restow.model.cron import CronError, parse_schedule
 from restow.model.kinds import Kind
 from restow.model.objects import Document
@@ -68,7 +69,7 @@ def _fire(cron: Whole, active: list[Whole], view: View) -> tuple[list[Write], fl
     # What is due while it is forbidden stays due: it is made up for once the active job is over.
     if due is None or due <= since or due < late or (active and policy == "Forbid"):
         return [], None, again
-    replaced = map(_delete, active if policy == "Replace" else ())
+    replaced = [Delete.of(JOB, one) for one in active] if policy == "Replace" else []
     return [*replaced, *_create(cron, due, view)], due, again
 
 
@@ -90,10 +91,6 @@ def _forget(cron: Whole, jobs: list[Whole]) -> list[Write]:
     writes: list[Write] = []
     for end, (limit, usual) in limits.items():
         ended = [job for job in jobs if (how_it_ended(job) or {}).get("type") == end]
-        writes += map(_delete, ended[: max(0, len(ended) - int(cron.spec.get(limit, usual)))])
+        kept = int(cron.spec.get(limit, usual))
+        writes += [Delete.of(JOB, one) for one in ended[: max(0, len(ended) - kept)]]
     return writes
-
-
-def _delete(job: Whole) -> Delete:
-    meta = job.metadata
-    return Delete(kind=JOB, namespace=meta.namespace, name=meta.name, uid=meta.uid)

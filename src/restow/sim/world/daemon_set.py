@@ -11,13 +11,25 @@ from typing import Any
 
 import msgspec
 
-from restow.client.cache import Change, Key, key_of
+from restow.client.cache import Change
 from restow.model.affinity import node_constraint
+from restow.model.cluster.names import Key, key_of
 from restow.model.fractions import fraction
 from restow.model.kinds import NODE, POD, Kind
 from restow.model.objects import Document, Node, Pod, PodSpec
 from restow.model.pods import controller_of, is_finished, is_ready
-from restow.model.taints import NO_EXECUTE, untolerated
+from restow.model.taints import (
+    DISK_PRESSURE,
+    MEMORY_PRESSURE,
+    NETWORK_UNAVAILABLE,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NOT_READY,
+    PID_PRESSURE,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+    untolerated,
+)
 from restow.sim.world.objects import CONTROLLER_REVISION, DAEMON_SET, Whole
 from restow.sim.world.pods import available_in
 from restow.sim.world.revisions import remember, revision_of
@@ -27,12 +39,12 @@ from restow.sim.world.template import REVISION_HASH, pod_from, random_suffix, re
 from restow.sim.world.view import View, daemon_maker, pinned_node
 
 _TOLERATED = (
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+    (NOT_READY, NO_EXECUTE),
+    (UNREACHABLE, NO_EXECUTE),
+    (DISK_PRESSURE, NO_SCHEDULE),
+    (MEMORY_PRESSURE, NO_SCHEDULE),
+    (PID_PRESSURE, NO_SCHEDULE),
+    (UNSCHEDULABLE.key, NO_SCHEDULE),
 )
 
 
@@ -67,7 +79,7 @@ def _on_node(daemons: Whole, node: Node, view: View) -> Step:
     failed = [pod for pod in pods if is_finished(pod)]
     alive = sorted((pod for pod in pods if not is_finished(pod)), key=_age)
     surplus = alive[1:] if stays else alive
-    writes: list[Write] = [_delete(pod) for pod in (*failed, *surplus)]
+    writes: list[Write] = [Delete.of(POD, pod) for pod in (*failed, *surplus)]
     if not runs or view.daemons(daemons.metadata.uid, node.metadata.name):
         return Step(tuple(writes))
     pause = view.pause(daemon_maker(daemons.metadata.uid, node.metadata.name))
@@ -94,7 +106,7 @@ def _tolerant(spec: Document) -> Document:
     """The spec with the tolerations that every daemon gets."""
     wanted = [
         *_TOLERATED,
-        *([("node.kubernetes.io/network-unavailable", "NoSchedule")] if spec.get("hostNetwork") else []),
+        *([(NETWORK_UNAVAILABLE, NO_SCHEDULE)] if spec.get("hostNetwork") else []),
     ]
     added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in wanted]
     present = [each for each in spec.get("tolerations") or () if each not in added]
@@ -158,7 +170,7 @@ class DaemonSets(Rule):
         counts = {
             "desiredNumberScheduled": len(wanted),
             "currentNumberScheduled": sum(1 for name in wanted if name in on_nodes),
-            "numberMisscheduled": sum(1 for name in on_nodes if name not in set(wanted)),
+            "numberMisscheduled": len(on_nodes.keys() - set(wanted)),
             "numberReady": sum(1 for name in wanted if name in on_nodes and is_ready(on_nodes[name])),
             "numberAvailable": some(available),
             "numberUnavailable": some(len(wanted) - available),
@@ -185,14 +197,9 @@ def _roll(daemons: Whole, outdated: list[Pod], wanted: int, unavailable: int, vi
     budget = max(1, fraction(limit, wanted, up=True)) - unavailable
     idle = [pod for pod in outdated if not is_ready(pod)]
     serving = [pod for pod in outdated if is_ready(pod)]
-    return [_delete(pod) for pod in (*idle, *serving[: max(0, budget)])]
+    return [Delete.of(POD, pod) for pod in (*idle, *serving[: max(0, budget)])]
 
 
 def _age(pod: Pod) -> tuple[bool, str, str]:
     """Bound first, then oldest."""
     return (not pod.spec.node_name, pod.metadata.creation_timestamp or "", pod.metadata.name)
-
-
-def _delete(pod: Pod) -> Delete:
-    meta = pod.metadata
-    return Delete(kind=POD, namespace=meta.namespace, name=meta.name, uid=meta.uid)

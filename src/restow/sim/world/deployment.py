@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from restow.client.cache import Change, Key
+from restow.client.cache import Change
+from restow.model.cluster.names import Key
 from restow.model.kinds import POD, Kind
 from restow.model.objects import Document
 from restow.model.pods import controller_of, is_finished
@@ -160,15 +161,7 @@ class _Rollout:
         limit = int(self.deployment.spec.get("revisionHistoryLimit", 10))
         idle = [each for each in self.old if not _replicas(each) and not each.status.get("replicas")]
         idle.sort(key=_revision)
-        return [
-            Delete(
-                kind=REPLICA_SET,
-                namespace=each.metadata.namespace,
-                name=each.metadata.name,
-                uid=each.metadata.uid,
-            )
-            for each in idle[: max(0, len(idle) - limit)]
-        ]
+        return [Delete.of(REPLICA_SET, each) for each in idle[: max(0, len(idle) - limit)]]
 
     # ---- writing
 

@@ -11,8 +11,9 @@ from typing import ClassVar
 
 import msgspec
 
-from restow.client.cache import Key, Object
+from restow.model.cluster.names import Key
 from restow.model.kinds import NODE, POD
+from restow.model.objects import Object
 from restow.model.times import parse_time
 from restow.sim.world.rule import Rule, about
 from restow.sim.world.settings import EXIT_CODE, NEVER_READY, READY, RUN, SILENT_SINCE, START, STOP

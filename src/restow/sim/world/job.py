@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from restow.client.cache import Change, Key
+from restow.client.cache import Change
+from restow.model.cluster.names import Key
 from restow.model.kinds import POD, Kind
 from restow.model.objects import Document, Pod
 from restow.model.pods import controller_of, is_finished, is_ready
@@ -59,8 +60,7 @@ def _after(job: Whole, pods: list[Pod], view: View) -> Step:
     wait = parse_time(ended["lastTransitionTime"]) + ttl - view.now
     if wait > 0:
         return Step(tuple(writes), wait)
-    meta = job.metadata
-    return Step((*writes, Delete(kind=JOB, namespace=meta.namespace, name=meta.name, uid=meta.uid)))
+    return Step((*writes, Delete.of(JOB, job)))
 
 
 class _Run:
@@ -169,10 +169,7 @@ class _Run:
         return Create(POD, pod)
 
     def _delete(self, pods: list[Pod]) -> list[Write]:
-        return [
-            Delete(kind=POD, namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
-            for pod in pods
-        ]
+        return [Delete.of(POD, pod) for pod in pods]
 
     # ---- status
 

@@ -12,7 +12,8 @@ import zlib
 from collections.abc import Iterable
 from typing import Any
 
-from restow.client.cache import Change, Key, key_of
+from restow.client.cache import Change
+from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import NODE, PERSISTENT_VOLUME_CLAIM, POD, Kind
 from restow.model.objects import Container, Document, Node, Pod
 from restow.model.pods import condition, is_finished, is_ready
@@ -109,11 +110,11 @@ class Kubelets(Rule):
         if meta.finalizers:
             # Whoever holds the pod wants to see how it ended.
             return NOTHING if is_finished(pod) and not grace else self._end(pod, now)
-        return Step((_remove(pod),))
+        return Step((Delete.of(POD, pod, grace=0),))
 
     def _end(self, pod: Pod, now: float) -> Step:
         report = _report(pod, _exited(pod, 143, now)).writes
-        return Step((*(() if is_finished(pod) else report), _remove(pod)))
+        return Step((*(() if is_finished(pod) else report), Delete.of(POD, pod, grace=0)))
 
 
 def is_silent(node: Node) -> bool:
@@ -175,11 +176,6 @@ def _report(pod: Pod, status: Document, again: float | None = None) -> Step:
         type=STRATEGIC_PATCH,
     )
     return Step((patch,), again)
-
-
-def _remove(pod: Pod) -> Delete:
-    meta = pod.metadata
-    return Delete(kind=POD, namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=0)
 
 
 def _running(pod: Pod, node: Node, ready: bool, now: float) -> Document:

@@ -8,10 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from restow.client.cache import Change, Key, key_of
+from restow.client.cache import Change
+from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import LEASE, NODE, POD, Kind
 from restow.model.objects import Document, Node, Pod, Taint
 from restow.model.pods import condition, is_finished, is_ready
+from restow.model.taints import (
+    DISK_PRESSURE,
+    MEMORY_PRESSURE,
+    NETWORK_UNAVAILABLE,
+    NOT_READY,
+    PID_PRESSURE,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+)
 from restow.model.times import format_micro_time, format_time, parse_time
 from restow.ports import STRATEGIC_PATCH
 from restow.sim.world.instructions import told
@@ -22,17 +32,14 @@ from restow.sim.world.step import NOTHING, Create, Patch, Step, Write
 from restow.sim.world.view import View
 
 LEASES = "kube-node-lease"
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
-UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 # Which condition, in which state, becomes which taint (beside Ready, which has two).
 _CONDITIONS = {
-    "MemoryPressure": ("True", "node.kubernetes.io/memory-pressure"),
-    "DiskPressure": ("True", "node.kubernetes.io/disk-pressure"),
-    "PIDPressure": ("True", "node.kubernetes.io/pid-pressure"),
-    "NetworkUnavailable": ("True", "node.kubernetes.io/network-unavailable"),
+    "MemoryPressure": ("True", MEMORY_PRESSURE),
+    "DiskPressure": ("True", DISK_PRESSURE),
+    "PIDPressure": ("True", PID_PRESSURE),
+    "NetworkUnavailable": ("True", NETWORK_UNAVAILABLE),
 }
-_MANAGED = {NOT_READY, UNREACHABLE, UNSCHEDULABLE, *(key for _, key in _CONDITIONS.values())}
+_MANAGED = {NOT_READY, UNREACHABLE, UNSCHEDULABLE.key, *(key for _, key in _CONDITIONS.values())}
 
 
 class Heartbeats(Rule):
@@ -164,7 +171,7 @@ def _wanted_taints(node: Node) -> list[tuple[str, str]]:
         if found is not None and found.status == status:
             wanted.append((key, "NoSchedule"))
     if node.spec.unschedulable:
-        wanted.append((UNSCHEDULABLE, "NoSchedule"))
+        wanted.append((UNSCHEDULABLE.key, UNSCHEDULABLE.effect))
     return wanted
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from restow.client.cache import Change, Key, key_of
+from restow.client.cache import Change
+from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import NODE, POD, Kind
 from restow.model.objects import Pod
 from restow.model.pods import condition, is_finished
@@ -36,7 +37,7 @@ class PodGarbage(Rule):
         if pod.spec.node_name:
             return NOTHING if view.node(pod.spec.node_name) else self._lost(pod, view.now)
         deleting = pod.metadata.deletion_timestamp and not pod.metadata.finalizers
-        return Step((_force(pod),)) if deleting else NOTHING
+        return Step((Delete.of(POD, pod, grace=0),)) if deleting else NOTHING
 
     def _lost(self, pod: Pod, now: float) -> Step:
         """First say that the pod was disrupted, and after the notice remove it: the node might come back."""
@@ -47,12 +48,7 @@ class PodGarbage(Rule):
         if wait > 0:
             return Step(again=wait)
         end: tuple[Write, ...] = () if is_finished(pod) else (_failed(pod),)
-        return Step((*end, _force(pod)))
-
-
-def _force(pod: Pod) -> Delete:
-    meta = pod.metadata
-    return Delete(kind=POD, namespace=meta.namespace, name=meta.name, uid=meta.uid, grace=0)
+        return Step((*end, Delete.of(POD, pod, grace=0)))
 
 
 def _disrupted(pod: Pod, now: float) -> Patch:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from restow.client.cache import Change, Key
+from restow.client.cache import Change
+from restow.model.cluster.names import Key
 from restow.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, Kind
 from restow.model.objects import PersistentVolume, PersistentVolumeClaim
 from restow.model.pods import is_finished

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from restow.client.cache import Change, Key
+from restow.client.cache import Change
+from restow.model.cluster.names import Key
 from restow.model.kinds import POD, Kind
 from restow.model.objects import Pod
 from restow.model.pods import controller_of, is_ready
@@ -50,10 +51,7 @@ def _create(replica_set: Whole, count: int, view: View) -> list[Write]:
 
 def _delete(replica_set: Whole, active: list[Pod], count: int, view: View) -> list[Write]:
     order = deletion_order(active, _family(replica_set, active, view), view.now)
-    return [
-        Delete(kind=POD, namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
-        for pod in order[: min(count, BURST)]
-    ]
+    return [Delete.of(POD, pod) for pod in order[: min(count, BURST)]]
 
 
 def _family(replica_set: Whole, active: list[Pod], view: View) -> list[Pod]:

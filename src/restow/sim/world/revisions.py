@@ -38,7 +38,7 @@ def remember(kind: Kind[Any], owner: Whole, newest: str, used: Collection[str], 
         writes.append(_renumber(mine, latest + 1))
     idle = sorted((each for name, each in known.items() if name != newest and name not in used), key=_number)
     limit = int(owner.spec.get("revisionHistoryLimit", 10))
-    return [*writes, *map(_forget, idle[: max(0, len(idle) - limit)])]
+    return [*writes, *(Delete.of(CONTROLLER_REVISION, one) for one in idle[: max(0, len(idle) - limit)])]
 
 
 def stored_template(namespace: str, name: str, view: View) -> Document | None:
@@ -72,11 +72,6 @@ def _renumber(revision: Whole, number: int) -> Patch:
         changes={"revision": number},
         version=meta.resource_version,
     )
-
-
-def _forget(revision: Whole) -> Delete:
-    meta = revision.metadata
-    return Delete(kind=CONTROLLER_REVISION, namespace=meta.namespace, name=meta.name, uid=meta.uid)
 
 
 def _number(revision: Whole) -> tuple[int, str]:

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from restow.client.cache import Change, Key, Object, key_of
+from restow.client.cache import Change
+from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import Kind
-from restow.model.objects import Document, ObjectReference
+from restow.model.objects import Document, Object, ObjectReference
 from restow.model.pods import controller_of
 from restow.model.selectors import LabelSelector, SelectorError, label_selector
 from restow.model.times import format_time

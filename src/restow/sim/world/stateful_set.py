@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from restow.client.cache import Change, Key
+from restow.client.cache import Change
+from restow.model.cluster.names import Key
 from restow.model.fractions import fraction
 from restow.model.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
 from restow.model.objects import Document, Pod
@@ -84,7 +85,7 @@ class _Ordered:
                     return True
                 continue
             if is_finished(pod) and not self.view.is_leaving(pod):
-                writes.append(_delete(pod))
+                writes.append(Delete.of(POD, pod))
                 return True
             if not is_ready(pod):
                 writes += self._missing_claims(ordinal)
@@ -99,7 +100,7 @@ class _Ordered:
         for ordinal in sorted(condemned, reverse=True):
             pod = self.by_ordinal[ordinal]
             if not self.view.is_leaving(pod):
-                writes.append(_delete(pod))
+                writes.append(Delete.of(POD, pod))
             if self.in_order:
                 return True
         return bool(condemned)
@@ -116,7 +117,7 @@ class _Ordered:
             if budget <= 0:
                 return
             if pod is not None and not self.view.is_leaving(pod) and revision_of(pod) != self.update:
-                writes.append(_delete(pod))
+                writes.append(Delete.of(POD, pod))
                 budget -= 1
 
     def _is_available(self, pod: Pod) -> bool:
@@ -197,8 +198,3 @@ def _ordinal(stateful_set: Whole, pod: Pod) -> int | None:
     """The number at the end of the name, if the rest of the name is the set's."""
     parent, _, number = pod.metadata.name.rpartition("-")
     return int(number) if parent == stateful_set.metadata.name and number.isdigit() else None
-
-
-def _delete(pod: Pod) -> Delete:
-    meta = pod.metadata
-    return Delete(kind=POD, namespace=meta.namespace, name=meta.name, uid=meta.uid)

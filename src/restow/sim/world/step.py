@@ -5,12 +5,12 @@ Rules are functions from facts to a `Step`. Carrying steps out, and trying again
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
 from restow.model.kinds import Kind
-from restow.model.objects import Document, ObjectReference
+from restow.model.objects import Document, Object, ObjectReference
 from restow.ports import MERGE_PATCH
 
 
@@ -41,6 +41,12 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     grace: int | None = None
+
+    @classmethod
+    def of(cls, kind: Kind[Any], item: Object, *, grace: int | None = None) -> Self:
+        meta = item.metadata
+        namespace = meta.namespace if kind.namespaced else None
+        return cls(kind=kind, namespace=namespace, name=meta.name, uid=meta.uid, grace=grace)
 
 
 class Record(msgspec.Struct, frozen=True):

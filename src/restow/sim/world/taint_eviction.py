@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from restow.client.cache import Change, Key, key_of
+from restow.client.cache import Change
+from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import NODE, POD, Kind
 from restow.model.objects import Pod, Taint
 from restow.model.pods import is_finished
@@ -70,4 +71,4 @@ def _evict(pod: Pod, now: float) -> Step:
         subresource="status",
         type=STRATEGIC_PATCH,
     )
-    return Step((mark, Delete(kind=POD, namespace=meta.namespace, name=meta.name, uid=meta.uid)))
+    return Step((mark, Delete.of(POD, pod)))

@@ -12,12 +12,13 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from restow.client.cache import Cache, Change, Key, Object, by_namespace, by_node, is_older, key_of
+from restow.client.cache import Cache, Change, by_namespace, by_node, is_older
 from restow.client.informer import Informer
 from restow.client.verbs import Event
 from restow.model.affinity import node_constraint
+from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import NODE, POD, Kind
-from restow.model.objects import Node, Pod
+from restow.model.objects import Node, Object, Pod
 from restow.model.pods import controller_of
 from restow.model.resources import Vector, pod_requests
 from restow.model.selectors import LabelSelector

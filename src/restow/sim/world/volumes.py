@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from restow.client.cache import Change, Key, key_of
+from restow.client.cache import Change
 from restow.model.affinity import volume_constraint
+from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS, Kind
 from restow.model.objects import Document, Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from restow.model.quantity import Quantity
@@ -104,8 +105,7 @@ class Volumes(Rule):
             return Step(_phase(volume, "Released").writes, 1.0) if reference.uid else NOTHING
         if volume.spec.persistent_volume_reclaim_policy != "Delete":
             return NOTHING
-        meta = volume.metadata
-        return Step((Delete(kind=PERSISTENT_VOLUME, namespace=None, name=meta.name, uid=meta.uid),))
+        return Step((Delete.of(PERSISTENT_VOLUME, volume),))
 
 
 # ---- binding

@@ -16,13 +16,15 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from restow.client.cache import Change, Key, Object, key_of
+from restow.client.cache import Change
 from restow.client.creating import create_once
 from restow.client.events import EventRecorder
 from restow.client.informer import Informer
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
+from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import NODE, POD, Kind
+from restow.model.objects import Object
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Clock, NotFound, TooManyRequests
 from restow.sim.world.pods import is_lost_early

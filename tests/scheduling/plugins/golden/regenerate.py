@@ -7,23 +7,16 @@ down to what a plugin reads.
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from restow.model.objects import Document
 from tests.scheduling.plugins.golden.answers import differences
+from tests.scheduling.plugins.oracle import answered, compare, keep
 
 HERE = Path(__file__).parent
-GOLDEN = HERE / "kube-scheduler.json"
-MODULE = HERE.parents[3] / "e2e" / "controlplane"
-"""Pins the versions of everything that is built from Kubernetes' sources."""
 
 FEATURES = ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"]
 IMAGES = {"web:1": 300, "db:latest": 900, "tiny:2": 10, "reg.example:5000/big:latest": 2500}
@@ -229,20 +222,6 @@ def concise(question: Any, read: list[str]) -> Any:
     return {key: concise(part, read) for key, part in question.items() if key in read or key not in PARTS}
 
 
-def answered(questions: list[Document]) -> list[Document]:
-    """The questions with kube-scheduler's answers."""
-    with tempfile.TemporaryDirectory() as scratch:
-        shutil.copy(HERE / "oracle.go", Path(scratch) / "main.go")
-        for name in ("go.mod", "go.sum"):
-            shutil.copy(MODULE / name, scratch)
-        environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
-        subprocess.run(["go", "build", "-trimpath", "-o", "oracle", "."], cwd=scratch, env=environment, check=True)
-        asked = "".join(json.dumps(question) + "\n" for question in questions)
-        run = subprocess.run([f"{scratch}/oracle"], input=asked, capture_output=True, text=True, check=True)
-    answers = [json.loads(line) for line in run.stdout.splitlines()]
-    return [{**question, "answer": answer} for question, answer in zip(questions, answers, strict=True)]
-
-
 def main(arguments: list[str]) -> int:
     check = "--check" in arguments
     seed, count = [int(one) for one in [*(one for one in arguments if one != "--check"), "1", "400"][:2]]
@@ -250,14 +229,10 @@ def main(arguments: list[str]) -> int:
     questions = [source.question() for _ in range(count)]
     if not check:
         questions = [concise(question, READ[question["plugin"]]) for question in questions]
-    cases = answered(questions)
+    cases = answered(HERE, questions)
     if not check:
-        GOLDEN.write_text("[\n" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases) + "\n]\n")
-    wrong = [(case, differences(case)) for case in cases if differences(case)]
-    for case, found in wrong[:3]:
-        print(json.dumps(case), *found, sep="\n  ")
-    print(f"{len(cases)} answers, {len(wrong)} of ours differ")
-    return 1 if wrong else 0
+        keep(HERE, cases)
+    return compare(cases, differences)
 
 
 if __name__ == "__main__":

@@ -8,23 +8,17 @@ cut down to what a plugin reads, and to one pair of questions for each kind of a
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from restow.model.objects import Document
 from tests.scheduling.plugins.golden_volumes.answers import PLUGINS, differences
+from tests.scheduling.plugins.oracle import answered, compare, keep
 
 HERE = Path(__file__).parent
-GOLDEN = HERE / "kube-scheduler.json"
-MODULE = HERE.parents[3] / "e2e" / "controlplane"
-"""Pins the versions of everything that is built from Kubernetes' sources."""
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
@@ -258,34 +252,16 @@ def telling(cases: list[Document]) -> list[Document]:
     return [case for _, same in sorted(alike.items()) for case in same[:2]]
 
 
-def answered(questions: list[Document]) -> list[Document]:
-    """The questions with kube-scheduler's answers."""
-    with tempfile.TemporaryDirectory() as scratch:
-        shutil.copy(HERE / "oracle.go", Path(scratch) / "main.go")
-        for name in ("go.mod", "go.sum"):
-            shutil.copy(MODULE / name, scratch)
-        environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
-        subprocess.run(["go", "build", "-trimpath", "-o", "oracle", "."], cwd=scratch, env=environment, check=True)
-        asked = "".join(json.dumps(question) + "\n" for question in questions)
-        run = subprocess.run([f"{scratch}/oracle"], input=asked, stdout=subprocess.PIPE, text=True, check=True)
-    answers = [json.loads(line) for line in run.stdout.splitlines()]
-    return [{**question, "answer": answer} for question, answer in zip(questions, answers, strict=True)]
-
-
 def main(arguments: list[str]) -> int:
     check = "--check" in arguments
     seed, count = [int(one) for one in [*(one for one in arguments if one != "--check"), "1", "2000"][:2]]
     source = Questions(random.Random(seed))
     questions = [source.question() for _ in range(count)]
-    cases = answered(questions if check else [concise(question) for question in questions])
+    cases = answered(HERE, questions if check else [concise(question) for question in questions])
     if not check:
         cases = telling(cases)
-        GOLDEN.write_text("[\n" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases) + "\n]\n")
-    wrong = [(case, differences(case)) for case in cases if differences(case)]
-    for case, found in wrong[:3]:
-        print(json.dumps(case), *found, sep="\n  ")
-    print(f"{len(cases)} answers, {len(wrong)} of ours differ")
-    return 1 if wrong else 0
+        keep(HERE, cases)
+    return compare(cases, differences)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ def check_volume(doc: Document, old: Document | None, found: Findings) -> None:
 
 
 def _check_volume_update(spec: Document, before: Document, found: Findings) -> None:
-    for name in (each for each in {*spec, *before} if each not in _VOLUME_FIELDS):
+    for name in (each for each in {**spec, **before} if each not in _VOLUME_FIELDS):
         if spec.get(name) != before.get(name):
             found.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")
             break

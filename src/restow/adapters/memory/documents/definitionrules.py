@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from restow.adapters.memory.documents.findings import Findings
 from restow.adapters.memory.documents.metadatarules import resource_name_problems
@@ -122,7 +125,15 @@ def _hoisted(versions: list[Document], member: str, top: str) -> Iterator[tuple[
 
 def _check_schema(schema: Document, field: str, found: Findings) -> None:
     if schema.get("openAPIV3Schema"):
-        _check_root(schema["openAPIV3Schema"], f"{field}.openAPIV3Schema", found)
+        found.causes.extend(_schema_causes(msgspec.json.encode(schema["openAPIV3Schema"]), f"{field}.openAPIV3Schema"))
+
+
+@lru_cache(maxsize=32)
+def _schema_causes(written: bytes, field: str) -> tuple[StatusCause, ...]:
+    """Kept by what the schema says, because many simulated clusters begin with the same definitions."""
+    found = Findings()
+    _check_root(msgspec.json.decode(written), field, found)
+    return tuple(found.causes)
 
 
 def _check_columns(columns: list[Document], field: str, found: Findings) -> None:

@@ -12,6 +12,25 @@ from typing import Any
 from restow.ports import StatusCause
 
 
+def invalid_value(field: str, value: Any, why: str) -> StatusCause:
+    return StatusCause(reason="FieldValueInvalid", field=field, message=f"Invalid value: {_shown(value)}: {why}")
+
+
+def required_value(field: str, why: str = "") -> StatusCause:
+    message = f"Required value: {why}" if why else "Required value"
+    return StatusCause(reason="FieldValueRequired", field=field, message=message)
+
+
+def forbidden_value(field: str, why: str) -> StatusCause:
+    return StatusCause(reason="FieldValueForbidden", field=field, message=f"Forbidden: {why}")
+
+
+def unsupported_value(field: str, value: Any, supported: Iterable[str]) -> StatusCause:
+    known = ", ".join(json.dumps(each) for each in supported)
+    message = f"Unsupported value: {_shown(value)}: supported values: {known}"
+    return StatusCause(reason="FieldValueNotSupported", field=field, message=message)
+
+
 class Findings:
     __slots__ = ("causes",)
 
@@ -22,17 +41,16 @@ class Findings:
         self.causes.append(StatusCause(reason=reason, field=field, message=message))
 
     def invalid(self, field: str, value: Any, why: str) -> None:
-        self._add("FieldValueInvalid", field, f"Invalid value: {_shown(value)}: {why}")
+        self.causes.append(invalid_value(field, value, why))
 
     def required(self, field: str, why: str = "") -> None:
-        self._add("FieldValueRequired", field, f"Required value: {why}" if why else "Required value")
+        self.causes.append(required_value(field, why))
 
     def forbidden(self, field: str, why: str) -> None:
-        self._add("FieldValueForbidden", field, f"Forbidden: {why}")
+        self.causes.append(forbidden_value(field, why))
 
     def unsupported(self, field: str, value: Any, supported: Iterable[str]) -> None:
-        known = ", ".join(json.dumps(each) for each in supported)
-        self._add("FieldValueNotSupported", field, f"Unsupported value: {_shown(value)}: supported values: {known}")
+        self.causes.append(unsupported_value(field, value, supported))
 
     def duplicate(self, field: str, value: Any) -> None:
         self._add("FieldValueDuplicate", field, f"Duplicate value: {_shown(value)}")

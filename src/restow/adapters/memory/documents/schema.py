@@ -7,6 +7,7 @@ definition can be served at all; see `definitionrules`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ class CustomSchema:
     def compile(cls, crd_version: dict[str, Any]) -> CustomSchema:
         """Compile one entry of spec.versions; without a schema everything is preserved and nothing checked."""
         schema = (crd_version.get("schema") or {}).get("openAPIV3Schema")
-        return cls(SchemaNode(schema) if schema else ANYTHING)
+        return _compiled(msgspec.json.encode(schema)) if schema else cls(ANYTHING)
 
     def prune(self, doc: Document) -> list[str]:
         """Drop, in place, what the schema does not know; returns what that was, as `unknown_fields` does."""
@@ -135,6 +136,12 @@ def _default(value: Any, node: SchemaNode, skip: tuple[str, ...] = ()) -> None:
 
 def _copied(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value)) if isinstance(value, dict | list) else value
+
+
+@lru_cache(maxsize=32)
+def _compiled(schema: bytes) -> CustomSchema:
+    """Kept by what the schema says, because many simulated clusters begin with the same definitions."""
+    return CustomSchema(SchemaNode(msgspec.json.decode(schema)))
 
 
 # --- merging ---

@@ -30,6 +30,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
 KNOWN_RULES: dict[str, Callable[[Any, Any], bool]] = {
     "self == oldSelf": lambda value, old: bool(value == old),
     "oldSelf == '' || self == oldSelf": lambda value, old: old in ("", value),
+    "!(oldSelf in ['Succeed', 'Failed', 'Aborted']) || self == oldSelf": lambda value, old: (
+        old not in ("Succeed", "Failed", "Aborted") or value == old
+    ),
     "!has(oldSelf.uid) || has(self.uid)": lambda value, old: _is_kept("uid", value, old),
     "!has(oldSelf.mode) || has(self.mode)": lambda value, old: _is_kept("mode", value, old),
 }

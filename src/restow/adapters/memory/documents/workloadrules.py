@@ -146,8 +146,8 @@ def check_stateful_set(doc: Document, old: Document | None, found: Findings) -> 
 
 
 def _check_set_update(spec: Document, before: Document, found: Findings) -> None:
-    changed = [name for name in {*spec, *before} if name not in _SET_CHANGEABLE and spec.get(name) != before.get(name)]
-    if changed:
+    others = [name for name in {**spec, **before} if name not in _SET_CHANGEABLE]
+    if any(spec.get(name) != before.get(name) for name in others):
         allowed = ", ".join(f"'{name}'" for name in _SET_CHANGEABLE[:-1])
         why = f"updates to statefulset spec for fields other than {allowed} and '{_SET_CHANGEABLE[-1]}' are forbidden"
         found.forbidden("spec", why)

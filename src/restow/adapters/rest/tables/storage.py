@@ -17,13 +17,10 @@ from restow.adapters.rest.tables.columns import (
     wide,
 )
 from restow.model.objects import Document
+from restow.model.volumes import CLASS_ANNOTATION, DEFAULT_CLASS
 
 MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
-DEFAULT_CLASS_ANNOTATIONS = (
-    "storageclass.kubernetes.io/is-default-class",
-    "storageclass.beta.kubernetes.io/is-default-class",
-)
+DEFAULT_CLASS_ANNOTATIONS = (DEFAULT_CLASS, "storageclass.beta.kubernetes.io/is-default-class")
 
 
 def _modes(values: list[str]) -> str:

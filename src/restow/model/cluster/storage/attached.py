@@ -123,9 +123,9 @@ class Attached:
                 del self._used_at[volume]
         for volume in new.used - old.used:
             self._used_at.setdefault(volume, set()).add(row)
-        for driver in {*old.counts, *new.counts}:
+        for driver in {**old.counts, **new.counts}:
             self._cells(self._counts, driver, 0)[row] = new.counts.get(driver, 0)
-        for driver in {*old.limits, *new.limits}:
+        for driver in {**old.limits, **new.limits}:
             self._cells(self._limits, driver, UNLIMITED)[row] = new.limits.get(driver, UNLIMITED)
 
     def _cells(self, table: dict[str, Counts], driver: str, default: int) -> Counts:

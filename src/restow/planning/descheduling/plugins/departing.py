@@ -16,22 +16,22 @@ import numpy as np
 
 from restow.eviction.ranks import priority
 from restow.model.cluster import Occupant, RowIndex, Snapshot
+from restow.model.cluster.names import key_of
 from restow.model.objects import Pod, SelectorSpec
 from restow.model.pods import stays_with_node
 from restow.model.problems import Problem, besides
-from restow.model.resources import CPU, MEMORY
-from restow.model.selectors import EVERYTHING, SelectorError, label_selector
-from restow.model.times import TimeError, parse_time
+from restow.model.selectors import SelectorError
+from restow.model.times import time_of
 from restow.model.wire import WireError, convert_readable
 from restow.model.words import number_of
-from restow.planning.arguments import Namespaces, PodFilter
+from restow.planning.arguments import Namespaces, PodFilter, selector_of
 from restow.planning.bookings import Bookings
-from restow.planning.cooldown import resting
+from restow.planning.cooldown import resting, resting_sentence
 from restow.planning.effect import after, versions
 from restow.planning.measures import overview, slots_by_row
 from restow.planning.movable import about_all, foreign_refusal, refused
 from restow.planning.neighbours import Neighbours
-from restow.planning.plan import Measures, Plan, Refusal
+from restow.planning.plan import Plan, Refusal
 from restow.planning.request import Request
 from restow.planning.sequence import Wanted, sequence
 
@@ -46,17 +46,16 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def problems(self) -> Iterator[Problem]:
         """What is wrong beyond types."""
-        if self.namespaces and self.namespaces.include and self.namespaces.exclude:
-            yield Problem("namespaces", "include and exclude cannot both be set")
+        if self.namespaces is not None:
+            yield from self.namespaces.problems("namespaces")
         try:
             self.pods()
         except SelectorError as error:
             yield Problem("labelSelector", str(error))
 
     def pods(self) -> PodFilter:
-        chosen = self.namespaces or Namespaces()
-        selector = EVERYTHING if self.label_selector is None else label_selector(self.label_selector)
-        return PodFilter(frozenset(chosen.include), frozenset(chosen.exclude), selector)
+        """Raises SelectorError, of which `problems` tells before."""
+        return PodFilter.of(self.namespaces, selector_of(self.label_selector))
 
 
 A = TypeVar("A", bound=Arguments)
@@ -86,7 +85,7 @@ Search = Callable[[Bookings], Iterable[Departure]]
 
 def depart(name: str, snapshot: Snapshot, request: Request, search: Search) -> Plan:
     """Let pods leave as they are found, each to the node the scheduler likes best of those that put it right."""
-    before = _figures(snapshot)
+    before = overview(snapshot)
     wanted: list[Wanted] = []
     refusals: list[Refusal] = []
     with Bookings(snapshot, request.engine, request.now) as bookings:
@@ -110,7 +109,7 @@ def depart(name: str, snapshot: Snapshot, request: Request, search: Search) -> P
         strategy=name,
         moves=ordered.moves,
         before=before,
-        after=after(snapshot, request, ordered.moves, _figures),
+        after=after(snapshot, request, ordered.moves, overview),
         refusals=(*refusals, *ordered.dropped, *foreign_refusal(snapshot, request.mobility)),
         versions=versions(snapshot, ordered.moves),
     )
@@ -131,7 +130,7 @@ class _Seats:
         """Why a pod that need not go stays for now; empty if it may go."""
         if one.must or one.pod.node not in self._resting:
             return ""
-        return f"{one.pod.node} rests: a pod came or left less than {self._cool_down:g}s ago"
+        return resting_sentence(self._cool_down, one.pod.node)
 
     def find(self, one: Departure) -> str | None:
         rows = one.among(self._bookings.choices(one.pod.key))
@@ -162,17 +161,13 @@ class _Seats:
         survey = self._bookings.survey(one.pod.key, rows[rows != self._snapshot.rows.find(one.pod.node)])
         others = [name for name in survey.feasible if name != one.pod.node]
         if others:
-            return f"{len(others)} other nodes have room for it, and none of them would put that right"
+            return f"{number_of(len(others), 'other node', 'have')} room for it, and none would put that right"
         return f"no other node takes it: {survey.message}" if survey.message else "there is no other node"
 
     def _row(self, name: str) -> int:
         row = self._snapshot.rows.find(name)
         assert row is not None, name
         return row
-
-
-def _figures(snapshot: Snapshot) -> Measures:
-    return overview(snapshot, (CPU, MEMORY))
 
 
 # --- who is looked at -------------------------------------------------------------------------------------------------
@@ -192,14 +187,12 @@ def lodgers(snapshot: Snapshot, pods: PodFilter, kinds_left_out: Collection[str]
         and not pods.why_not(one.pod)
         and not any(owner.kind in kinds_left_out for owner in one.pod.metadata.owner_references or ())
     ]
-    return sorted(found, key=lambda one: (one.pod.metadata.namespace or "", one.pod.metadata.name))
+    return sorted(found, key=lambda one: key_of(one.pod))
 
 
 def created(pod: Pod) -> float:
-    try:
-        return parse_time(pod.metadata.creation_timestamp or "")
-    except TimeError:
-        return 0.0
+    """When it was made; a pod that does not say is as old as can be."""
+    return time_of(pod.metadata.creation_timestamp) or 0.0
 
 
 def cheapest_first(one: Occupant) -> tuple[int, float, str, str]:

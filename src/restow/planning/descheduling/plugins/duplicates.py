@@ -58,11 +58,14 @@ def plan(snapshot: Snapshot, request: Request) -> Plan:
 
 def _surplus(bookings: Bookings, group: Sequence[Occupant], share: int) -> Iterator[Departure]:
     """The replicas beyond the even share of their node, as long as they are."""
+    counts = Counter(one.node for one in group)
     for one in sorted(group, key=cheapest_first):
-        counts = Counter(found.node for each in group if (found := bookings.occupant(each.key)))
         if counts[one.node] > share:
             why = f"is one of {counts[one.node]} replicas on {one.node}, where {share} would be its share"
             yield Departure(one, why, partial(_below, bookings.snapshot, counts, share), must=False)
+            now = bookings.occupant(one.key)
+            counts[one.node] -= 1
+            counts[now.node if now else one.node] += 1
 
 
 def _below(snapshot: Snapshot, counts: Counter[str], share: int, rows: RowIndex) -> RowIndex:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from restow.model.cluster.names import key_of
 from restow.model.objects import Pod
 from restow.model.problems import Problem
 from restow.planning.descheduling.framework import Removal, Remover
@@ -34,7 +35,7 @@ class FailedPodsArgs(Arguments, frozen=True, kw_only=True, forbid_unknown_fields
 def choose(pods: Iterable[Pod], request: Request) -> Iterator[Removal]:
     arguments = read(FailedPodsArgs, request.arguments, NAME)
     scope, least = arguments.pods(), arguments.min_pod_lifetime_seconds or 0
-    for pod in sorted(pods, key=lambda one: (one.metadata.namespace or "", one.metadata.name)):
+    for pod in sorted(pods, key=key_of):
         owners = {owner.kind for owner in pod.metadata.owner_references or ()}
         if pod.status.phase != "Failed" or scope.why_not(pod) or owners & set(arguments.exclude_owner_kinds):
             continue

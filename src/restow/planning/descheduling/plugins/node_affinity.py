@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-import numpy as np
-
 from restow.model.affinity import NodePreference, node_constraint, node_preference
-from restow.model.cluster import Occupant, RowIndex, Snapshot
+from restow.model.cluster import Occupant, RowIndex, Snapshot, filters
 from restow.model.problems import Problem
 from restow.model.selectors import SelectorError
 from restow.planning.bookings import Bookings
@@ -79,10 +77,7 @@ def _preferred(bookings: Bookings, one: Occupant) -> Departure | None:
 
 def _better(snapshot: Snapshot, preference: NodePreference, worth: int, rows: RowIndex) -> RowIndex:
     """The rows that are worth most, if that is more than this."""
-    scores = np.zeros(len(rows), np.int64)
-    for place, row in enumerate(rows.tolist()):
-        node = snapshot.nodes.get(row)
-        scores[place] = preference.score(node.metadata.name, node.metadata.labels) if node else 0
+    scores = filters.preference_scores(snapshot.nodes, preference, rows)
     most = max(int(scores.max(initial=0)), worth + 1)
     best: RowIndex = rows[scores >= most]
     return best

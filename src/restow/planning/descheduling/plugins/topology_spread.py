@@ -8,6 +8,7 @@ That comes to an end, because every move makes the counts more even.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
@@ -118,26 +119,35 @@ def _members(snapshot: Snapshot, spreads: Iterable[_Spread]) -> dict[_Spread, li
 
 def _even_out(bookings: Bookings, spread: _Spread, scene: _Scene) -> Iterator[Departure]:
     """Pods of the fullest domain, one after the other, as long as it is too full."""
-    snapshot, tried = bookings.snapshot, set[str]()
-    domains, members, movable = scene.domains, scene.members, scene.movable
+    domains, counts = scene.domains, dict.fromkeys(scene.domains.values(), 0)
+    left: dict[str, deque[Occupant]] = {}
+    """By domain: who may leave it, the cheapest first."""
+    for one in scene.members:
+        found = _domain_of(bookings, domains, one)
+        if found is not None:
+            counts[found] += 1
+            if one.key in scene.movable:
+                left.setdefault(found, deque()).append(one)
     while True:
-        places = {one.key: bookings.occupant(one.key) for one in members}
-        where = {uid: domains.get(place.node) for uid, place in places.items() if place is not None}
-        counts = dict.fromkeys(domains.values(), 0)
-        for domain in where.values():
-            if domain is not None:
-                counts[domain] += 1
-        left = [one for one in members if one.key in movable and one.key not in tried]
-        too_full = {domain for domain, count in counts.items() if count - min(counts.values()) > spread.max_skew}
-        found = [one for one in left if where.get(one.key) in too_full]
-        if not found:
+        least = min(counts.values(), default=0)
+        too_full = [domain for domain in left if left[domain] and counts[domain] - least > spread.max_skew]
+        if not too_full:
             return
-        fullest = min(found, key=lambda one: (-counts[where[one.key] or ""], where[one.key] or "", cheapest_first(one)))
-        tried.add(fullest.key)
-        domain = where[fullest.key] or ""
-        told = f"is one of {counts[domain]} in {domain}, {counts[domain] - min(counts.values())} more than elsewhere"
-        among = partial(_emptiest, snapshot, domains, counts, domain)
-        yield Departure(fullest, f"{told}, and maxSkew is {spread.max_skew}", among, must=spread.hard)
+        domain = min(too_full, key=lambda name: (-counts[name], name))
+        one = left[domain].popleft()
+        told = f"is one of {counts[domain]} in {domain}, {counts[domain] - least} more than elsewhere"
+        among = partial(_emptiest, bookings.snapshot, domains, counts, domain)
+        yield Departure(one, f"{told}, and maxSkew is {spread.max_skew}", among, must=spread.hard)
+        now = _domain_of(bookings, domains, one)
+        counts[domain] -= 1
+        if now is not None:
+            counts[now] += 1
+
+
+def _domain_of(bookings: Bookings, domains: Mapping[str, str], one: Occupant) -> str | None:
+    """Where a pod is as of now."""
+    place = bookings.occupant(one.key)
+    return domains.get(place.node) if place is not None else None
 
 
 def _emptiest(

@@ -1,0 +1,66 @@
+"""Arrivals: would the nodes of seats take whoever comes in a pod's place now?
+
+Goes in: news of everything that the filters of a scheduler go by. Comes out: what those of the configured profile say
+against the successor in each seat, by what was heard until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from restow.client.reader import Reader
+from restow.control.view import ClusterView
+from restow.migration.seats import Place, place_of
+from restow.model import kinds
+from restow.model.cluster.seat import seats_of
+from restow.model.kinds import Kind
+from restow.model.objects import Placement, Reservation
+from restow.scheduling.engine import Engine
+from restow.scheduling.explain import blamed
+from restow.scheduling.reservations.arriving import Arrival, why_shut_out
+
+_KINDS: Final[tuple[Kind[Any], ...]] = (
+    kinds.NAMESPACE,
+    kinds.NODE,
+    *kinds.STORAGE,
+    *kinds.OWNERS,
+    kinds.QUEUE,
+    kinds.POD_GROUP,
+    kinds.RESERVATION,
+    kinds.POD,
+)
+
+
+class Arrivals:
+    def __init__(self, reader: Reader, engine: Engine) -> None:
+        self._cluster = ClusterView(reader, _KINDS)
+        self._engine = engine
+
+    def configure(self, engine: Engine) -> None:
+        """Ask other filters from now on."""
+        self._engine = engine
+
+    def shut_out(
+        self,
+        reservation: Reservation,
+        placements: Sequence[Placement],
+        last: Arrival,
+        before: Sequence[Arrival],
+        *,
+        spare: int,
+        now: float,
+    ) -> dict[Place, str]:
+        """The seats that the last one would be kept from, each with why. They are asked in order, while those before it
+        sit down, until there is one for each and so many to spare."""
+        seats = {place_of(one): next(seats_of(reservation, [one]), None) for one in placements}
+        name = reservation.metadata.name
+        found = {place: f"reservation {name} has no task {place[0]}" for place, seat in seats.items() if seat is None}
+        there = [seat for seat in seats.values() if seat is not None]
+        try:
+            with self._cluster.held():
+                snapshot = self._cluster.snapshot
+                answers = why_shut_out(snapshot, self._engine, there, last, before, spare=spare, now=now)
+        except Exception as error:  # of a plugin: nobody leaves without its answer
+            return dict.fromkeys(seats, blamed(error))
+        return found | {(seat.task, seat.index): why for seat, why in answers.items() if why}

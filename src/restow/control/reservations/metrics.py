@@ -1,0 +1,34 @@
+"""What is counted of reservations, when somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class Metrics:
+    """Without a registry nobody sees them."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._reservations = Gauge(
+            "restow_reservations", "Number of reservations, by their phase.", ("phase",), registry=registry
+        )
+        self._seats = Gauge(
+            "restow_reservation_seats",
+            "Number of seats of reservations that have not ended, by whether they are pending, available or taken.",
+            ("state",),
+            registry=registry,
+        )
+        self._collected = Counter(
+            "restow_reservations_collected", "Number of ended reservations that were deleted.", registry=registry
+        )
+
+    def reservations(self, phase: str, count: Callable[[], float]) -> None:
+        self._reservations.labels(phase).set_function(count)
+
+    def seats(self, state: str, count: Callable[[], float]) -> None:
+        self._seats.labels(state).set_function(count)
+
+    def collected(self) -> None:
+        self._collected.inc()

@@ -1,0 +1,79 @@
+"""Likeness: what whoever takes a pod's place may be like.
+
+Goes in: the pod that is to move, and the template that its controller makes pods from now. Comes out: the pod itself,
+which may have been resized, or be of an earlier revision, and where it differs what would be made now.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from restow.model.objects import Container, Pod, PodSpec, PodTemplate, Volume
+
+V = TypeVar("V")
+
+
+def likenesses(pod: Pod, anew: PodTemplate | None) -> tuple[Pod, ...]:
+    """The pod, and last what is made `anew`, if that is known to differ. Nobody knows before it comes which of them it
+    is like in size (whoever changed the pod when it was made may do so again), so a seat must be for both; where it may
+    go, the last one says."""
+    if anew is None:
+        return (pod,)
+    meta, new = pod.metadata, anew.metadata
+    labels, annotations = _merged(meta.labels, new.labels), _merged(meta.annotations, new.annotations)
+    meta = replace(meta, labels=labels, annotations=annotations)
+    made = replace(pod, metadata=meta, spec=_made(pod.spec, anew.spec))
+    return (pod,) if made == pod else (pod, made)
+
+
+def _made(old: PodSpec, new: PodSpec) -> PodSpec:
+    """As the template says, with what was added to the pod when it was made: defaults of its namespace, tolerations,
+    volumes, or containers beside its own. What the template does not have any more is not told from that."""
+    tolerated = old.tolerations or []
+    return replace(
+        old,
+        node_selector=_merged(old.node_selector, new.node_selector),
+        affinity=new.affinity or old.affinity,
+        tolerations=[*tolerated, *(one for one in new.tolerations or () if one not in tolerated)] or old.tolerations,
+        topology_spread_constraints=new.topology_spread_constraints or old.topology_spread_constraints,
+        overhead=new.overhead or old.overhead,
+        resources=new.resources or old.resources,
+        resource_claims=new.resource_claims or old.resource_claims,
+        host_network=new.host_network or old.host_network,
+        volumes=_volumes(old.volumes, new.volumes),
+        containers=_renewed(old.containers, new.containers),
+        init_containers=_renewed(old.init_containers, new.init_containers),
+    )
+
+
+def _volumes(old: list[Volume] | None, new: list[Volume] | None) -> list[Volume] | None:
+    """Those of the template, and those that it does not name. A claim is not given up for what is no claim: it may be
+    the pod's own, from its StatefulSet."""
+    anew = {one.name: one for one in new or ()}
+    stay = [_claimed(one, anew.pop(one.name, one)) for one in old or ()]
+    return [*stay, *anew.values()] or old
+
+
+def _claimed(old: Volume, new: Volume) -> Volume:
+    return old if old.persistent_volume_claim is not None and new.persistent_volume_claim is None else new
+
+
+def _renewed(old: list[Container] | None, new: list[Container] | None) -> list[Container] | None:
+    anew = {one.name: one for one in new or ()}
+    stay = [_updated(one, anew.pop(one.name)) if one.name in anew else one for one in old or ()]
+    return [*stay, *anew.values()] or old
+
+
+def _updated(old: Container, new: Container) -> Container:
+    resources = replace(
+        old.resources,
+        requests=_merged(old.resources.requests, new.resources.requests),
+        limits=_merged(old.resources.limits, new.resources.limits),
+    )
+    return replace(old, image=new.image or old.image, ports=new.ports or old.ports, resources=resources)
+
+
+def _merged(old: dict[str, V] | None, new: dict[str, V] | None) -> dict[str, V] | None:
+    return {**(old or {}), **(new or {})} or old

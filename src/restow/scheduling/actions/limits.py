@@ -1,0 +1,82 @@
+"""Limits: what a job may take of its queue, and a reservation of what its namespace may hold.
+
+Goes in: a session, a job, and its pods as they are placed, one after the other. Comes out: who may not be placed, too,
+with the limit that it would exceed. Which pods of a job are placed is known only then: a sum that is made before may be
+about others.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from restow.model.cluster import PodClass
+from restow.model.objects import Pod
+from restow.model.resources import Vector, add, subtract
+from restow.scheduling.framework import Cycle, Verdict, unresolvable
+from restow.scheduling.jobs import Job
+from restow.scheduling.session import Session
+from restow.scheduling.shares import NamespaceShare, given_back
+from restow.scheduling.wakeups import QUEUE, RESERVATION
+
+
+class Limits:
+    """What a job takes, beside all that stood when it was its turn."""
+
+    def __init__(self, session: Session, job: Job) -> None:
+        self._job = job
+        self._roster = session.roster
+        self._shares = session.shares if session.shares.counts or job.queue not in session.roster.queues else None
+        self._share: NamespaceShare | None = None
+        self._given_back: Vector = {}
+        if job.reservation is not None:
+            namespace = job.reservation.metadata.namespace or ""
+            self._share = NamespaceShare(session.snapshot, namespace, session.namespace_share)
+            self._given_back = given_back(session.snapshot, session.roster, job.reservation, job.queue)
+        self._taken: Vector = {}
+        self._refused: dict[PodClass, Verdict] = {}
+        """It never becomes less that is taken, so who is refused stays so, and those who are like it."""
+
+    def excludes(self) -> Verdict | None:
+        """Why too few pods of the job may be placed, whichever they are."""
+        if self._shares is None and self._share is None:
+            return None
+        job = self._job
+        count = 1 if job.is_broken else max(job.least - job.placed, 1)
+        first = self._refusal(self._sum(job.pods[:count]))
+        return self._refusal(self._smallest(count)) if first is not None and len(job.pods) > count else first
+
+    def why_not(self, cycle: Cycle) -> Verdict | None:
+        """Why a pod may not be placed beside those that were; None if it may."""
+        if self._shares is None and self._share is None:
+            return None
+        kind = cycle.pod_class
+        if kind not in self._refused:
+            refusal = self._refusal(add(self._taken, self._roster.requests_of(cycle.pod)))
+            if refusal is None:
+                return None
+            self._refused[kind] = refusal
+        return self._refused[kind]
+
+    def take(self, pod: Pod) -> None:
+        """A pod was placed."""
+        self._taken = add(self._taken, self._roster.requests_of(pod))
+
+    def _refusal(self, request: Vector) -> Verdict | None:
+        over = self._share.refusal(request) if self._share is not None else None
+        if over is not None:
+            return replace(unresolvable(over), plugin=RESERVATION)
+        if self._shares is not None:
+            over = self._shares.refusal(self._job.queue, subtract(request, self._given_back))
+        return replace(unresolvable(over), plugin=QUEUE) if over is not None else None
+
+    def _sum(self, pods: list[Pod]) -> Vector:
+        total: Vector = {}
+        for pod in pods:
+            total = add(total, self._roster.requests_of(pod))
+        return total
+
+    def _smallest(self, count: int) -> Vector:
+        """What so many pods of the job ask for at least, of each resource."""
+        asked = [self._roster.requests_of(pod) for pod in self._job.pods]
+        names = sorted({name for one in asked for name in one})
+        return {name: sum(sorted(one.get(name, 0) for one in asked)[:count]) for name in names}

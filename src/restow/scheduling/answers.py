@@ -1,0 +1,65 @@
+"""What the engine answers: the best node for a pod, or why there is none; what all nodes say; whether to go or wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from restow.scheduling.explain import counted, joined, sentence
+from restow.scheduling.framework import Code, Refusal, Verdict
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """The best node for the pod."""
+
+    node: str
+    row: int
+    score: int
+    """The weighted sum; 0 where scoring was not needed."""
+
+
+class Unplaced(msgspec.Struct, frozen=True):
+    """No node, and why."""
+
+    verdict: Verdict
+    """The code to act on; the plugin and the reasons where one plugin spoke for all nodes."""
+    nodes: int
+    """How many nodes there are."""
+    refusals: Mapping[str, Sequence[Refusal]] = {}
+    """By plugin, in order; masks over all rows. Each node is refused by one plugin, the first that does."""
+    tried: str = ""
+    """What PostFilter has to say."""
+    nominated: str = ""
+    """The node on which PostFilter wants room kept for the pod."""
+
+    @property
+    def message(self) -> str:
+        if self.verdict.code is Code.ERROR:
+            return joined(self.verdict.reasons)
+        return sentence(self.nodes, counted(self.refusals), before=joined(self.verdict.reasons), after=self.tried)
+
+    @property
+    def plugins(self) -> frozenset[str]:
+        """Who refused: the ones whose events may change it."""
+        return frozenset([self.verdict.plugin] if self.verdict.plugin else self.refusals)
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What every node says to a pod."""
+
+    feasible: tuple[str, ...]
+    """The nodes it may go to, by name."""
+    refusals: Mapping[str, Sequence[Refusal]]
+    """By plugin, in order; masks over all rows. Each node is refused by one plugin, the first that does."""
+    message: str
+    """Why there is no node, if there is none."""
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """Permit's answer: go, or wait for these plugins this many seconds at most."""
+
+    waits: Mapping[str, float] = {}
+
+
+GO = Granted()

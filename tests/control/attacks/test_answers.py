@@ -1,0 +1,109 @@
+"""An API server that answers evictions in ways of its own: nobody is asked without pause, and people are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from restow.model import kinds
+from restow.model.objects import Document
+from restow.ports import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    OutcomeUnknown,
+    Request,
+    TooManyRequests,
+)
+from tests.control.migrations.stage import controller, scheduled, stays
+from tests.control.reservations.stage import phase, reservation
+from tests.control.stage import Answering, events, world
+from tests.sim.stage import pass_time, scheduler, virtual
+
+DENIED = 'admission webhook "keep.example.com" denied the request: not today'
+NO_DRY_RUN = 'admission webhook "keep.example.com" does not support dry run'
+DOWN = "failed calling webhook: connection refused"
+BLIND = Forbidden.because(403, "Forbidden", "nodes are forbidden")
+NO_NAME = Invalid.because(400, "BadRequest", "Name parameter invalid: '..': may not be '..'")
+
+
+def tries(request: Request) -> bool:
+    return request.subresource == "eviction" and (b"dryRun" in request.body or "dryRun" in request.query)
+
+
+def evicts(request: Request) -> bool:
+    return request.subresource == "eviction" and not tries(request)
+
+
+def looks_at_a_node(request: Request) -> bool:
+    return (request.verb, request.resource.plural) == ("get", "nodes")
+
+
+def means_no_name(request: Request) -> bool:
+    """What real API servers have no answer to."""
+    return ".." in (request.name, request.namespace)
+
+
+@pytest.mark.parametrize(
+    ("about", "error"),
+    [
+        pytest.param(evicts, Forbidden.because(403, "Forbidden", DENIED), id="forbidden, though the trial was not"),
+        pytest.param(evicts, Invalid.because(400, "BadRequest", DENIED), id="a bad request, though the trial was not"),
+        pytest.param(evicts, TooManyRequests.because(429, "", DENIED), id="too many, says a webhook"),
+        pytest.param(evicts, Conflict.because(409, "Conflict", DENIED), id="a conflict, says a webhook"),
+        pytest.param(tries, TooManyRequests.because(429, "", DENIED), id="too many, says a webhook to the trial"),
+        pytest.param(tries, Invalid.because(400, "BadRequest", NO_DRY_RUN), id="a webhook that cannot only try"),
+        pytest.param(tries, OutcomeUnknown.because(500, "InternalError", DOWN), id="a webhook that is down"),
+        pytest.param(tries, ApiError.because(418, "", "a teapot"), id="something odd"),
+    ],
+)
+@virtual
+async def test_a_refusal_is_told_and_asked_again_now_and_then(
+    about: Callable[[Request], bool], error: ApiError
+) -> None:
+    async with scheduled() as it:
+        api = Answering(it.api, about, error)
+        async with controller(api, it.clock):
+            old = (await it.start(2))[0]
+            await it.move(old)
+            await pass_time(100)
+            assert await it.told() == ("Running", "FailedEvict", str(error)) and await stays(it, old)
+            assert 1 < api.asked < 40
+            api.answer = None
+            await pass_time(60)
+            assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_trouble_that_lasts_is_told() -> None:
+    async with scheduled() as it, controller(Answering(it.api, looks_at_a_node, BLIND), it.clock):
+        old = (await it.start(2))[0]
+        await it.move(old)
+        await pass_time(60)
+        told = await events(it, "Interrupted", "PodMigrationJob")
+        assert told and all(message.endswith("s: nodes are forbidden") for _, message in told), told
+        assert len(told) < 5 and await stays(it, old)
+
+
+@pytest.mark.parametrize("reference", [{"name": ".."}, {"namespace": ".."}], ids=str)
+@virtual
+async def test_what_cannot_be_a_name_is_nobodys(reference: Document) -> None:
+    async with scheduled() as it, controller(Answering(it.api, means_no_name, NO_NAME), it.clock):
+        spec = {"podRef": {"namespace": "default", "name": "web", **reference}}
+        await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "move"}, "spec": spec})
+        await pass_time(10)
+        assert (await it.told())[:2] == ("Failed", "MissingPod")
+
+
+@virtual
+async def test_what_cannot_be_a_name_is_no_node() -> None:
+    """Somebody has written it into the status of a reservation."""
+    async with world(nodes=2) as it, scheduler(Answering(it.api, means_no_name, NO_NAME), it.clock):
+        await it.create(kinds.RESERVATION, reservation(replicas=1))
+        await pass_time(5)
+        forged = {"placements": [{"task": "web", "index": 0, "nodeName": ".."}]}
+        await it.client.patch(kinds.RESERVATION, "r", {"status": forged}, "default", subresource="status")
+        await pass_time(10)
+        assert await phase(it) == ("Failed", "NodeGone")

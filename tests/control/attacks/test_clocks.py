@@ -1,0 +1,28 @@
+"""Wall clocks that are put back, at moments when somebody waits."""
+
+from __future__ import annotations
+
+from restow.model import kinds
+from restow.ports import Forbidden, Request
+from tests.control.reservations.stage import phase, reservation
+from tests.control.stage import Answering, PutBack, world
+from tests.sim.stage import pass_time, scheduler, virtual
+
+NOT_TODAY = Forbidden.because(403, "Forbidden", "not today")
+
+
+def writes_a_status(request: Request) -> bool:
+    return (request.resource.plural, request.subresource) == ("reservations", "status")
+
+
+@virtual
+async def test_seats_that_could_not_be_written_are_looked_for_again_whatever_the_clock_says() -> None:
+    async with world(nodes=2) as it:
+        api, clock = Answering(it.api, writes_a_status, NOT_TODAY), PutBack(it.clock)
+        async with scheduler(api, clock):
+            await it.create(kinds.RESERVATION, reservation())
+            await pass_time(20)
+            clock.by = 3600.0
+            api.answer = None
+            await pass_time(30)
+            assert await phase(it) == ("Available", "Reserved")

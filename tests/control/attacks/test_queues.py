@@ -1,0 +1,27 @@
+"""Queues that somebody would like to have more of than they may."""
+
+from __future__ import annotations
+
+from restow.control.scheduler import Settings
+from restow.model import kinds
+from tests.control.reservations.stage import phase, reservation
+from tests.control.stage import stage
+from tests.sim.stage import pass_time, pod, virtual
+
+TEAM = {"scheduling.volcano.sh/queue-name": "team"}
+
+
+@virtual
+async def test_one_pod_makes_room_in_its_queue_for_one_seat_however_many_say_that_they_move_it() -> None:
+    async with stage(settings=Settings(namespace_share=100)) as it:
+        capability = {"weight": 1, "capability": {"cpu": "1"}}
+        await it.create(kinds.QUEUE, {"metadata": {"name": "team"}, "spec": capability})
+        await pass_time(2)
+        one = await it.create(kinds.POD, pod("a", "1", app="web", annotations=TEAM))
+        await pass_time(3)
+        for name in ("r1", "r2", "r3"):
+            made = reservation(name, replicas=1, cpu="1", queue="team")
+            made["metadata"]["annotations"] = {"restow.sh/migrating": one.metadata.uid}
+            await it.create(kinds.RESERVATION, made)
+        await pass_time(5)
+        assert [(await phase(it, name))[0] for name in ("r1", "r2", "r3")] == ["Available", "Pending", "Pending"]

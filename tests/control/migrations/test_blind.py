@@ -1,0 +1,124 @@
+"""What watches have not shown: before a pod is evicted everything is read anew, so nobody leaves on what was true."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from restow.model import kinds
+from restow.model.objects import Pod
+from restow.ports import Api, Request
+from tests.control.migrations.stage import Move, cluster, controller, stays
+from tests.control.migrations.test_breaking import about_to_leave
+from tests.control.migrations.test_changes import cordon, delete_node, remove_seat, take_room
+from tests.sim.stage import pass_time, virtual
+
+Deed = Callable[[Move, Pod], Awaitable[Any]]
+
+
+class Blind:
+    """An Api whose watches show nothing any more, once they are told so; or nothing of one kind."""
+
+    def __init__(self, api: Api, plural: str = "") -> None:
+        self.blind = False
+        self._plural = plural
+        self.call = api.call
+        self._api = api
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for event in self._api.watch(request):
+            if self.blind and self._plural in ("", request.resource.plural):
+                await asyncio.Event().wait()
+            yield event
+
+
+async def stop(it: Move, old: Pod) -> None:
+    await it.stop()
+
+
+async def pause(it: Move, old: Pod) -> None:
+    await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": True}})
+
+
+async def abort(it: Move, old: Pod) -> None:
+    await it.set_status("move", phase="Aborted")
+
+
+async def delete_job(it: Move, old: Pod) -> None:
+    await it.delete(kinds.POD_MIGRATION_JOB, "move")
+
+
+async def ask_again(it: Move, old: Pod) -> None:
+    """Under the same name: nothing is known of the new job yet."""
+    await delete_job(it, old)
+    await it.move(old)
+
+
+async def change_seat(it: Move, old: Pod) -> None:
+    """And the scheduler does not look at it."""
+    it.seats.looking = False
+    [made] = await it.reservations()
+    await it.patch(kinds.RESERVATION, made.metadata.name, {"spec": {"minAvailable": 0}})
+
+
+@pytest.mark.parametrize(
+    ("deed", "told"),
+    [
+        pytest.param(stop, ("Running", "Stopped"), id="evictions are stopped"),
+        pytest.param(cordon, ("Failed", "Unschedulable"), id="the target is cordoned"),
+        pytest.param(delete_node, ("Failed", "Unschedulable"), id="the target is gone"),
+        pytest.param(remove_seat, ("Failed", "MissingReservation"), id="the reservation is gone"),
+        pytest.param(take_room, ("Failed", "RoomTaken"), id="its room was taken"),
+        pytest.param(change_seat, ("Running", "Pending"), id="it was changed"),
+        pytest.param(pause, ("Running", "Paused"), id="the job is paused"),
+        pytest.param(abort, ("Aborted", "Aborted"), id="the job is aborted"),
+        pytest.param(delete_job, None, id="the job is gone"),
+        pytest.param(ask_again, (None, None), id="the job is another one"),
+    ],
+)
+@virtual
+async def test_nobody_leaves_on_old_news(deed: Deed, told: Any) -> None:
+    async with cluster(nodes=4) as it:
+        api = Blind(it.api)
+        async with controller(api, it.clock):
+            async with about_to_leave(it) as old:
+                api.blind = True
+                await deed(it, old)
+            assert await stays(it, old)
+            assert told is None or (await it.told())[:2] == told
+
+
+@virtual
+async def test_a_seat_whose_job_was_not_shown_yet_is_not_swept() -> None:
+    async with cluster() as it:
+        api = Blind(it.api, "podmigrationjobs")
+        api.blind = True
+        async with controller(api, it.clock, seed=2), controller(it.api, it.clock):
+            it.seats.refusing = "no room"
+            await it.move((await it.start())[0])
+            await pass_time(120)
+            assert len(await it.reservations()) == 1
+
+
+@virtual
+async def test_what_was_not_heard_of_yet_is_waited_for() -> None:
+    """That nothing is known of a claim is no answer: an ended job stays so."""
+    async with cluster() as it:
+        api = Blind(it.api, "persistentvolumeclaims")
+        async with controller(api, it.clock):
+            api.blind = True
+            claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+            await it.create(
+                kinds.PERSISTENT_VOLUME_CLAIM, {"metadata": {"name": "data", "namespace": "default"}, "spec": claim}
+            )
+            volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+            old = (await it.start(1, volumes=volumes))[0]
+            await it.move(old)
+            await pass_time(60)
+            assert await it.told() == ("Pending", "News", "waits for news: nothing is known of its claims data")
+        async with controller(it.api, it.clock):
+            await pass_time(60)
+            assert (await it.job()).status.phase != "Pending"

@@ -1,0 +1,161 @@
+"""The pace of evictions: so many per second, and within a time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import pairwise
+
+import pytest
+
+from restow.ports import (
+    Api,
+    OutcomeUnknown,
+    Request,
+    Response,
+)
+from restow.sim.faults import FaultyApi
+from tests.control.migrations.limits import Limits
+from tests.control.migrations.stage import arguments, cluster, controller, scheduled, stays
+from tests.control.migrations.test_answers import evicts
+from tests.control.stage import Answering
+from tests.sim.stage import pass_time, virtual
+
+SLOWLY = {"evictQPS": 0.05, "evictBurst": 1}
+
+
+def evictions(api: FaultyApi) -> int:
+    return sum(name.startswith("evict Pod") for name in api.writes.names)
+
+
+@virtual
+async def test_evictions_have_their_pace() -> None:
+    async with cluster(nodes=4) as it:
+        seen = FaultyApi(it.api, random.Random(1))
+        async with controller(seen, it.clock, evictQPS=0.1, evictBurst=1, maxConcurrentReconciles=4):
+            pods = await it.start(4)
+            for pod in pods:
+                await it.move(pod, pod.metadata.name)
+            for count in range(1, 5):
+                await pass_time(9.0 if count > 1 else 5.0)
+                assert evictions(seen) <= count
+            await pass_time(60)
+            assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}
+
+
+@pytest.mark.parametrize("burst", [1, 3])
+@virtual
+async def test_so_many_go_at_once(burst: int) -> None:
+    async with cluster(nodes=4) as it:
+        seen = FaultyApi(it.api, random.Random(1))
+        async with controller(seen, it.clock, evictQPS=0.01, evictBurst=burst, maxConcurrentReconciles=4):
+            for pod in await it.start(4):
+                await it.move(pod, pod.metadata.name)
+            await pass_time(30)
+            assert evictions(seen) == burst
+
+
+@virtual
+async def test_those_who_were_stopped_do_not_all_go_at_once_when_they_may() -> None:
+    """Each had its turn, and could not use it."""
+    async with cluster(nodes=4) as it:
+        pods = await it.start(4)
+        section = {"evictQPS": 0.1, "evictBurst": 1, "maxConcurrentReconciles": 4}
+        limits = Limits(it.api, arguments(**section))
+        async with controller(it.api, it.clock, **section):
+            for pod in pods:
+                await it.move(pod, pod.metadata.name)
+            await pass_time(5)
+            await it.stop()
+            await pass_time(60)
+            await it.go()
+            await pass_time(60)
+            assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}
+        assert (limits.evictions, limits.faults) == (4, [])
+
+
+@virtual
+async def test_an_eviction_that_was_long_in_vain_counts_from_when_it_was_accepted() -> None:
+    """The API server is broken for three minutes in which one pod should be evicted. It leaves; another of its workload
+    has to wait for as long as is configured."""
+    section = {"objectLimiters": {"workload": {"duration": "2m", "maxMigrating": 1}}, "defaultJobTTL": "10m"}
+    async with cluster(nodes=4) as it:
+        first, second, *_ = await it.start(4)
+        limits = Limits(it.api, arguments(**section))
+        broken = OutcomeUnknown.because(500, "InternalError", "no idea")
+        api = Answering(it.api, lambda request: evicts(request) and "dryRun" not in request.query, broken)
+        async with controller(api, it.clock, **section):
+            await it.move(first, "first")
+            await pass_time(10)
+            await it.move(second, "second")
+            await pass_time(180)
+            assert await stays(it, first) and (await it.told("second"))[0] == "Pending"
+            api.answer = None
+            await pass_time(60)
+            assert ((await it.told("first"))[0], (await it.told("second"))[0]) == ("Succeed", "Pending")
+            await pass_time(120)
+            assert (await it.told("second"))[0] == "Succeed"
+        assert (limits.evictions, limits.faults) == (2, [])
+
+
+@virtual
+async def test_evictions_have_their_pace_whoever_leads_and_say_so() -> None:
+    async with cluster(nodes=4) as it:
+        seen = FaultyApi(it.api, random.Random(1))
+        first, second = await it.start(2)
+        async with controller(seen, it.clock, **SLOWLY):
+            await it.move(first, "a")
+            await pass_time(8)
+        async with controller(seen, it.clock, seed=2, **SLOWLY):
+            await it.move(second, "b")
+            await pass_time(8)
+            phase, reason, message = await it.told("b")
+            assert (evictions(seen), phase, reason) == (1, "Running", "EvictQPS")
+            assert (message or "").startswith("waits for evictQPS: 0.05 evictions per second, its turn comes at 20")
+            await pass_time(30)
+            assert (evictions(seen), (await it.told("b"))[0]) == (2, "Succeed")
+
+
+@virtual
+async def test_another_pace_holds_at_once() -> None:
+    async with cluster(nodes=4) as it, controller(it.api, it.clock, **SLOWLY) as made:
+        first, second = await it.start(2)
+        await it.move(first, "a")
+        await pass_time(8)
+        made.configure(arguments(evictQPS=100))
+        await it.move(second, "b")
+        await pass_time(8)
+        assert (await it.told("b"))[0] == "Succeed"
+
+
+class Unhurried:
+    """An Api that takes its time over every call; it notes when evictions come."""
+
+    def __init__(self, api: Api, seconds: float) -> None:
+        self.watch = api.watch
+        self.evicted: list[float] = []
+        self._api = api
+        self._seconds = seconds
+
+    async def call(self, request: Request) -> Response:
+        if evicts(request) and "dryRun" not in request.query:
+            self.evicted.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(self._seconds)
+        return await self._api.call(request)
+
+
+@pytest.mark.parametrize(("workers", "seconds"), [(8, 0.05), (1, 0.005)])
+@virtual
+async def test_no_turn_is_lost_to_the_time_that_it_takes_to_get_ready(workers: int, seconds: float) -> None:
+    section = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
+    section |= {"evictQPS": 10, "evictBurst": 1, "maxConcurrentReconciles": workers}
+    async with scheduled(nodes=4) as it:
+        pods = await it.start(12)
+        api = Unhurried(it.api, seconds)
+        async with controller(api, it.clock, **section):
+            for pod in pods:
+                await it.move(pod, pod.metadata.name)
+            await pass_time(30)
+    gaps = [after - before for before, after in pairwise(api.evicted)]
+    assert len(gaps) == 11
+    assert min(gaps) >= 0.1 - 1e-6 and sum(gaps) < 1.5

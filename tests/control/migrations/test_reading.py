@@ -1,0 +1,42 @@
+"""Reading what a decision depends on: all at once, and if one read fails, the others end with it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from restow.model import kinds
+from restow.ports import ApiError, Request, Response
+from restow.sim.faults import FaultyApi
+from tests.control.migrations.stage import cluster, controller
+from tests.sim.stage import pass_time, virtual
+
+
+class Uneven(FaultyApi):
+    """Reads of reservations take a minute, and those of pods fail after a second, while it has trouble."""
+
+    trouble = True
+    begun = ended = 0
+
+    async def call(self, request: Request) -> Response:
+        if self.trouble and request.verb == "get" and request.resource.plural == kinds.POD.plural:
+            await asyncio.sleep(1)
+            raise ApiError.because(500, "InternalError", "etcd is away")
+        if self.trouble and request.verb == "get" and request.resource.plural == kinds.RESERVATION.plural:
+            self.begun += 1
+            await asyncio.sleep(60)
+            self.ended += 1
+        return await super().call(request)
+
+
+@virtual
+async def test_a_read_that_fails_ends_the_reads_beside_it() -> None:
+    async with cluster() as it:
+        api = Uneven(it.api, random.Random(1))
+        async with controller(api, it.clock):
+            await it.move((await it.start(2))[0])
+            await pass_time(70)
+            assert api.begun > 1 and api.ended == 0
+            api.trouble = False
+            await pass_time(60)
+            assert (await it.told())[0] == "Succeed"

@@ -1,0 +1,108 @@
+"""A job that is ready to evict and waits for its turn: what it hears of in the meantime counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from restow.control.migrations import Migrations
+from restow.migration.conditions import is_evicting
+from restow.model import kinds
+from restow.model.objects import Pod
+from tests.control.migrations.stage import Move, arguments, controller, scheduled, stays
+from tests.sim.stage import pass_time, pod, virtual
+
+PACE = {"evictQPS": 0.25, "evictBurst": 1, "maxConcurrentReconciles": 4}
+Deed = Callable[[Move, Migrations], Awaitable[Any]]
+
+
+@asynccontextmanager
+async def about_to_evict() -> AsyncIterator[tuple[Move, Migrations, Pod]]:
+    """Another pod was evicted, and job b has written down that it evicts the next one, in half a second."""
+    async with scheduled(nodes=4) as it, controller(it.api, it.clock, **PACE) as made:
+        first, second = await it.start(2)
+        await it.move(first, "a")
+        while await stays(it, first):
+            await asyncio.sleep(0.01)
+        await it.move(second, "b")
+        while not is_evicting((await it.job("b")).status):
+            await asyncio.sleep(0.01)
+        assert await stays(it, second)
+        yield it, made, second
+
+
+async def stop(it: Move, made: Migrations) -> None:
+    await it.stop()
+
+
+async def pause(it: Move, made: Migrations) -> None:
+    await it.patch(kinds.POD_MIGRATION_JOB, "b", {"spec": {"paused": True}})
+
+
+async def abort(it: Move, made: Migrations) -> None:
+    await it.set_status("b", phase="Aborted")
+
+
+async def delete_job(it: Move, made: Migrations) -> None:
+    await it.delete(kinds.POD_MIGRATION_JOB, "b")
+
+
+async def rehearse(it: Move, made: Migrations) -> None:
+    made.configure(arguments(**PACE, dryRun=True))
+
+
+async def switch_off(it: Move, made: Migrations) -> None:
+    made.configure(replace(arguments(**PACE), enabled=False))
+
+
+async def remove_seat(it: Move, made: Migrations) -> None:
+    await it.delete(kinds.RESERVATION, (await seat(it))[0])
+
+
+async def cordon(it: Move, made: Migrations) -> None:
+    await it.patch(kinds.NODE, (await seat(it))[1], {"spec": {"unschedulable": True}})
+
+
+async def take_room(it: Move, made: Migrations) -> None:
+    where = (await seat(it))[1]
+    await it.create(kinds.POD, pod("thief", "3800m", app="thief", nodeName=where, schedulerName="other"))
+
+
+async def seat(it: Move) -> tuple[str, str]:
+    """The reservation that nobody has used yet, and where it is."""
+    [made] = [one for one in await it.reservations() if one.status.state.phase == "Available"]
+    return made.metadata.name, (made.status.placements or [])[0].node_name
+
+
+@pytest.mark.parametrize("deed", [stop, pause, abort, delete_job, rehearse, switch_off, remove_seat, cordon, take_room])
+@virtual
+async def test_nobody_leaves_after_somebody_has_thought_better_of_it(deed: Deed) -> None:
+    async with about_to_evict() as (it, made, old):
+        await deed(it, made)
+        await pass_time(30)
+        assert await stays(it, old)
+
+
+@virtual
+async def test_its_turn_comes_where_nothing_has_happened() -> None:
+    async with about_to_evict() as (it, _, old):
+        await pass_time(1)
+        assert not await stays(it, old)
+        await pass_time(30)
+        assert (await it.told("b"))[0] == "Succeed"
+
+
+@virtual
+async def test_who_was_stopped_at_its_turn_goes_when_it_may() -> None:
+    async with about_to_evict() as (it, _, old):
+        await it.stop()
+        await pass_time(30)
+        assert await stays(it, old)
+        await it.go()
+        await pass_time(30)
+        assert (await it.told("b"))[0] == "Succeed"

@@ -1,0 +1,145 @@
+"""How often the pods of a Job may still be lost."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from restow.eviction.workloads import Workloads
+from restow.model.objects import Job, Pod
+from restow.model.wire import convert
+from tests.eviction.objects import pod
+
+
+def job(failed: int = 0, noted: tuple[str, ...] = (), **spec: Any) -> Job:
+    metadata = {"name": "etl", "namespace": "shop", "uid": "etl"}
+    status = {"failed": failed, "uncountedTerminatedPods": {"failed": list(noted)}}
+    return convert(Job, {"metadata": metadata, "spec": spec, "status": status})
+
+
+def of_job(name: str = "etl-1", **more: Any) -> Pod:
+    return pod(name, owner="Job etl", **more)
+
+
+def policy(action: str, type: str = "DisruptionTarget") -> Any:
+    return {"rules": [{"action": "Count"}, {"action": action, "onPodConditions": [{"type": type}]}]}
+
+
+TRIED = {"batch.kubernetes.io/job-index-failure-count": "1"}
+LAST = "Job shop/etl would fail, and not make it again: {} lost already, {} is {}"
+TRACKED = ["batch.kubernetes.io/job-tracking"]
+GONE = "2027-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("of", "lost", "why"),
+    [
+        pytest.param(job(), of_job(), "", id="six by default"),
+        pytest.param(job(6), of_job(), LAST.format("6 pods were", "backoffLimit", 6), id="of which six were"),
+        pytest.param(job(backoffLimit=0), of_job(), LAST.format("0 pods were", "backoffLimit", 0), id="none"),
+        pytest.param(job(1, backoffLimit=2), of_job(), "", id="one more"),
+        pytest.param(job(backoffLimit=0), of_job(phase="Failed"), "", id="it was lost before"),
+        pytest.param(job(9, backoffLimitPerIndex=2), of_job(annotations=TRIED), "", id="of its index one more"),
+        pytest.param(
+            job(backoffLimitPerIndex=1),
+            of_job(annotations=TRIED),
+            LAST.format("1 pod was", "backoffLimitPerIndex", 1),
+            id="of its index no more",
+        ),
+        pytest.param(job(backoffLimit=0, podFailurePolicy=policy("Ignore")), of_job(), "", id="evictions do not count"),
+        pytest.param(
+            job(podFailurePolicy=policy("FailJob")),
+            of_job(),
+            "its podFailurePolicy answers its loss by FailJob: Job shop/etl would not make it again",
+            id="evictions end it",
+        ),
+        pytest.param(job(podFailurePolicy=policy("FailJob", "Odd")), of_job(), "", id="something else ends it"),
+    ],
+)
+def test_what_a_loss_would_end(of: Job, lost: Pod, why: str) -> None:
+    workloads = Workloads()
+    workloads.put_owner(of)
+    assert workloads.end_by_loss(lost) == why
+
+
+LEAVING = of_job("etl-2", deletionTimestamp=GONE, finalizers=TRACKED)
+
+
+@pytest.mark.parametrize(
+    ("of", "other", "lost"),
+    [
+        pytest.param(job(backoffLimit=9), LEAVING, 1, id="just seen to leave"),
+        pytest.param(job(backoffLimit=9, noted=("etl-2",)), LEAVING, 1, id="noted to be counted"),
+        pytest.param(job(backoffLimit=9, noted=("etl-2",)), of_job("etl-2", deletionTimestamp=GONE), 1, id="let go"),
+        pytest.param(job(1, backoffLimit=9), of_job("etl-2", deletionTimestamp=GONE), 1, id="counted, on its way out"),
+        pytest.param(job(1, backoffLimit=9), LEAVING, 2, id="another one was counted"),
+        pytest.param(job(backoffLimit=9), of_job("etl-2", deletionTimestamp=GONE), 0, id="given up by the Job itself"),
+        pytest.param(
+            job(backoffLimit=9), of_job("etl-2", phase="Failed", finalizers=TRACKED), 1, id="failed by itself"
+        ),
+        pytest.param(job(1, backoffLimit=9), of_job("etl-2", phase="Failed"), 1, id="failed by itself, counted"),
+        pytest.param(
+            job(backoffLimit=9),
+            of_job("etl-2", phase="Succeeded", deletionTimestamp=GONE, finalizers=TRACKED),
+            0,
+            id="done before it left",
+        ),
+        pytest.param(
+            job(backoffLimit=9),
+            of_job("etl-1", deletionTimestamp=GONE, finalizers=TRACKED),
+            0,
+            id="the one asked about",
+        ),
+        pytest.param(job(backoffLimit=9, noted=("etl-1",)), of_job(), 0, id="the one asked about, noted"),
+    ],
+)
+def test_who_is_lost_counts_once(of: Job, other: Pod, lost: int) -> None:
+    workloads = Workloads()
+    workloads.put_pod(other)
+    for limit in (lost, lost + 1):
+        workloads.put_owner(replace(of, spec=replace(of.spec, backoff_limit=limit)))
+        assert bool(workloads.end_by_loss(of_job())) == (limit == lost)
+
+
+def test_who_is_gone_is_lost_no_more_until_the_job_says_so() -> None:
+    workloads = Workloads()
+    workloads.put_owner(job(backoffLimit=1))
+    workloads.put_pod(LEAVING)
+    assert workloads.end_by_loss(of_job()) == LAST.format("1 pod was", "backoffLimit", 1)
+    workloads.put_pod(of_job("etl-2", deletionTimestamp=GONE))
+    assert workloads.end_by_loss(of_job()) == ""
+    workloads.put_pod(LEAVING)
+    workloads.drop_pod("etl-2")
+    assert workloads.end_by_loss(of_job()) == ""
+
+
+def test_asking_about_a_pod_does_not_look_at_the_others() -> None:
+    assert calls_to_ask(1000) == calls_to_ask(1)
+
+
+def calls_to_ask(others: int) -> int:
+    """How many functions are called to say what the loss of one pod would end."""
+    workloads, calls = Workloads(), 0
+    workloads.put_owner(job())
+    for number in range(others):
+        workloads.put_pod(of_job(f"etl-{number}", finalizers=TRACKED))
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    asked, before = of_job(), sys.getprofile()
+    sys.setprofile(count)
+    try:
+        workloads.end_by_loss(asked)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_what_is_not_known_to_be_a_job_has_no_such_end() -> None:
+    assert Workloads().end_by_loss(of_job()) == "" and Workloads().end_by_loss(pod(owner="")) == ""

@@ -1,0 +1,138 @@
+"""What a job's status says: conditions by type, since when, and how long it was paused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from restow.migration.conditions import (
+    ASKING,
+    Said,
+    admitted,
+    asked_again,
+    ended,
+    ended_at,
+    holds,
+    is_in_doubt,
+    is_running,
+    paused,
+    paused_for,
+    recorded,
+    refused,
+    resumed,
+    spent,
+)
+from restow.model.objects import JobConditionType, JobPhase, JobReason, PodMigrationJobStatus
+from restow.model.times import format_time
+from tests.migration.moves import NOW, job, pending, said
+
+READY = JobConditionType.BOUND_POD_READY
+NEW = PodMigrationJobStatus()
+
+
+def shown(status: PodMigrationJobStatus, type: str) -> tuple[Any, ...]:
+    """A condition as people see it, and its age."""
+    [one] = [one for one in status.conditions or () if one.type == type]
+    return str(one.status), one.reason, one.message, one.last_transition_time
+
+
+def test_what_is_said_is_the_condition_and_what_the_job_says_first() -> None:
+    status = recorded(NEW, Said(READY, False, "Slow", "not yet"), now=NOW)
+    assert shown(status, READY) == ("False", "Slow", "not yet", format_time(NOW))
+    assert (status.status, status.reason, status.message) == (READY, "Slow", "not yet")
+
+
+def test_a_transition_is_one_of_the_status_alone() -> None:
+    status = recorded(NEW, Said(READY, False, "Slow", "not yet"), now=NOW)
+    other = recorded(status, Said(READY, False, "Slow", "still not"), now=NOW + 9)
+    assert shown(other, READY) == ("False", "Slow", "still not", format_time(NOW))
+    assert shown(recorded(other, Said(READY, True, "", ""), now=NOW + 9), READY)[3] == format_time(NOW + 9)
+    assert recorded(other, Said(READY, False, "Slow", "still not"), now=NOW + 99) == other
+
+
+def test_an_eviction_counts_from_when_it_was_asked_for_last() -> None:
+    said = Said(JobConditionType.EVICTION, False, JobReason.EVICTING, "it leaves")
+    heard = recorded(NEW, said, now=NOW - 5)  # which may be of somebody else's doing
+    assert [one.last_probe_time for one in heard.conditions or ()] == [None]
+    status = asked_again(heard, now=NOW)
+    assert asked_again(status, now=NOW + ASKING) == status
+    [again] = asked_again(status, now=NOW + ASKING + 1).conditions or ()
+    assert (again.last_probe_time, again.last_transition_time) == (format_time(NOW + ASKING + 1), format_time(NOW - 5))
+    assert asked_again(status, now=NOW - 1) != status, "its clock was set back"
+    assert asked_again(NEW, now=NOW) == NEW
+
+
+def test_admission() -> None:
+    waits = refused(paused(NEW, now=NOW - 50), "Budget", "waits for its budget", now=NOW)
+    assert (waits.phase, shown(waits, "Admitted")) == (
+        JobPhase.PENDING,
+        ("False", "Budget", "waits for its budget", format_time(NOW)),
+    )
+    runs = admitted(waits, "every limit allows it", now=NOW + 5)
+    assert (runs.phase, shown(runs, "Admitted")) == (
+        JobPhase.RUNNING,
+        ("True", None, "every limit allows it", format_time(NOW + 5)),
+    )
+    assert [one.type for one in runs.conditions or ()] == ["Admitted"], "pauses before do not count"
+    assert not is_in_doubt(runs) and is_in_doubt(admitted(waits, "", doubt=True, now=NOW)) and not is_in_doubt(NEW)
+
+
+@pytest.mark.parametrize(
+    ("phase", "conditions", "runs"),
+    [
+        pytest.param("Running", [said("Admitted")], True, id="admitted"),
+        pytest.param("Pending", [said("Admitted")], False, id="its phase is another"),
+        pytest.param("Running", [said("Admitted", "False")], False, id="it was refused"),
+        pytest.param("Running", [], False, id="only its phase says so"),
+    ],
+)
+def test_which_jobs_run(phase: str, conditions: list[Any], runs: bool) -> None:
+    made = pending(*conditions)
+    assert is_running(replace(made, status=replace(made.status, phase=phase))) is runs
+
+
+@pytest.mark.parametrize("phase", [JobPhase.SUCCEED, JobPhase.FAILED, JobPhase.ABORTED])
+def test_the_end(phase: JobPhase) -> None:
+    status = ended(NEW, phase, "Why", "told", now=NOW)
+    success = "True" if phase is JobPhase.SUCCEED else "False"
+    assert (status.phase, shown(status, "Complete")) == (phase, (success, "Why", "told", format_time(NOW)))
+
+
+def test_since_when_a_job_is_over() -> None:
+    assert ended_at(job(said("Complete", age=60.0), phase="Failed")) == NOW - 60
+    assert ended_at(job(said("Complete", age=60.0))) is None and ended_at(job(phase="Failed")) is None
+
+
+def test_a_pause_is_told_and_its_end_too() -> None:
+    begun = paused(NEW, now=NOW)
+    assert shown(begun, "Paused")[:2] == ("True", "Paused") and begun.reason == "Paused"
+    assert paused(begun, now=NOW + 10) == begun and paused_for(begun, NOW + 10) == 10
+    over = resumed(begun, now=NOW + 20)
+    assert shown(over, "Paused") == (
+        "False",
+        None,
+        "the job goes on; it was paused for 20 s in all",
+        format_time(NOW + 20),
+    )
+    assert (over.status, over.reason, over.message) == (
+        "Paused",
+        None,
+        "the job goes on; it was paused for 20 s in all",
+    )
+    assert resumed(over, now=NOW + 30) == over and resumed(NEW, now=NOW) == NEW
+    assert paused_for(paused(over, now=NOW + 100), NOW + 105) == 25 and paused_for(over, NOW + 999) == 20
+    assert paused_for(pending({"type": "Paused", "status": "True"}).status, NOW) == 0, "nobody knows since when"
+
+
+def test_time_counts_from_admission_or_else_from_the_beginning() -> None:
+    assert (spent(job(age=60), NOW), spent(pending(), NOW)) == (60, 120)
+    assert spent(pending(said("Admitted", "False", age=10.0)), NOW) == 120, "what was refused has not begun"
+    assert spent(pending(metadata={"creationTimestamp": None}), NOW) == 0
+    assert spent(job(age=60), NOW - 100) == 0, "clocks may be set back"
+
+
+def test_what_is_not_said_does_not_hold() -> None:
+    assert holds(recorded(NEW, Said(READY, True, "", ""), now=NOW), READY)
+    assert not holds(recorded(NEW, Said(READY, False, "", ""), now=NOW), READY) and not holds(NEW, READY)

@@ -1,0 +1,100 @@
+"""What whoever takes a pod's place may be like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from restow.migration.likeness import likenesses
+from restow.model.objects import ObjectMeta, PodSpec, PodTemplate
+from tests.migration.moves import pod
+
+
+def container(name: str = "main", image: str = "app:1", **requests: str) -> dict[str, Any]:
+    return {"name": name, "image": image, "resources": {"requests": requests} if requests else {}}
+
+
+MAIN, SIDECAR = container(cpu="1"), container("proxy", cpu="100m")
+ROOM = {"overhead": {"cpu": "1"}, "resources": {}}
+SERVING = {**MAIN, "ports": [{"containerPort": 80, "hostPort": 80}]}
+TOKEN: dict[str, Any] = {"name": "kube-api-access"}
+DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+OLD_DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}
+GPU, NOT_READY = {"key": "gpu", "operator": "Exists"}, {"key": "node.kubernetes.io/not-ready", "operator": "Exists"}
+EVENLY = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+NEAR = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "made"),
+    [
+        pytest.param({"containers": [MAIN]}, {"containers": [MAIN]}, None, id="nothing has changed"),
+        pytest.param(
+            {"containers": [MAIN, SIDECAR], "initContainers": [SIDECAR], "nodeSelector": {"disk": "fast"}},
+            {"containers": [MAIN]},
+            None,
+            id="what others added is added again",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1", memory="1Gi")]},
+            {"containers": [container()]},
+            None,
+            id="defaults of its namespace are given again",
+        ),
+        pytest.param(
+            {"containers": [MAIN, SIDECAR]},
+            {"containers": [container(image="app:2", cpu="2")]},
+            {"containers": [container(image="app:2", cpu="2"), SIDECAR]},
+            id="a newer revision, beside what others added",
+        ),
+        pytest.param(
+            {"containers": [MAIN]},
+            {"containers": [MAIN, SIDECAR], "initContainers": [SIDECAR]},
+            {"containers": [MAIN, SIDECAR], "initContainers": [SIDECAR]},
+            id="new containers",
+        ),
+        pytest.param(
+            {"nodeSelector": {"zone": "a"}},
+            {"nodeSelector": {"disk": "fast"}, "affinity": NEAR, **ROOM},
+            {
+                "nodeSelector": {"zone": "a", "disk": "fast"},
+                "affinity": NEAR,
+                "overhead": {"cpu": "1"},
+                "resources": {},
+            },
+            id="other places, and other room",
+        ),
+        pytest.param(
+            {"containers": [MAIN]}, {"containers": [SERVING]}, {"containers": [SERVING]}, id="a host port, from now on"
+        ),
+        pytest.param(
+            {"volumes": [TOKEN], "tolerations": [NOT_READY]},
+            {"volumes": [DATA], "tolerations": [GPU], "topologySpreadConstraints": EVENLY},
+            {"volumes": [TOKEN, DATA], "tolerations": [NOT_READY, GPU], "topologySpreadConstraints": EVENLY},
+            id="more that it asks for, beside what others added",
+        ),
+        pytest.param({"volumes": [OLD_DATA]}, {"volumes": [DATA]}, {"volumes": [DATA]}, id="another claim"),
+        pytest.param({"volumes": [OLD_DATA]}, {"volumes": [{"name": "data"}]}, None, id="a claim of its own"),
+    ],
+)
+def test_whoever_is_made_anew(old: Any, new: Any, made: Any) -> None:
+    mover = pod(spec=old)
+    first, *rest = likenesses(mover, PodTemplate(spec=msgspec.convert(new, PodSpec)))
+    assert first is mover
+    assert [one.spec for one in rest] == ([pod(spec={**old, **made}).spec] if made else [])
+    assert all(one.metadata == mover.metadata for one in rest)
+
+
+def test_of_a_pod_whose_template_nobody_knows_there_is_only_the_pod() -> None:
+    mover = pod()
+    assert likenesses(mover, None) == (mover,)
+
+
+def test_whoever_is_made_anew_is_told_what_the_template_says_and_what_others_added() -> None:
+    told, new = {"app": "web", "track": "old", "added": "x"}, {"app": "web", "track": "new"}
+    mover = replace(pod(), metadata=replace(pod().metadata, labels=told, annotations=told))
+    _, made = likenesses(mover, PodTemplate(metadata=ObjectMeta(labels=new, annotations=new), spec=mover.spec))
+    assert made.metadata.labels == made.metadata.annotations == {"app": "web", "track": "new", "added": "x"}

@@ -1,0 +1,105 @@
+"""A seat that somebody was given is not placed again, wherever that pod is; and who may have taken one is believed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from restow.model.cluster import SeatName, Snapshot
+from restow.model.objects import Pod, Reservation, ReservationOwner, SelectorSpec
+from tests.model.cluster.builders import WEB, node, pod, reservation
+
+SEAT = SeatName("default", "r", "t", 0)
+OTHER = ReservationOwner(label_selector=SelectorSpec(match_labels={"app": "other"}))
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    made = Snapshot()
+    for name in ("n1", "n2"):
+        made.apply_node(node(name))
+    return made
+
+
+def observing(one: Reservation, *owners: ReservationOwner) -> Reservation:
+    return replace(one, status=replace(one.status, observed_owners=list(owners)))
+
+
+def named(life: str | None = "uid-r", on: str = "n2", app: str = "web", **fields: Any) -> Pod:
+    one = pod("p", on=on, labels={"app": app}, seat=str(SEAT), **fields)
+    notes = {**(one.metadata.annotations or {}), **({"restow.sh/reservation-uid": life} if life else {})}
+    return replace(one, metadata=replace(one.metadata, annotations=notes))
+
+
+@pytest.mark.parametrize(
+    ("one", "given"),
+    [
+        pytest.param(named(), True, id="a pod of the owner says that it took it"),
+        pytest.param(named(leaving=True), True, id="it is leaving"),
+        pytest.param(named(app="old"), False, id="a forger says so"),
+        pytest.param(named(app="other"), True, id="a pod of the last owner says so"),
+        pytest.param(named("another life"), False, id="it took one of an earlier reservation"),
+        pytest.param(named(None), False, id="it does not say of which reservation"),
+        pytest.param(named(namespace="elsewhere"), False, id="it is from elsewhere"),
+    ],
+)
+def test_an_index_without_a_place_is_given_if_a_pod_has_it(snapshot: Snapshot, one: Pod, given: bool) -> None:
+    snapshot.apply_reservation(observing(reservation("r"), WEB, OTHER))
+    assert not snapshot.reservations.is_given(SEAT)
+    snapshot.apply_pod(one)
+    assert snapshot.reservations.is_given(SEAT) is given
+
+
+def test_an_index_is_given_while_a_pod_is_on_its_way_to_the_seat_that_it_was(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, version=1))
+    snapshot.assume(pod("p", labels={"app": "web"}), "n1", at=0.0, seat=SEAT)
+    snapshot.apply_reservation(reservation("r", version=2))
+    assert snapshot.reservations.is_given(SEAT)
+    snapshot.forget(pod("p"))
+    assert not snapshot.reservations.is_given(SEAT)
+
+
+def test_an_index_stays_given_when_its_pod_is_gone_and_that_was_noted_until_the_reservation_is(
+    snapshot: Snapshot,
+) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, version=1))
+    snapshot.reservations.spend(SEAT)
+    snapshot.apply_reservation(reservation("r", version=2))
+    assert snapshot.reservations.is_given(SEAT)
+    snapshot.remove_reservation(reservation("r", version=3))
+    snapshot.apply_reservation(reservation("r", version=4))
+    assert not snapshot.reservations.is_given(SEAT)
+
+
+@pytest.mark.parametrize(
+    ("one", "sits"),
+    [
+        pytest.param(named(on="n1", app="other"), True, id="one of the last owner"),
+        pytest.param(named(on="n1", app="old"), False, id="one of nobody"),
+        pytest.param(named(on="n2"), False, id="one on another node"),
+    ],
+)
+def test_who_may_have_taken_a_seat_sits_there(snapshot: Snapshot, one: Pod, sits: bool) -> None:
+    snapshot.apply_reservation(observing(reservation("r", {0: "n1"}), WEB, OTHER))
+    snapshot.apply_pod(one)
+    assert (snapshot.reservations.taker(SEAT) is not None, snapshot.reservations.holds(SEAT)) == (sits, not sits)
+
+
+@pytest.mark.parametrize(
+    ("observed", "vacant"),
+    [
+        pytest.param(None, True, id="it never said"),
+        pytest.param([], False, id="it was for nobody"),
+        pytest.param([OTHER], False, id="it says another one"),
+        pytest.param([OTHER, WEB], True, id="it says this one, too"),
+    ],
+)
+def test_a_seat_is_vacant_for_whom_its_status_says(
+    snapshot: Snapshot, observed: list[ReservationOwner] | None, vacant: bool
+) -> None:
+    one = reservation("r", {0: "n1"})
+    snapshot.apply_reservation(replace(one, status=replace(one.status, observed_owners=observed)))
+    found = [each.metadata.name for each, _ in snapshot.reservations.candidates(pod("p", labels={"app": "web"}))]
+    assert found == (["r"] if vacant else [])

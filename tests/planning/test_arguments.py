@@ -1,0 +1,54 @@
+"""The arguments of Defragmentation: spellings, and every mistake with its path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.model.wire import WireError
+from restow.planning.arguments import read_defragmentation
+
+
+def test_the_documents_spellings_are_read() -> None:
+    read = read_defragmentation({"ResourceType": "memory", "fragmentThresholds": {"memory": 60}})
+    assert (read.resource, read.defragment, read.low, read.protection) == (
+        "memory",
+        {"memory": 60},
+        {"memory": 30},
+        {"memory": 95},
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param({"speed": 1}, "speed: unknown field", id="unknown"),
+        pytest.param({"lowThresholds": {"cpu": 101}}, "lowThresholds.cpu: must be from 0 to 100 percent", id="percent"),
+        pytest.param(
+            {"lowThresholds": {"cpu": 80}}, "is 80, above defragmentThresholds.cpu, which is 70", id="crossing"
+        ),
+        pytest.param({"numberOfNodes": -1}, "numberOfNodes: must not be negative", id="negative"),
+        pytest.param({"coolDownTime": -5}, "coolDownTime: must not be negative", id="negative time"),
+        pytest.param({"resourceType": ""}, "resourceType: must name a resource", id="no resource"),
+        pytest.param({"resourceType": "cpu", "ResourceType": "cpu"}, "is there twice", id="two spellings"),
+        pytest.param(
+            {"evictableNamespaces": {"include": ["a"], "exclude": ["b"]}}, "cannot both be set", id="in and out"
+        ),
+        pytest.param(
+            {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}},
+            "labelSelector",
+            id="a selector",
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused_with_their_path(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(WireError) as caught:
+        read_defragmentation(arguments)
+    assert message in str(caught.value)
+
+
+def test_every_wrong_argument_is_told_at_once() -> None:
+    with pytest.raises(WireError) as caught:
+        read_defragmentation({"numberOfNodes": -1, "coolDownTime": -1, "lowThresholds": {"cpu": -1}})
+    assert len(caught.value.problems) == 3

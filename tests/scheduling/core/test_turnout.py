@@ -1,0 +1,90 @@
+"""Who of a gang is there, and whether that is enough for whoever takes the place of a member that leaves."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from restow.model.objects import SchedulingGate
+from restow.scheduling.jobs import stranded
+from restow.scheduling.roster import Roster
+from restow.scheduling.turnout import Turnout
+from tests.scheduling.core.doubles import nodes
+from tests.scheduling.core.stories import Story, gang, task
+
+MOVER = task("t0", "g", on="n0", role="worker")
+GATED = task("t9", "g", scheduling_gates=[SchedulingGate(name="wait")])
+ROLES = {"min_task_member": {"chief": 1, "worker": 2}}
+
+
+@pytest.mark.parametrize(
+    ("group", "others", "why"),
+    [
+        pytest.param(gang("g", 1), [], None, id="alone, and enough"),
+        pytest.param(None, [], "does not exist", id="there is no group"),
+        pytest.param(gang("g", None), [], None, id="no minimum"),
+        pytest.param(gang("g", 2), [task("t1", "g", on="n0")], None, id="another runs"),
+        pytest.param(gang("g", 2), [task("t1", "g")], None, id="another waits"),
+        pytest.param(gang("g", 2), [task("t1", "g", on="n0", phase="Succeeded")], None, id="another is done"),
+        pytest.param(gang("g", 2), [], "needs 2 pods, 1 exist", id="another is missing"),
+        pytest.param(
+            gang("g", 2),
+            [task("t1", "g", on="n0", phase="Failed")],
+            "needs 2 pods, 2 exist and 1 of them can be placed",
+            id="another failed",
+        ),
+        pytest.param(
+            gang("g", 2),
+            [task("t1", "g", on="n0", leaving=True)],
+            "needs 2 pods, 2 exist and 1 of them can be placed",
+            id="another leaves",
+        ),
+        pytest.param(
+            gang("g", 2), [GATED], "needs 2 pods, 2 exist and 1 of them can be placed", id="another must not start yet"
+        ),
+        pytest.param(
+            gang("g", 3, **ROLES),
+            [task("t1", "g", role="worker"), task("t2", "g", role="worker")],
+            "lacks pods of a role that it needs",
+            id="no chief, and nobody else runs",
+        ),
+        pytest.param(
+            gang("g", 3, **ROLES),
+            [task("t1", "g", role="worker", on="n0"), task("t2", "g", role="worker")],
+            None,
+            id="no chief, but others run",
+        ),
+        pytest.param(
+            gang("g", 3, **ROLES),
+            [task("t1", "g", role="worker"), task("t2", "g", role="chief")],
+            None,
+            id="one of each role waits",
+        ),
+    ],
+)
+def test_a_successor_is_scheduled_or_told_why_not(group, others, why):
+    told = f"pod group default/g {why}" if why else None
+    turnout = Turnout.of([MOVER, *others])
+    assert stranded(MOVER, group, turnout) == (told and f"{told}: nobody would be scheduled in its place")
+    pending = [one for one in others if not (one.spec.node_name or one.spec.scheduling_gates)]
+    running = [one for one in others if one not in pending]
+    successor = task("new", "g", role="worker")
+    story = Story(*nodes(1), running=running, groups=[group] if group else []).run(successor, *pending)
+    assert story.refused.get("new") == told
+
+
+def test_a_pod_of_no_gang_lacks_nobody():
+    assert stranded(task("t0", on="n0"), None, Turnout.of(())) is None
+
+
+def test_the_roster_counts_anew_when_somebody_comes_changes_or_goes():
+    roster, gone = Roster(), replace(MOVER, metadata=replace(MOVER.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
+    key = roster.gang_of(MOVER)
+    assert roster.turnout(key) == Turnout.of([])
+    roster.apply_pod(MOVER)
+    assert roster.turnout(key) == Turnout.of([MOVER]) != Turnout.of([])
+    assert roster.turnout(key) is roster.turnout(key)
+    roster.apply_pod(gone)
+    assert roster.turnout(key) == Turnout.of([gone]) != Turnout.of([MOVER])
+    roster.remove_pod(gone)
+    assert roster.turnout(key) == Turnout.of([])

@@ -96,7 +96,9 @@ async def test_a_guarantee_is_locked_kept_cleared_and_released(
             await reaches(lambda: running(seen.pods), 8, "running pods", 120)
 
             # Best-Effort: nodes are locked, nobody is evicted
-            await client.create(QUEUE, queue(mine, guarantee={"resource": {"example.org/slots": "8"}}))
+            promised = queue(mine, guarantee={"resource": {"example.org/slots": "8"}})
+            await eventually_let_in(client, promised)  # who was killed before may have its lease, its figures stand
+            await client.create(QUEUE, promised)
             await reaches(lambda: len(locked(queues, mine)), 2, "locked nodes")
             await eventually(lambda: stands(queues, mine) == "True", "the guarantee is satisfied")
             nodes = locked(queues, mine)

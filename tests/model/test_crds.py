@@ -99,6 +99,7 @@ def test_printer_columns_point_at_fields(kind: Kind[Any]) -> None:
     ("kind", "path", "expected"),
     [
         (POD_MIGRATION_JOB, "spec", {"required": ["podRef"]}),
+        (POD_MIGRATION_JOB, "spec.podRef", {"required": ["name", "namespace"]}),
         (POD_MIGRATION_JOB, "spec.mode", {"enum": ["ReservationFirst", "EvictDirectly"]}),
         (POD_MIGRATION_JOB, "status.phase", {"enum": ["Pending", "Running", "Succeed", "Failed", "Aborted"]}),
         (POD_MIGRATION_JOB, "status.conditions", {"x-kubernetes-list-map-keys": ["type"]}),

@@ -277,8 +277,10 @@ def _short_lived(facts: Facts) -> Step | None:
         return None
     if facts.is_ours:
         return Extend(facts.job.status, reservation, facts.now + _lifetime(facts))
-    left = f"{max(end - facts.now, 0):.0f} s, {need:.0f} s are needed"
-    told = f"reservation {reservation.metadata.name} lives for another {left}: the grace period and two minutes"
+    left = (
+        f"lives for another {max(end - facts.now, 0):.0f} s, {need:.0f} s are needed (the grace period and two minutes)"
+    )
+    told = f"reservation {reservation.metadata.name} {left}: let it live longer, or refer to another"
     return fail(facts, JobReason.RESERVATION_EXPIRED, told)
 
 

@@ -184,7 +184,7 @@ class NamespaceShare:
     from holding the cluster."""
 
     def __init__(self, snapshot: Snapshot, namespace: str, percent: int) -> None:
-        self._whose = f"namespace {namespace} may hold {percent}% of the cluster by reservations"
+        self._whose = f"namespace {namespace} may hold {percent}% of the cluster (reservations.namespaceShare)"
         self._held = snapshot.reservations.holdings.of_namespace(namespace)
         self._limits = {name: amount * percent // 100 for name, amount in offered(snapshot).items()}
 

@@ -182,7 +182,8 @@ EXCEEDED = ("Failed", "LimitExceeded")
             {},
             20,
             of("4"),
-            "namespace default may hold 20% of the cluster by reservations: cpu (limit 2400m, held 1, requested 3)",
+            "namespace default may hold 20% of the cluster (reservations.namespaceShare): "
+            "cpu (limit 2400m, held 1, requested 3)",
             id="a larger template, a namespace",
         ),
         pytest.param(

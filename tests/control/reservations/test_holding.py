@@ -29,7 +29,10 @@ async def test_one_that_fits_nowhere_says_why_and_keeps_trying() -> None:
         await it.create(kinds.RESERVATION, reservation("late", replicas=1, cpu="3"))
         await settled(it)
         late = await read(it, "late")
-        why = "namespace default may hold 50% of the cluster by reservations: cpu (limit 4, held 3, requested 3)"
+        why = (
+            "namespace default may hold 50% of the cluster (reservations.namespaceShare): "
+            "cpu (limit 4, held 3, requested 3)"
+        )
         assert (late.status.state.phase, late.status.state.reason) == ("Pending", "Unschedulable")
         assert late.status.state.message == why
         assert await events(it, "Unschedulable") == [("late", why)]

@@ -186,7 +186,8 @@ def test_one_namespace_holds_no_more_than_its_share_of_the_cluster() -> None:
     outcome = stage.session(first, second, other, namespace_share=50)
     assert sorted(outcome.held) == ["a", "c"]
     assert outcome.declined["b"] == (
-        "namespace default may hold 50% of the cluster by reservations: cpu (limit 4, held 4, requested 1)"
+        "namespace default may hold 50% of the cluster (reservations.namespaceShare): "
+        "cpu (limit 4, held 4, requested 1)"
     )
 
 
@@ -202,7 +203,11 @@ LIMITED = pytest.mark.parametrize(
     ("limit", "says"),
     [
         ("queue", "queue q would exceed its capability: cpu (limit 4, used 0, requested 6)"),
-        ("share", "namespace default may hold 50% of the cluster by reservations: cpu (limit 4, held 0, requested 6)"),
+        (
+            "share",
+            "namespace default may hold 50% of the cluster (reservations.namespaceShare): "
+            "cpu (limit 4, held 0, requested 6)",
+        ),
     ],
     ids=["of a queue", "of a namespace"],
 )

@@ -366,7 +366,7 @@ class DeleteOptions(ApiStruct):
 
 
 class PodMigrationJobSpec(ApiStruct):
-    pod_ref: ObjectReference
+    pod_ref: Annotated[ObjectReference, Meta(extra_json_schema={"required": ["name", "namespace"]})]
     paused: bool | None = None
     ttl: Duration | None = None
     mode: Annotated[str, _one_of(JobMode)] | None = None

@@ -197,6 +197,30 @@ def test_a_pod_hears_which_nodes_only_reservations_keep_it_from(tmp_path: Path) 
     assert "could go there if reservations held nothing: n1 (a/first)" in told
 
 
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [
+        pytest.param("Available", "it would go to n1, in a seat of reservation first", id="which it may use"),
+        pytest.param(
+            "Pending",
+            "reservation a/first is not available: it is Pending; without asking for it by name, 1 node could take it",
+            id="which it may not use",
+        ),
+    ],
+)
+def test_a_pod_that_names_a_reservation_goes_nowhere_else(tmp_path: Path, phase: str, message: str) -> None:
+    path = tmp_path / "cluster.json"
+    named = reservation("first", "n1")
+    named["spec"] |= {"matchPolicy": "Fits", "owners": [{"labelSelector": {}}], "schedulerName": "restow"}
+    if phase == "Pending":
+        named["status"] = {"state": {"phase": phase}}
+    waiting = labelled(pod("waiting", "3"), annotations={"restow.sh/use-reservation": "first"})
+    items = [node("n1", "3" if phase == "Available" else "2"), node("n2", "4"), waiting, named]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    told = _asked("explain", "--snapshot", str(path), "-o", "json", "pod", "a/waiting")
+    assert (told["message"], told["feasible"]) == (f"is pending; {message}", [])
+
+
 def test_where_a_pod_could_go_is_not_where_it_is(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ITEMS}))

@@ -17,6 +17,7 @@ from restow.model.words import number_of
 from restow.scheduling.answers import Survey
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import Profile
+from restow.scheduling.reservations.matching import named_by
 from restow.snapshots.offline import Cluster, Schedule, Sections, mobility, schedule
 
 
@@ -43,6 +44,7 @@ class Explanation(msgspec.Struct, frozen=True):
     node: str | None
     message: str
     feasible: list[str]
+    """The nodes that would take it; none of a pending one that goes only where a reservation it named has a seat."""
     refusals: list[Why]
     movable: bool | None
     """Whether it may leave its node and another could take it; None for a pod that has none."""
@@ -66,7 +68,13 @@ def explain(cluster: Cluster, profile: Profile, sections: Sections, pod: Pod, no
     snapshot.undo_to(mark)
     movable = not obstacles and any(one != node for one in survey.feasible) if node else None
     message = _standing(node, survey, obstacles) if node else _waiting(cluster, profile, pod, survey, now)
-    return Explanation(*full_name(pod), node, message, list(survey.feasible), refused, movable, obstacles, held)
+    feasible = list(survey.feasible) if node or not _reservation_of(cluster, pod) else []
+    return Explanation(*full_name(pod), node, message, feasible, refused, movable, obstacles, held)
+
+
+def _reservation_of(cluster: Cluster, pod: Pod) -> str | None:
+    """The only reservation whose seats a pod takes, if it has named one."""
+    return named_by(pod, cluster.snapshot.kinship.group_of)
 
 
 def _by_reason(survey: Survey, snapshot: Snapshot) -> list[Why]:
@@ -106,10 +114,14 @@ def _waiting(cluster: Cluster, profile: Profile, pod: Pod, survey: Survey, now: 
         return f"is pending; {could}; it belongs to the scheduler {name!r}"
     decided, key = _imagined(cluster, profile, now), full_name(pod)
     refusal = next((one.message for one in decided.unschedulable if (one.namespace, one.pod) == key), None)
+    named = _reservation_of(cluster, pod)
     if refusal is not None:
-        return f"is pending; {refusal}" + (f"; alone, {could}" if survey.feasible else "")
+        but_for = "without asking for it by name" if named else "alone"
+        return f"is pending; {refusal}" + (f"; {but_for}, {could}" if survey.feasible else "")
     node = next((one.node for one in decided.placements if (one.namespace, one.pod) == key), None)
-    return f"is pending; it would go to {node}; {could}" if node else f"is pending; {could}"
+    if node is None:
+        return f"is pending; {could}"
+    return f"is pending; it would go to {node}" + (f", in a seat of reservation {named}" if named else f"; {could}")
 
 
 def _imagined(cluster: Cluster, profile: Profile, now: float) -> Schedule:

@@ -1,5 +1,6 @@
-"""One seeded run: reservations, pods that use them, accidents, and schedulers that die, are deposed and misread. After
-every write the promises hold (`auditor`), and a scheduler that began then would go on (`memory`).
+"""One seeded run: reservations, pods that use them, somebody who collects those that have ended, accidents, and
+schedulers that die, are deposed and misread. After every write the promises hold (`auditor`), and a
+scheduler that began then would go on (`memory`).
 
     python -m tests.control.reservations.chaos 1000 [FILE]
 
@@ -31,7 +32,7 @@ from restow.sim.writes import is_write
 from tests.control.accidents import Accidents, main
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.memory import Memory
-from tests.control.reservations.stage import WEB, open_seats, reservation
+from tests.control.reservations.stage import WEB, collecting, open_seats, reservation
 from tests.control.stage import places, trouble, world
 from tests.sim.stage import Stage, node, pass_time, pod, profile, scheduler, template
 
@@ -247,7 +248,10 @@ async def run(seed: int) -> Counter[str]:
     rng = random.Random(seed)
     thieves = rng.random() < 0.5
     plan = trouble(rng, most=0.2, timely=thieves)
-    async with world(nodes=len(NODES), seed=seed) as it:
+    async with (
+        world(nodes=len(NODES), seed=seed) as it,
+        collecting(it, FaultyApi(it.api, random.Random(seed + 2), plan), gcDuration="20s"),
+    ):
         auditor = Auditor(it.api, it.clock, namespace_share=SETTINGS.namespace_share, statuses_only=True)
         memory = Memory(it.api, it.clock, profile=profile(), settings=SETTINGS)
         leaders = Leaders(it, auditor, rng, plan)

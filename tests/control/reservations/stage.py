@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar
 
 from restow.client.verbs import Client
+from restow.control.reservations import Collector, Metrics
 from restow.model import kinds
 from restow.model.cluster.seat import is_ended
 from restow.model.objects import Document, Pod, Reservation
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract, template_requests
+from restow.ports import Api
 from restow.scheduling.framework import SUCCESS, Cycle, PermitPlugin, Verdict, wait
+from restow.scheduling.reservations.arguments import read_arguments
 from tests.sim.stage import Stage, pass_time, template
 
 THEIRS = {"schedulerName": "other"}
@@ -43,6 +50,23 @@ async def seats(it: Stage, name: str = "r") -> dict[int, tuple[str, str | None]]
     """The node of each seat, and the pod that took it."""
     found = (await read(it, name)).status.placements or ()
     return {one.index: (one.node_name, one.pod_ref.name if one.pod_ref else None) for one in found}
+
+
+@asynccontextmanager
+async def collecting(
+    it: Stage, api: Api | None = None, metrics: Metrics | None = None, **section: str
+) -> AsyncIterator[None]:
+    """Somebody deletes what has ended; `section` is what is configured."""
+    terms = read_arguments({"gcPeriod": "5s", **section})
+    collector = Collector(
+        api or it.api, it.clock, random.Random(1), names=frozenset({"restow"}), arguments=terms, metrics=metrics
+    )
+    task = asyncio.create_task(collector.run())
+    await collector.ready()
+    yield
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 # --- promises ---------------------------------------------------------------------------------------------------------

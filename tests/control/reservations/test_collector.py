@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from restow.control.reservations import Collector, Metrics
+from restow.control.reservations import Metrics
 from restow.model import kinds
 from restow.model.objects import ReservationPhase
-from restow.ports import Api, Request, Response
-from restow.scheduling.reservations.arguments import read_arguments
+from restow.ports import Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi
-from tests.control.reservations.stage import reservation
+from tests.control.reservations.stage import collecting, reservation
 from tests.control.stage import stage, world
 from tests.sim.stage import Stage, pass_time, pod, virtual
-
-NAMES = frozenset({"restow"})
-
-
-@asynccontextmanager
-async def collecting(
-    it: Stage, api: Api | None = None, metrics: Metrics | None = None, **section: str
-) -> AsyncIterator[None]:
-    terms = read_arguments({"gcPeriod": "5s", **section})
-    collector = Collector(api or it.api, it.clock, random.Random(1), names=NAMES, arguments=terms, metrics=metrics)
-    task = asyncio.create_task(collector.run())
-    await collector.ready()
-    yield
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
 
 
 async def names(it: Stage) -> list[str]:

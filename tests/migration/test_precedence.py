@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from restow.migration.precedence import sooner
+from restow.model.objects import Placement, Reservation
 from tests.migration.moves import facts, reservation, seat
 from tests.migration.steps.rows import given
 
 NOT_ITS = {"owners": [{"controller": {"uid": "other"}}]}
-TOO_SMALL = {"tasks": [{"name": "pod", "template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}]}
+NOT_LIKE_IT = {"tasks": [{"name": "pod", "template": {"spec": {"containers": [{"name": "main", "image": "other"}]}}}]}
+
+
+def everybody(reservation: Reservation, seats: Sequence[Placement]) -> bool:
+    return True
 
 
 @pytest.mark.parametrize(
@@ -22,7 +28,10 @@ TOO_SMALL = {"tasks": [{"name": "pod", "template": {"spec": {"containers": [{"na
         pytest.param({"age": 60.0}, "older", id="of equals the first by name"),
         pytest.param({"age": 90.0, "phase": "Waiting"}, None, id="one that is not ready"),
         pytest.param({"age": 90.0, "spec": NOT_ITS}, None, id="of others"),
-        pytest.param({"age": 90.0, "spec": TOO_SMALL}, None, id="for other pods"),
+        pytest.param({"age": 90.0, "spec": NOT_LIKE_IT}, None, id="for other pods"),
+        pytest.param(
+            {"age": 90.0, "spec": {**NOT_LIKE_IT, "matchPolicy": "Fits"}}, "older", id="for any pod that fits"
+        ),
         pytest.param({"age": 90.0, "metadata": {"namespace": "elsewhere"}}, None, id="elsewhere"),
         pytest.param(
             {"age": 30.0, "metadata": {"annotations": {"restow.sh/migrating": "third"}}}, None, id="another move's"
@@ -33,16 +42,23 @@ def test_another_reservation_comes_first(other: dict[str, Any], first: str | Non
     of = given()
     job, mine = of["of"], of["reservation"]
     rival = reservation(name="older", **other)
-    assert sooner(facts(job, reservation=mine), [mine, rival]) == first
+    assert sooner(facts(job, reservation=mine), [mine, rival], everybody) == first
 
 
 def test_one_that_has_no_seat_left_does_not() -> None:
     of = given()
     rival = reservation(seat(by="third"), name="older", age=90.0)
-    assert sooner(facts(of["of"], reservation=of["reservation"]), [rival]) is None
+    assert sooner(facts(of["of"], reservation=of["reservation"]), [rival], everybody) is None
+
+
+def test_one_whose_node_would_not_take_it_does_not() -> None:
+    of = given()
+    rivals = [reservation(name=name, age=age) for name, age in (("full", 90.0), ("next", 80.0))]
+    took = sooner(facts(of["of"], reservation=of["reservation"]), rivals, lambda one, _: one.metadata.name != "full")
+    assert took == "next"
 
 
 def test_the_first_of_several_is_told() -> None:
     of = given()
     rivals = [reservation(name=name, age=age) for name, age in (("b", 90.0), ("a", 80.0), ("c", 100.0))]
-    assert sooner(facts(of["of"], reservation=of["reservation"]), rivals) == "c"
+    assert sooner(facts(of["of"], reservation=of["reservation"]), rivals, everybody) == "c"

@@ -168,7 +168,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def suited(self) -> list[Placement]:
         """Those whose nodes are fit, as far as that is known."""
-        return [one for one in self.usable if self.unfitness(one.node_name) is None]
+        usable, pod = self.usable, self.likely[-1]
+        fit = {name for name in {one.node_name for one in usable} if self._unfitness(name, pod) is None}
+        return [one for one in usable if one.node_name in fit]
 
     @property
     def fit(self) -> list[Placement]:
@@ -193,6 +195,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     def unfitness(self, name: str) -> str | None:
         """Why a seat is of no use where it is; None if it is, or if its node was not read."""
+        return self._unfitness(name, self.likely[-1])
+
+    def _unfitness(self, name: str, pod: Pod) -> str | None:
         if name not in self.nodes:
             return None
         node = self.nodes[name]
@@ -201,7 +206,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         assert self.reservation is not None, "asked only then"
         if self.is_ours and is_made_anew(node, self.reservation):  # seats of others may be kept one after the other
             return f"node {name} is another one, made after the seat was kept"
-        return unfit(node, self.likely[-1])
+        return unfit(node, pod)
 
     @property
     def likely(self) -> tuple[Pod, ...]:

@@ -1,20 +1,24 @@
 """Precedence: of which reservation a pod's successor takes a seat, where several are for it.
 
-Goes in: the reservation that was given to a job, and all others. Comes out: one that the scheduler would look at first,
-by its own order, and that has a seat for such a pod. Then the seat that was given would stay empty.
+Goes in: the reservation that was given to a job, all others, and whom their nodes would take. Comes out: one that the
+scheduler would look at first, by its own order, and of which it would give the successor a seat. Then the seat that was
+given would stay empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from restow.migration.facts import Facts
-from restow.migration.seats import free_seats, unlike, why_not_for_successor
+from restow.migration.seats import by_task, free_seats, is_like_any, why_not_for_successor
 from restow.model.cluster.directory import turn_of
-from restow.model.objects import Reservation, ReservationPhase
+from restow.model.objects import MatchPolicy, Placement, Pod, Reservation, ReservationPhase
+
+Takes = Callable[[Reservation, Sequence[Placement]], bool]
+"""Whether the node of one of these seats would take the successor in it."""
 
 
-def sooner(facts: Facts, others: Iterable[Reservation]) -> str | None:
+def sooner(facts: Facts, others: Iterable[Reservation], takes: Takes) -> str | None:
     """The name of the reservation of which the successor takes a seat before it takes one of that which was given."""
     given, pod = facts.reservation, facts.mover
     assert given is not None and pod is not None, "asked only then"
@@ -23,13 +27,20 @@ def sooner(facts: Facts, others: Iterable[Reservation]) -> str | None:
         for one in others
         if one.metadata.namespace == given.metadata.namespace
         and turn_of(one) < turn_of(given)
-        and _has_seat(one, facts)
+        and one.status.state.phase == ReservationPhase.AVAILABLE
         and not why_not_for_successor(one, pod, facts.owners, facts.terms.schedulers, facts.group)
     )
-    first = min(before, key=turn_of, default=None)
-    return first.metadata.name if first is not None else None
+    for one in sorted(before, key=turn_of):
+        seats = _tried(one, facts.likely)
+        if seats and takes(one, seats):
+            return one.metadata.name
+    return None
 
 
-def _has_seat(reservation: Reservation, facts: Facts) -> bool:
-    available = reservation.status.state.phase == ReservationPhase.AVAILABLE
-    return available and any(not unlike(reservation, one, facts.likely) for one in free_seats(reservation))
+def _tried(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
+    """The free seats that the scheduler would try for the successor, whichever it is like: under policy Fits also those
+    that are too small for it, because there may be room beside them."""
+    free = free_seats(reservation)
+    if reservation.spec.match_policy == MatchPolicy.FITS:
+        return free
+    return by_task(free, lambda one: is_like_any(reservation, one, likely))

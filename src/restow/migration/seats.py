@@ -6,7 +6,7 @@ by which the scheduler hands out seats.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from restow.model.cluster.owners import Kinship, Owners
 from restow.model.cluster.seat import SeatName, migrating_pod, stand_in
@@ -43,13 +43,30 @@ def seats_elsewhere(reservation: Reservation, likely: Sequence[Pod]) -> list[Pla
     """The free seats that are not where the pod is now, and that whoever takes its place may take."""
     here = likely[0].spec.node_name
     elsewhere = (one for one in free_seats(reservation) if one.node_name != here)
-    return [one for one in elsewhere if not unlike(reservation, one, likely)]
+    return by_task(elsewhere, lambda one: not unlike(reservation, one, likely))
 
 
 def seats_here(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
     """The free seats that are where the pod is now, and that whoever takes its place may take, whichever it is like."""
-    here = [one for one in free_seats(reservation) if one.node_name == likely[0].spec.node_name]
-    return [one for one in here if not all(unlike(reservation, one, [pod]) for pod in likely)]
+    here = (one for one in free_seats(reservation) if one.node_name == likely[0].spec.node_name)
+    return by_task(here, lambda one: is_like_any(reservation, one, likely))
+
+
+def by_task(seats: Iterable[Placement], suits: Callable[[Placement], bool]) -> list[Placement]:
+    """The seats that suit, which is the same for all of a task: there may be thousands."""
+    asked: dict[str, bool] = {}
+    found: list[Placement] = []
+    for one in seats:
+        if one.task not in asked:
+            asked[one.task] = suits(one)
+        if asked[one.task]:
+            found.append(one)
+    return found
+
+
+def is_like_any(reservation: Reservation, seat: Placement, likely: Iterable[Pod]) -> bool:
+    """Whether one of these pods may take a seat, by what the seat was made for."""
+    return any(not _unlike(reservation, seat, pod) for pod in likely)
 
 
 def may_come_first(reservation: Reservation, one: Placement, other: Placement) -> bool:

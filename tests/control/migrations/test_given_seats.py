@@ -15,11 +15,14 @@ HOST = "kubernetes.io/hostname"
 GIVEN = {"reservationRef": {"namespace": "default", "name": "given"}}
 
 
-async def give(it: Move, cpu: str = "500m", seats: int = 1, **spec: Any) -> None:
+async def give(
+    it: Move, cpu: str = "500m", seats: int = 1, name: str = "given", on: str | None = None, **spec: Any
+) -> None:
     """A reservation of a user for pods of web."""
-    task = {"name": "web", "replicas": seats, "template": template(cpu, app="web")}
+    where = {"nodeSelector": {HOST: on}} if on else {}
+    task = {"name": "web", "replicas": seats, "template": template(cpu, app="web", **where)}
     made = {"schedulerName": "default-scheduler", "matchPolicy": "Fits", "owners": [WEB], "tasks": [task], **spec}
-    await it.create(kinds.RESERVATION, {"metadata": {"name": "given", "namespace": "default"}, "spec": made})
+    await it.create(kinds.RESERVATION, {"metadata": {"name": name, "namespace": "default"}, "spec": made})
     await pass_time(3)
 
 
@@ -64,6 +67,32 @@ async def test_nobody_is_evicted_to_come_back_to_where_it_was(target: str | None
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod"), message
         assert "its successor may take the seat on node n1, where it is already" in (message or "")
         assert await stays(it, old)
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["with room beside it", "with no room beside it"])
+@virtual
+async def test_a_seat_of_an_older_reservation_that_is_too_small(busy: bool) -> None:
+    """The scheduler tries it all the same: a successor takes it if there is room beside it."""
+    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+        for name in ("n2", "n3"):
+            await it.patch(kinds.NODE, name, {"spec": {"unschedulable": True}})
+        [old] = await it.start(1)
+        for name in ("n2", "n3"):
+            await it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
+        await give(it, "100m", name="older", on="n3")
+        await give(it, on="n2")
+        if busy:
+            await it.create(kinds.POD, pod("large", "3600m", nodeSelector={HOST: "n3"}, app="other"))
+            await pass_time(3)
+        await it.move(old, annotations={"restow.sh/target-node": "n2"}, reservationOptions=GIVEN)
+        await pass_time(60)
+        phase, reason, message = await it.told()
+        if busy:
+            assert (phase, await stays(it, old)) == ("Succeed", False), message
+        else:
+            assert (phase, reason) == ("Failed", "ForbiddenMigratePod"), message
+            assert "reservation older is for the same pods and comes before given" in (message or "")
+            assert await stays(it, old)
 
 
 @pytest.mark.parametrize(

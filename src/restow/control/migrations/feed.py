@@ -7,8 +7,9 @@ that are not installed have no objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -42,6 +43,7 @@ from restow.model.objects import (
     Node,
     Object,
     ObjectReference,
+    Placement,
     Pod,
     PodGroup,
     PodMigrationJob,
@@ -229,8 +231,13 @@ class Feed:
         )
         if facts.mover is None or facts.reservation is None:
             return facts
-        before = sooner(facts, self._reservations) if given else None
+        before = sooner(facts, self._reservations, partial(self._takes, facts.likely[-1])) if given else None
         return replace(facts, sooner=before)
+
+    def _takes(self, pod: Pod, reservation: Reservation, seats: Sequence[Placement]) -> bool:
+        """Whether whoever comes, and is like a pod, would get one of these seats, were it to come now."""
+        kept_from = self.arrivals.shut_out(reservation, seats, self.arrival(pod), (), spare=0, now=self._clock.now())
+        return len(kept_from) < len(seats)
 
     def arrival(self, pod: Pod) -> Arrival:
         """Whoever comes in a pod's place, and is like this."""
@@ -361,7 +368,8 @@ class Feed:
         found = self._seen.find("uid", uid) if uid is not None else []
         meta = reservation.metadata
         self._made.heed(change)
-        for job in (*found, *self._seen.find("reservation", f"{meta.namespace}/{meta.name}")):
+        given = (job for job in self._seen.find("reservation", f"{meta.namespace}/{meta.name}") if not is_ended(job))
+        for job in (*found, *given):
             self.on_job(job.metadata.name)
 
     def _switched(self, change: Change[ConfigMap]) -> None:

@@ -121,12 +121,11 @@ class Job:
         first = -self.priority if sort is None else min(map(sort.key, self.pods))
         return not self.is_broken, first, self.created, self.name
 
-    def is_enough(self, more: Iterable[Pod]) -> bool:
+    def is_enough(self, more: Sequence[Pod]) -> bool:
         """Whether the gang is whole with these pods placed, too."""
-        extra = list(more)
-        if self.placed + len(extra) < self.least:
+        if self.placed + len(more) < self.least:
             return False
-        return not self.least_roles or _has_all(self.least_roles, self.roles + Counter(map(role_of, extra)))
+        return not self.least_roles or _has_all(self.least_roles, self.roles + Counter(map(role_of, more)))
 
     def waves(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
         """As many of each role as the gang cannot do without, then the others."""

@@ -24,14 +24,27 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+import msgspec
 from msgspec.structs import replace
 
 from restow.model.cluster import Occupant, Seat, SeatName, Snapshot
+from restow.model.cluster.names import Key, key_of
 from restow.model.objects import Placement, Pod, Reservation
 from restow.scheduling.answers import Granted
 from restow.scheduling.decisions import Assign, Decision, Hold, Nominate
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import SUCCESS, Code, Cycle, Verdict, unschedulable
+
+
+class _Holding(msgspec.Struct):
+    """A Hold that may get more placements: of a reservation with many seats each is found by itself."""
+
+    reservation: Reservation
+    placements: list[Placement]
+    waiting: bool = False
+
+    def decision(self) -> Hold:
+        return Hold(self.reservation, tuple(self.placements), self.waiting)
 
 
 class Statement:
@@ -44,7 +57,8 @@ class Statement:
         self._mark = snapshot.mark()
         self._open = True
         self._supposes = False
-        self._steps: list[Decision] = []
+        self._steps: list[Decision | _Holding] = []
+        self._holdings: dict[Key, _Holding] = {}
         self._cycles: dict[str, tuple[Cycle, str]] = {}
 
     def __enter__(self) -> Self:
@@ -59,7 +73,7 @@ class Statement:
     @property
     def steps(self) -> tuple[Decision, ...]:
         """What was decided so far and stands."""
-        return tuple(self._steps)
+        return tuple(one.decision() if isinstance(one, _Holding) else one for one in self._steps)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -93,21 +107,22 @@ class Statement:
         raise KeyError(pod.metadata.uid)
 
     def reserve(self, reservation: Reservation, placements: Iterable[Placement], *, waiting: bool = False) -> None:
-        """Hold seats of a reservation; `waiting` if others are still leaving the room."""
-        placed = tuple(placements)
+        """Hold seats of a reservation, besides those that it was given before: that is one decision. `waiting` if
+        others are still leaving the room."""
+        key, placed = key_of(reservation), tuple(placements)
         self._snapshot.assume_placements(reservation, placed, at=self._now)
-        held = [step for step in self._steps if isinstance(step, Hold) and step.reservation is reservation]
-        self._steps = [step for step in self._steps if step not in held]
-        before = tuple(one for step in held for one in step.placements)
-        self._steps.append(Hold(reservation, before + placed, waiting or any(step.waiting for step in held)))
+        if key not in self._holdings:
+            self._holdings[key] = _Holding(reservation, [])
+            self._steps.append(self._holdings[key])
+        holding = self._holdings[key]
+        holding.placements += placed
+        holding.waiting |= waiting
 
     def release(self, reservation: Reservation) -> None:
         """The inverse of `reserve`. Raises KeyError for a reservation of which this statement holds nothing."""
-        held = [step for step in self._steps if isinstance(step, Hold) and step.reservation is reservation]
-        if not held:
-            raise KeyError(reservation.metadata.uid)
+        holding = self._holdings.pop(key_of(reservation))
         self._snapshot.forget_placements(reservation)
-        self._steps = [step for step in self._steps if step not in held]
+        self._steps = [step for step in self._steps if step is not holding]
 
     # --- suppositions -------------------------------------------------------------------------------------------------
 
@@ -131,7 +146,7 @@ class Statement:
             raise RuntimeError("what was supposed cannot be committed")
         self._end()
         self._snapshot.keep(self._mark)
-        return self._steps
+        return list(self.steps)
 
     def discard(self) -> None:
         """Take everything back, exactly; Unreserve first, newest first. What one raises is raised at the end."""
@@ -140,7 +155,7 @@ class Statement:
             last_first.callback(self._snapshot.undo_to, self._mark)
             for uid in self._cycles:
                 last_first.callback(self._engine.unreserve, *self._cycles[uid])
-        self._cycles = {}
+        self._cycles, self._holdings = {}, {}
         self._steps = []
 
     def _stands(self, assigned: Assign) -> Verdict:

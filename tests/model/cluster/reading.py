@@ -51,7 +51,7 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
             for one in (pods._versions, snapshot._node_versions, placements._versions, snapshot.locks._versions)
         ],
         "reservations": {
-            name: dict(value)
+            name: {key: dict(one) if isinstance(one, dict) else one for key, one in value.items()}
             for part in (reservations, placements)
             for name, value in vars(part).items()
             if isinstance(value, dict)

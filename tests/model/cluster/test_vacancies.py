@@ -73,6 +73,34 @@ def test_a_seat_is_vacant_while_it_is_open_and_its_reservation_available(snapsho
     assert names(snapshot) == ["r"]
 
 
+def test_seats_that_become_vacant_together_are_listed_at_once(snapshot: Snapshot) -> None:
+    at = dict.fromkeys(range(300), "n1")
+    snapshot.apply_reservation(reservation("r", at, requests={"cpu": "1m"}, phase="Waiting", version=1))
+    vacancies, mark = snapshot.reservations.vacancies, snapshot.mark()
+    for version, phase in ((2, "Available"), (3, "Waiting"), (4, "Available")):
+        one = reservation("r", at, requests={"cpu": "1m"}, phase=phase, version=version)
+        snapshot.apply_reservation(one)
+    assert [seat.index for seat in vacancies.seats("default", "r")] == [*range(300)]
+    written = [arguments for _, arguments in snapshot._log._inverses if arguments[0] is vacancies._seats]
+    assert len(written) == 3
+    snapshot.undo_to(mark)
+    assert vacancies.seats("default", "r") == ()
+
+
+def test_seats_are_listed_in_order_however_they_come(snapshot: Snapshot) -> None:
+    vacancies, one = snapshot.reservations.vacancies, made("r")
+    seats = [replace(SEAT, index=index) for index in range(12)]
+    vacancies.open(seats[6:9], one, Owners.of([WEB]))
+    vacancies.open([seats[10], seats[7], seats[2]], one, Owners.of([WEB]))
+    assert [seat.index for seat in vacancies.seats("default", "r")] == [2, 6, 7, 8, 10]
+    vacancies.close(seats[7])
+    vacancies.close(seats[7])
+    vacancies.close_all(("default", "r"), [seats[2], seats[11]])
+    assert [seat.index for seat in vacancies.seats("default", "r")] == [6, 8, 10]
+    vacancies.close_all(("default", "r"), seats)
+    assert not vacancies.seats("default", "r") and not vacancies.directory.any_in("default")
+
+
 def test_other_owners_are_found_once_the_spec_names_them(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(made("r", owners=[ReservationOwner(object=ObjectReference(kind="Pod", name="q"))]))
     assert (names(snapshot), names(snapshot, pod("q"))) == ([], ["r"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,6 +143,42 @@ def test_releasing_takes_back_what_the_statement_reserved():
     statement.reserve(asked, placements_of({0: "n0"}))
     statement.release(asked)
     assert (statement.commit(), free(snapshot, "n0")["cpu"]) == ([], 4000)
+
+
+def test_seats_that_are_reserved_one_after_the_other_are_one_decision():
+    asked = reservation("r", phase="Pending")
+    snapshot = cluster(*nodes(2))
+    snapshot.apply_reservation(asked)
+    statement = Statement(snapshot, engine_with(), 0.0)
+    statement.reserve(asked, placements_of({0: "n0"}))
+    statement.reserve(asked, placements_of({1: "n1"}), waiting=True)
+    statement.allocate(cycle(snapshot), "n0")
+    statement.reserve(asked, placements_of({2: "n1"}))
+    assert statement.steps[0] == Hold(asked, tuple(placements_of({0: "n0", 1: "n1", 2: "n1"})), waiting=True)
+    assert [type(step) for step in statement.commit()] == [Hold, Assign]
+
+
+def calls_to_reserve(seats: int) -> int:
+    asked = reservation("r")
+    snapshot = cluster(node("n0", {"cpu": "1000", "pods": "1000"}))
+    snapshot.apply_reservation(asked)
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += 1
+
+    with Statement(snapshot, engine_with(), 0.0) as statement:
+        sys.setprofile(count)
+        for index in range(seats):
+            statement.reserve(asked, placements_of({index: "n0"}))
+        sys.setprofile(None)
+    return calls
+
+
+def test_the_last_of_many_seats_costs_no_more_than_the_first():
+    calls_to_reserve(1)  # what is worked out once
+    assert calls_to_reserve(200) <= 10.5 * calls_to_reserve(20)
 
 
 def test_release_of_a_stranger():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import msgspec
 from msgspec.structs import replace
 
 from restow.model.cluster.classes import Classes
@@ -23,24 +22,20 @@ from restow.model.objects import Placement, Reservation
 from restow.model.quantity import QuantityError
 
 
-class _Assumed(msgspec.Struct, frozen=True):
-    """What was decided and is not shown yet."""
-
-    placements: tuple[Placement, ...]
-    at: float
-
-
 class Placements:
     def __init__(self, log: UndoLog, classes: Classes) -> None:
         self._log = log
         self._classes = classes
         self._versions = Versions(log)
         self._known: dict[Key, Reservation] = {}
-        self._assumed: dict[Key, _Assumed] = {}
+        self._assumed: dict[Key, dict[SeatName, Placement]] = {}
+        """What was decided and is not shown yet."""
+        self._assumed_at: dict[Key, float] = {}
+        """Since when."""
         self._seats: dict[SeatName, Seat] = {}
         self.known: Mapping[Key, Reservation] = self._known
         self.seats: Mapping[SeatName, Seat] = self._seats
-        self.of: dict[Key, tuple[SeatName, ...]] = {}
+        self.of: dict[Key, dict[SeatName, None]] = {}
         """The seats of each reservation."""
         self.shapes: dict[SeatName, Shape] = {}
         self.consumed: dict[str, frozenset[SeatName]] = {}
@@ -52,15 +47,12 @@ class Placements:
 
     def is_assumed(self, name: SeatName) -> bool:
         """Whether nobody but us knows of a seat."""
-        assumed = self._assumed.get((name.namespace, name.reservation))
-        return assumed is not None and any(
-            (one.task, one.index) == (name.task, name.index) for one in assumed.placements
-        )
+        return name in self._assumed.get((name.namespace, name.reservation), ())
 
     def assumed(self, now: float) -> Iterator[tuple[Reservation, float]]:
         """Reservations whose assumed placements the API has not shown yet, and for how long, oldest first."""
-        for key, assumed in sorted(self._assumed.items(), key=lambda item: (item[1].at, item[0])):
-            yield self._known[key], now - assumed.at
+        for at, key in sorted((at, key) for key, at in self._assumed_at.items()):
+            yield self._known[key], now - at
 
     def is_late(self, reservation: Reservation) -> bool:
         """Whether something newer was seen of a reservation, or of one of its name, or its end."""
@@ -78,8 +70,7 @@ class Placements:
         self._log.put(self._known, key, reservation)
         assumed = self._assumed.get(key)
         if assumed is not None:
-            left = () if is_ended(reservation) else _still_wanted(reservation, assumed.placements)
-            self._set_assumed(key, _Assumed(left, assumed.at))
+            self._set_assumed(key, {} if is_ended(reservation) else _still_wanted(reservation, assumed))
         same = old is not None and assumed is None and _asks_the_same(old, reservation)
         return self._reseat(key, like=old if same else None)
 
@@ -90,26 +81,31 @@ class Placements:
         key = key_of(reservation)
         self._note_mover(key, self._known.get(key), None)
         self._log.drop(self._known, key)
-        self._log.drop(self._assumed, key)
+        self._set_assumed(key, {})
         return self._reseat(key)
 
     def assume(self, key: Key, placements: Iterable[Placement], at: float) -> Iterable[SeatName]:
         """Hold more placements before the status shows them. Raises LookupError if there is no such reservation."""
         if key not in self._known:
             raise LookupError(f"reservation {'/'.join(key)} is not known")
-        old, more = self._assumed.get(key, _Assumed((), at)), tuple(placements)
-        if any(SeatName(*key, one.task, one.index) in self._seats for one in more):
-            placed = _not_shown(self._known[key], (*old.placements, *more))
-            self._set_assumed(key, _Assumed(placed, old.at))
+        more = {SeatName.of(key, one): one for one in placements}
+        if not more:
+            return ()
+        if key not in self._assumed:
+            self._log.put(self._assumed, key, {})
+            self._log.put(self._assumed_at, key, at)
+        if any(name in self._seats for name in more):
+            self._set_assumed(key, _not_shown(self._known[key], {**self._assumed[key], **more}))
             return self._reseat(key)
-        self._set_assumed(key, _Assumed(old.placements + more, old.at))
-        return self._seat(key, more)
+        for name, one in more.items():
+            self._log.put(self._assumed[key], name, one)
+        return self._seat(key, more.values())
 
     def forget(self, key: Key) -> Iterable[SeatName] | None:
         """Take assumed placements back; None if there are none (any more)."""
         if key not in self._assumed:
             return None
-        self._log.drop(self._assumed, key)
+        self._set_assumed(key, {})
         return self._reseat(key)
 
     # ------------------------------------------------------------------------------------------------------------------
@@ -123,7 +119,7 @@ class Placements:
         for name in changed:
             self._set_seat(name, seats.get(name))
         if seats.keys() != old.keys():
-            self._log.put(self.of, key, tuple(seats))
+            self._log.put(self.of, key, dict.fromkeys(seats))
         if not seats:
             self._log.drop(self.of, key)
         alike = like is not None and like.status.state.phase == self._known[key].status.state.phase
@@ -132,23 +128,25 @@ class Placements:
     def _seat(self, key: Key, placements: Iterable[Placement]) -> Iterable[SeatName]:
         """`_reseat` where there are only new seats: those that stay cost nothing, however many they are."""
         seats = [seat for seat in seats_of(self._known[key], placements) if self._read(seat)]
-        names = [seat.name for seat in seats]
-        if seats:
-            self._log.put(self.of, key, (*self.of.get(key, ()), *names))
+        if seats and key not in self.of:
+            self._log.put(self.of, key, {})
         for seat in seats:
+            self._log.put(self.of[key], seat.name, None)
             self._set_seat(seat.name, seat)
-        return names
+        return [seat.name for seat in seats]
 
-    def _set_assumed(self, key: Key, assumed: _Assumed) -> None:
-        if assumed.placements:
+    def _set_assumed(self, key: Key, assumed: dict[SeatName, Placement]) -> None:
+        """Replace what is assumed of a reservation; it is since the same time."""
+        if assumed:
             self._log.put(self._assumed, key, assumed)
         else:
             self._log.drop(self._assumed, key)
+            self._log.drop(self._assumed_at, key)
 
     def _placed(self, key: Key, known: Mapping[SeatName, Seat]) -> Iterator[Seat]:
         reservation, assumed = self._known.get(key), self._assumed.get(key)
         if reservation is not None:
-            placements = (*(reservation.status.placements or ()), *(assumed.placements if assumed else ()))
+            placements = (*(reservation.status.placements or ()), *(assumed.values() if assumed else ()))
             for seat in seats_of(reservation, placements, known):
                 if seat.name in known or self._read(seat):
                     yield seat
@@ -213,17 +211,17 @@ def _version(reservation: Reservation) -> tuple[str, int | None]:
     return "/".join(key_of(reservation)), version_number(reservation.metadata.resource_version)
 
 
-def _not_shown(reservation: Reservation, assumed: Iterable[Placement]) -> tuple[Placement, ...]:
-    """The placements that the status does not show, each seat once, the latest."""
-    shown = {(one.task, one.index) for one in reservation.status.placements or ()}
-    seats = {(one.task, one.index): one for one in assumed}
-    return tuple(one for seat, one in seats.items() if seat not in shown)
+def _not_shown(reservation: Reservation, assumed: Mapping[SeatName, Placement]) -> dict[SeatName, Placement]:
+    """The placements that the status does not show."""
+    key = key_of(reservation)
+    shown = {SeatName.of(key, one) for one in reservation.status.placements or ()}
+    return {name: one for name, one in assumed.items() if name not in shown}
 
 
-def _still_wanted(reservation: Reservation, assumed: Iterable[Placement]) -> tuple[Placement, ...]:
+def _still_wanted(reservation: Reservation, assumed: Mapping[SeatName, Placement]) -> dict[SeatName, Placement]:
     """Those of them that the spec (still) has: nobody would write the others down, or give them back."""
-    wants = wanted(reservation)
-    return tuple(one for one in _not_shown(reservation, assumed) if one.index < wants.get(one.task, 0))
+    wants, left = wanted(reservation), _not_shown(reservation, assumed)
+    return {name: one for name, one in left.items() if name.index < wants.get(name.task, 0)}
 
 
 def _asks_the_same(old: Reservation, new: Reservation) -> bool:

@@ -20,6 +20,8 @@ Which seats there are is a matter of `placements`, who was given one of `promise
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
 
 from restow.model.cluster.classes import Classes
 from restow.model.cluster.directory import Directory
@@ -98,10 +100,8 @@ class Reservations:
         return sorted(self._held)
 
     def is_hope(self, name: SeatName) -> bool:
-        """Whether a seat takes room that is promised to nobody yet: no status says that it can be relied on."""
-        reservation = self.get(name.namespace, name.reservation)
-        is_promised = reservation is not None and is_available(reservation) and not self._placements.is_assumed(name)
-        return name in self._held and not is_promised
+        """Whether a seat takes room that is promised to nobody yet."""
+        return name in self._held and not self._is_promised(name)
 
     def candidates(self, pod: Pod) -> Iterator[tuple[Reservation, Seat]]:
         """Available reservations of a pod's owner, in the order in which it tries them, each with its first vacant
@@ -316,8 +316,9 @@ class Reservations:
 
     def _review(self, names: Iterable[SeatName]) -> None:
         """Seats have come, changed or gone; what is vacant is listed anew, since its turn may be another."""
+        for key, own in _by_reservation(names):
+            self.vacancies.close_all(key, own)
         for name in names:
-            self.vacancies.close(name)
             seat = self._seats.get(name)
             if seat is not None and seat.consumer is not None:
                 self._log.drop(self._spent, name)
@@ -326,10 +327,16 @@ class Reservations:
 
     def _settle(self, names: Iterable[SeatName]) -> None:
         """Make each of these seats hold room, or not, as the table above says."""
-        for name in sorted(names):
-            self._settle_one(name)
+        settled = sorted(names)
+        for name in settled:
+            self._hold_or_not(name)
+        self._advertise(settled)
 
     def _settle_one(self, name: SeatName) -> None:
+        self._hold_or_not(name)
+        self._advertise((name,))
+
+    def _hold_or_not(self, name: SeatName) -> None:
         seat = self._seats.get(name)
         old, taker = self._held.get(name), self.taker(name)
         new = self._stand_in(seat, old) if seat and self._should_hold(seat, taker) else None
@@ -348,7 +355,6 @@ class Reservations:
             self._log.put(self._held, name, new)
         self._set_aside(name, seat, taker)
         self._account(name, seat, new)
-        self._advertise(name, seat if new else None)
 
     def _hand_over(self, name: SeatName, taker: Occupant) -> None:
         """`_settle_one` of a seat that was vacated for this very pod."""
@@ -415,19 +421,36 @@ class Reservations:
             self.holdings.add(*new)
             self._log.put(self._accounted, name, new)
 
-    def _advertise(self, name: SeatName, held: Seat | None) -> None:
-        """List a seat as vacant, or not: it is held, open, and its reservation available and says so itself, and for
-        whom. Of a seat that is only assumed nobody else knows: whoever came next could give it away once more."""
-        reservation = self._known.get((name.namespace, name.reservation))
-        is_promised = reservation is not None and is_available(reservation) and not self._placements.is_assumed(name)
-        is_vacant = is_promised and held is not None and held.open and name not in self._spent
-        if reservation is not None and held is not None and is_vacant and is_for_whom_it_says(reservation):
-            self.vacancies.open(name, reservation, held.owners)
-        else:
-            self.vacancies.close(name)
+    def _advertise(self, names: Iterable[SeatName]) -> None:
+        """List seats as vacant, or not: those that are held, open and promised, if their reservation itself says for
+        whom."""
+        for key, own in _by_reservation(names):
+            reservation = self._known.get(key)
+            says = reservation is not None and is_for_whom_it_says(reservation)
+            vacant = [name for name in own if self._is_vacant(name)] if says else []
+            if len(vacant) < len(own):
+                self.vacancies.close_all(key, set(own).difference(vacant))
+            if reservation is not None and vacant:
+                self.vacancies.open(vacant, reservation, self._seats[vacant[0]].owners)
+
+    def _is_vacant(self, name: SeatName) -> bool:
+        is_free = name in self._held and self._seats[name].open and name not in self._spent
+        return is_free and self._is_promised(name)
+
+    def _is_promised(self, name: SeatName) -> bool:
+        """Whether a status says that a seat can be relied on. Of one that is only assumed nobody else knows: whoever
+        came next could give it away once more."""
+        reservation = self.get(name.namespace, name.reservation)
+        return reservation is not None and is_available(reservation) and not self._placements.is_assumed(name)
 
     def _stand_in(self, seat: Seat, held: Occupant | None) -> Occupant:
         if held is not None and held.pod is seat.stand_in and held.node == seat.node:
             return held
         shape, name = self._shape_of[seat.name], str(seat.name)
         return Occupant(key=name, pod=seat.stand_in, node=seat.node, shape=shape, book="reserved")
+
+
+def _by_reservation(names: Iterable[SeatName]) -> Iterator[tuple[Key, list[SeatName]]]:
+    """Seats by the reservation that they are of; as they come, where those of one follow each other."""
+    for key, own in groupby(names, key=attrgetter("namespace", "reservation")):
+        yield key, list(own)

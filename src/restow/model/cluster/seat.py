@@ -12,6 +12,7 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
+from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.owners import GROUP_NAME_ANNOTATIONS, Owners
 from restow.model.cluster.shapes import keys_of
 from restow.model.cluster.versions import version_number
@@ -56,6 +57,11 @@ class SeatName(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=Tru
     reservation: str
     task: str
     index: int
+
+    @classmethod
+    def of(cls, key: Key, placement: Placement) -> Self:
+        """The seat of a reservation that a placement is about."""
+        return cls(*key, placement.task, placement.index)
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
@@ -182,14 +188,14 @@ def seats_of(
 ) -> Iterator[Seat]:
     """The seats of a reservation; a placement of a task that the spec does not have holds nothing. What `known` seats
     of the same spec say is not read again."""
-    metadata, spec = reservation.metadata, reservation.spec
+    key, metadata, spec = key_of(reservation), reservation.metadata, reservation.spec
     tasks = {task.name: task for task in spec.tasks or ()}
     ended, owners, takers = is_ended(reservation), Owners.of(spec.owners or ()), takers_of(reservation)
     for placement in placements:
         task = tasks.get(placement.task)
         if task is None:
             continue
-        name = SeatName(metadata.namespace or "", metadata.name, placement.task, placement.index)
+        name = SeatName.of(key, placement)
         consumer = (placement.pod_ref.uid or placement.pod_ref.name or "") if placement.pod_ref else None
         old = known.get(name) if known else None
         yield Seat(

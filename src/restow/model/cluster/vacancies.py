@@ -7,10 +7,11 @@ and a directory of the reservations that have any.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from operator import attrgetter
 
 from restow.model.cluster.directory import Directory
-from restow.model.cluster.names import Key
+from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.owners import Owners
 from restow.model.cluster.seat import SeatName
 from restow.model.cluster.undo import UndoLog
@@ -37,26 +38,40 @@ class Vacancies:
         first = bisect_left(seats, task, key=_TASK)
         return seats[first : bisect_right(seats, task, lo=first, key=_TASK)]
 
-    def open(self, seat: SeatName, reservation: Reservation, owners: Owners) -> None:
-        """A seat is vacant now."""
-        key = (seat.namespace, seat.reservation)
+    def open(self, names: Iterable[SeatName], reservation: Reservation, owners: Owners) -> None:
+        """These seats of a reservation are vacant now; harmless for those that were."""
+        key = key_of(reservation)
         seats = self._seats.get(key, ())
-        if seat in seats:
+        more = [name for name in names if not _has(seats, name)]
+        if not more:
             return
         if not seats:
             self.directory.put(reservation, owners)
-        self._log.put(self._seats, key, tuple(sorted((*seats, seat))))
+        self._log.put(self._seats, key, tuple(sorted((*seats, *more))))
 
-    def close(self, seat: SeatName) -> None:
+    def close(self, name: SeatName) -> None:
         """A seat is not vacant any more; harmless for one that was not."""
-        key = (seat.namespace, seat.reservation)
+        key = (name.namespace, name.reservation)
         seats = self._seats.get(key, ())
-        if seat not in seats:
-            return
-        place = seats.index(seat)
-        left = seats[:place] + seats[place + 1 :]
+        if _has(seats, name):
+            place = bisect_left(seats, name)
+            self._leave(key, seats[:place] + seats[place + 1 :])
+
+    def close_all(self, key: Key, names: Iterable[SeatName]) -> None:
+        """The same of several seats of a reservation."""
+        seats, gone = self._seats.get(key, ()), set(names)
+        if not gone.isdisjoint(seats):
+            self._leave(key, tuple(name for name in seats if name not in gone))
+
+    def _leave(self, key: Key, left: tuple[SeatName, ...]) -> None:
         if left:
             self._log.put(self._seats, key, left)
         else:
             self._log.drop(self._seats, key)
             self.directory.drop(key)
+
+
+def _has(seats: tuple[SeatName, ...], name: SeatName) -> bool:
+    """Whether it is one of these, which are sorted."""
+    place = bisect_left(seats, name)
+    return place < len(seats) and seats[place] == name

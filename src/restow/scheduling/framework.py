@@ -194,7 +194,9 @@ class FilterPlugin(Plugin):
 
     @abstractmethod
     def filter(self, cycle: Cycle, rows: Which) -> Mask:
-        """Which of these rows the pod may go to, as far as this plugin is concerned. Vacant rows may say anything."""
+        """Which of these rows the pod may go to, as far as this plugin is concerned. Vacant rows may say anything.
+
+        What is free may be lent for the question (`Room.lend`), so it is read anew each time."""
         ...
 
     def judge(self, cycle: Cycle) -> Callable[[int], bool]:

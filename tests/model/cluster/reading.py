@@ -5,8 +5,13 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from restow.model.cluster import Snapshot
+import numpy as np
+
+from restow.model.cluster import PodClass, Snapshot, filters
+from restow.model.cluster.fresh import Fresh
 from restow.model.cluster.room import Ledger
+from restow.model.cluster.rows import Mask
+from restow.model.cluster.shapes import Shape
 
 LEDGERS = ("allocatable", "requested", "reserved", "releasing", "nonzero")
 Table = dict[str, dict[str, int]]
@@ -23,6 +28,25 @@ def free(snapshot: Snapshot, name: str) -> dict[str, int]:
 
 def amount(snapshot: Snapshot, ledger: str, name: str, resource: str = "cpu") -> int:
     return ledgers(snapshot)[ledger].get(name, {}).get(resource, 0)
+
+
+class Fitting:
+    """Where there is room for one more pod, brought up to date by nothing but the changes of the room, as all are who
+    keep what they read of it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._kept: dict[Shape, Fresh[np.bool_]] = {}
+
+    def of(self, shape: Shape) -> Mask:
+        room = self._snapshot.room
+        if shape not in self._kept:
+            self._kept[shape] = Fresh(room.rows, (room.changes,), lambda rows: filters.fits(room, shape.amounts, rows))
+        return self._kept[shape].read()
+
+    def feasible(self, pod_class: PodClass) -> Mask:
+        """Nodes that suit pods of a class, too, by their own word."""
+        return self._snapshot.masks.eligible(pod_class.shape) & self.of(pod_class.shape)
 
 
 def everything(snapshot: Snapshot) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from restow.model.cluster import Snapshot, filters
 from restow.model.cluster.listing import UNLISTED
 from tests.model.cluster.builders import node, pod
-from tests.model.cluster.reading import amount, everything, free
+from tests.model.cluster.reading import Fitting, amount, everything, free
 
 THING = "example.com/thing"
 
@@ -29,7 +29,8 @@ def snapshot() -> Snapshot:
 def test_names_that_only_waiting_pods_know_take_no_column(snapshot: Snapshot) -> None:
     columns = len(snapshot.room.free)
     classes = [snapshot.class_of(pod(f"p{number}", {odd(number): "1"})) for number in range(50)]
-    assert not any(snapshot.feasible(one).any() for one in classes)
+    fitting = Fitting(snapshot)
+    assert not any(fitting.feasible(one).any() for one in classes)
     assert len(snapshot.room.resources) == len(snapshot.room.free) == columns
 
 
@@ -54,13 +55,13 @@ def test_names_that_nobody_asks_for_any_more_are_forgotten(snapshot: Snapshot) -
 
 
 def test_the_first_node_that_offers_some_is_found_by_pods_that_waited_for_it(snapshot: Snapshot) -> None:
-    waiting = snapshot.class_of(pod("p", {THING: "2"}))
-    assert snapshot.feasible(waiting).tolist() == [False, False]
+    fitting, waiting = Fitting(snapshot), snapshot.class_of(pod("p", {THING: "2"}))
+    assert fitting.feasible(waiting).tolist() == [False, False]
     snapshot.apply_node(node("n2", {"cpu": "8", "memory": "32Gi", "pods": "9", THING: "2"}, version=90))
-    assert snapshot.feasible(waiting).tolist() == [False, True]
+    assert fitting.feasible(waiting).tolist() == [False, True]
     assert snapshot.class_of(pod("q", {THING: "2"})) is waiting
     snapshot.assume(pod("q", {THING: "2"}), "n2", at=0.0)
-    assert snapshot.feasible(waiting).tolist() == [False, False]
+    assert fitting.feasible(waiting).tolist() == [False, False]
 
 
 def test_what_pods_took_of_it_before_counts_once_a_node_offers_some(snapshot: Snapshot) -> None:

@@ -29,7 +29,7 @@ from restow.model.resources import fits
 from restow.model.selectors import parse_label_selector
 from tests.model.cluster.builders import node, placements_of, pod, reservation
 from tests.model.cluster.by_definition import Reference, accepts, is_huge, left, need
-from tests.model.cluster.reading import everything, ledgers
+from tests.model.cluster.reading import Fitting, everything, ledgers
 
 NODES = ["n0", "n1", "n2", "n3"]
 OFFERS = [
@@ -100,6 +100,7 @@ class SnapshotMachine(RuleBasedStateMachine):
         self.marks: list[tuple[Any, Reference, dict[str, Any], int]] = []
         self.created = 0
         web = (Audience(parse_label_selector("app=web"), frozenset(["default"])),)
+        self.fitting = Fitting(self.snapshot)
         self.web_by_zone = summed(self.snapshot.topologies.domains("zone"), self.snapshot.crowd.headcount(web))
 
     # --- writes -------------------------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ class SnapshotMachine(RuleBasedStateMachine):
         tables = self.reference.ledgers()
         for probe in probes:
             shape = self.snapshot.class_of(probe).shape
-            eligible, fitting = self.snapshot.masks.eligible(shape), self.snapshot.masks.fitting(shape)
+            eligible, fitting = self.snapshot.masks.eligible(shape), self.fitting.of(shape)
             short = shortages(self.snapshot.room, shape.amounts)
             assert len(eligible) == len(fitting) == self.snapshot.rows.size
             for row in range(self.snapshot.rows.size):

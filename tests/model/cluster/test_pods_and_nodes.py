@@ -8,7 +8,7 @@ from restow.model.cluster import AlreadyPlaced, Snapshot, UnknownNode
 from restow.model.cluster.filters import fits, shortages
 from restow.model.quantity import QuantityError
 from tests.model.cluster.builders import node, pod
-from tests.model.cluster.reading import amount, everything, free, ledgers
+from tests.model.cluster.reading import Fitting, amount, everything, free, ledgers
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def snapshot() -> Snapshot:
 def test_a_pod_before_its_node_is_counted_when_the_node_comes() -> None:
     snapshot = Snapshot()
     snapshot.apply_pod(pod("p", {"cpu": "3"}, on="n1"))
-    assert not snapshot.feasible(snapshot.class_of(pod("q", {}))).any()
+    assert not Fitting(snapshot).feasible(snapshot.class_of(pod("q", {}))).any()
     snapshot.apply_node(node("n1"))
     assert free(snapshot, "n1")["cpu"] == 1000
 
@@ -133,21 +133,21 @@ def test_news_that_scheduling_does_not_read_touch_no_row(snapshot: Snapshot) -> 
 
 
 def test_undo_makes_masks_see_the_old_room_again(snapshot: Snapshot) -> None:
-    asking = snapshot.class_of(pod("q", {"cpu": "2"}))
+    fitting, asking = Fitting(snapshot), snapshot.class_of(pod("q", {"cpu": "2"}))
     mark = snapshot.mark()
     snapshot.assume(pod("p", {"cpu": "3"}), "n1", at=1.0)
-    assert not snapshot.feasible(asking).any()
+    assert not fitting.feasible(asking).any()
     snapshot.undo_to(mark)
-    assert snapshot.feasible(asking).all()
+    assert fitting.feasible(asking).all()
 
 
 def test_more_nodes_than_the_arrays_first_hold() -> None:
     snapshot = Snapshot()
-    cls = snapshot.class_of(pod("p", node_selector={"zone": "a"}))
+    fitting, cls = Fitting(snapshot), snapshot.class_of(pod("p", node_selector={"zone": "a"}))
     for index in range(200):
         snapshot.apply_node(node(f"n{index}", labels={"zone": "ab"[index % 2]}))
-        assert len(snapshot.feasible(cls)) == index + 1
-    assert snapshot.feasible(cls).sum() == 100
+        assert len(fitting.feasible(cls)) == index + 1
+    assert fitting.feasible(cls).sum() == 100
 
 
 def test_topology_domains_are_the_ids_of_a_label_column() -> None:

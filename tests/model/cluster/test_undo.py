@@ -9,7 +9,7 @@ import pytest
 from restow.model.cluster import SeatName, Snapshot
 from restow.model.objects import ObjectMeta, OwnerReference, Pod, PodGroup, Taint
 from tests.model.cluster.builders import node, placements_of, pod, queue, reservation
-from tests.model.cluster.reading import everything
+from tests.model.cluster.reading import Fitting, everything
 
 WEB = {"app": "web"}
 SEAT = SeatName("default", "held", "t", 0)
@@ -81,14 +81,15 @@ def snapshot() -> Snapshot:
 @pytest.mark.parametrize("trial", TRIALS.values(), ids=TRIALS.keys())
 def test_undo_restores_what_a_trial_changed(snapshot: Snapshot, trial: Callable[[Snapshot], object]) -> None:
     asking = [snapshot.class_of(pod("p", {"cpu": "2"})), snapshot.class_of(pod("p", node_selector={"zone": "a"}))]
-    masks = [snapshot.feasible(one).tolist() for one in asking]
+    fitting = Fitting(snapshot)
+    masks = [fitting.feasible(one).tolist() for one in asking]
     before, mark = everything(snapshot), snapshot.mark()
     trial(snapshot)
     assert everything(snapshot) != before
-    assert all(len(snapshot.feasible(one)) for one in asking)
+    assert all(len(fitting.feasible(one)) for one in asking)
     snapshot.undo_to(mark)
     assert everything(snapshot) == before
-    assert [snapshot.feasible(one).tolist() for one in asking] == masks
+    assert [fitting.feasible(one).tolist() for one in asking] == masks
 
 
 def test_all_trials_in_a_row_are_undone_together(snapshot: Snapshot) -> None:
@@ -127,11 +128,11 @@ def test_only_who_takes_just_that_is_exchanged(snapshot: Snapshot, taker: Pod) -
 
 
 def test_a_row_that_comes_back_as_another_is_looked_at_again(snapshot: Snapshot) -> None:
-    asking = snapshot.class_of(pod("p", {}))
+    fitting, asking = Fitting(snapshot), snapshot.class_of(pod("p", {}))
     mark = snapshot.mark()
     snapshot.apply_node(node("tried"))
-    assert snapshot.feasible(asking).tolist() == [True, True, True]
+    assert fitting.feasible(asking).tolist() == [True, True, True]
     snapshot.undo_to(mark)
-    assert snapshot.feasible(asking).tolist() == [True, True]
+    assert fitting.feasible(asking).tolist() == [True, True]
     snapshot.apply_pod(pod("stray", on="nowhere"))
     assert snapshot.masks.eligible(asking.shape).tolist() == [True, True, False]

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.model.cluster import AlreadyPlaced, SeatName, UnknownNode
+from restow.scheduling.answers import Unplaced
 from restow.scheduling.decisions import Assign, Hold, Nominate
 from restow.scheduling.endings import leaving
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import SUCCESS, error, unschedulable, wait
 from restow.scheduling.statement import Statement
 from tests.model.cluster.builders import node, placements_of, pod, reservation
-from tests.model.cluster.reading import everything, free
+from tests.model.cluster.reading import Fitting, everything, free
 from tests.scheduling.core.doubles import Fit, Keeps, cluster, cycle, nodes
 
 
@@ -179,6 +180,33 @@ def calls_to_reserve(seats: int) -> int:
 def test_the_last_of_many_seats_costs_no_more_than_the_first():
     calls_to_reserve(1)  # what is worked out once
     assert calls_to_reserve(200) <= 10.5 * calls_to_reserve(20)
+
+
+class Looks(Fit):
+    """Fits, and remembers what was free when it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def filter(self, cycle, rows):
+        self.seen.append(free(cycle.snapshot, "n0").get("cpu", 0))
+        return super().filter(cycle, rows)
+
+
+def test_what_a_seat_holds_is_lent_to_its_taker_and_to_nobody_else():
+    looks = Looks()
+    engine, snapshot = Engine([looks]), cluster(node("n0", {"cpu": "1", "pods": "1"}))
+    snapshot.apply_reservation(reservation("r", {0: "n0"}))
+    fitting, other = Fitting(snapshot), cycle(snapshot, pod("other"))
+    taker = cycle(snapshot, pod("taker", labels={"app": "web"}))
+    assert isinstance(engine.place(other), Unplaced) and not fitting.of(other.pod_class.shape).any()
+    looks.seen.clear()
+    seat = snapshot.reservations.seat(SeatName("default", "r", "t", 0))
+    with Statement(snapshot, engine, 0.0) as statement:
+        assert statement.occupy(taker, seat) is SUCCESS
+        assert (looks.seen, free(snapshot, "n0").get("cpu", 0)) == ([1000], 0)
+        assert isinstance(engine.place(other), Unplaced) and not fitting.of(other.pod_class.shape).any()
 
 
 def test_release_of_a_stranger():

@@ -213,7 +213,10 @@ class Room:
             self._log.record(self.transfer, row, amounts, target, source)
 
     def lend(self, row: int, amounts: Amounts, times: int = 1) -> None:
-        """Show more as free than is, for a question that is asked in between; -1 times takes it back."""
+        """Show more as free than is, for a question about this row that is asked in between; -1 times takes it back.
+
+        It is no change: whoever keeps what it reads by `changes`, `states` or an excerpt must not look meanwhile, since
+        nothing would tell it to look again. Filters that are asked about a single row keep nothing."""
         free = self.free_at
         for column, amount in amounts:
             free[column][row] += times * amount

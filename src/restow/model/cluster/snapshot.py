@@ -2,7 +2,7 @@
 
 Goes in: nodes, pods, reservations (and who owns whom), volumes as the API shows them, in any order, repeated or late;
 and what the scheduler assumes before the API shows it. Comes out: arrays over nodes (`room`, `nodes`), who is on a
-node, equivalence classes of pods, and masks per class that cost only the rows that changed.
+node, equivalence classes of pods, and masks per shape that cost only the rows that changed.
 
 Anything may be tried: `mark()`, change at will, then `undo_to(mark)` restores every value exactly, or `keep(mark)`.
 
@@ -38,7 +38,7 @@ from restow.model.cluster.pods import Assumption, Pods
 from restow.model.cluster.ports import Ports
 from restow.model.cluster.reservations import Reservations
 from restow.model.cluster.room import Room
-from restow.model.cluster.rows import Mask, Rows
+from restow.model.cluster.rows import Rows
 from restow.model.cluster.seat import SeatName
 from restow.model.cluster.shapes import Shape, Shapes
 from restow.model.cluster.storage import Attached, Storage, StorageObject
@@ -62,7 +62,7 @@ class Snapshot:
         self.rows = Rows(log)
         self.room = Room(log, self.rows)
         self.nodes = NodeTable(log, self.rows)
-        self.masks = Masks(self.room, self.nodes)
+        self.masks = Masks(self.nodes)
         self.shapes = Shapes(self.room.resources)
         self.kinship = Kinship(log)
         self.locks = Locks(log, self.nodes, self.kinship)
@@ -223,7 +223,7 @@ class Snapshot:
     @contextmanager
     def overlooking(self, *uids: str) -> Iterator[None]:
         """For as long as it lasts, pods that are to move count for nothing but the room they take: they shut nobody out
-        of a port, and are neither company nor crowd. Nothing may be changed meanwhile."""
+        of a port, and are neither company nor crowd. What is changed meanwhile is only tried: it is taken back, too."""
         mark = self.mark()
         try:
             for uid in uids:
@@ -237,8 +237,8 @@ class Snapshot:
     @contextmanager
     def without_hopes(self, node: str, taken: SeatName | None = None) -> Iterator[bool]:
         """For as long as it lasts, seats on a node that are promised to nobody yet take no room there, nor does what
-        the one that is being `taken` holds beyond its pod; gives whether there are any of the former. Nothing may be
-        changed meanwhile."""
+        the one that is being `taken` holds beyond its pod; gives whether there are any of the former. What is changed
+        meanwhile is only tried: it is taken back, too."""
         named = (SeatName.parse(one.key) for one in self.occupants(node) if one.book == "reserved")
         hopes = [name for name in named if name is not None and self.reservations.is_hope(name)]
         mark = self.mark()
@@ -264,10 +264,6 @@ class Snapshot:
     def class_of(self, pod: Pod, shape: Shape | None = None) -> PodClass:
         """The class of a pod; `shape` is the pod's, where the caller has it at hand."""
         return self.classes.of(pod, shape)
-
-    def feasible(self, pod_class: PodClass) -> Mask:
-        """Nodes that suit pods of a class and have room for one more, as far as the filters here decide."""
-        return self.masks.eligible(pod_class.shape) & self.masks.fitting(pod_class.shape)
 
     # ------------------------------------------------------------------------------------------------------------------
 

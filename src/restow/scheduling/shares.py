@@ -56,6 +56,10 @@ class Shares:
             found = self._orders[name] = self._order(name)
         return found
 
+    def may_refuse(self, name: str) -> bool:
+        """Whether a queue has to be asked at all: what queues use matters, or there is none of that name."""
+        return self.counts or name not in self._queues
+
     def refusal(self, name: str, request: Vector) -> str | None:
         """Why a queue cannot take this much more; None if it can."""
         why_not = shut(self._roster, name)

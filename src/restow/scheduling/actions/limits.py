@@ -25,7 +25,7 @@ class Limits:
     def __init__(self, session: Session, job: Job) -> None:
         self._job = job
         self._roster = session.roster
-        self._shares = session.shares if session.shares.counts or job.queue not in session.roster.queues else None
+        self._shares = session.shares if session.shares.may_refuse(job.queue) else None
         self._share: NamespaceShare | None = None
         self._given_back: Vector = {}
         if job.reservation is not None:

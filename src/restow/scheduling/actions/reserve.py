@@ -216,7 +216,7 @@ def _try_all(session: Session, job: Job, swarm: Swarm) -> Result:
     if job.is_gang:
         return NOTHING if incomplete(job) is not None else _try_gang(session, job)
     pod = job.pods[0]
-    if session.shares.counts or job.queue not in session.roster.queues:
+    if session.shares.may_refuse(job.queue):
         with session.statement() as statement:
             result = seat_down(session, statement.occupy, pod, candidates(pod, session.snapshot, session.now))
             return _accept(session, job, statement) if isinstance(result, Seated) else result
@@ -302,7 +302,7 @@ def _over_quota(session: Session, job: Job, statement: Statement) -> str | None:
     Who was moved away had its place before: its queue is not asked again, whatever became of that meanwhile, unless the
     pod wants more than it had.
     """
-    if not session.shares.counts and job.queue in session.roster.queues:
+    if not session.shares.may_refuse(job.queue):
         return None
     request: Vector = {}
     given_back: Vector = {}

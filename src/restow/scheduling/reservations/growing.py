@@ -93,7 +93,6 @@ class _Limits:
     ) -> None:
         self._growth = growth
         self._shares = Shares(roster, snapshot)
-        self._counts = self._shares.counts or growth.queue not in roster.queues
         self._share = NamespaceShare(snapshot, growth.namespace, namespace_share)
         self._shares.discharge(growth.queue, given_back(snapshot, roster, own, growth.queue))
         for one in (growth, *behind):
@@ -105,7 +104,7 @@ class _Limits:
         """Why a reservation may not have so much beyond what it was given."""
         of_queue = add(more, self._growth.before) if self._growth.moves else more
         why = self._share.refusal(more)
-        if why is None and self._counts and any(amount > 0 for amount in of_queue.values()):
+        if why is None and any(amount > 0 for amount in of_queue.values()):
             why = self._shares.refusal(self._growth.queue, of_queue)
         return why
 
@@ -116,7 +115,7 @@ def _growth(snapshot: Snapshot, reservation: Reservation, gone: Container[SeatNa
         return None
     status, book, wants = reservation.status, snapshot.reservations, wanted(reservation)
     key, given, before = key_of(reservation), status.observed_requests or {}, dict[str, int]()
-    shown = {SeatName(*key, one.task, one.index) for one in status.placements or () if one.pod_ref is None}
+    shown = {SeatName.of(key, one) for one in status.placements or () if one.pod_ref is None}
     try:
         for name in sorted(shown):
             if book.taker(name) is None:  # else a pod has it, or is on its way there, and counts itself

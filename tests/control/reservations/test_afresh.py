@@ -14,7 +14,7 @@ from restow.model import kinds
 from restow.model.kinds import Kind
 from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.ports import Api, Gone, Request, Response
-from tests.control.reservations.stage import over_committed, phase, reservation
+from tests.control.reservations.stage import THEIRS, over_committed, phase, reservation
 from tests.control.stage import places, stage
 from tests.sim.stage import Stage, node, pass_time, pod, virtual
 
@@ -121,6 +121,21 @@ async def test_who_comes_while_a_node_is_read_is_there() -> None:
         await pass_time(10)
         assert await places(it) == {"thief": "n1", "late": "n1", "other": None}
         assert await over_committed(it.client) == []
+
+
+@virtual
+async def test_one_that_is_handed_over_while_its_node_is_read_is_left_to_whom_it_was_handed() -> None:
+    async with stage(nodes=1, around=SlowLists().around, settings=ALL) as it:
+        await it.create(kinds.RESERVATION, reservation())
+        await pass_time(3)
+        await it.create(kinds.POD, pod("thief", "3", **THIEF))
+        await pass_time(1)
+        await it.patch(kinds.RESERVATION, "r", {"spec": THEIRS})
+        await pass_time(10)
+        assert await phase(it) == ("Available", "Reserved")
+        await it.patch(kinds.RESERVATION, "r", {"spec": {"schedulerName": None}})
+        await pass_time(10)
+        assert await phase(it) == ("Failed", "RoomTaken")
 
 
 @virtual

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from restow.control.scheduler.feed import Feed
 from restow.control.scheduler.takers import Takers, mark_of, works_for
 from restow.model.cluster import SeatName
-from restow.model.cluster.names import key_of
+from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.seat import wanted
 from restow.model.objects import Placement, Reservation
 from restow.model.problems import Problem
@@ -21,7 +21,6 @@ from restow.scheduling.reservations.growing import beyond_limits
 from restow.scheduling.reservations.lifecycle import Facts, Found
 from restow.scheduling.reservations.standing import Troubled, kept_off, troubles
 from restow.scheduling.reservations.validity import problems
-from restow.scheduling.roster import Key
 
 
 class Findings:
@@ -104,7 +103,7 @@ class Findings:
         """Those the status shows, each seat once; those that are assumed beyond it; and those that were taken although
         it does not show them (any more), of which somebody may ask for a seat of that name again."""
         key, wants = key_of(reservation), wanted(reservation)
-        found = {SeatName(*key, one.task, one.index): one for one in reservation.status.placements or ()}
+        found = {SeatName.of(key, one): one for one in reservation.status.placements or ()}
         for seat in self._book.seats(*key):
             if seat.name not in found:
                 found[seat.name] = Placement(task=seat.name.task, index=seat.name.index, node_name=seat.node)

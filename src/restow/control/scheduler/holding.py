@@ -33,7 +33,7 @@ from restow.control.scheduler.statuses import Statuses
 from restow.control.scheduler.steady import steady_time
 from restow.control.scheduler.takers import Takers
 from restow.model.cluster import SeatName
-from restow.model.cluster.names import key_of
+from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.pods import is_stale
 from restow.model.cluster.seat import is_ended, is_expired, migrating_pod
 from restow.model.objects import Pod, Reservation, ReservationPhase, ReservationStatus
@@ -46,7 +46,6 @@ from restow.scheduling.engine import Engine
 from restow.scheduling.reservations.lifecycle import Facts, Found, next_status
 from restow.scheduling.reservations.standing import Trouble, is_unsettled, lost_beside, seats_on
 from restow.scheduling.reservations.validity import has_grown
-from restow.scheduling.roster import Key
 
 log = logging.getLogger(__name__)
 
@@ -241,8 +240,8 @@ class Holding:
     async def _pass(self, key: Key) -> None:
         """Look at one reservation, and write its status if it is to be another."""
         self._behind.discard(key)
-        reservation = self._book.get(*key)
-        if reservation is None or _is_done_with(reservation) or not self._tickets.is_ours(reservation):
+        reservation = self._ours(key)
+        if reservation is None:
             return
         if self._resume.get(key, _NEVER) <= steady_time():
             del self._resume[key]
@@ -251,7 +250,7 @@ class Holding:
         lost = sorted({one.placement.node_name for one in facts.seats if one.is_lost})
         if lost:
             await self._afresh.read(lost)
-            reservation = self._book.get(*key)
+            reservation = self._ours(key)
             if reservation is None:
                 return
             facts = self._findings.look(reservation, self._clock.now())
@@ -267,7 +266,14 @@ class Holding:
         self._findings.written(key)
         for one in facts.seats if written else ():
             if one.is_taken:
-                self._takers.settle(SeatName(*key, one.placement.task, one.placement.index))
+                self._takers.settle(SeatName.of(key, one.placement))
+
+    def _ours(self, key: Key) -> Reservation | None:
+        """A reservation that is there, is ours, and has something left to be written."""
+        reservation = self._book.get(*key)
+        if reservation is None or _is_done_with(reservation) or not self._tickets.is_ours(reservation):
+            return None
+        return reservation
 
     async def _write(self, reservation: Reservation, status: ReservationStatus) -> bool:
         try:
@@ -335,11 +341,10 @@ class Holding:
 
 def told_apart(reservation: Reservation, seats: Iterable[Found]) -> tuple[list[Found], list[Found]]:
     """The seats that were taken or that its status shows, and those that were only decided."""
-    shown = {(one.task, one.index) for one in reservation.status.placements or ()}
-    settled: list[Found] = []
-    hopes: list[Found] = []
+    key, settled, hopes = key_of(reservation), list[Found](), list[Found]()
+    shown = {SeatName.of(key, one) for one in reservation.status.placements or ()}
     for one in seats:
-        is_settled = one.is_taken or (one.placement.task, one.placement.index) in shown
+        is_settled = one.is_taken or SeatName.of(key, one.placement) in shown
         (settled if is_settled else hopes).append(one)
     return settled, hopes
 

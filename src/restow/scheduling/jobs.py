@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from restow.model.cluster import SeatName, Snapshot
+from restow.model.cluster.names import Key
 from restow.model.cluster.owners import group_name
 from restow.model.cluster.seat import is_ended, replicas, stand_in
 from restow.model.objects import Pod, PodGroup, PodGroupPhase, Reservation
@@ -20,7 +21,7 @@ from restow.model.tenancy import DEFAULT_QUEUE, queue_name
 from restow.model.words import number_of
 from restow.scheduling.framework import QueueSortPlugin
 from restow.scheduling.reservations.validity import least
-from restow.scheduling.roster import Key, Roster
+from restow.scheduling.roster import Roster
 from restow.scheduling.turnout import Turnout, role_of
 
 _NO_ROLES: Counter[str] = Counter()  # not to be written to

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from restow.model.cluster.names import key_of
+from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.owners import group_name
 from restow.model.guarantees import Asked, Cluster, is_rejected, limit_problems, request_of
 from restow.model.objects import ObjectMeta, Pod, PodGroup, PodSpec, PriorityClass, Queue, Reservation
@@ -18,9 +18,6 @@ from restow.model.pods import is_finished
 from restow.model.resources import PODS, Vector, add, pod_requests, subtract
 from restow.model.tenancy import DEFAULT_QUEUE, is_open, queue_name
 from restow.scheduling.turnout import Turnout
-
-Key = tuple[str, str]
-"""Namespace and name of a gang; for a pod of its own, "" and its UID."""
 
 
 class Roster:

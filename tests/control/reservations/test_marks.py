@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from restow.control.scheduler.marks import Marks
 from restow.control.scheduler.settings import Settings
-from restow.scheduling.roster import Key
+from restow.model.cluster.names import Key
 from tests.sim.stage import pass_time, virtual
 
 R = ("default", "r")

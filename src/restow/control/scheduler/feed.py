@@ -20,12 +20,12 @@ from restow.control.scheduler.tickets import Tickets
 from restow.control.view import ClusterView
 from restow.model import kinds
 from restow.model.cluster import Occupant
+from restow.model.cluster.names import Key
 from restow.model.cluster.owners import group_name
 from restow.model.kinds import Kind
 from restow.model.objects import Node, OwnerReference, Pod, PodGroup, Reservation
 from restow.model.pods import is_finished, is_pending, scheduler_of
 from restow.scheduling.queue import SchedulingQueue
-from restow.scheduling.roster import Key
 from restow.scheduling.wakeups import Deed, News, Thing, is_same_offer
 
 T = TypeVar("T", Node, Pod)

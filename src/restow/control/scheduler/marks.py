@@ -16,7 +16,7 @@ from collections.abc import Callable
 from restow.client.workqueue import WorkQueue
 from restow.control.scheduler.settings import Settings
 from restow.control.scheduler.steady import steady_time
-from restow.scheduling.roster import Key
+from restow.model.cluster.names import Key
 
 _LOOK_AGAIN = 0.1
 """Seconds, while bindings wait."""

@@ -20,12 +20,13 @@ import msgspec
 
 from restow.control.scheduler.outcomes import Bound, Failed, Lost, Outcome, Rejected
 from restow.model.cluster import Snapshot
+from restow.model.cluster.names import Key
 from restow.model.objects import Pod, PodGroup
 from restow.scheduling.decisions import Assign
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import unschedulable
 from restow.scheduling.jobs import least_members, placed_members, suffices
-from restow.scheduling.roster import Key, Roster
+from restow.scheduling.roster import Roster
 from restow.scheduling.wakeups import GANG
 
 Look = Callable[[Assign], Outcome | None]

@@ -41,7 +41,7 @@ from restow.control.scheduler.outcomes import Bound, Failed, Lost, Outcome, Reje
 from restow.control.scheduler.settings import Settings
 from restow.control.scheduler.steady import steady_time
 from restow.control.scheduler.telling import SCHEDULER_ERROR, Telling
-from restow.model.cluster.names import key_of
+from restow.model.cluster.names import Key, key_of
 from restow.model.objects import Pod, Reservation
 from restow.ports import Api, Clock
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Nominate, Refuse, SetGroup, Tell
@@ -50,7 +50,6 @@ from restow.scheduling.framework import Code, PostBindPlugin
 from restow.scheduling.jobs import is_half_placed
 from restow.scheduling.queue import SchedulingQueue, Where, order_by
 from restow.scheduling.registry import Profile
-from restow.scheduling.roster import Key
 from restow.scheduling.session import Session
 from restow.scheduling.wakeups import Deed, News, Thing
 

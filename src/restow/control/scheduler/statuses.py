@@ -13,11 +13,10 @@ import msgspec
 from restow.client.events import EventRecorder, about
 from restow.client.verbs import Client
 from restow.control.scheduler.feed import Feed
-from restow.model.cluster.names import key_of
+from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import RESERVATION
 from restow.model.objects import Reservation, ReservationPhase, ReservationStatus
 from restow.ports import JSON_PATCH, ApiError, Forbidden, Invalid, NotFound
-from restow.scheduling.roster import Key
 
 log = logging.getLogger(__name__)
 

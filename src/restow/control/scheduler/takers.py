@@ -15,12 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.model.cluster import SeatName
+from restow.model.cluster.names import Key
 from restow.model.cluster.owners import group_name
 from restow.model.cluster.reservations import Reservations
 from restow.model.cluster.seat import named_seat
 from restow.model.kinds import POD_GROUP
 from restow.model.objects import ObjectReference, Pod
-from restow.scheduling.roster import Key
 
 
 class _Seats(msgspec.Struct):

@@ -24,7 +24,7 @@ from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
 from restow.control.scheduler.feed import Feed
 from restow.control.scheduler.outcomes import Taken
-from restow.model.cluster.names import key_of
+from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import POD, POD_GROUP
 from restow.model.objects import (
     Condition,
@@ -45,7 +45,6 @@ from restow.scheduling.decisions import Assign
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import Verdict
 from restow.scheduling.jobs import jobs_of, least_members
-from restow.scheduling.roster import Key
 
 log = logging.getLogger(__name__)
 

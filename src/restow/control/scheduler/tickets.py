@@ -11,13 +11,13 @@ from contextlib import contextmanager
 
 from restow.control.scheduler.steady import steady_time
 from restow.model.cluster import SeatName, Snapshot
-from restow.model.cluster.names import key_of
+from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.seat import is_ended, wanted
 from restow.model.objects import ObjectMeta, Pod, PodSpec, Reservation
 from restow.model.tenancy import DEFAULT_QUEUE, QUEUE_ANNOTATION
 from restow.scheduling.queue import SchedulingQueue
 from restow.scheduling.reservations.validity import is_for
-from restow.scheduling.roster import Key, Roster
+from restow.scheduling.roster import Roster
 from restow.scheduling.wakeups import Deed, News, Thing
 
 

@@ -55,6 +55,18 @@ def test_an_answer_that_is_slower_than_the_watch_changes_nothing(heeds: bool) ->
     play(story)
 
 
+def test_what_is_noted_late_is_not_believed_instead_of_what_was_written_since() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
+        client = Client(api)
+        latest = Latest(Informer(client, NODE, rng=Random(1)), clock)
+        read = await client.create(NODE, NEW)
+        latest.note(await client.patch(NODE, "a", labelled("ours")))
+        latest.note(read)
+        assert told(latest) == ["ours"]
+
+    play(story)
+
+
 def test_what_the_watch_never_shows_is_gone_after_a_while() -> None:
     async def story(api: MemoryApi, clock: VirtualClock) -> None:
         latest = Latest(Informer(Client(api), NODE, rng=Random(1)), clock)

@@ -23,6 +23,7 @@ from restow.migration.conditions import (
     refused,
     resumed,
     spent,
+    withdrawn,
 )
 from restow.model.objects import JobConditionType, JobPhase, JobReason, PodMigrationJobStatus
 from restow.model.times import format_time
@@ -136,3 +137,27 @@ def test_time_counts_from_admission_or_else_from_the_beginning() -> None:
 def test_what_is_not_said_does_not_hold() -> None:
     assert holds(recorded(NEW, Said(READY, True, "", ""), now=NOW), READY)
     assert not holds(recorded(NEW, Said(READY, False, "", ""), now=NOW), READY) and not holds(NEW, READY)
+
+
+EVICTION = JobConditionType.EVICTION
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        pytest.param([said("Eviction", "False", "Evicting")], "Withdrawn", id="one that was written down"),
+        pytest.param([said("Eviction", "False", "FailedEvict")], "FailedEvict", id="one that was refused"),
+    ],
+)
+def test_an_eviction_that_was_not_sent_is_withdrawn(conditions: list[Any], reason: str) -> None:
+    status = withdrawn(job(*conditions).status, now=NOW)
+    assert shown(status, EVICTION)[:2] == ("False", reason)
+
+
+def test_a_job_that_has_ended_still_says_first_how() -> None:
+    over = job(
+        said("Eviction", "False", "Evicting"), phase="Aborted", reason="LockReleased", message="the queue is gone"
+    )
+    status = withdrawn(over.status, now=NOW)
+    assert shown(status, EVICTION)[:2] == ("False", "Withdrawn")
+    assert (status.reason, status.message) == ("LockReleased", "the queue is gone")

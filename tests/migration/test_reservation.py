@@ -140,7 +140,8 @@ def test_what_else_a_templates_task_sets_is_kept() -> None:
 
 def test_more_seats_than_one_cannot_be_asked_for() -> None:
     asked = job(ref=None, options={"template": {"spec": {"minAvailable": 2}}})
-    assert [one.path for one in template_problems(asked)] == ["spec.reservationOptions.template.spec.minAvailable"]
+    found = template_problems(asked, None, ())
+    assert [one.path for one in found] == ["spec.reservationOptions.template.spec.minAvailable"]
 
 
 def test_an_end_in_the_template_needs_no_ttl() -> None:
@@ -176,4 +177,5 @@ def test_a_long_name_is_no_label() -> None:
 def test_a_seat_by_template_would_be_nobodys() -> None:
     """It is kept anywhere but where the pod is, which no pod asks for."""
     asked = job(ref=None, options={"template": {"spec": {"matchPolicy": "Template"}}})
-    assert [one.path for one in template_problems(asked)] == ["spec.reservationOptions.template.spec.matchPolicy"]
+    found = template_problems(asked, None, ())
+    assert [one.path for one in found] == ["spec.reservationOptions.template.spec.matchPolicy"]

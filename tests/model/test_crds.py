@@ -166,6 +166,8 @@ def test_a_pod_migration_job_has_every_field_of_its_proposal(path: str, names: s
         *((RESERVATION, "spec"), (RESERVATION, "spec.tasks[]"), (RESERVATION, "spec.owners[]")),
         *((QUEUE, "spec"), (QUEUE, "spec.guarantee"), (QUEUE, "spec.guarantee.percentage"), (POD_GROUP, "spec")),
         *((POD_MIGRATION_JOB, "spec"), (POD_MIGRATION_JOB, "spec.podRef"), (POD_MIGRATION_JOB, "spec.deleteOptions")),
+        (POD_MIGRATION_JOB, "spec.reservationOptions.template"),
+        (POD_MIGRATION_JOB, "spec.reservationOptions.template.spec"),
     ],
     ids=str,
 )

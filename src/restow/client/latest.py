@@ -29,8 +29,10 @@ class Latest(Generic[T]):
         """And when."""
 
     def note(self, item: T) -> None:
-        """An object as we have just written it; the watch may show it later, or may have been faster."""
-        self._written[key_of(item)] = item, self._clock.now()
+        """An object as we have just written or read it; the watch may show it later, or may have been faster."""
+        known, _ = self._written.get(key_of(item), (item, 0.0))
+        if not _is_before(item, known):
+            self._written[key_of(item)] = item, self._clock.now()
 
     def heed(self, change: Change[T]) -> None:
         """The watch may have come to what we wrote, or beyond."""
@@ -63,4 +65,8 @@ class Latest(Generic[T]):
         seen = self._informer.get(name, namespace)
         if seen is None:
             return written if at > self._clock.now() - UNSEEN else None
-        return written if is_older(seen.metadata.resource_version, written.metadata.resource_version) else None
+        return written if _is_before(seen, written) else None
+
+
+def _is_before(one: Object, other: Object) -> bool:
+    return is_older(one.metadata.resource_version, other.metadata.resource_version)

@@ -118,6 +118,17 @@ def asked_again(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJob
     return _with(status, replace(found, last_probe_time=format_time(now)))
 
 
+def withdrawn(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
+    """The status of a job whose eviction was written down, and is not sent after all."""
+    if not is_evicting(status):
+        return status
+    told = "the eviction was not sent: something has happened since it was written down"
+    new = _record(status, Said(JobConditionType.EVICTION, False, JobReason.WITHDRAWN, told), now)
+    if status.phase in ENDED:  # what it says first is how it ended
+        return replace(new, status=status.status, reason=status.reason, message=status.message)
+    return new
+
+
 def _with(status: PodMigrationJobStatus, new: PodMigrationJobCondition) -> PodMigrationJobStatus:
     conditions = list(status.conditions or ())
     for place, one in enumerate(conditions):

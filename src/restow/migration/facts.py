@@ -94,6 +94,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What would have to be known of the pod to say so, and is not."""
     rival: str | None = None
     """Another job that moves the same pod and comes first."""
+    unsent: bool = False
+    """Whether the eviction that was written down was certainly not sent."""
     stopped: str | None = None
     """Why evictions are stopped everywhere, if they are."""
     turn: Answer | None = None

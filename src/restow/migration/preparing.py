@@ -84,7 +84,7 @@ def _stranded(facts: Facts) -> Step | None:
     """A pod whose successor would not be scheduled now: the others of its gang may come, or come back."""
     if facts.gang is None:
         return None
-    return _held_up(facts, JobReason.FORBIDDEN_MIGRATE_POD, facts.gang, again=facts.now + ASK_AGAIN)
+    return _held_up(facts, JobReason.GANG, facts.gang, again=facts.now + ASK_AGAIN)
 
 
 def prepare(facts: Facts) -> Step:
@@ -127,7 +127,7 @@ def _unheard(facts: Facts) -> Step | None:
     if facts.unheard is None:
         return None
     told = f"waits for news: {facts.unheard}"
-    return _held_up(facts, JobReason.FORBIDDEN_MIGRATE_POD, told, again=facts.now + ASK_AGAIN)
+    return _held_up(facts, JobReason.NEWS, told, again=facts.now + ASK_AGAIN)
 
 
 def _no_reservation(facts: Facts) -> Step | None:

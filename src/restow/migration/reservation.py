@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from restow.migration.likeness import likenesses
 from restow.model.affinity import bound_to
 from restow.model.cluster import MIGRATING_ANNOTATION, MOVED_FROM_ANNOTATION
+from restow.model.cluster.names import Key
 from restow.model.objects import (
     MatchPolicy,
     ObjectMeta,
@@ -35,12 +36,14 @@ from restow.model.objects import (
 from restow.model.problems import Problem
 from restow.model.resources import enlarged, template_requests
 from restow.model.times import format_duration
+from restow.scheduling.reservations.validity import problems
 
 JOB_LABEL = "restow.sh/migration-job"
 """On a reservation: the job it was made for, by name; by UID where the name is too long for a label."""
 TARGET_ANNOTATION = "restow.sh/target-node"
 """On a job, or on its template: the node that the pod is to go to, and no other."""
 TASK = "pod"
+_TEMPLATE = "spec.reservationOptions.template"
 _PREFIX = "restow-"
 _LONGEST_LABEL = 63
 
@@ -49,6 +52,15 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 def reservation_name(job: PodMigrationJob) -> str:
     return _PREFIX + job.metadata.uid
+
+
+def reservation_key(job: PodMigrationJob) -> Key:
+    """Where the reservation of a job is: the one it names, else the one that is made for it."""
+    options, inside = job.spec.reservation_options, job.spec.pod_ref.namespace or ""
+    reference = options.reservation_ref if options else None
+    if reference is None or not reference.name:
+        return inside, reservation_name(job)
+    return reference.namespace or inside, reference.name
 
 
 def job_uid(reservation: Reservation) -> str | None:
@@ -70,13 +82,17 @@ def target_node(job: PodMigrationJob) -> str | None:
     return next((found for one in places if (found := (one.annotations or {}).get(TARGET_ANNOTATION))), None)
 
 
-def template_problems(job: PodMigrationJob) -> list[Problem]:
-    """What a job's template asks for that a migration cannot do."""
-    return list(_problems(job))
+def template_problems(job: PodMigrationJob, pod: Pod | None, owners: Iterable[OwnerReference]) -> list[Problem]:
+    """What a job's template asks for that a migration cannot do, or that no reservation could be made of."""
+    found = list(_problems(job))
+    if found or pod is None or job.spec.reservation_options is None or job.spec.reservation_options.template is None:
+        return found
+    made = reservation_for(job, pod, owners, seconds=1.0)
+    return [Problem(f"{_TEMPLATE}.{one.path}", one.message) for one in problems(made)]
 
 
 def _problems(job: PodMigrationJob) -> Iterator[Problem]:
-    template, path = _template(job), "spec.reservationOptions.template"
+    template, path = _template(job), _TEMPLATE
     if template.metadata.name or template.metadata.generate_name:
         yield Problem(f"{path}.metadata.name", "reservations of migrations are named by their job; leave it out")
     namespace = job.spec.pod_ref.namespace

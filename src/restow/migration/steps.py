@@ -18,7 +18,18 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import condition, ended, ended_at, holds, is_ended, is_running, paused, resumed, spent
+from restow.migration.conditions import (
+    condition,
+    ended,
+    ended_at,
+    holds,
+    is_ended,
+    is_running,
+    paused,
+    resumed,
+    spent,
+    withdrawn,
+)
 from restow.migration.facts import Facts
 from restow.migration.following import follow, leave
 from restow.migration.history import WORKLOAD_ANNOTATION
@@ -26,6 +37,7 @@ from restow.migration.instructions import (
     Abort,
     AwaitAdmission,
     Done,
+    Evict,
     Fail,
     Look,
     Pin,
@@ -78,6 +90,15 @@ def _is_lasting(facts: Facts, step: Step) -> bool:
 
 
 def _decide(facts: Facts) -> Step:
+    """An eviction that was written down and not sent is withdrawn, unless it is to be sent after all."""
+    if facts.unsent:
+        step = _move(facts.saying(withdrawn(facts.job.status, now=facts.now)))
+        if not isinstance(step, Evict):
+            return step
+    return _move(facts)
+
+
+def _move(facts: Facts) -> Step:
     job = facts.job
     if is_ended(job):
         return _after_the_end(facts)
@@ -155,13 +176,13 @@ def _bad_words(facts: Facts) -> Step | None:
     if reference.kind not in (None, "", "Pod"):
         return fail(facts, JobReason.INVALID_POD_REF, f"spec.podRef.kind: {reference.kind} is not Pod")
     if facts.terms.problem:
-        return fail(facts, JobReason.FORBIDDEN_MIGRATE_POD, facts.terms.problem)
-    problems = template_problems(facts.job)
+        return fail(facts, JobReason.INVALID_SPEC, facts.terms.problem)
+    problems = template_problems(facts.job, facts.mover, facts.owners)
     if problems:
-        return fail(facts, JobReason.FAILED_CREATE_RESERVATION, "; ".join(map(str, problems)))
+        return fail(facts, JobReason.INVALID_SPEC, "; ".join(map(str, problems)))
     if wanted is not None and wanted.namespace not in (None, "", reference.namespace):
         where = f"{wanted.namespace} is not {reference.namespace}, the namespace of the pod"
-        return fail(facts, JobReason.MISSING_RESERVATION, f"spec.reservationOptions.reservationRef.namespace: {where}")
+        return fail(facts, JobReason.INVALID_SPEC, f"spec.reservationOptions.reservationRef.namespace: {where}")
     return None
 
 
@@ -236,13 +257,13 @@ def _after_the_end(facts: Facts) -> Step:
     pod = facts.pod  # the job may have forgotten which one it was; its reservation has not
     stays = pod is not None and pod.metadata.uid == migrating_pod(reservation) and not is_terminating(pod)
     if facts.is_evicting and stays:
-        return _unheard(facts) or Release(status, reservation)
+        return _on_its_way(facts) or Release(status, reservation)
     if facts.is_evicting or (facts.has_left and not stays and facts.is_placed):
         return Wait(status)
     return Release(status, reservation)
 
 
-def _unheard(facts: Facts) -> Step | None:
+def _on_its_way(facts: Facts) -> Step | None:
     """An eviction that may still be on its way, though the pod stays; None once whatever was sent has ended."""
     since = ended_at(facts.job)
     if since is None or facts.now - since < SETTLED:

@@ -28,7 +28,6 @@ from restow.model.objects import (
     PodMigrationJobSpec,
     PodTemplate,
     QueueSpec,
-    ReservationTemplate,
     TaskSpec,
 )
 
@@ -37,7 +36,6 @@ Schema = dict[str, Any]
 QUANTITY_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE](\+?0*(1000|[0-9]{1,3})|-[0-9]+))?$"
 """What `Quantity` reads, which sets no limit to exponents below zero."""
 _KEEP_UNKNOWN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
-_FOREIGN_STRUCTS = (PodTemplate, ReservationTemplate)
 _FOREIGN_KINDS = (QUEUE, POD_GROUP, POD_MIGRATION_JOB)
 _OTHERS: dict[type[Any], tuple[str, ...]] = {
     QueueSpec: ("affinity", "dequeueStrategy", "extendClusters", "type"),
@@ -272,7 +270,7 @@ def _plain(info: inspect.Type, *, keep: bool, template: bool) -> Schema:
 def _struct(info: inspect.StructType, *, keep: bool, template: bool) -> Schema:
     if info.cls is ObjectMeta:
         return {"type": "object", **_KEEP_UNKNOWN}
-    keep = (keep or info.cls in _FOREIGN_STRUCTS) and info.cls not in _OTHERS
+    keep = (keep or info.cls is PodTemplate) and info.cls not in _OTHERS
     template = template or info.cls is PodTemplate
     schema: Schema = {"type": "object"}
     if info.fields:

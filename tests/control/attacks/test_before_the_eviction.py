@@ -273,7 +273,7 @@ async def test_a_pod_stays_whose_gang(deed: Any, why: str) -> None:
         async with held_up(it, old):
             await deed(it)
         phase, reason, message = await it.told()
-        assert (phase, reason) == ("Running", "ForbiddenMigratePod") and why in (message or ""), message
+        assert (phase, reason) == ("Running", "Gang") and why in (message or ""), message
         await pass_time(600)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "Timeout") and why in (message or ""), message
@@ -333,7 +333,7 @@ async def test_a_time_that_cannot_be_is_no_time_without_end() -> None:
         old = (await it.start(2))[0]
         await it.move(old, ttl="-5s")
         await pass_time(10)
-        assert await it.told() == ("Failed", "ForbiddenMigratePod", "spec.ttl: -5s is negative")
+        assert await it.told() == ("Failed", "InvalidSpec", "spec.ttl: -5s is negative")
 
 
 @virtual

@@ -9,7 +9,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from restow.client.election import Fenced
-from restow.control.migrations import Metrics, Migrations
+from restow.control.migrations import Metrics, Migrations, migrations
+from restow.migration.facts import Facts
+from restow.migration.instructions import Look
 from restow.migration.stop import GO_ON
 from restow.model import kinds
 from restow.model.objects import Document, Pod
@@ -323,3 +325,23 @@ async def test_what_happens_is_counted() -> None:
             await it.stop()
             await asyncio.sleep(1)
             assert value("restow_migration_stopped") == 1
+
+
+@virtual
+async def test_a_job_about_which_nothing_can_be_decided_is_looked_at_less_and_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cluster changes faster than it is read: every look asks for another."""
+    looks: list[float] = []
+
+    def never_sure(facts: Facts) -> Look:
+        looks.append(facts.now)
+        return Look(trial=True)
+
+    monkeypatch.setattr(migrations, "next_step", never_sure)
+    async with cluster() as it:
+        old = (await it.start(2))[0]
+        async with controller(it.api, it.clock):
+            await it.move(old)
+            await pass_time(60)
+    assert 4 < len(looks) < 60, looks

@@ -79,13 +79,43 @@ async def seat(it: Move) -> tuple[str, str]:
     return made.metadata.name, (made.status.placements or [])[0].node_name
 
 
-@pytest.mark.parametrize("deed", [stop, pause, abort, delete_job, rehearse, switch_off, remove_seat, cordon, take_room])
+@pytest.mark.parametrize(
+    ("deed", "told"),
+    [
+        (stop, "Running Stopped: evictions are stopped"),
+        (pause, "Running Paused: the job is paused"),
+        (abort, "Aborted Aborted: the job was aborted by a user"),
+        (delete_job, None),
+        (rehearse, "Aborted DryRun: dry run, but reservation"),
+        (switch_off, "Running Evicting"),  # nobody looks after it
+        (remove_seat, "Failed MissingReservation"),
+        (cordon, "Failed Unschedulable"),
+        (take_room, "Failed RoomTaken"),
+    ],
+)
 @virtual
-async def test_nobody_leaves_after_somebody_has_thought_better_of_it(deed: Deed) -> None:
+async def test_nobody_leaves_after_somebody_has_thought_better_of_it(deed: Deed, told: str | None) -> None:
     async with about_to_evict() as (it, made, old):
         await deed(it, made)
-        await pass_time(30)
+        await pass_time(3)
+        if told is not None:
+            phase, reason, message = await it.told("b")
+            assert f"{phase} {reason}: {message}".startswith(told)
+            assert "may still be on its way" not in (message or "")
+        await pass_time(27)
         assert await stays(it, old)
+
+
+@virtual
+async def test_who_was_stopped_until_its_time_was_up_says_so_and_gives_its_seat_back() -> None:
+    async with about_to_evict() as (it, _, old):
+        await it.stop()
+        await pass_time(400)
+        phase, reason, message = await it.told("b")
+        assert (phase, reason) == ("Failed", "Timeout")
+        assert "evictions are stopped" in (message or "") and "may still be on its way" not in (message or "")
+        assert await stays(it, old)
+        assert [one for one in await it.reservations() if one.status.state.phase == "Available"] == []
 
 
 @virtual

@@ -13,6 +13,7 @@ from tests.migration.steps.rows import DIRECT, Row, check, table
 
 LEAVING = {"deletionTimestamp": "2027-01-01T00:00:00Z"}
 PLANNED = {"restow.sh/target-node": "n1"}
+ONE_CONTAINER = {"containers": [{"name": "main"}]}
 FORGED = replace(pending(), status=replace(pending().status, phase="Running"))
 
 
@@ -22,33 +23,47 @@ ROWS: list[Row] = [
     ("no namespace", before(pending(pod_ref={"namespace": ""})), Fail, "InvalidPodRef", "namespace and name"),
     ("no name", before(pending(pod_ref={"name": ""})), Fail, "InvalidPodRef", "namespace and name"),
     ("not a pod", before(pending(pod_ref={"kind": "Node"})), Fail, "InvalidPodRef", "Node is not Pod"),
-    ("unreadable words", before(terms=Terms(problem="spec.ttl: no")), Fail, "ForbiddenMigratePod", "spec.ttl"),
+    ("unreadable words", before(terms=Terms(problem="spec.ttl: no")), Fail, "InvalidSpec", "spec.ttl"),
     (
         "a template with a name",
         before(pending(options={"template": {"metadata": {"name": "x"}}})),
         Fail,
-        "FailedCreateReservation",
+        "InvalidSpec",
         "spec.reservationOptions.template.metadata.name",
     ),
     (
         "a template elsewhere",
         before(pending(options={"template": {"metadata": {"namespace": "x"}}})),
         Fail,
-        "FailedCreateReservation",
+        "InvalidSpec",
         "x is not shop",
     ),
     (
         "a template with two seats",
         before(pending(options={"template": {"spec": {"tasks": [{"name": "a", "replicas": 2}]}}})),
         Fail,
-        "FailedCreateReservation",
+        "InvalidSpec",
         "2 seats are asked for",
+    ),
+    (
+        "a template of which no reservation can be made",
+        before(pending(options={"template": {"spec": {"tasks": [{"template": {"spec": {"nodeName": "n7"}}}]}}})),
+        Fail,
+        "InvalidSpec",
+        "spec.reservationOptions.template.spec.tasks[0].template.spec.nodeName: the scheduler finds the node",
+    ),
+    (
+        "a template that nothing is wrong with",
+        before(pending(options={"template": {"spec": {"ttl": "1h"}}}), pod=pod(spec=ONE_CONTAINER)),
+        AwaitAdmission,
+        None,
+        "",
     ),
     (
         "a reservation elsewhere",
         before(pending(options={"reservationRef": {"namespace": "x", "name": "y"}})),
         Fail,
-        "MissingReservation",
+        "InvalidSpec",
         "x is not shop",
     ),
     ("no pod", before(pod=None), Fail, "MissingPod", "there is no pod shop/web-1"),

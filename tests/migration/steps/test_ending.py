@@ -45,6 +45,7 @@ ROWS: list[Row] = [
         "",
     ),
     ("aborted while it may be evicted", over("Aborted", OVER, EVICTING), Wait, None, ""),
+    ("aborted while it was not evicted after all", over("Aborted", OVER, EVICTING, unsent=True), Release, None, ""),
     ("aborted while it may be evicted, a while ago", over("Aborted", OVER_BEFORE, EVICTING), Release, None, ""),
     ("aborted while it may be evicted, who knows when", over("Aborted", OVER_ONCE, EVICTING), Wait, None, ""),
     ("another hand deletes the pod", over(pod=pod(leaving=True)), Wait, None, ""),

@@ -149,22 +149,29 @@ class Admission:
         return status
 
     async def _write(self, statuses: list[tuple[PodMigrationJob, PodMigrationJobStatus]]) -> None:
-        await asyncio.gather(*(self._record(job, status) for job, status in statuses if status != job.status))
+        """All of them, whatever goes wrong with one: nobody is judged while verdicts are on their way."""
+        writes = (self._record(job, status) for job, status in statuses if status != job.status)
+        for failure in await asyncio.gather(*writes, return_exceptions=True):
+            if isinstance(failure, BaseException):
+                raise failure
 
     async def _record(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> None:
         async with self._writers:
             if self._fence.is_down:
                 self._news.set()
                 return
+            unsure = {job.metadata.name} if status.phase == JobPhase.RUNNING else set()
+            self._unsure |= unsure
             try:
                 written = await self._effects.record(job, status)
             except (ApiError, WireError) as error:  # it moved on, or will be judged again
                 self._fence.note(error)
                 log.info("verdict not written", extra={"job": job.metadata.name, "err": str(error)})
-                if status.phase == JobPhase.RUNNING and not isinstance(error, Fenced):  # which was never sent
-                    self._unsure.add(job.metadata.name)
+                if isinstance(error, Fenced):  # which was never sent
+                    self._unsure -= unsure
                 self._news.set()
                 return
+            self._unsure -= unsure
         if status.phase != JobPhase.PENDING:
             self.leave(job.metadata.name)
         self.told(job, written)

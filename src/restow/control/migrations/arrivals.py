@@ -6,6 +6,7 @@ against the successor in each seat, by what was heard until then.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ from restow.model.objects import Placement, Reservation
 from restow.scheduling.engine import Engine
 from restow.scheduling.explain import blamed
 from restow.scheduling.reservations.arriving import Arrival, why_shut_out
+
+log = logging.getLogger(__name__)
 
 _KINDS: Final[tuple[Kind[Any], ...]] = (
     kinds.NAMESPACE,
@@ -62,5 +65,6 @@ class Arrivals:
                 snapshot = self._cluster.snapshot
                 answers = why_shut_out(snapshot, self._engine, there, last, before, spare=spare, now=now)
         except Exception as error:  # of a plugin: nobody leaves without its answer
+            log.exception("filters failed", extra={"reservation": f"{reservation.metadata.namespace}/{name}"})
             return dict.fromkeys(seats, blamed(error))
         return found | {(seat.task, seat.index): why for seat, why in answers.items() if why}

@@ -8,7 +8,6 @@ that are not installed have no objects.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,22 +19,21 @@ from restow.client.informers import Informers
 from restow.client.latest import Latest
 from restow.client.reader import Reader
 from restow.control.migrations.arrivals import Arrivals
+from restow.control.migrations.indexes import JOB_INDEXES, POD_INDEXES, by_gang, by_seat, pod_name
+from restow.control.migrations.rivals import Rivals
 from restow.control.view import EvictionView, StopSwitch
 from restow.migration.arbitration import forbidden, unheard
 from restow.migration.arguments import Arguments
-from restow.migration.conditions import condition, ended_at, is_ended, is_evicting, is_running
+from restow.migration.conditions import condition, is_ended, is_running
 from restow.migration.facts import Facts
-from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.likeness import likenesses
 from restow.migration.precedence import sooner
-from restow.migration.reservation import is_made_for, job_uid, reservation_name
+from restow.migration.reservation import is_made_for, job_uid, reservation_key, reservation_name
 from restow.migration.scene import Scene, candidate
-from restow.migration.steps import SETTLED
 from restow.migration.terms import terms_of
 from restow.model import kinds
 from restow.model.cluster.names import Key
 from restow.model.cluster.owners import group_name
-from restow.model.cluster.seat import named_seat
 from restow.model.objects import (
     ConfigMap,
     JobConditionType,
@@ -47,11 +45,9 @@ from restow.model.objects import (
     Pod,
     PodGroup,
     PodMigrationJob,
-    PodMigrationJobStatus,
     PodTemplate,
     Reservation,
 )
-from restow.model.pods import is_terminating
 from restow.model.tenancy import queue_name
 from restow.ports import Clock
 from restow.scheduling.engine import Engine
@@ -80,18 +76,14 @@ class Feed:
             reader.read(kind, self._budget)
         self._nodes = reader.read(kinds.NODE)
         self._groups = reader.read(kinds.POD_GROUP)
-        self._pods = reader.read(kinds.POD, self._pod, indexes=_POD_INDEXES)
+        self._pods = reader.read(kinds.POD, self._pod, indexes=POD_INDEXES)
         self._reservations = reader.read(kinds.RESERVATION, self._reservation)
         self._made = Latest(self._reservations, clock)
-        self._seen = reader.read(
-            kinds.POD_MIGRATION_JOB,
-            self._job,
-            indexes={"uid": _by_uid, "pod": _by_pod, "reservation": _by_reservation},
-        )
+        self._seen = reader.read(kinds.POD_MIGRATION_JOB, self._job, indexes=JOB_INDEXES)
         self._jobs = Latest(self._seen, clock)
-        self._evicting: set[str] = set()
-        self._taking: dict[str, str] = {}
-        """The successors that are being written down, by the UIDs of jobs."""
+        self.rivals = Rivals(self._jobs, self._pods, self._workloads, clock)
+        self._unsent: set[str] = set()
+        """UIDs of jobs whose eviction was written down, and certainly not sent."""
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -108,6 +100,14 @@ class Feed:
     def note(self, job: PodMigrationJob) -> None:
         """A job as we have just written it: the watch may show it later."""
         self._jobs.note(job)
+
+    def note_unsent(self, job: PodMigrationJob) -> None:
+        """An eviction that was written down is not sent after all."""
+        self._unsent.add(job.metadata.uid)
+
+    def note_sent(self, job: PodMigrationJob) -> None:
+        """It is sent now; nobody can say afterwards that it was not."""
+        self._unsent.discard(job.metadata.uid)
 
     def note_made(self, reservation: Reservation) -> None:
         """A reservation as we have just made it, likewise."""
@@ -214,6 +214,7 @@ class Feed:
         given = _is_given(facts)
         anew = self.template(pod) if pod is not None else None
         comes = likenesses(pod, anew)[-1] if pod is not None else None
+        kept_by, not_known = self._protection(job, facts.mover, arguments)
         facts = replace(
             facts,
             owners=tuple(self._workloads.chain(pod)) if pod is not None else (),
@@ -223,11 +224,12 @@ class Feed:
             group=self._group_of(comes) if comes is not None else None,
             gang=self._stranded(comes) if comes is not None else None,
             insists_on=named_by(comes, self._group_of) if comes is not None else None,
-            forbidden=self._forbidden(job, facts.mover, arguments) if facts.mover is not None else None,
-            unheard=self._unheard(job, facts.mover, arguments) if facts.mover is not None else None,
-            rival=self._rival(job),
-            of_others=frozenset((*self._of_others(job), *self._strangers(facts))) if given else frozenset(),
-            ahead=tuple(self.ahead(job)) if given else (),
+            forbidden=kept_by,
+            unheard=not_known,
+            rival=self.rivals.mover_of(job),
+            of_others=self.rivals.takers(facts) if given else frozenset(),
+            ahead=self.rivals.ahead(job) if given else (),
+            unsent=job.metadata.uid in self._unsent,
         )
         if facts.mover is None or facts.reservation is None:
             return facts
@@ -253,95 +255,25 @@ class Feed:
         """What the controller of a pod makes pods from now."""
         return self._workloads.template(pod)
 
-    def _forbidden(self, job: PodMigrationJob, pod: Pod, arguments: Arguments) -> str | None:
-        """Asked again once it runs: arbitration asks before."""
-        if not is_running(job):
-            return None
+    def _protection(self, job: PodMigrationJob, pod: Pod | None, arguments: Arguments) -> tuple[str | None, str | None]:
+        """Why a pod may not be moved, and what is not known of that. Asked again once the job runs: arbitration asks
+        before."""
+        if pod is None or not is_running(job):
+            return None, None
         scene = self.scene()
-        return forbidden(candidate(job, pod, scene), scene, arguments)
-
-    def _unheard(self, job: PodMigrationJob, pod: Pod, arguments: Arguments) -> str | None:
-        """Likewise."""
-        scene = self.scene()
-        return unheard(candidate(job, pod, scene), scene, arguments) if is_running(job) else None
+        one = candidate(job, pod, scene)
+        return forbidden(one, scene, arguments), unheard(one, scene, arguments)
 
     def _queue_of(self, pod: Pod) -> str:
         return queue_name(self._group_of(pod), pod)
 
     def _stranded(self, pod: Pod) -> str | None:
-        members = (one for gang in _by_gang(pod) for one in self._pods.find("gang", gang))
+        members = (one for gang in by_gang(pod) for one in self._pods.find("gang", gang))
         return stranded(pod, self._group_of(pod), Turnout.of(members))
 
     def _group_of(self, pod: Pod) -> PodGroup | None:
         gang = group_name(pod)
         return self._groups.get(gang, pod.metadata.namespace) if gang else None
-
-    def _rival(self, job: PodMigrationJob) -> str | None:
-        """The job that moves the same pod and comes first: admitted ones do, then older ones."""
-        reference = job.spec.pod_ref
-        same = [
-            other
-            for other in self._jobs.find("pod", _pod_name(reference))
-            if other.metadata.uid != job.metadata.uid
-            and _is_active(other)
-            and other.spec.pod_ref.name == reference.name
-            and (other.spec.pod_ref.uid or reference.uid) == (reference.uid or other.spec.pod_ref.uid)
-        ]
-        first = min(same, key=_precedence, default=None)
-        return first.metadata.name if first is not None and _precedence(first) < _precedence(job) else None
-
-    def _of_others(self, job: PodMigrationJob) -> Iterator[str]:
-        yield from (taker for other, taker in self._taking.items() if other != job.metadata.uid)
-        for other in self.jobs():
-            if other.metadata.uid != job.metadata.uid and other.status.pod_ref is not None:
-                yield other.status.pod_ref.uid or ""
-
-    def _strangers(self, facts: Facts) -> Iterator[str]:
-        """Who has taken a seat of what was given to a job, and is of another workload than its pod."""
-        its = (facts.job.metadata.annotations or {}).get(WORKLOAD_ANNOTATION)
-        for pod in facts.takers:
-            workload = self._workloads.of(pod)
-            if its and workload is not None and workload.uid != its:
-                yield pod.metadata.uid
-
-    def _is_leaving(self, job: PodMigrationJob) -> bool:
-        """Whether the pod is there that a job has evicted, as far as it is on its way, or may be."""
-        pod, ended = self.pod_by_uid(job.spec.pod_ref.uid or ""), ended_at(job)
-        unheard = ended is not None and self._clock.now() - ended < SETTLED
-        return pod is not None and (is_terminating(pod) or unheard)
-
-    def ahead(self, job: PodMigrationJob) -> Iterator[str]:
-        """The jobs whose successors will take seats of the same reservation before this one's: also one that has ended,
-        as long as the pod is there that it has evicted."""
-        for other in self._jobs.find("reservation", "/".join(reservation_key(job))):
-            leaving = is_evicting(other.status) and self._is_leaving(other)
-            wants = (is_running(other) or leaving) and other.status.pod_ref is None
-            if wants and other.metadata.uid != job.metadata.uid and self._turn(other) < self._turn(job):
-                yield other.metadata.name
-
-    def _turn(self, job: PodMigrationJob) -> tuple[bool, tuple[bool, str, str]]:
-        """Whoever may have evicted its pod comes first."""
-        evicts = is_evicting(job.status) or job.metadata.uid in self._evicting
-        return not evicts, _precedence(job)
-
-    @contextmanager
-    def evicting(self, job: PodMigrationJob) -> Iterator[None]:
-        """While it is being written down that a job evicts its pod, its rivals for a seat know."""
-        self._evicting.add(job.metadata.uid)
-        try:
-            yield
-        finally:
-            self._evicting.discard(job.metadata.uid)
-
-    @contextmanager
-    def taking(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> Iterator[None]:
-        """While it is being written down who took a pod's place, other jobs do not take that one for their own."""
-        if status.pod_ref is not None:
-            self._taking[job.metadata.uid] = status.pod_ref.uid or ""
-        try:
-            yield
-        finally:
-            self._taking.pop(job.metadata.uid, None)
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
@@ -351,13 +283,15 @@ class Feed:
     def _job(self, change: Change[PodMigrationJob]) -> None:
         self._jobs.heed(change)
         self.on_job(change.object.metadata.name)
+        if change.type == "DELETED":
+            self._unsent.discard(change.object.metadata.uid)
         if change.type == "DELETED" or (is_ended(change.object) and change.old and not is_ended(change.old)):
-            for other in self._seen.find("pod", _pod_name(change.object.spec.pod_ref)):
+            for other in self._seen.find("pod", pod_name(change.object.spec.pod_ref)):
                 self.on_job(other.metadata.name)
 
     def _pod(self, change: Change[Pod]) -> None:
         pod = change.object
-        taken = (job for seat in _by_seat(pod) for job in self._seen.find("reservation", seat))
+        taken = (job for seat in by_seat(pod) for job in self._seen.find("reservation", seat))
         for job in (*self._seen.find("pod", f"{pod.metadata.namespace}/{pod.metadata.name}"), *taken):
             if not is_ended(job):
                 self.on_job(job.metadata.name)
@@ -422,15 +356,6 @@ def _as_heard(informer: Informer[T], read: T | None) -> T | None:
     return read if is_behind else seen
 
 
-def reservation_key(job: PodMigrationJob) -> Key:
-    """Where the reservation of a job is: the one it names, else the one that is made for it."""
-    options, inside = job.spec.reservation_options, job.spec.pod_ref.namespace or ""
-    reference = options.reservation_ref if options else None
-    if reference is None or not reference.name:
-        return inside, reservation_name(job)
-    return reference.namespace or inside, reference.name
-
-
 def _is_given(facts: Facts) -> bool:
     """Whether the reservation of a job was not made for it; it may be gone by now."""
     if facts.reservation is not None:
@@ -438,48 +363,6 @@ def _is_given(facts: Facts) -> bool:
     return reservation_key(facts.job)[1] != reservation_name(facts.job)
 
 
-def _is_active(job: PodMigrationJob) -> bool:
-    """Whether it moves its pod, or is about to."""
-    return not is_ended(job) and (is_running(job) or not job.spec.paused)
-
-
-def _precedence(job: PodMigrationJob) -> tuple[bool, str, str]:
-    return not is_running(job), job.metadata.creation_timestamp or "", job.metadata.name
-
-
 def _was_refused(job: PodMigrationJob) -> bool:
     found = condition(job.status, JobConditionType.EVICTION)
     return not is_ended(job) and found is not None and found.reason == JobReason.FAILED_EVICT
-
-
-def _pod_name(reference: ObjectReference) -> str:
-    return f"{reference.namespace}/{reference.name}"
-
-
-def _by_uid(item: Any) -> Iterable[str]:
-    return (item.metadata.uid,)
-
-
-def _by_pod(job: PodMigrationJob) -> Iterable[str]:
-    """The pod that moves, and the one that took its place."""
-    references = (job.spec.pod_ref, job.status.pod_ref)
-    namespace = job.spec.pod_ref.namespace
-    return {f"{one.namespace or namespace}/{one.name}" for one in references if one is not None}
-
-
-def _by_seat(pod: Pod) -> Iterable[str]:
-    """The reservation of which a bound pod has taken a seat."""
-    seat = named_seat(pod) if pod.spec.node_name else None
-    return () if seat is None else (f"{seat.namespace}/{seat.reservation}",)
-
-
-def _by_gang(pod: Pod) -> Iterable[str]:
-    gang = group_name(pod)
-    return () if gang is None else (f"{pod.metadata.namespace}/{gang}",)
-
-
-_POD_INDEXES = {"uid": _by_uid, "seat": _by_seat, "gang": _by_gang}
-
-
-def _by_reservation(job: PodMigrationJob) -> Iterable[str]:
-    return ("/".join(reservation_key(job)),)

@@ -65,6 +65,10 @@ MIGRATING = "Migrating"
 _WARNINGS = frozenset({JobReason.FAILED_EVICT, JobReason.FAILED_CREATE_RESERVATION, JobReason.UNSCHEDULABLE})
 
 
+class _Unsettled(Exception):
+    """What to do about a job cannot be told now: later, and later each time."""
+
+
 class Migrations:
     """`run()` it until it is cancelled; one at a time per cluster, which leader election sees to."""
 
@@ -169,6 +173,8 @@ class Migrations:
                 delay = self._queue.retry(name)
             log.info("job interrupted", extra={"job": name, "err": str(error), "delay": round(delay, 3)})
             self._lament(name, error, delay)
+        except _Unsettled:
+            self._queue.retry(name)
         except Exception:  # one job's trouble must not stop the others
             log.exception("job failed", extra={"job": name})
             self._queue.retry(name)
@@ -202,8 +208,7 @@ class Migrations:
             facts = await self._reading.facts(facts.job, self._arguments, trial=step.trial)
             if facts is None:
                 return None, None
-        self._queue.retry(job.metadata.name)
-        return None, None
+        raise _Unsettled
 
     def _in_turn(self, facts: Facts, step: Evict) -> tuple[Facts, Act]:
         """The eviction, if it is nearly this job's turn; else waiting for it, which is told only if it takes long."""
@@ -226,14 +231,17 @@ class Migrations:
 
     async def _carry_out(self, facts: Facts, step: Act) -> None:
         job, name = facts.job, facts.job.metadata.name
-        intended = is_evicting(job.status)
-        with self._feed.evicting(job) if isinstance(step, Evict) else self._feed.taking(job, step.status):
+        intended, rivals = is_evicting(job.status) and not facts.unsent, self._feed.rivals
+        with rivals.evicting(job) if isinstance(step, Evict) else rivals.taking(job, step.status):
             after, answer = await self._effects.carry_out(facts, step)
         self._tell(job, after.job)
         if isinstance(step, Evict):
             if not await self._may_send(facts):
+                if not intended:
+                    self._feed.note_unsent(job)
                 self._queue.add_after(name, _SHORTEST_WAIT)
                 return
+            self._feed.note_sent(job)
             answer = await self._effects.evict(after, step)
             if answer is not None and answer.allowed:
                 self._tell_pod(after, step)
@@ -286,8 +294,7 @@ class Migrations:
         """The API server said no to a step: decide once more, knowing that."""
         then = next_step(replace(facts, outcome=answer))
         if not isinstance(then, Wait | Fail):
-            self._queue.retry(facts.job.metadata.name)
-            return
+            raise _Unsettled
         await self._carry_out(facts, then)
 
     # --- telling ------------------------------------------------------------------------------------------------------

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from itertools import takewhile
 from typing import TypeVar
 
 from restow.client.verbs import Client
-from restow.control.migrations.feed import Feed, reservation_key
+from restow.control.migrations.feed import Feed
 from restow.migration.arguments import Arguments
 from restow.migration.facts import Answer, Facts, unfit
 from restow.migration.likeness import likenesses
+from restow.migration.reservation import reservation_key
 from restow.migration.seats import Place, place_of, seats_elsewhere, seats_here, unreliable
 from restow.migration.stop import STOP_NAME, stopped
 from restow.migration.terms import Terms, terms_of
@@ -39,6 +41,8 @@ FORBIDDEN_FOR = 30.0
 """Seconds after which something is tried again that was not allowed."""
 _ODD_FOR = 5.0
 """The same, of what was answered in a way that we do not know."""
+_REMEMBERED = 60.0
+"""Seconds after which nobody goes by what was read for another job."""
 _BUDGET = "DisruptionBudget"
 _DENIED = "denied the request"
 """Whatever code a webhook answers with, the API server says this."""
@@ -50,9 +54,10 @@ class Reading:
         self._clock = clock
         self._feed = feed
         self._namespace = namespace
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, tuple[Node, float]] = {}
+        """The nodes that were read last, for whichever job, and when; in that order."""
         self._stopped_by: str | None = None
-        """What was read last, for whichever job."""
+        """Likewise."""
 
     def contradicts(self, facts: Facts) -> bool:
         """Whether what was read since, for other jobs, or what the filters say by now, is against evicting the pod."""
@@ -60,7 +65,7 @@ class Reading:
             return True
         if facts.reservation is None or facts.seat is None:
             return False
-        node, pod = self._nodes.get(facts.seat.node_name), facts.likely[-1]
+        (node, _), pod = self._nodes.get(facts.seat.node_name, (None, 0.0)), facts.likely[-1]
         if node is None or unfit(node, pod) is not None:
             return True
         suited = facts.suited
@@ -140,7 +145,7 @@ class Reading:
         if reservation is None or pod is None:
             return nodes, shut_out
         likely = likenesses(pod, self._feed.template(pod))
-        seats, ahead = seats_elsewhere(reservation, likely), tuple(self._feed.ahead(job))
+        seats, ahead = seats_elsewhere(reservation, likely), self._feed.rivals.ahead(job)
         enough = len(ahead) + unreliable(reservation, seats)
         suited: list[Placement] = []
         for seat in seats:
@@ -171,11 +176,14 @@ class Reading:
         return self._feed.arrivals.shut_out(reservation, seats, last, before, spare=spare, now=now)
 
     async def _node(self, name: str) -> Node | None:
-        node = await self._get(NODE, name)
-        if node is None:
-            self._nodes.pop(name, None)
-        else:
-            self._nodes[name] = node
+        node, now = await self._get(NODE, name), self._clock.now()
+        self._nodes.pop(name, None)
+        if node is not None:
+            self._nodes[name] = node, now
+        for old in [
+            name for name, (_, at) in takewhile(lambda one: now - one[1][1] > _REMEMBERED, self._nodes.items())
+        ]:
+            del self._nodes[old]
         return node
 
     async def _all(self, references: Iterable[ObjectReference]) -> tuple[Pod, ...]:

@@ -14,11 +14,11 @@ from collections.abc import Callable
 import msgspec
 
 from restow.client.verbs import Client
-from restow.control.migrations.feed import Feed, reservation_key
+from restow.control.migrations.feed import Feed
 from restow.control.migrations.metrics import Metrics
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import ended_at
-from restow.migration.reservation import job_uid
+from restow.migration.reservation import job_uid, reservation_key
 from restow.model.cluster.seat import is_ended, migrating_pod
 from restow.model.kinds import POD, POD_MIGRATION_JOB, RESERVATION
 from restow.model.objects import Document, PodMigrationJob, Reservation

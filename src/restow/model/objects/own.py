@@ -65,7 +65,8 @@ class JobPhase(StrEnum):
 class JobConditionType(StrEnum):
     """The steps of a move. The first two tell time: since when a job is admitted, and how long it was held up.
 
-    A job's `lastProbeTime` of Paused lies as far before its `lastTransitionTime` as the job had been paused until then.
+    A job's `lastProbeTime` of Paused lies as far before its `lastTransitionTime` as the job had been paused until then;
+    that of Eviction is when the pod was evicted, or about to be, the last time it was tried.
     """
 
     ADMITTED = "Admitted"
@@ -101,6 +102,7 @@ class JobReason(StrEnum):
     RESERVATION_EXPIRED = "ReservationExpired"
     WAIT_FOR_BOUND_POD_READY = "WaitForBoundPodReady"
     INVALID_POD_REF = "InvalidPodRef"
+    INVALID_SPEC = "InvalidSpec"
     ROOM_TAKEN = "RoomTaken"
     ABORTED = "Aborted"
     DRY_RUN = "DryRun"
@@ -109,6 +111,9 @@ class JobReason(StrEnum):
     IN_DOUBT = "InDoubt"
     LOCK_RELEASED = "LockReleased"
     EVICT_QPS = "EvictQPS"
+    WITHDRAWN = "Withdrawn"
+    NEWS = "News"
+    GANG = "Gang"
 
 
 class QueueState(StrEnum):

@@ -1,0 +1,49 @@
+"""By what pods and jobs are found: the values under which informers file them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from restow.migration.reservation import reservation_key
+from restow.model.cluster.owners import group_name
+from restow.model.cluster.seat import named_seat
+from restow.model.objects import ObjectReference, Pod, PodMigrationJob
+
+
+def pod_name(reference: ObjectReference) -> str:
+    return f"{reference.namespace}/{reference.name}"
+
+
+def by_uid(item: Any) -> Iterable[str]:
+    return (item.metadata.uid,)
+
+
+def by_pod(job: PodMigrationJob) -> Iterable[str]:
+    """The pod that moves, and the one that took its place."""
+    references = (job.spec.pod_ref, job.status.pod_ref)
+    namespace = job.spec.pod_ref.namespace
+    return {f"{one.namespace or namespace}/{one.name}" for one in references if one is not None}
+
+
+def by_reservation(job: PodMigrationJob) -> Iterable[str]:
+    return ("/".join(reservation_key(job)),)
+
+
+def by_seat(pod: Pod) -> Iterable[str]:
+    """The reservation of which a bound pod has taken a seat."""
+    seat = named_seat(pod) if pod.spec.node_name else None
+    return () if seat is None else (f"{seat.namespace}/{seat.reservation}",)
+
+
+def by_gang(pod: Pod) -> Iterable[str]:
+    gang = group_name(pod)
+    return () if gang is None else (f"{pod.metadata.namespace}/{gang}",)
+
+
+POD_INDEXES: Final[dict[str, Callable[[Pod], Iterable[str]]]] = {"uid": by_uid, "seat": by_seat, "gang": by_gang}
+JOB_INDEXES: Final[dict[str, Callable[[PodMigrationJob], Iterable[str]]]] = {
+    "uid": by_uid,
+    "pod": by_pod,
+    "reservation": by_reservation,
+}

@@ -1,0 +1,120 @@
+"""Rivals: who else moves the pod of a job, or takes the seat that was given to it.
+
+Goes in: all jobs, as last seen or written, and pods. Comes out: which job comes first, and whose successor is whose.
+What is being written down at this moment is known here before anybody has shown it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from restow.client.informer import Informer
+from restow.client.latest import Latest
+from restow.control.migrations.indexes import pod_name
+from restow.eviction.workloads import Workloads
+from restow.migration.conditions import ended_at, is_ended, is_evicting, is_running
+from restow.migration.facts import Facts
+from restow.migration.history import WORKLOAD_ANNOTATION
+from restow.migration.reservation import reservation_key
+from restow.migration.steps import SETTLED
+from restow.model.objects import Pod, PodMigrationJob, PodMigrationJobStatus
+from restow.model.pods import is_terminating
+from restow.ports import Clock
+
+
+class Rivals:
+    def __init__(self, jobs: Latest[PodMigrationJob], pods: Informer[Pod], workloads: Workloads, clock: Clock) -> None:
+        self._jobs = jobs
+        self._pods = pods
+        self._workloads = workloads
+        self._clock = clock
+        self._evicting: set[str] = set()
+        self._taking: dict[str, str] = {}
+        """The successors that are being written down, by the UIDs of jobs."""
+
+    def mover_of(self, job: PodMigrationJob) -> str | None:
+        """The job that moves the same pod and comes first: admitted ones do, then older ones."""
+        reference = job.spec.pod_ref
+        same = [
+            other
+            for other in self._jobs.find("pod", pod_name(reference))
+            if other.metadata.uid != job.metadata.uid
+            and _is_active(other)
+            and other.spec.pod_ref.name == reference.name
+            and (other.spec.pod_ref.uid or reference.uid) == (reference.uid or other.spec.pod_ref.uid)
+        ]
+        first = min(same, key=_precedence, default=None)
+        return first.metadata.name if first is not None and _precedence(first) < _precedence(job) else None
+
+    def takers(self, facts: Facts) -> frozenset[str]:
+        """UIDs of pods that are the successors of other jobs, or of other workloads."""
+        return frozenset((*self._successors(facts.job), *self._strangers(facts)))
+
+    def _successors(self, job: PodMigrationJob) -> Iterator[str]:
+        yield from (taker for other, taker in self._taking.items() if other != job.metadata.uid)
+        for other in self._jobs:
+            if other.metadata.uid != job.metadata.uid and other.status.pod_ref is not None:
+                yield other.status.pod_ref.uid or ""
+
+    def _strangers(self, facts: Facts) -> Iterator[str]:
+        """Who has taken a seat of what was given to a job, and is of another workload than its pod."""
+        its = (facts.job.metadata.annotations or {}).get(WORKLOAD_ANNOTATION)
+        for pod in facts.takers:
+            workload = self._workloads.of(pod)
+            if its and workload is not None and workload.uid != its:
+                yield pod.metadata.uid
+
+    def ahead(self, job: PodMigrationJob) -> tuple[str, ...]:
+        """The jobs whose successors will take seats of the same reservation before this one's: also one that has ended,
+        as long as the pod is there that it has evicted."""
+        others = self._jobs.find("reservation", "/".join(reservation_key(job)))
+        turn, uid = self._turn(job), job.metadata.uid
+        return tuple(
+            other.metadata.name
+            for other in others
+            if other.metadata.uid != uid and self._wants_a_seat(other) and self._turn(other) < turn
+        )
+
+    def _wants_a_seat(self, job: PodMigrationJob) -> bool:
+        leaving = is_evicting(job.status) and self._is_leaving(job)
+        return (is_running(job) or leaving) and job.status.pod_ref is None
+
+    def _is_leaving(self, job: PodMigrationJob) -> bool:
+        """Whether the pod is there that a job has evicted, as far as it is on its way, or may be."""
+        pod, ended = next(iter(self._pods.find("uid", job.spec.pod_ref.uid or "")), None), ended_at(job)
+        may_be_on_its_way = ended is not None and self._clock.now() - ended < SETTLED
+        return pod is not None and (is_terminating(pod) or may_be_on_its_way)
+
+    def _turn(self, job: PodMigrationJob) -> tuple[bool, tuple[bool, str, str]]:
+        """Whoever may have evicted its pod comes first."""
+        evicts = is_evicting(job.status) or job.metadata.uid in self._evicting
+        return not evicts, _precedence(job)
+
+    @contextmanager
+    def evicting(self, job: PodMigrationJob) -> Iterator[None]:
+        """While it is being written down that a job evicts its pod, its rivals for a seat know."""
+        self._evicting.add(job.metadata.uid)
+        try:
+            yield
+        finally:
+            self._evicting.discard(job.metadata.uid)
+
+    @contextmanager
+    def taking(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> Iterator[None]:
+        """While it is being written down who took a pod's place, other jobs do not take that one for their own."""
+        if status.pod_ref is not None:
+            self._taking[job.metadata.uid] = status.pod_ref.uid or ""
+        try:
+            yield
+        finally:
+            self._taking.pop(job.metadata.uid, None)
+
+
+def _is_active(job: PodMigrationJob) -> bool:
+    """Whether it moves its pod, or is about to."""
+    return not is_ended(job) and (is_running(job) or not job.spec.paused)
+
+
+def _precedence(job: PodMigrationJob) -> tuple[bool, str, str]:
+    return not is_running(job), job.metadata.creation_timestamp or "", job.metadata.name

@@ -268,8 +268,8 @@ class Memory:
         if own.live != known.live:
             self._blame(when, f"the leader looks after {sorted(own.live)}, a successor after {sorted(known.live)}")
         book = leader._snapshot.reservations
-        spent = {str(name) for name in book._spent}
-        for name in book._spent:
+        spent = {str(name) for name in book._claims._spent}
+        for name in book._claims._spent:
             seat = book.seat(name)
             if seat is not None and seat.open and not _is_worked_on(leader, (name.namespace, name.reservation)):
                 self._blame(when, f"the leader knows that {name} was taken, and nobody writes that down")

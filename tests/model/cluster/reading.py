@@ -75,8 +75,8 @@ def everything(snapshot: Snapshot) -> dict[str, Any]:
             for one in (pods._versions, snapshot._node_versions, placements._versions, snapshot.locks._versions)
         ],
         "reservations": {
-            name: {key: dict(one) if isinstance(one, dict) else one for key, one in value.items()}
-            for part in (reservations, placements)
+            (type(part), name): {key: dict(one) if isinstance(one, dict) else one for key, one in value.items()}
+            for part in (reservations, placements, reservations._claims, reservations._held)
             for name, value in vars(part).items()
             if isinstance(value, dict)
         },

@@ -5,16 +5,11 @@
     consumed, its pod seen or over   holds nothing, for good
     open seat of an ended one        holds nothing
 
-A pod is believed to take an open seat when we assumed it there, or when it is bound on the seat's node, its annotation
-names the seat, and we gave it the seat or it is one of those whom the seat is for, or was when that was last written
-down. So a seat and the pod in it never count twice, and nobody frees a seat by writing an annotation. Binding comes
-before marking, so a consumer that is not here although pods were seen up to the version in which the reservation first
-named it is over.
+Binding comes before marking, so a consumer that is not here although pods were seen up to the version in which the
+reservation first named it is over.
 
-A seat may be taken away while a pod is on its way there, and be asked for again. The pod then has what it was given,
-wherever that is, and there is no other one of that name.
-
-Which seats there are is a matter of `placements`, who was given one of `promises`, who may come for one of `vacancies`.
+Here it is decided what follows for a seat from whatever happens. Which seats there are is a matter of `placements`, who
+is believed to have taken one of `claims`, what they take of their nodes of `held`, who may come for one of `vacancies`.
 """
 
 from __future__ import annotations
@@ -23,26 +18,16 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
+from restow.model.cluster.claims import Claims
 from restow.model.cluster.classes import Classes
 from restow.model.cluster.directory import Directory
-from restow.model.cluster.holdings import Holder, Holdings
-from restow.model.cluster.listing import Amounts
+from restow.model.cluster.held import Held
 from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.occupancy import Occupancy, Occupant, sits_the_same
 from restow.model.cluster.owners import Kinship, Owners
 from restow.model.cluster.placements import Placements
 from restow.model.cluster.pods import Pods
-from restow.model.cluster.promises import Promises
-from restow.model.cluster.seat import (
-    UNKNOWN_VERSION,
-    Seat,
-    SeatName,
-    is_available,
-    is_ended,
-    is_for_whom_it_says,
-    named_life,
-    takers_of,
-)
+from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_available, is_ended, is_for_whom_it_says
 from restow.model.cluster.shapes import Shape
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.vacancies import Vacancies
@@ -54,26 +39,20 @@ class Reservations:
 
     def __init__(self, log: UndoLog, occupancy: Occupancy, classes: Classes, pods: Pods, kinship: Kinship) -> None:
         self._log = log
-        self._occupancy = occupancy
         self._pods = pods
         self._kinship = kinship
         self._placements = Placements(log, classes)
         self._known = self._placements.known
         self._seats = self._placements.seats
-        self._shape_of = self._placements.shapes
-        self._held: dict[SeatName, Occupant] = {}
-        self._namers: dict[SeatName, frozenset[str]] = {}
-        """The UIDs of pods that are assumed in a seat, or say that they took it."""
         self._unseen: dict[SeatName, None] = {}
         self._vacated: dict[SeatName, None] = {}
-        self._spent: dict[SeatName, None] = {}
-        """Taken by pods that are over or gone, which is not written down yet; whether the seats are there or not."""
-        self.promises = Promises(log)
-        self._accounted: dict[SeatName, tuple[Holder, Amounts]] = {}
+        self._claims = Claims(log, self._placements, pods, kinship)
+        self.promises = self._claims.promises
+        self._held = Held(log, occupancy, classes.shapes.resources, self._placements.shapes)
+        self.holdings = self._held.holdings
         self.vacancies = Vacancies(log)
         self.living = Directory(log)
         """The reservations that have not ended, whether they have a seat for anybody or not."""
-        self.holdings = Holdings(log, classes.shapes.resources)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -97,7 +76,7 @@ class Reservations:
 
     def held(self) -> list[SeatName]:
         """Every seat that takes room now, sorted."""
-        return sorted(self._held)
+        return self._held.names()
 
     def is_hope(self, name: SeatName) -> bool:
         """Whether a seat takes room that is promised to nobody yet."""
@@ -128,39 +107,17 @@ class Reservations:
 
     def taker(self, name: SeatName) -> Occupant | None:
         """The pod that is believed to sit in a seat that is not marked as consumed yet."""
-        seat = self._seats.get(name)
-        if seat is None or not seat.open:
-            return None
-        for uid in sorted(self._namers.get(name, ())):
-            if self._may_take(seat, self._pods.known[uid]):
-                return self._pods.known[uid]
-        return None
+        return self._claims.taker(name)
 
     def is_given(self, name: SeatName) -> bool:
         """Whether a seat cannot be placed, once more: it is there, or a pod was given it or has taken it, and nothing
         says so yet."""
-        if name in self._seats or name in self._spent:
-            return True
-        return any(self._has_claim(self._pods.known[uid], name) for uid in self._namers.get(name, ()))
-
-    def _has_claim(self, occupant: Occupant, name: SeatName) -> bool:
-        if occupant.assumed_at is None:
-            return self.believes(occupant.pod, name)
-        reservation = self.get(name.namespace, name.reservation)
-        return reservation is not None and self.promises.gave(reservation.metadata.uid, occupant.key)
+        return self._claims.is_given(name)
 
     def believes(self, pod: Pod, name: SeatName, *, given: bool = False) -> bool:
         """Whether a bound pod that names a seat has taken it: it speaks of this very reservation, and was given the
         seat or may have been. Where the API says where the seat is, the pod must be there."""
-        reservation = self.get(name.namespace, name.reservation)
-        if reservation is None or pod.metadata.namespace != name.namespace:
-            return False
-        life, seat = reservation.metadata.uid, self._seats.get(name)
-        if seat is None or self._placements.is_assumed(name):
-            is_its, takers = named_life(pod) == life, takers_of(reservation)
-        else:
-            is_its, takers = pod.spec.node_name == seat.node and named_life(pod) in (None, life), seat.takers
-        return is_its and (given or self.promises.gave(life, pod.metadata.uid) or takers.match(pod, self._kinship))
+        return self._claims.believes(pod, name, given=given)
 
     def expects(self, name: SeatName) -> bool:
         """Whether a pod is on its way into a seat. It and what is set aside beside it take the room of the seat."""
@@ -195,14 +152,14 @@ class Reservations:
         self._review(self._placements.show(reservation))
         self._list(key_of(reservation))
         if known is not None and known.metadata.uid != reservation.metadata.uid:
-            self._forget_spent(known)
+            self._claims.forget(known)
 
     def remove(self, reservation: Reservation) -> None:
         """An event says a reservation was deleted."""
         self._review(self._placements.hide(reservation))
         self._list(key_of(reservation))
         if key_of(reservation) not in self._known:
-            self._forget_spent(reservation)
+            self._claims.forget(reservation)
 
     def assume(self, namespace: str, name: str, placements: Iterable[Placement], at: float) -> None:
         """Hold more placements before the status shows them. Raises LookupError if there is no such reservation."""
@@ -216,26 +173,21 @@ class Reservations:
 
     def vacate(self, name: SeatName) -> None:
         """Let go what a seat holds, for the pod that is to take it; the inverse is `hold_again`."""
-        held = self._held.get(name)
-        if held is not None:
-            self._release(name, held)
+        if self._held.lift(name):
             self._log.put(self._vacated, name, None)
 
     def exchangeable(self, name: SeatName, shape: Shape) -> Occupant | None:
         """What a seat holds, if a pod of this shape takes just that, and nobody else says that it is there."""
-        held = self._held.get(name)
-        if held is None or name in self._namers or self._occupancy.any_aside:
+        if self._claims.count(name):
             return None
-        return held if self._seats[name].open and self._occupancy.is_exchangeable(held, shape) else None
+        held = self._held.exchangeable(name, shape)
+        return held if held is not None and self._seats[name].open else None
 
     def exchanged(self, name: SeatName, uid: str) -> None:
         """A pod that is assumed in a seat was exchanged for what that held. Once it is forgotten, the seat is held
         again, as after any other."""
-        seat = self._seats[name]
-        self._log.drop(self._held, name)
-        self.promises.give(uid, seat.life)
-        self._log.put(self._namers, name, frozenset((uid,)))
-        self._account(name, seat, None)
+        self._claims.give(name, uid)
+        self._held.exchanged(name)
         self.vacancies.close(name)
 
     def hold_again(self, name: SeatName) -> None:
@@ -245,7 +197,7 @@ class Reservations:
 
     def spend(self, name: SeatName) -> None:
         """Whoever took this seat has left before that was written down: it is held until it is, for nobody."""
-        self._log.put(self._spent, name, None)
+        self._claims.spend(name)
         self.vacancies.close(name)
 
     def _list(self, key: Key) -> None:
@@ -256,11 +208,6 @@ class Reservations:
         else:
             self.living.put(reservation, Owners.of(reservation.spec.owners or ()))
 
-    def _forget_spent(self, reservation: Reservation) -> None:
-        key = key_of(reservation)
-        for name in [one for one in self._spent if (one.namespace, one.reservation) == key]:
-            self._log.drop(self._spent, name)
-
     # --- what happens around them -------------------------------------------------------------------------------------
 
     def pod_changed(self, uid: str, before: Occupant | None) -> None:
@@ -269,13 +216,9 @@ class Reservations:
         left, taken = before.seat if before else None, after.seat if after else None
         if left is None and taken is None and uid not in self._placements.consumed:
             return
-        self._promise(uid, before, after)
+        self._claims.pod_changed(uid, before, after)
         if left == taken and before is not None and after is not None and sits_the_same(before, after):
             return
-        if left and left != taken:
-            self._drop_namer(left, uid)
-        if taken and left != taken:
-            self._log.put(self._namers, taken, self._namers.get(taken, frozenset()) | {uid})
         consumed = self._placements.consumed.get(uid)
         if consumed is None and taken is not None and left in (None, taken):
             if taken in self._vacated and after is not None and after.assumed_at is not None:
@@ -285,23 +228,6 @@ class Reservations:
         else:
             self._settle({seat for seat in (left, taken) if seat} | (consumed or frozenset()))
 
-    def _drop_namer(self, name: SeatName, uid: str) -> None:
-        others = self._namers[name] - {uid}
-        if others:
-            self._log.put(self._namers, name, others)
-        else:
-            self._log.drop(self._namers, name)
-
-    def _promise(self, uid: str, before: Occupant | None, after: Occupant | None) -> None:
-        """Remember whose seat a pod is on its way to: another reservation may get the name meanwhile."""
-        if after is not None and after.assumed_at is not None:
-            if before is None and after.seat is not None and after.seat in self._seats:
-                self.promises.give(uid, self._seats[after.seat].life)
-        elif after is not None and before is not None and after.seat == before.seat and after.node == before.node:
-            self.promises.arrive(uid)
-        else:
-            self.promises.end(uid)
-
     def pods_seen(self) -> None:
         """Pods have been seen up to a newer version."""
         if self._unseen:
@@ -309,8 +235,7 @@ class Reservations:
 
     def kinship_changed(self) -> None:
         """Owners that did not match may match now, or the other way round."""
-        named = self._seats.keys() & self._namers.keys()
-        self._settle(name for name in named if self._seats[name].open)
+        self._settle(name for name in self._claims.named() if self._seats[name].open)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
@@ -320,9 +245,8 @@ class Reservations:
             self.vacancies.close_all(key, own)
         for name in names:
             seat = self._seats.get(name)
-            if seat is not None and seat.consumer is not None:
-                self._log.drop(self._spent, name)
-                self.promises.end(seat.consumer)
+            if seat is not None:
+                self._claims.written(seat)
         self._settle(names)
 
     def _settle(self, names: Iterable[SeatName]) -> None:
@@ -337,34 +261,31 @@ class Reservations:
         self._advertise((name,))
 
     def _hold_or_not(self, name: SeatName) -> None:
-        seat = self._seats.get(name)
-        old, taker = self._held.get(name), self.taker(name)
-        new = self._stand_in(seat, old) if seat and self._should_hold(seat, taker) else None
-        if new and seat and seat.consumer is not None:
+        seat, taker = self._seats.get(name), self._claims.taker(name)
+        if seat is not None and self._should_hold(seat, taker):
+            self._held.hold(seat)
+        else:
+            self._held.let_go(name)
+        if seat is not None and seat.consumer is not None and name in self._held:
             self._log.put(self._unseen, name, None)
         else:
             self._log.drop(self._unseen, name)
-        if old is not None and new is not None:
-            if new is not old:
-                self._occupancy.replace(old, new)
-                self._log.put(self._held, name, new)
-        elif old is not None:
-            self._release(name, old)
-        elif new is not None:
-            self._occupancy.add(new)
-            self._log.put(self._held, name, new)
-        self._set_aside(name, seat, taker)
-        self._account(name, seat, new)
+        self._held.set_aside(name, seat, taker)
+
+    def _should_hold(self, seat: Seat, taker: Occupant | None) -> bool:
+        if seat.consumer is not None:
+            return not self._pods.was_seen(seat.consumer, seat.version)
+        return seat.open and taker is None
 
     def _hand_over(self, name: SeatName, taker: Occupant) -> None:
         """`_settle_one` of a seat that was vacated for this very pod."""
         self._log.drop(self._vacated, name)
         seat = self._seats[name]
-        if not self._may_take(seat, taker):
+        if not self._claims.may_take(seat, taker):
             self._settle_one(name)
             return
-        self._set_aside(name, seat, taker)
-        self._account(name, seat, None)
+        self._held.let_go(name)
+        self._held.set_aside(name, seat, taker)
         self.vacancies.close(name)
 
     def _still_sits(self, name: SeatName, taker: Occupant) -> bool:
@@ -374,52 +295,10 @@ class Reservations:
             seat is not None
             and seat.open
             and name not in self._held
-            and len(self._namers[name]) == 1
-            and taker.shape is self._shape_of[name]
-            and not self._occupancy.any_aside
-            and self._may_take(seat, taker)
+            and self._claims.count(name) == 1
+            and self._held.is_filled(name, taker)
+            and self._claims.may_take(seat, taker)
         )
-
-    def _set_aside(self, name: SeatName, seat: Seat | None, taker: Occupant | None) -> None:
-        """What a seat holds beyond the pod that is assumed in it stays held until the API has confirmed the pod: if it
-        does not come, the seat is there again, whole."""
-        more: Amounts = ()
-        if taker is not None and taker.shape is self._shape_of[name] and not self._occupancy.any_aside:
-            return  # by far the usual case
-        if taker is not None and taker.assumed_at is not None:
-            taken = dict(taker.shape.amounts)
-            beyond = ((column, amount - taken.get(column, 0)) for column, amount in self._shape_of[name].amounts)
-            more = tuple((column, amount) for column, amount in beyond if amount > 0)
-        self._occupancy.set_aside(str(name), seat.node if seat is not None else "", more)
-
-    def _release(self, name: SeatName, held: Occupant) -> None:
-        self._occupancy.remove(held)
-        self._log.drop(self._held, name)
-
-    def _should_hold(self, seat: Seat, taker: Occupant | None) -> bool:
-        if seat.consumer is not None:
-            return not self._pods.was_seen(seat.consumer, seat.version)
-        return seat.open and taker is None
-
-    def _may_take(self, seat: Seat, occupant: Occupant) -> bool:
-        if occupant.node != seat.node or occupant.pod.metadata.namespace != seat.name.namespace:
-            return False
-        if occupant.assumed_at is not None:
-            return self.promises.allows(seat, occupant.key)
-        return self.believes(occupant.pod, seat.name)
-
-    def _account(self, name: SeatName, seat: Seat | None, held: Occupant | None) -> None:
-        """Count what a seat holds for its namespace and queue."""
-        old = self._accounted.get(name)
-        new = ((name.namespace, seat.queue), held.shape.amounts) if seat is not None and held is not None else None
-        if old == new:
-            return
-        if old is not None:
-            self.holdings.remove(*old)
-            self._log.drop(self._accounted, name)
-        if new is not None:
-            self.holdings.add(*new)
-            self._log.put(self._accounted, name, new)
 
     def _advertise(self, names: Iterable[SeatName]) -> None:
         """List seats as vacant, or not: those that are held, open and promised, if their reservation itself says for
@@ -434,7 +313,7 @@ class Reservations:
                 self.vacancies.open(vacant, reservation, self._seats[vacant[0]].owners)
 
     def _is_vacant(self, name: SeatName) -> bool:
-        is_free = name in self._held and self._seats[name].open and name not in self._spent
+        is_free = name in self._held and self._seats[name].open and not self._claims.is_spent(name)
         return is_free and self._is_promised(name)
 
     def _is_promised(self, name: SeatName) -> bool:
@@ -442,12 +321,6 @@ class Reservations:
         came next could give it away once more."""
         reservation = self.get(name.namespace, name.reservation)
         return reservation is not None and is_available(reservation) and not self._placements.is_assumed(name)
-
-    def _stand_in(self, seat: Seat, held: Occupant | None) -> Occupant:
-        if held is not None and held.pod is seat.stand_in and held.node == seat.node:
-            return held
-        shape, name = self._shape_of[seat.name], str(seat.name)
-        return Occupant(key=name, pod=seat.stand_in, node=seat.node, shape=shape, book="reserved")
 
 
 def _by_reservation(names: Iterable[SeatName]) -> Iterator[tuple[Key, list[SeatName]]]:

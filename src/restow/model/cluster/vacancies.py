@@ -7,7 +7,7 @@ and a directory of the reservations that have any.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from operator import attrgetter
 
 from restow.model.cluster.directory import Directory
@@ -42,7 +42,7 @@ class Vacancies:
         """These seats of a reservation are vacant now; harmless for those that were."""
         key = key_of(reservation)
         seats = self._seats.get(key, ())
-        more = [name for name in names if not _has(seats, name)]
+        more = [name for name in names if _place(seats, name) is None]
         if not more:
             return
         if not seats:
@@ -53,12 +53,15 @@ class Vacancies:
         """A seat is not vacant any more; harmless for one that was not."""
         key = (name.namespace, name.reservation)
         seats = self._seats.get(key, ())
-        if _has(seats, name):
-            place = bisect_left(seats, name)
+        place = _place(seats, name)
+        if place is not None:
             self._leave(key, seats[:place] + seats[place + 1 :])
 
-    def close_all(self, key: Key, names: Iterable[SeatName]) -> None:
+    def close_all(self, key: Key, names: Collection[SeatName]) -> None:
         """The same of several seats of a reservation."""
+        if len(names) == 1:
+            self.close(*names)
+            return
         seats, gone = self._seats.get(key, ()), set(names)
         if not gone.isdisjoint(seats):
             self._leave(key, tuple(name for name in seats if name not in gone))
@@ -71,7 +74,7 @@ class Vacancies:
             self.directory.drop(key)
 
 
-def _has(seats: tuple[SeatName, ...], name: SeatName) -> bool:
-    """Whether it is one of these, which are sorted."""
-    place = bisect_left(seats, name)
-    return place < len(seats) and seats[place] == name
+def _place(seats: tuple[SeatName, ...], name: SeatName) -> int | None:
+    """Where a seat is among these, which are sorted; None if it is not. Most often the first is asked for."""
+    place = 0 if seats and seats[0] == name else bisect_left(seats, name)
+    return place if place < len(seats) and seats[place] == name else None

@@ -16,6 +16,7 @@ Errors are one tree, grouped by what the caller should do:
       Unauthorized           credentials are missing or stale: renew them
       TooManyRequests        back off for `retry_after` seconds; nothing was written
       OutcomeUnknown         time-out, 5xx or a broken connection: the write may have taken effect; read before retrying
+      NotKubernetes          no API server answered, but something else: another address is needed
       Fenced                 no server's answer: refused by `client.election`, nothing was sent; stop, another may lead
 """
 
@@ -182,6 +183,10 @@ class TooManyRequests(ApiError):
 class OutcomeUnknown(ApiError):
     reasons = frozenset({"Timeout", "ServerTimeout", "ServiceUnavailable", "InternalError"})
     codes = frozenset({500, 502, 503, 504})
+
+
+class NotKubernetes(ApiError):
+    """Whatever answers there says of everything that it is not there, and knows nothing of what is."""
 
 
 _ANSWERS: tuple[type[ApiError], ...] = (

@@ -25,6 +25,7 @@ from restow.ports import Api, ApiError, Request, Response
 from restow.sim.scenarios import documents, load
 from restow.snapshots import capture
 from tests.cli.living import SCENARIO, cluster, restow_on
+from tests.kubernetes.server import Script, say, serving
 
 
 def ignored(*_: Any) -> None:
@@ -153,6 +154,7 @@ async def small(errors: dict[tuple[str, int], ApiError]) -> Client:
     ("resource", "code", "reason"),
     [
         pytest.param("nodes", 403, "Forbidden", id="forbidden"),
+        pytest.param("nodes", 404, "NotFound", id="not there, which nodes always are"),
         pytest.param("csinodes.storage.k8s.io", 503, "ServiceUnavailable", id="unavailable"),
     ],
 )
@@ -235,3 +237,17 @@ def test_mistakes_are_one_line(
     done = CliRunner().invoke(restow, [one.format(nobody=nobody) for one in arguments])
     assert (done.exit_code, done.stdout) == (code, "")
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["plan"], ["snapshot"], ["snapshot", "--anonymise"], ["schedule"], ["explain", "a/b"], ["move", "a/b"], ["pause"]],
+    ids=" ".join,
+)
+async def test_what_is_no_api_server_is_no_empty_cluster(tmp_path: Path, words: list[str]) -> None:
+    async with serving(Script(say("<p>File not found</p>", 404, content_type="text/html"))) as port:
+        kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{port}")
+        done = await restow_on(*words, "--kubeconfig", kubeconfig)
+    assert (done.exit_code, done.stdout) == (1, ""), done.output
+    assert f"http://127.0.0.1:{port} is not a Kubernetes API server: /api/v1/" in done.stderr
+    assert "is not there (404); check the server of the kubeconfig" in done.stderr

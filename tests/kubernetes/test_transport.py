@@ -22,6 +22,7 @@ from restow.ports import (
     ApiError,
     Invalid,
     NotFound,
+    NotKubernetes,
     OutcomeUnknown,
     Request,
     Resource,
@@ -35,6 +36,8 @@ GET = Request(verb="get", resource=PODS, namespace="shop", name="web")
 CREATE = Request(verb="create", resource=PODS, namespace="shop", body=b'{"kind":"Pod"}')
 WATCH = Request(verb="watch", resource=PODS, query={"resourceVersion": "5"})
 BUSY = say("slow down", 429, headers={"Retry-After": "0"}, content_type="text/plain")
+QUEUES = Request(verb="list", resource=Resource("scheduling.volcano.sh", "v1beta1", "queues"))
+MISSING = {"kind": "Status", "code": 404, "reason": "NotFound", "message": 'pods "web" not found'}
 BUDGET = {"code": 429, "reason": "TooManyRequests", "details": {"causes": [{"reason": "DisruptionBudget"}]}}
 
 
@@ -80,7 +83,9 @@ STORIES = [
     pytest.param(CREATE, [BUSY, BUSY, say()], None, 3, id="a 429 was not executed: even a write is tried again"),
     pytest.param(CREATE, [BUSY], TooManyRequests, 5, id="but not for ever"),
     pytest.param(CREATE, [say(json.dumps(BUDGET), 429)], TooManyRequests, 1, id="a budget's refusal is an answer"),
-    pytest.param(GET, [say("no", 404)], NotFound, 1, id="so is not found"),
+    pytest.param(GET, [say(json.dumps(MISSING), 404)], NotFound, 1, id="so is not found"),
+    pytest.param(GET, [say("no", 404)], NotKubernetes, 1, id="which an API server says in a Status of pods"),
+    pytest.param(QUEUES, [say("no", 404)], NotFound, 1, id="and in plain text of a group that it does not know"),
     pytest.param(CREATE, [say("no", 422)], Invalid, 1, id="so is invalid"),
     pytest.param(GET, [say("no", 401)], Unauthorized, 1, id="a 401 that cannot be helped"),
     pytest.param(
@@ -99,6 +104,15 @@ async def test_what_is_tried_again(request_, answers, error, tries):
             with pytest.raises(error):
                 await api.call(request_)
     assert len(script.requests) == tries
+
+
+@pytest.mark.parametrize("request_", [GET, Request(verb="list", resource=PODS, query={"limit": "5"})])
+async def test_what_is_no_api_server_is_told_by_its_address_and_by_what_it_does_not_have(request_):
+    async with connected(say("<h1>Not Found</h1>", 404, content_type="text/html")) as (api, _):
+        with pytest.raises(
+            NotKubernetes, match=rf"^{api.config.server} is not a Kubernetes API .* /api/v1/[a-z/]+ is not"
+        ):
+            await api.call(request_)
 
 
 @pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete"])

@@ -16,7 +16,7 @@ from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE
-from restow.ports import Forbidden, NotFound, OutcomeUnknown, Unauthorized
+from restow.ports import Forbidden, NotFound, NotKubernetes, OutcomeUnknown, Unauthorized
 from restow.running import reaching
 from restow.running.process import Options, Process
 from restow.running.reaching import CannotRun, find_namespace, missing_kinds, reach
@@ -82,9 +82,10 @@ async def test_who_may_not_make_it_is_told() -> None:
             OutcomeUnknown.because(503, "ServiceUnavailable", "refused"),
             "cannot reach the API server https://x: refused",
         ),
+        (NotKubernetes.because(404, "", "https://x is not a Kubernetes API server"), "is not a Kubernetes API server"),
         (Unauthorized.because(401, "Unauthorized", "who?"), "the API server https://x does not know us: who?"),
     ],
-    ids=["nobody there", "unknown to it"],
+    ids=["nobody there", "something else there", "unknown to it"],
 )
 async def test_an_api_server_that_cannot_be_used(answer: Exception, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reaching, "REACH_WITHIN", -1.0)

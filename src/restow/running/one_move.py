@@ -87,8 +87,8 @@ def goes_on(job: str) -> str:
 async def move(client: Client, rng: Random, errand: Errand, tell: Tell) -> Conclusion:
     """Move a pod; returns when the job has ended, however. Raises NoSuch, JobGone, OutOfSight, NotInstalled and
     ApiError."""
-    await check_installed(client)
     pod = await _found(client, errand)
+    await check_installed(client)
     namespace, pod_name = full_name(pod)
     name = f"move-{stem(pod_name, 'pod')}-{rng.getrandbits(40):010x}"
     telling = _Telling(name, tell)

@@ -9,7 +9,7 @@ from typing import Any
 from restow.client.verbs import Client
 from restow.model.kinds import NAMESPACE, OWN_KINDS, Kind
 from restow.model.wire import WireError
-from restow.ports import AlreadyExists, ApiError, NotFound, OutcomeUnknown, Unauthorized
+from restow.ports import AlreadyExists, ApiError, NotFound, NotKubernetes, OutcomeUnknown, Unauthorized
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,8 @@ async def reach(client: Client, where: str) -> None:
                 told = True
         except Unauthorized as error:
             raise CannotRun(f"the API server {where} does not know us: {error}") from error
+        except NotKubernetes as error:
+            raise CannotRun(str(error)) from error
         except ApiError:
             return  # it answers: what we may do there, every component finds out for itself
         await asyncio.sleep(REACH_AGAIN)

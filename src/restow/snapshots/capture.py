@@ -1,7 +1,8 @@
 """The living cluster, looked at once: every object that answers depend on.
 
 Goes in: a client. Comes out: documents, page by page, for `restow snapshot`; or typed objects, all of them, as if they
-had been read from a snapshot file. Kinds that are not installed have no objects.
+had been read from a snapshot file. Kinds that are not installed have no objects; core kinds, such as nodes, are
+everywhere.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from restow.model.kinds import (
 )
 from restow.model.objects import Document
 from restow.model.wire import WireError
-from restow.ports import ApiError, Forbidden, Gone, NotFound
+from restow.ports import ApiError, Forbidden, Gone, NotFound, NotKubernetes
 
 T = TypeVar("T")
 
@@ -100,12 +101,14 @@ def _name(item: Any) -> tuple[str, str]:
 
 @contextmanager
 def _answered(kind: Kind[Any], warn: Warn) -> Iterator[None]:
-    """A kind that does not exist has no objects."""
+    """A kind that does not exist has no objects; core kinds exist."""
     try:
         yield
-    except NotFound:
-        return
+    except NotKubernetes:
+        raise
     except (ApiError, WireError) as problem:
+        if kind.group and isinstance(problem, NotFound):
+            return
         if not _can_do_without(kind, problem):
             raise CannotList(f"cannot list {kind.qualified_name}: {problem}") from problem
         warn(f"{kind.qualified_name} are taken for none: {problem}")

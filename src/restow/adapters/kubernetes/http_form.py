@@ -10,7 +10,7 @@ import msgspec
 
 from restow.adapters.kubernetes.config import Impersonation
 from restow.client.replies import read_status
-from restow.ports import Invalid, Request, Resource, Status, StatusDetails
+from restow.ports import Invalid, NotKubernetes, Request, Resource, Status, StatusDetails
 
 METHODS = {
     "get": "GET",
@@ -94,6 +94,16 @@ def status_of(code: int, body: bytes, content_type: str, retry_after: str | None
     return msgspec.structs.replace(
         status, details=msgspec.structs.replace(details, retry_after_seconds=int(retry_after))
     )
+
+
+def check_kubernetes(request: Request, status: Status, server: str) -> None:
+    """A 404 is no API server's if it does not say so in a Status where every one of them has something: for the core
+    kinds. (Of a group that it does not know, an API server says it in plain text.) Raises NotKubernetes."""
+    if status.code == 404 and not status.reason and not request.resource.group:
+        path = path_of(request).partition("?")[0]
+        advice = "check the server of the kubeconfig"
+        message = f"{server} is not a Kubernetes API server: {path} is not there (404); {advice}"
+        raise NotKubernetes(msgspec.structs.replace(status, message=message))
 
 
 def is_budget_refusal(status: Status) -> bool:

@@ -34,6 +34,7 @@ from restow.adapters.kubernetes.connections import Broken, Connections, NotSent,
 from restow.adapters.kubernetes.credentials import Certificate, Identity
 from restow.adapters.kubernetes.http_form import (
     METHODS,
+    check_kubernetes,
     impersonation_headers,
     is_budget_refusal,
     path_of,
@@ -204,7 +205,7 @@ class KubernetesApi:
         answer = await (self._fetch(request, identity) if is_long else self._exchange(request, identity))
         if answer.is_ordinary:
             return Response(body=answer.body, code=answer.code)
-        _raise_for_status(request, answer)
+        _raise_for_status(request, answer, self.config.server)
         kind = answer.headers.get("content-type", "")
         if "html" in kind:
             status = status_of(answer.code, answer.body, kind, None)
@@ -257,7 +258,7 @@ class KubernetesApi:
         stream = await self._send(request, identity)
         if stream.code >= 300:
             try:
-                _raise_for_status(request, await stream.whole())
+                _raise_for_status(request, await stream.whole(), self.config.server)
             finally:
                 stream.close()
         return stream
@@ -293,7 +294,7 @@ def _authorization(identity: Identity) -> list[tuple[str, str]]:
     return [("Authorization", identity.authorization)] if identity.authorization else []
 
 
-def _raise_for_status(request: Request, answer: Answer) -> None:
+def _raise_for_status(request: Request, answer: Answer, server: str) -> None:
     code = answer.code
     if code < 300:
         return
@@ -302,7 +303,9 @@ def _raise_for_status(request: Request, answer: Answer) -> None:
         message = f"{_describe(request)}: redirected to {target}, which is no API server's way to answer"
         raise ApiError(Status(code=code, reason="Redirected", message=message))
     kind = answer.headers.get("content-type", "")
-    raise ApiError.of(status_of(code, answer.body, kind, answer.headers.get("retry-after")))
+    status = status_of(code, answer.body, kind, answer.headers.get("retry-after"))
+    check_kubernetes(request, status, server)
+    raise ApiError.of(status)
 
 
 def _untrusted(request: Request, server: str, reason: str) -> ApiError:

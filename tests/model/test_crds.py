@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from restow.adapters.memory import documents
 from restow.model.crds import QUANTITY_PATTERN, custom_resource_definitions
 from restow.model.kinds import OWN_KINDS, POD_GROUP, POD_MIGRATION_JOB, QUEUE, RESERVATION, Kind, kind_of
 from restow.model.quantity import Quantity, QuantityError
@@ -20,6 +22,7 @@ from restow.model.wire import convert, read_documents
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Schema = dict[str, Any]
+ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 DEFINITIONS = {definition["metadata"]["name"]: definition for definition in custom_resource_definitions()}
@@ -107,8 +110,8 @@ def test_printer_columns_point_at_fields(kind: Kind[Any]) -> None:
         (RESERVATION, "spec.expires", {"type": "string", "format": "date-time", "nullable": True}),
         (RESERVATION, "spec.matchPolicy", {"enum": ["Template", "Fits"]}),
         (RESERVATION, "spec.minAvailable", {"type": "integer", "format": "int32", "minimum": 0}),
-        (RESERVATION, "spec.tasks[].template", {"x-kubernetes-preserve-unknown-fields": True}),
-        (RESERVATION, "spec.tasks[].template.spec", {"x-kubernetes-preserve-unknown-fields": True}),
+        (RESERVATION, "spec.tasks[].template.spec.volumes[]", {"x-kubernetes-preserve-unknown-fields": True}),
+        (RESERVATION, "spec.tasks[].template.spec.securityContext", {"x-kubernetes-preserve-unknown-fields": True}),
         (RESERVATION, "spec.tasks[].template.metadata", {"x-kubernetes-preserve-unknown-fields": True}),
         (RESERVATION, "status.conditions", {"x-kubernetes-list-map-keys": ["status"]}),
         (RESERVATION, "status.placements[]", {"required": ["index", "nodeName", "task"]}),
@@ -166,6 +169,8 @@ def test_a_pod_migration_job_has_every_field_of_its_proposal(path: str, names: s
         *((RESERVATION, "spec"), (RESERVATION, "spec.tasks[]"), (RESERVATION, "spec.owners[]")),
         *((QUEUE, "spec"), (QUEUE, "spec.guarantee"), (QUEUE, "spec.guarantee.percentage"), (POD_GROUP, "spec")),
         *((POD_MIGRATION_JOB, "spec"), (POD_MIGRATION_JOB, "spec.podRef"), (POD_MIGRATION_JOB, "spec.deleteOptions")),
+        *((RESERVATION, f"spec.tasks[].template{path}") for path in ("", ".spec", ".spec.containers[]")),
+        (RESERVATION, "spec.tasks[].template.spec.containers[].resources"),
         (POD_MIGRATION_JOB, "spec.reservationOptions.template"),
         (POD_MIGRATION_JOB, "spec.reservationOptions.template.spec"),
     ],
@@ -173,6 +178,20 @@ def test_a_pod_migration_job_has_every_field_of_its_proposal(path: str, names: s
 )
 def test_a_misspelt_field_is_not_kept(kind: Kind[Any], path: str) -> None:
     assert "x-kubernetes-preserve-unknown-fields" not in at(kind, path)
+
+
+@pytest.mark.parametrize(
+    ("path", "type"),
+    [
+        ("spec", "core.v1.PodSpec"),
+        ("spec.containers[]", "core.v1.Container"),
+        ("spec.initContainers[]", "core.v1.Container"),
+        ("spec.containers[].resources", "core.v1.ResourceRequirements"),
+    ],
+)
+def test_a_template_has_every_field_of_a_pod(path: str, type: str) -> None:
+    known = msgspec.json.decode((files(documents) / "types.json").read_bytes())["types"][type]
+    assert set(known) <= at(RESERVATION, f"spec.tasks[].template.{path}")["properties"].keys()
 
 
 def test_generation_is_repeatable_and_plain_json() -> None:
@@ -209,7 +228,7 @@ def violations(schema: Schema, value: Any, path: str) -> Iterator[str]:
         yield f"{path}: {value!r} against the pattern"
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from violations(schema["items"], item, f"{path}[{index}]")
+            yield from violations(schema.get("items", ANYTHING), item, f"{path}[{index}]")
     if isinstance(value, dict):
         members, rest = schema.get("properties", {}), schema.get("additionalProperties")
         yield from (f"{path}.{name}: missing" for name in schema.get("required", ()) if name not in value)

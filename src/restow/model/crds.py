@@ -6,7 +6,8 @@ where a value is left out, a configuration decides later, and the object must no
 
 What people write has the fields that are read here and those that upstream has besides: any other is a mistake, of
 which an API server tells whoever made it. Unknown fields are kept, not pruned, where somebody else's programs write
-them: in the status of Queue, PodGroup and PodMigrationJob, and in pod templates.
+them: in the status of Queue, PodGroup and PodMigrationJob. In pod templates they are kept below what every pod has:
+a mistake in how a container, or what it asks for, is spelt would hold no room, and a constraint would hold for nobody.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ from restow.model.descriptions import FIELDS
 from restow.model.kinds import OWN_KINDS, POD_GROUP, POD_MIGRATION_JOB, QUEUE, RESERVATION, Kind
 from restow.model.objects import (
     ENDED,
+    Container,
     DeleteOptions,
     JobPhase,
     ObjectMeta,
     PodGroupSpec,
     PodMigrationJobSpec,
+    PodSpec,
     PodTemplate,
     QueueSpec,
+    ResourceRequirements,
     TaskSpec,
 )
 
@@ -43,6 +47,18 @@ _OTHERS: dict[type[Any], tuple[str, ...]] = {
     PodMigrationJobSpec: (),
     DeleteOptions: ("apiVersion", "kind"),
     TaskSpec: ("dependsOn", "maxRetry", "minAvailable", "partitionPolicy", "policies", "topologyPolicy"),
+    PodTemplate: (),
+    PodSpec: (
+        *("automountServiceAccountToken", "dnsConfig", "dnsPolicy", "enableServiceLinks", "hostAliases", "hostIPC"),
+        *("hostPID", "hostnameOverride", "imagePullSecrets", "readinessGates", "securityContext", "serviceAccount"),
+        *("serviceAccountName", "setHostnameAsFQDN", "shareProcessNamespace"),
+    ),
+    Container: (
+        *("args", "command", "env", "envFrom", "imagePullPolicy", "lifecycle", "livenessProbe", "readinessProbe"),
+        *("resizePolicy", "securityContext", "startupProbe", "stdin", "stdinOnce", "targetContainerName"),
+        *("terminationMessagePath", "terminationMessagePolicy", "tty", "volumeDevices", "volumeMounts", "workingDir"),
+    ),
+    ResourceRequirements: (),
 }
 """Structs that people write, with the fields that upstream has besides ours: whatever is in those is kept."""
 
@@ -270,14 +286,15 @@ def _plain(info: inspect.Type, *, keep: bool, template: bool) -> Schema:
 def _struct(info: inspect.StructType, *, keep: bool, template: bool) -> Schema:
     if info.cls is ObjectMeta:
         return {"type": "object", **_KEEP_UNKNOWN}
-    keep = (keep or info.cls is PodTemplate) and info.cls not in _OTHERS
+    closed = info.cls in _OTHERS
     template = template or info.cls is PodTemplate
+    keep = template or (keep and not closed)
     schema: Schema = {"type": "object"}
     if info.fields:
         ours = {member.encode_name: _schema(member.type, keep=keep, template=template) for member in info.fields}
         schema["properties"] = {name: dict(_KEEP_UNKNOWN) for name in _OTHERS.get(info.cls, ())} | ours
     schema |= _required([member.encode_name for member in info.fields if member.required])
-    return _described(info.cls, schema | _KEEP_UNKNOWN if keep else schema)
+    return _described(info.cls, schema | _KEEP_UNKNOWN if keep and not closed else schema)
 
 
 def _required(names: list[str]) -> Schema:

@@ -12,7 +12,7 @@ from restow.model import kinds
 from restow.model.objects import Pod
 from restow.ports import Api, Request
 from tests.control.migrations.stage import Move, cluster, controller, stays
-from tests.control.migrations.test_breaking import about_to_leave
+from tests.control.migrations.test_breaking import Slow, about_to_leave
 from tests.control.migrations.test_changes import cordon, delete_node, remove_seat, take_room
 from tests.sim.stage import pass_time, virtual
 
@@ -89,6 +89,67 @@ async def test_nobody_leaves_on_old_news(deed: Deed, told: Any) -> None:
                 await deed(it, old)
             assert await stays(it, old)
             assert told is None or (await it.told())[:2] == told
+
+
+class SlowAndBlind(Slow):
+    """An Api that takes long to write down an intent, and whose watches show nothing of what is done meanwhile."""
+
+    def __init__(self, api: Api, seconds: float, meanwhile: Callable[[], Awaitable[Any]], plural: str = "") -> None:
+        blind = Blind(api, plural)
+
+        async def unseen() -> None:
+            blind.blind = True
+            await meanwhile()
+
+        super().__init__(api, seconds, unseen)
+        self.watch = blind.watch
+
+
+@pytest.mark.parametrize(
+    ("deed", "told"),
+    [
+        pytest.param(stop, ("Running", "Stopped"), id="evictions are stopped"),
+        pytest.param(cordon, ("Failed", "Unschedulable"), id="the target is cordoned"),
+        pytest.param(pause, ("Running", "Paused"), id="the job is paused"),
+    ],
+)
+@virtual
+async def test_who_was_long_writing_down_an_intent_reads_everything_again(deed: Deed, told: tuple[str, str]) -> None:
+    async with cluster(nodes=4) as it:
+        old = (await it.start(2))[0]
+        async with controller(SlowAndBlind(it.api, 20, lambda: deed(it, old)), it.clock):
+            await it.move(old)
+            await pass_time(60)
+            assert await stays(it, old)
+            assert (await it.told())[:2] == told
+
+
+async def lose_target(it: Move) -> None:
+    await it.delete(kinds.NODE, it.seats.places or "")
+
+
+@pytest.mark.parametrize(
+    ("deed", "plural"),
+    [
+        pytest.param(lose_target, "nodes", id="the target is gone"),
+        pytest.param(Move.stop, "configmaps", id="evictions are stopped"),
+    ],
+)
+@virtual
+async def test_what_is_read_for_one_job_counts_for_another_before_any_watch_shows_it(deed: Any, plural: str) -> None:
+    async with cluster(nodes=4) as it:
+        first, second, third = await it.start(3)
+        it.seats.places = min({"n1", "n2", "n3", "n4"} - {one.spec.node_name for one in (first, second, third)})
+
+        async def meanwhile() -> None:
+            await deed(it)
+            await it.move(second, "b")
+
+        api = SlowAndBlind(it.api, 3, meanwhile, plural)
+        async with controller(api, it.clock, maxConcurrentReconciles=4):
+            await it.move(first, "a")
+            await pass_time(20)
+            assert await stays(it, first) and await stays(it, second)
 
 
 @virtual

@@ -15,6 +15,7 @@ from restow.model.wire import WireError
 from restow.ports import Api, NotFound, Request, Response
 from tests.control.migrations.stage import Move, arguments, cluster, controller, scheduled, stage, stays
 from tests.control.migrations.test_given_seats import GIVEN, give
+from tests.control.migrations.test_interference import forget_rules
 from tests.sim.stage import pass_time, pod, virtual
 
 NEVER = {"scheduling.koordinator.sh/eviction-cost": str(2**31 - 1)}
@@ -159,10 +160,13 @@ class Slow:
         return await self._api.call(request)
 
 
+@pytest.mark.parametrize(
+    "staged", [pytest.param(scheduled, id="its scheduler looks"), pytest.param(cluster, id="its scheduler does not")]
+)
 @virtual
-async def test_a_seat_that_is_spoiled_while_an_intent_is_written_down_is_not_relied_on() -> None:
+async def test_a_seat_that_is_spoiled_while_an_intent_is_written_down_is_not_relied_on(staged: Any) -> None:
     port = [{"name": "main", "image": "web", "ports": [{"containerPort": 80, "hostPort": 80}]}]
-    async with scheduled() as it:
+    async with staged(nodes=4) as it:
         [old] = await it.start(1, containers=port)
 
         async def spoil() -> None:
@@ -206,6 +210,17 @@ async def test_whoever_stops_a_job_while_its_intent_is_written_is_heard(change: 
             await it.move(old)
             await pass_time(30)
             assert await stays(it, old) and (await it.told())[:2] == told
+
+
+@virtual
+async def test_an_intent_is_not_written_over_an_abort_that_no_definition_protects() -> None:
+    async with cluster() as it:
+        await forget_rules(it)
+        old = (await it.start(2))[0]
+        async with controller(Slow(it.api, 0, lambda: it.set_status("move", phase="Aborted")), it.clock):
+            await it.move(old)
+            await pass_time(30)
+            assert await stays(it, old) and (await it.told())[:2] == ("Aborted", "Aborted")
 
 
 @virtual

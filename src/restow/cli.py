@@ -18,7 +18,7 @@ import click
 from restow import __version__
 from restow.commands import asking, moving, operating
 from restow.commands.mistakes import CouldNot, misfortunes, unwritable
-from restow.commands.notes import note
+from restow.commands.notes import end_line, note
 from restow.commands.operating import announce
 
 _NOT_SETTLED = "the embedded cluster did not settle in time; is the machine very busy?"
@@ -45,6 +45,13 @@ class _Commands(click.Group):
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             raise click.UsageError(f"No such command {args[0]!r}. There are {', '.join(self.list_commands(ctx))}.")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # of which click would make an empty line first, also in files
+            end_line()
+            raise click.Abort from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, names in _CHAPTERS.items():

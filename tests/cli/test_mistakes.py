@@ -75,4 +75,4 @@ def test_whoever_is_interrupted_says_so(start: Start, tmp_path: Path, asked: sig
         child.send_signal(asked)
         assert child.wait(timeout=20) == 130
         assert child.stdout is not None and child.stderr is not None
-        assert (child.stdout.read(), child.stderr.read().strip()) == ("", "restow: interrupted")
+        assert (child.stdout.read(), child.stderr.read()) == ("", "restow: interrupted\n")

@@ -20,7 +20,15 @@ MISTAKES = [
     (["default/anchor", "--to", "node-9"], "there is no node node-9"),
     (["default/anchor", "--ttl", "soon"], "Invalid value for '--ttl'"),
     (["default/anchor", "--ttl=-5m"], "Invalid value for '--ttl': -5m is negative"),
+    (["default/web"], "there is no pod default/web; there is default/web-"),
+    (
+        ["deployment/web"],
+        "there is no pod deployment/web; restow move takes one pod, not a deployment; there is default/",
+    ),
     (["deployment", "web"], "only pods can be named here"),
+    (["deployment.apps", "web"], "only pods can be named here"),
+    (["default/anchor", "default/web"], "name one pod: restow move pod NS/NAME"),
+    (["pod", "default/anchor", "default/web"], "name one pod: restow move pod NS/NAME"),
     ([], "name a pod: restow move pod NS/NAME"),
     (["default/"], "name a pod: restow move pod NS/NAME"),
 ]
@@ -35,7 +43,7 @@ async def test_a_pod_is_moved_to_the_node_that_is_asked_for(tmp_path: Path) -> N
         told = json.loads(done.stdout)
         assert (done.exit_code, told["phase"], told["from"], told["to"]) == (0, "Succeed", here, there), done.output
         assert (await client.get(POD, told["successor"], "default")).spec.node_name == there
-        assert f"restow: {told['job']}: the job is made" in done.stderr
+        assert f"restow: {told['job']}: moves pod default/{web.metadata.name} to node {there}\n" in done.stderr
 
 
 async def test_what_cannot_be_moved_is_told_in_one_line(tmp_path: Path) -> None:
@@ -43,7 +51,9 @@ async def test_what_cannot_be_moved_is_told_in_one_line(tmp_path: Path) -> None:
         await client.create(POD, pod("bare", nodeName="node-2"))
         done = await invoke(kubeconfig, "move", "default/bare")
         assert (done.exit_code, done.stdout) == (1, ""), done.output
-        assert "cannot be moved: no controller would make a successor" in done.stderr
+        refused = done.stderr.splitlines()[-1]
+        assert refused.startswith("Error: pod default/bare cannot be moved: no controller would make a successor")
+        assert (await client.list(POD_MIGRATION_JOB)).items == []
 
 
 async def test_mistakes_change_nothing_and_exit_with_2(tmp_path: Path) -> None:
@@ -69,7 +79,7 @@ async def test_a_namespace_that_is_called_pod_is_one_to_whoever_explains_and_to_
 
 def test_who_stops_waiting_hears_how_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     async def interrupted(client: object, rng: object, errand: object, tell: one_move.Tell) -> None:
-        tell("move-web", "the job is made")
+        tell("move-web", "moves pod default/web")
         raise KeyboardInterrupt
 
     async def ask(kubeconfig: object, question: Callable[[object], Awaitable[None]]) -> None:

@@ -17,7 +17,7 @@ from tests.sim.stage import Stage, pass_time, pod, virtual
 
 LOST = OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
 WAITS = "waits for the cluster: cut off"
-BEGUN = ["the job is being made", "the job is made"]
+BEGUN = ["moves pod default/web"]
 WEB = Errand([("default", "web")])
 
 
@@ -55,7 +55,7 @@ async def test_a_job_that_nobody_takes_up_and_then_somebody_deletes() -> None:
         assert told.sentences == BEGUN
         await pass_time(5)
         nobody = "nobody takes it up; does the component migrations run? See restow run and restow install"
-        assert told.sentences[2:] == [nobody]
+        assert told.sentences[1:] == [nobody]
         [job] = (await it.client.list(POD_MIGRATION_JOB)).items
         await it.client.delete(POD_MIGRATION_JOB, job.metadata.name)
         with pytest.raises(JobGone, match="somebody deleted the job"):
@@ -74,9 +74,10 @@ async def test_whose_job_cannot_be_made_yet_knows_its_name_and_waits() -> None:
         api = Answering(it.api, creates, LOST)
         task = moving(api, told)
         await pass_time(30)
-        assert told.sentences == ["the job is being made", WAITS]
+        assert told.sentences == [*BEGUN, WAITS]
         api.answer = None
         await pass_time(5)
+        assert told.sentences == [*BEGUN, WAITS, *BEGUN]
         await end(it, told)
         assert (await task).succeeded
 
@@ -149,7 +150,7 @@ async def test_whoever_cannot_see_the_job_for_a_while_goes_on_looking() -> None:
         assert told.sentences == [*BEGUN, WAITS]
         api.why = None
         await pass_time(60)
-        assert told.sentences[3:] == ["a seat is looked for"]
+        assert told.sentences[2:] == ["a seat is looked for"]
         await end(it, told)
         assert (await task).succeeded
 
@@ -180,3 +181,39 @@ async def test_a_job_is_watched_and_not_asked_for_again_and_again() -> None:
         await end(it, told)
         await pass_time(0.5)
         assert task.done() and (await task).succeeded
+
+
+def deletes(request: Request) -> bool:
+    return request.verb == "delete"
+
+
+ADMITTED = {"type": "Admitted", "status": "True"}
+WAITED = {"type": "Admitted", "status": "False", "reason": "Budget"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "conditions", "deletable", "left"),
+    [
+        pytest.param("Failed", [], True, False, id="refused: nothing is left"),
+        pytest.param("Failed", [WAITED], True, False, id="never let in: nothing is left"),
+        pytest.param("Failed", [ADMITTED], True, True, id="failed on the way: it says what happened"),
+        pytest.param("Aborted", [], True, True, id="aborted by somebody"),
+        pytest.param("Failed", [], False, True, id="refused, and may not be deleted"),
+    ],
+)
+@virtual
+async def test_a_job_that_never_began_is_not_left_behind(
+    phase: str, conditions: list[dict[str, str]], deletable: bool, left: bool
+) -> None:
+    told = Told()
+    async with world(nodes=1) as it:
+        await it.create(POD, pod("web", nodeName="n1"))
+        no = Forbidden.because(403, "Forbidden", "not yours")
+        task = moving(it.api if deletable else Answering(it.api, deletes, no), told)
+        await pass_time(5)
+        [name] = told.jobs
+        status = {"phase": phase, "message": "it may not leave", "conditions": conditions}
+        await it.client.patch(POD_MIGRATION_JOB, name, {"status": status}, subresource="status")
+        done = await task
+        assert (done.phase, done.message, done.job) == (phase, "it may not leave", name if left else None)
+        assert [one.metadata.name for one in (await it.client.list(POD_MIGRATION_JOB)).items] == [name] * left

@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from restow.commands import looking
 from restow.commands.mistakes import misfortunes, unwritable, user_mistakes
-from restow.commands.naming import pods_named
+from restow.commands.naming import no_such_pod, pods_named
 from restow.commands.notes import note
 from restow.commands.options import (
     CONFIG,
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHAPE_ADVICE = "name what a pod asks for, such as cpu=16,memory=64Gi"
-_EXAMPLES = 3
 
 SNAPSHOT = click.option(
     "--snapshot",
@@ -157,13 +156,7 @@ def _find_pod(cluster: Cluster, meant: Sequence[tuple[str, str]]) -> Pod:
     for one in meant:
         if one in known:
             return known[one]
-    namespace, short = meant[-1]
-    alike = [
-        f"{where}/{one}" for where, one in sorted(known) if short and (one == short or one.startswith(f"{short}-"))
-    ]
-    more = f" and {len(alike) - _EXAMPLES} more" if len(alike) > _EXAMPLES else ""
-    hint = f"; there is {', '.join(alike[:_EXAMPLES])}{more}" if alike else ""
-    raise click.UsageError(f"there is no pod {namespace}/{short}{hint}")
+    raise click.UsageError(no_such_pod(meant, known, "explain"))
 
 
 # --- plan and replay --------------------------------------------------------------------------------------------------

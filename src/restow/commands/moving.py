@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from restow.commands.mistakes import CouldNot, misfortunes, user_mistakes
-from restow.commands.naming import pods_named
-from restow.commands.notes import note
+from restow.commands.naming import no_such_pod, pods_named
+from restow.commands.notes import end_line, note
 from restow.commands.options import (
     CONFIG,
     KUBECONFIG,
@@ -57,16 +57,19 @@ def move(kubeconfig: Path | None, target: str | None, ttl: str | None, output: s
 
     try:
         could_not = misfortunes(acting.NotInstalled, one_move.JobGone, one_move.OutOfSight, ApiError)
-        with could_not, user_mistakes(ConfigError, one_move.NoSuch, Invalid):
+        with could_not, user_mistakes(ConfigError, one_move.NoSuchNode, Invalid):
             done = asyncio.run(ask(kubeconfig, lambda client: one_move.move(client, Random(), errand, tell)))
+    except one_move.NoSuchPod as problem:
+        raise click.UsageError(no_such_pod(errand.meant, problem.known, "move")) from problem
     except KeyboardInterrupt:
+        end_line()
         if begun:
             note(one_move.goes_on(begun))
-        raise
+        raise click.Abort from None
     if output == "json":
         click.echo(msgspec.json.encode(done))
     if not done.succeeded:
-        raise CouldNot(f"{done.job}: {done.message}")
+        raise CouldNot(f"{done.job}: {done.message}" if done.job else done.message)
     if output != "json":
         click.echo(done.message)
 
@@ -170,8 +173,9 @@ def apply(
             _tell_differences(problem.__cause__)
         raise
     except KeyboardInterrupt:
+        end_line()
         note(f"moves that have begun go on; restow apply {written} continues with the rest")
-        raise
+        raise click.Abort from None
     _conclude(plan, done, as_json=output == "json")
 
 

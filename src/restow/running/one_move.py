@@ -2,6 +2,9 @@
 
 Goes in: which pod, and where to. Comes out: how it ended; every step is told on the way, and first of all how the job
 is called. A cluster that is busy or does not answer is waited for, since the job goes on, whoever looks.
+
+Whether a pod may be moved is for whoever carries the job out to say: by its own configuration, which nobody else knows
+for certain. A job that is refused before it began has changed nothing, and is not left behind.
 """
 
 from __future__ import annotations
@@ -16,12 +19,12 @@ import msgspec
 
 from restow.client.creating import create_once
 from restow.client.verbs import Client
-from restow.migration.conditions import is_ended
+from restow.migration.conditions import holds, is_ended
 from restow.migration.reservation import TARGET_ANNOTATION
 from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.kinds import NODE, POD, POD_MIGRATION_JOB
 from restow.model.names import stem
-from restow.model.objects import Document, JobPhase, Pod, PodMigrationJob
+from restow.model.objects import Document, JobConditionType, JobPhase, Pod, PodMigrationJob
 from restow.model.pods import full_name
 from restow.ports import ApiError, Forbidden, Gone, NotFound, OutcomeUnknown, TooManyRequests
 from restow.running.acting import check_installed
@@ -34,8 +37,6 @@ PAUSE: Final = 1.0
 LOOK_SECONDS: Final = 10
 """After which the job is looked at though there was no news of it."""
 UNTOUCHED_SECONDS: Final = 10.0
-_BEGINS = "the job is being made"
-_BEGUN = "the job is made"
 _UNTOUCHED = "nobody takes it up; does the component migrations run? See restow run and restow install"
 _PASSES = (OutcomeUnknown, TooManyRequests)
 
@@ -52,7 +53,8 @@ class Errand(msgspec.Struct, frozen=True):
 class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
     """How it ended."""
 
-    job: str
+    job: str | None
+    """None if it was refused before it began: then it is there no more."""
     phase: str
     reason: str | None
     namespace: str
@@ -67,8 +69,16 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase == JobPhase.SUCCEED
 
 
-class NoSuch(Exception):
-    """What is to move, or where to, is not there."""
+class NoSuchPod(Exception):
+    """What is to move is not there; these pods are, as far as we may look."""
+
+    def __init__(self, name: str, known: Sequence[tuple[str, str]]) -> None:
+        super().__init__(f"there is no pod {name}")
+        self.known = known
+
+
+class NoSuchNode(Exception):
+    """Where it is to go is not there."""
 
 
 class JobGone(Exception):
@@ -85,18 +95,20 @@ def goes_on(job: str) -> str:
 
 
 async def move(client: Client, rng: Random, errand: Errand, tell: Tell) -> Conclusion:
-    """Move a pod; returns when the job has ended, however. Raises NoSuch, JobGone, OutOfSight, NotInstalled and
-    ApiError."""
+    """Move a pod; returns when the job has ended, however. Raises NoSuchPod, NoSuchNode, JobGone,
+    OutOfSight, NotInstalled and ApiError."""
     pod = await _found(client, errand)
     await check_installed(client)
     namespace, pod_name = full_name(pod)
     name = f"move-{stem(pod_name, 'pod')}-{rng.getrandbits(40):010x}"
-    telling = _Telling(name, tell)
+    what = f"moves pod {namespace}/{pod_name}" + (f" to node {errand.target}" if errand.target else "")
+    telling = _Telling(name, what, tell)
     await _make(client, _document(name, pod, errand), telling)
     job = await _followed(client, name, telling)
+    left = not (_is_refused(job) and await _cleared_away(client, job))
     status, came_from = job.status, (job.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION)
     return Conclusion(
-        job=name,
+        job=name if left else None,
         phase=status.phase or "",
         reason=status.reason or None,
         namespace=namespace,
@@ -114,7 +126,7 @@ async def _found(client: Client, errand: Errand) -> Pod:
         try:
             await client.get(NODE, errand.target)
         except NotFound as problem:
-            raise NoSuch(f"there is no node {errand.target}") from problem
+            raise NoSuchNode(f"there is no node {errand.target}") from problem
     return pod
 
 
@@ -126,7 +138,15 @@ async def _pod(client: Client, meant: Sequence[tuple[str, str]]) -> Pod:
     try:
         return await client.get(POD, name, namespace)
     except NotFound as problem:
-        raise NoSuch(f"there is no pod {namespace}/{name}") from problem
+        raise NoSuchPod(f"{namespace}/{name}", await _known(client, namespace)) from problem
+
+
+async def _known(client: Client, namespace: str) -> list[tuple[str, str]]:
+    """The pods that there are; where we may not look at all, those of a namespace."""
+    for where in (None, namespace):
+        with suppress(ApiError):
+            return [full_name(pod) for pod in (await client.list(POD, where)).items]
+    return []
 
 
 def _document(name: str, pod: Pod, errand: Errand) -> Document:
@@ -138,12 +158,14 @@ def _document(name: str, pod: Pod, errand: Errand) -> Document:
 
 
 class _Telling:
-    """What is said of a job, once for as long as it is true."""
+    """What is said of a job, once for as long as it is true; first of all what it does."""
 
-    def __init__(self, job: str, tell: Tell) -> None:
+    def __init__(self, job: str, what: str, tell: Tell) -> None:
+        self.what = what
         self._job = job
         self._tell = tell
         self._said = ""
+        self.say(what)
 
     def say(self, sentence: str) -> None:
         if sentence != self._said:
@@ -156,21 +178,19 @@ class _Telling:
 
 async def _make(client: Client, document: Document, telling: _Telling) -> None:
     """Have the job, once, however often that is tried. Raises ApiError."""
-    telling.say(_BEGINS)
     while True:
         try:
             await create_once(client, POD_MIGRATION_JOB, document)
-            break
+            return
         except _PASSES as trouble:
             telling.say_trouble(trouble)
             await asyncio.sleep(PAUSE)
-    telling.say(_BEGUN)
 
 
 async def _followed(client: Client, name: str, telling: _Telling) -> PodMigrationJob:
     """The job once it has ended. Raises JobGone and OutOfSight."""
     now = asyncio.get_running_loop().time
-    began, last = now(), _BEGUN
+    began, last = now(), telling.what
     while True:
         try:
             job = await client.get(POD_MIGRATION_JOB, name)
@@ -187,6 +207,21 @@ async def _followed(client: Client, name: str, telling: _Telling) -> PodMigratio
             await asyncio.sleep(PAUSE)
         except ApiError as problem:
             raise OutOfSight(f"{problem}; {goes_on(name)}") from problem
+
+
+def _is_refused(job: PodMigrationJob) -> bool:
+    return job.status.phase == JobPhase.FAILED and not holds(job.status, JobConditionType.ADMITTED)
+
+
+async def _cleared_away(client: Client, job: PodMigrationJob) -> bool:
+    """Delete a job that changed nothing; whether it is gone."""
+    try:
+        await client.delete(POD_MIGRATION_JOB, job.metadata.name, uid=job.metadata.uid)
+    except NotFound:
+        return True
+    except ApiError:  # it goes by itself, later
+        return False
+    return True
 
 
 async def _changed(client: Client, job: PodMigrationJob) -> None:

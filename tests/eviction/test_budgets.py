@@ -16,13 +16,15 @@ RS = OwnerReference(kind="ReplicaSet", name="web-rs", uid="web-rs", controller=T
 WEB = OwnerReference(kind="Deployment", name="web", uid="web", controller=True)
 
 
-def pub(name: str = "web", allowed: int = 1, **spec: Any) -> PodUnavailableBudget:
+def pub(
+    name: str = "web", allowed: int = 1, *, status: dict[str, Any] | None = None, **spec: Any
+) -> PodUnavailableBudget:
     return convert(
         PodUnavailableBudget,
         {
             "metadata": {"name": name, "namespace": "shop"},
             "spec": spec or {"selector": {"matchLabels": {"app": "web"}}},
-            "status": {"unavailableAllowed": allowed, "currentAvailable": 3, "desiredAvailable": 2},
+            "status": {"unavailableAllowed": allowed, "currentAvailable": 3, "desiredAvailable": 2, **(status or {})},
         },
     )
 
@@ -71,6 +73,20 @@ CHARGED: dict[str, tuple[Pod, PodDisruptionBudget, bool]] = {
 def test_whose_eviction_takes_one_from_a_budget(case: tuple[Pod, PodDisruptionBudget, bool]) -> None:
     item, budget, charged = case
     assert disruption_budget(budget).is_charged_for(item) is charged
+
+
+BOOKED: dict[str, tuple[dict[str, Any], bool]] = {
+    "nobody": ({}, True),
+    "another pod": ({"disruptedPods": {"web-2": "2026-01-01T00:00:00Z"}}, True),
+    "one that is being evicted": ({"disruptedPods": {"web-1": "2026-01-01T00:00:00Z"}}, False),
+    "one that is being updated": ({"unavailablePods": {"web-1": "2026-01-01T00:00:00Z"}}, False),
+}
+
+
+@pytest.mark.parametrize("case", BOOKED.values(), ids=BOOKED)
+def test_whom_an_unavailable_budget_has_booked_it_is_not_charged_for_again(case: tuple[dict[str, Any], bool]) -> None:
+    booked, charged = case
+    assert unavailable_budget(pub(status=booked)).is_charged_for(pod()) is charged
 
 
 def test_unready_pods_may_always_go_where_the_budget_says_so() -> None:

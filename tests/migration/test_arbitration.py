@@ -118,12 +118,13 @@ def test_unready_missing_and_leaving_pods_are_unavailable() -> None:
         pod("web-2", ready=False),
         pod("web-3", deletionTimestamp="2027-01-01T00:00:00Z"),
         pod("web-4", phase="Pending", ready=False),
+        pod("web-5", phase="Unknown", ready=True),
     ]
-    around = scene(pods, [deployment(replicas=5), replica_set()])
-    assert told(moves(1), around, unavailable=4) == {
-        "move-1": "waits for maxUnavailablePerWorkload: 4 of 5 pods of Deployment shop/web are unavailable, 4 may be"
+    around = scene(pods, [deployment(replicas=6), replica_set()])
+    assert told(moves(1), around, unavailable=5) == {
+        "move-1": "waits for maxUnavailablePerWorkload: 5 of 6 pods of Deployment shop/web are unavailable, 5 may be"
     }
-    assert told(moves(1), around, unavailable=5) == {"move-1": ""}
+    assert told(moves(1), around, unavailable=6) == {"move-1": ""}
 
 
 def test_a_broken_pod_does_not_block_its_own_move() -> None:

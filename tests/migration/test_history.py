@@ -33,6 +33,7 @@ def test_moves_of_which_only_the_pod_or_only_the_job_tells_count_too() -> None:
         pod("web-1", annotations=MOVED),
         pod("web-2", annotations=MOVED),
         pod("web-3"),
+        pod("web-4"),
     )
     assert known.moves("web") == 3
 

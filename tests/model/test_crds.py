@@ -90,6 +90,57 @@ def test_names_scope_and_status(kind: Kind[Any], name: str, scope: str, short: s
     assert [name for name in always if name != "Message"][-1] == "Age", "but for the sentence, which is long"
 
 
+@pytest.mark.parametrize(
+    ("kind", "always", "wide"),
+    [
+        pytest.param(
+            RESERVATION,
+            {
+                "Phase": ".status.state.phase",
+                "Reason": ".status.state.reason",
+                "Min": ".status.minAvailable",
+                "Pending": ".status.pending",
+                "Available": ".status.available",
+                "Succeeded": ".status.succeeded",
+                "Failed": ".status.failed",
+                "Owner": ".status.currentOwner.name",
+                "Queue": ".spec.queue",
+                "TTL": ".spec.ttl",
+                "Age": ".metadata.creationTimestamp",
+            },
+            {"Message": ".status.state.message"},
+            id="Reservation",
+        ),
+        pytest.param(
+            POD_MIGRATION_JOB,
+            {
+                "Phase": ".status.phase",
+                "PodNamespace": ".spec.podRef.namespace",
+                "Pod": ".spec.podRef.name",
+                "From": r".metadata.annotations.restow\.sh/moved-from",
+                "To": ".status.nodeName",
+                "Age": ".metadata.creationTimestamp",
+                "Message": ".status.message",
+            },
+            {
+                "Reason": ".status.reason",
+                "NewPod": ".status.podRef.name",
+                "Mode": ".spec.mode",
+                "Reservation": ".spec.reservationOptions.reservationRef.name",
+                "TTL": ".spec.ttl",
+            },
+            id="PodMigrationJob",
+        ),
+    ],
+)
+def test_what_kubectl_shows_always_and_wide(kind: Kind[Any], always: dict[str, str], wide: dict[str, str]) -> None:
+    columns = version_of(kind)["additionalPrinterColumns"]
+    assert [(one["name"], one["jsonPath"], one.get("priority", 0)) for one in columns] == [
+        *((name, path, 0) for name, path in always.items()),
+        *((name, path, 1) for name, path in wide.items()),
+    ]
+
+
 @pytest.mark.parametrize("kind", OWN_KINDS, ids=str)
 def test_printer_columns_point_at_fields(kind: Kind[Any]) -> None:
     for column in version_of(kind)["additionalPrinterColumns"]:

@@ -202,6 +202,26 @@ def test_phases(before: Reservation, seats: tuple[Found, ...], refusal: str | No
     assert told(after(before, *seats, refusal=refusal)) == expected
 
 
+@pytest.mark.parametrize(
+    ("other", "notes", "kept"),
+    [
+        pytest.param(seat(1, troubled=LEAVING), {}, [0], id="one whose room is being left is given up"),
+        pytest.param(
+            seat(1, troubled=LEAVING), {"restow.sh/awaits": "uid-x"}, [0, 1], id="not if the room is made for it"
+        ),
+        pytest.param(seat(1, "a", LEAVING), {}, [0, 1], id="nor if somebody sits there"),
+        pytest.param(seat(1, troubled=UNFIT), {}, [0, 1], id="nor if only its node is unfit"),
+    ],
+)
+def test_what_becomes_of_another_seat_when_enough_can_be_relied_on(
+    other: Found, notes: dict[str, str], kept: list[int]
+) -> None:
+    waiting = reservation("Waiting", minAvailable=1)
+    waiting = replace(waiting, metadata=replace(waiting.metadata, annotations=notes))
+    status = after(waiting, seat(0), other)
+    assert (status.state.phase, [one.index for one in status.placements or ()]) == ("Available", kept)
+
+
 @pytest.mark.parametrize("phase", ["", "Pending", "Waiting", "Available"])
 def test_an_invalid_spec_fails_with_every_path(phase: str) -> None:
     broken = reservation(phase, ttl="soon", minAvailable=9)

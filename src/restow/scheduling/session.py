@@ -17,6 +17,7 @@ from restow.model.cluster import Mask, Occupant, PodClass, SeatName, Snapshot
 from restow.model.cluster.names import key_of
 from restow.model.cluster.seat import awaited_pods, migrating_pod
 from restow.model.objects import Pod, Reservation
+from restow.model.pods import scheduler_of
 from restow.model.resources import Vector
 from restow.model.tenancy import DEFAULT_QUEUE
 from restow.model.times import format_time
@@ -63,9 +64,11 @@ class Session:
         nominated: Iterable[Pod] = (),
         namespace_share: int = NAMESPACE_SHARE,
         cut: Collection[str] = (),
+        names: frozenset[str] | None = None,
     ) -> None:
         """`reservations` are those that have something left to place. `namespace_share` is how much of what the cluster
-        offers one namespace may hold by reservations, in percent of every resource."""
+        offers one namespace may hold by reservations, in percent of every resource. `names` are the schedulers that are
+        played here, which the pods say where nobody else does."""
         self.snapshot = snapshot
         self.engine = engine
         self.roster = roster
@@ -75,6 +78,7 @@ class Session:
         if reservations:
             self.jobs += reservation_jobs(reservations, roster, snapshot)
             self.jobs.sort(key=lambda job: job.order(engine.sort))
+        self.names = frozenset(map(scheduler_of, pods)) if names is None else names
         self.namespace_share = namespace_share
         self.shares = Shares(roster, snapshot)
         self.cut = cut

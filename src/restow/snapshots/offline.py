@@ -245,7 +245,15 @@ def schedule(cluster: Cluster, profile: Profile, now: float) -> Schedule:
     asked = [
         one for one in cluster.inventory.of(RESERVATION) if is_for(one, profile.scheduler_names) and not problems(one)
     ]
-    session = Session(cluster.snapshot, profile.engine, cluster.roster, now=now, pods=free, reservations=asked)
+    session = Session(
+        cluster.snapshot,
+        profile.engine,
+        cluster.roster,
+        now=now,
+        pods=free,
+        reservations=asked,
+        names=profile.scheduler_names,
+    )
     for decision in session.run(profile.actions):
         if isinstance(decision, Assign):
             placements.append(Seated(*full_name(decision.pod), decision.node))

@@ -225,6 +225,7 @@ class Scheduler:
                 nominated=self._feed.nominated.values(),
                 namespace_share=self._settings.namespace_share,
                 cut=batch.cut,
+                names=self._profile.scheduler_names,
             )
             decisions = session.run(self._profile.actions)
             for pod in session.postponed:

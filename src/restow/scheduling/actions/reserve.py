@@ -15,7 +15,7 @@ seats as it finds; what is left of it is placed beside them, and nothing is comm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -112,7 +112,7 @@ def _passed_over(session: Session, job: Job) -> Unused:
     """Why there was no seat to try, if there are reservations for the pods that have not ended."""
     if not job.pods or incomplete(job) is not None:
         return NOTHING
-    mismatch = why_passed_over(job.pods, session.snapshot, session.now)
+    mismatch = why_passed_over(job.pods, session.snapshot, session.names, session.now)
     if mismatch is None:
         return NOTHING
     return Unused(Misuse.SPEC if mismatch.reason is Misuse.SPEC else NOT_USED, mismatch.message)
@@ -166,7 +166,7 @@ def _leave_out_misusers(session: Session, job: Job, names: Names) -> Waits | Non
         name = names.of(pod)
         if name is None:
             continue
-        mismatch = why_not_usable(pod.metadata.namespace or "", name, snapshot, session.now)
+        mismatch = why_not_usable(pod.metadata.namespace or "", name, snapshot, session.names, session.now)
         mismatch = mismatch or why_not_its(_reservation(session, pod, name), pod, snapshot)
         if name == names.shared:
             mismatch = mismatch or too_many(_reservation(session, pod, name), sharing, snapshot)
@@ -218,16 +218,21 @@ def _try_all(session: Session, job: Job, swarm: Swarm) -> Result:
     pod = job.pods[0]
     if session.shares.may_refuse(job.queue):
         with session.statement() as statement:
-            result = seat_down(session, statement.occupy, pod, candidates(pod, session.snapshot, session.now))
+            result = seat_down(session, statement.occupy, pod, _own(session, pod))
             return _accept(session, job, statement) if isinstance(result, Seated) else result
     alone = Alone(session, job)
     known = swarm.seat(pod)
     if known is not None and alone.occupy(swarm.cycle(pod), known).code is Code.SUCCESS:
         return SEATED
-    result = seat_down(session, alone.occupy, pod, candidates(pod, session.snapshot, session.now))
+    result = seat_down(session, alone.occupy, pod, _own(session, pod))
     if alone.at_once is not None:
         swarm.follow(*alone.at_once)
     return result
+
+
+def _own(session: Session, pod: Pod) -> Iterator[Reservation]:
+    """The reservations that a pod may try, in order."""
+    return candidates(pod, session.snapshot, session.names, session.now)
 
 
 def _try_gang(session: Session, job: Job) -> Result:
@@ -279,7 +284,7 @@ def _seat_each(session: Session, pods: Sequence[Pod], statement: Statement) -> t
         return exceeded[name]
 
     for pod in pods:
-        own = (one for one in candidates(pod, session.snapshot, session.now) if not is_exceeded(one))
+        own = (one for one in _own(session, pod) if not is_exceeded(one))
         result = seat_down(session, statement.occupy, pod, own)
         if isinstance(result, Seated):
             seated.append(pod)
@@ -292,7 +297,7 @@ def _candidates_of_gang(session: Session, job: Job) -> list[Reservation]:
     """The reservations that are for every pod of it and have a seat for each."""
     first, *others = job.pods
     snapshot = session.snapshot
-    large = [one for one in candidates(first, snapshot, session.now) if too_many(one, job.pods, snapshot) is None]
+    large = [one for one in _own(session, first) if too_many(one, job.pods, snapshot) is None]
     return [one for one in large if all(why_not_its(one, pod, snapshot) is None for pod in others)]
 
 

@@ -3,8 +3,9 @@
 Goes in: a pod, the reservations of the snapshot, the time. Comes out: the seats to try, or a `Mismatch`: one of the
 three reasons for which the use of a reservation is invalid, in a sentence.
 
-    InvalidReservation           it does not exist, is not Available, is over, has no seat left, is for others than
-                                 its status says, or the pod that it moves has not left yet
+    InvalidReservation           it does not exist, is another scheduler's to give away, is not Available, is over, has
+                                 no seat left, is for others than its status says, or the pod that it moves has not
+                                 left yet
     ReservationOwnerNotMatch     none of its owners speaks of the pod
     ReservationSpecNotMatch      under policy Template: the pod is no task of it, or there are more pods than seats
 
@@ -27,7 +28,7 @@ from restow.model.times import TimeError
 from restow.model.words import number_of
 from restow.scheduling.reservations.comparison import differences, in_detail
 from restow.scheduling.reservations.sizes import Sizes
-from restow.scheduling.reservations.validity import is_for
+from restow.scheduling.reservations.validity import is_for, schedulers
 
 
 class Misuse(StrEnum):
@@ -56,10 +57,13 @@ def keeps_to(name: str) -> str:
     return f"it asks for reservation {name} by name, so its successor would take no other seat"
 
 
-def candidates(pod: Pod, snapshot: Snapshot, now: float) -> Iterator[Reservation]:
-    """The reservations a pod may try without naming one: its owner's, usable now, in order."""
+def candidates(pod: Pod, snapshot: Snapshot, names: frozenset[str], now: float) -> Iterator[Reservation]:
+    """The reservations a pod may try without naming one: its owner's, usable now, in order. Only whoever looks after a
+    reservation gives its seats away, or two pods would be given the same."""
     look_alikes_first: list[Reservation] = []
     for reservation, seat in snapshot.reservations.candidates(pod):
+        if not is_for(reservation, names):
+            continue
         mover = migrating_pod(reservation)
         if _is_expired(reservation, now) or (mover and not snapshot.reservations.is_mover_gone(seat, mover)):
             continue
@@ -74,23 +78,22 @@ def candidates(pod: Pod, snapshot: Snapshot, now: float) -> Iterator[Reservation
     yield from look_alikes_first
 
 
-def why_passed_over(pods: Sequence[Pod], snapshot: Snapshot, now: float) -> Mismatch | None:
+def why_passed_over(pods: Sequence[Pod], snapshot: Snapshot, names: frozenset[str], now: float) -> Mismatch | None:
     """Why pods have no seat to try, in the words of the first reservation that is for one of them and has not ended;
     None if there is none. Those made to move others are for whoever takes the place of these, and for nobody else as
     long as they have not left; those of other schedulers are for theirs."""
     for pod in pods:
-        names = frozenset({pod.spec.scheduler_name or ""})
         for one in snapshot.reservations.owned(pod):
             if migrating_pod(one) is None and is_for(one, names):
-                mismatch = why_not_usable(one.metadata.namespace or "", one.metadata.name, snapshot, now)
+                mismatch = why_not_usable(one.metadata.namespace or "", one.metadata.name, snapshot, names, now)
                 return mismatch or why_exceeded(one, pods, snapshot)
     return None
 
 
-def why_not_usable(namespace: str, name: str, snapshot: Snapshot, now: float) -> Mismatch | None:
+def why_not_usable(namespace: str, name: str, snapshot: Snapshot, names: frozenset[str], now: float) -> Mismatch | None:
     """What keeps everybody from a reservation that is asked for by name."""
     reservation = snapshot.reservations.get(namespace, name)
-    why = _unavailable(reservation, snapshot, now)
+    why = _unavailable(reservation, snapshot, names, now)
     return Mismatch(Misuse.NOT_AVAILABLE, f"reservation {namespace}/{name} is not available: {why}") if why else None
 
 
@@ -167,9 +170,12 @@ def why_exceeded(reservation: Reservation, pods: Sequence[Pod], snapshot: Snapsh
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _unavailable(reservation: Reservation | None, snapshot: Snapshot, now: float) -> str:
+def _unavailable(reservation: Reservation | None, snapshot: Snapshot, names: frozenset[str], now: float) -> str:
     if reservation is None:
         return "it does not exist"
+    if not is_for(reservation, names):
+        theirs = schedulers(reservation)
+        return f"it is for the pods of {'scheduler' if len(theirs) == 1 else 'schedulers'} {' and '.join(theirs)}"
     state = reservation.status.state
     if state.phase != ReservationPhase.AVAILABLE:
         said = f"it is {state.phase or ReservationPhase.PENDING}"

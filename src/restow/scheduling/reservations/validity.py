@@ -38,9 +38,14 @@ def least(reservation: Reservation) -> int:
 
 def is_for(reservation: Reservation, names: frozenset[str]) -> bool:
     """Whether a scheduler of these names looks after it. One that names none anywhere is for any: it is our kind."""
+    return names.issuperset(schedulers(reservation))
+
+
+def schedulers(reservation: Reservation) -> list[str]:
+    """The schedulers that it names, by name: whoever plays all of them looks after it."""
     spec = reservation.spec
-    named = [task.template.spec.scheduler_name for task in spec.tasks or ()]
-    return all(name in names for name in (spec.scheduler_name, *named) if name)
+    named = {spec.scheduler_name, *(task.template.spec.scheduler_name for task in spec.tasks or ())}
+    return sorted(name for name in named if name)
 
 
 def requests(reservation: Reservation) -> dict[str, Vector]:

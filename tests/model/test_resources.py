@@ -156,6 +156,65 @@ def test_scored_requests(given_pod: Pod, expected: dict[str, int]) -> None:
     assert scored_requests(given_pod) == expected
 
 
+def limited(name: str = "c", *, requests: Request | None = None, sidecar: bool = False, **limits: str) -> Request:
+    """A container as people write it in a template: the API server completes it in pods, and only there."""
+    restart = {"restartPolicy": "Always"} if sidecar else {}
+    return {"name": name, "resources": {"requests": requests, "limits": limits}, **restart}
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        pytest.param(pod(limited(cpu="1", memory="1Gi")), {"cpu": 1000, "memory": 2**30}, id="limits alone"),
+        pytest.param(
+            pod(limited(requests={"cpu": "1"}, cpu="2", memory="1Gi")), {"cpu": 1000, "memory": 2**30}, id="mixed"
+        ),
+        pytest.param(pod(limited(requests={"cpu": "0"}, cpu="2")), {"cpu": 0}, id="an explicit zero stays zero"),
+        pytest.param(pod(container(), init=[limited(cpu="2")]), {"cpu": 2000}, id="init"),
+        pytest.param(pod(container(cpu="1"), init=[limited("s", cpu="2", sidecar=True)]), {"cpu": 3000}, id="sidecar"),
+        pytest.param(pod(limited(**{"x.io/gpu": "1"})), {"x.io/gpu": 1}, id="an extended resource"),
+        pytest.param(pod(container(), resources={"limits": {"cpu": "2"}}), {"cpu": 2000}, id="pod-level limits alone"),
+        pytest.param(
+            pod(container(cpu="1"), container("d", cpu="1"), resources={"limits": {"cpu": "4", "memory": "1Gi"}}),
+            {"cpu": 2000, "memory": 2**30},
+            id="what containers request stands before a pod-level limit",
+        ),
+        pytest.param(
+            pod(limited(cpu="1"), resources={"limits": {"cpu": "4"}}), {"cpu": 1000}, id="and so do their own limits"
+        ),
+        pytest.param(
+            pod(container(cpu="1"), resources={"requests": {"cpu": "3"}, "limits": {"cpu": "4"}}),
+            {"cpu": 3000},
+            id="a pod-level request stands before both",
+        ),
+        pytest.param(
+            pod(limited(**{"hugepages-2Mi": "2Mi"}), resources={"limits": {"hugepages-2Mi": "4Mi"}}),
+            {"hugepages-2Mi": 4 * 2**20},
+            id="huge pages of a pod are as many as it is limited to",
+        ),
+        pytest.param(
+            pod(container(), resources={"limits": {"x.io/gpu": "1"}}), {}, id="a pod as a whole has no extended ones"
+        ),
+    ],
+)
+def test_a_limit_stands_for_a_request_that_is_missing_as_in_pods(written: Pod, expected: dict[str, int]) -> None:
+    assert template_requests(written.spec) == expected
+    assert pod_requests(written) == expected
+
+
+def test_a_pod_that_the_api_server_completed_asks_for_the_same_while_it_is_resized() -> None:
+    both = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    for reason, expected in (("", 3000), ("Infeasible", 3000)):
+        status = resized(has="2", allocated="3", reason=reason)
+        assert pod_requests(pod({"name": "c", "resources": both}, status=status)) == {"cpu": expected}
+
+
+def test_scoring_misses_nothing_that_is_limited() -> None:
+    assert scored_requests(pod(limited(cpu="1"))) == {"cpu": 1000, "memory": 200 * 2**20}
+    written = pod(container(), resources={"limits": {"cpu": "1"}})
+    assert scored_requests(written) == {"cpu": 1000, "memory": 200 * 2**20}
+
+
 def test_template_requests_are_those_of_its_pods() -> None:
     given_pod = pod(container(cpu="1"), overhead={"cpu": "1"})
     assert template_requests(given_pod.spec) == pod_requests(given_pod)

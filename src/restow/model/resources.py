@@ -6,17 +6,20 @@ Every operation works name by name: amounts of different resources are never add
 `pod_requests` is kube-scheduler's own sum: containers and sidecars added up, at least what the largest init step
 needs, pod-level requests in place of cpu, memory and hugepages, overhead on top; while a pod is being resized in place,
 the larger of what it has and what it wants. Sums are exact and rounded up once, at the end.
+
+A limit stands for a request that is missing. The API server writes it there in every pod, but not in the template of
+another object, where people leave it to the server just the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.objects import Container, ContainerStatus, Pod, PodSpec, PodStatus, Quantities
+from restow.model.objects import Container, ContainerStatus, Pod, PodSpec, PodStatus, Quantities, ResourceRequirements
 from restow.model.quantity import NANO, Quantity, amount, quantity_of
 
 Vector = Mapping[str, int]
@@ -112,7 +115,7 @@ def scored_requests(pod: Pod) -> dict[str, int]:
     """`pod_requests` as scoring sees them: a container that leaves out cpu or memory counts as 100m and 200Mi."""
     requested = _total(pod.spec, pod.status, {})
     missing = dict(_SCORED_IF_MISSING)
-    if _pod_level(pod.spec):
+    if _pod_level(pod.spec, {}):
         missing = {name: number for name, number in missing.items() if name not in requested}
     return _rounded(_total(pod.spec, pod.status, missing) if missing else requested)
 
@@ -147,7 +150,7 @@ def _rounded(nano: Mapping[str, int]) -> dict[str, int]:
 def _total(spec: PodSpec, status: PodStatus, if_missing: Mapping[str, int]) -> dict[str, int]:
     infeasible = _resize_infeasible(status)
     total = _containers(spec, status, infeasible, if_missing)
-    level = _pod_level(spec)
+    level = _pod_level(spec, total)
     if level:
         total.update(_effective_pod_level(level, status, infeasible))
     _add_to(total, _nano(spec.overhead))
@@ -178,7 +181,7 @@ def _containers(spec: PodSpec, status: PodStatus, infeasible: bool, if_missing: 
 def _container(
     container: Container, status: ContainerStatus | None, infeasible: bool, if_missing: Mapping[str, int]
 ) -> dict[str, int]:
-    written = container.resources.requests
+    written = _completed(container.resources)
     request = _nano(written)
     if status is not None and status.resources is not None:
         actual, allocated = status.resources.requests, status.allocated_resources
@@ -199,9 +202,23 @@ def _effective(
     return result
 
 
-def _pod_level(spec: PodSpec) -> dict[str, int]:
-    """The pod-level requests that take the place of the containers' sum."""
-    written = _nano(spec.resources.requests) if spec.resources else {}
+def _completed(resources: ResourceRequirements) -> Quantities | None:
+    """What a container requests, where it does not say what it is limited to."""
+    requests, limits = resources.requests, resources.limits
+    if not limits or (requests and limits.keys() <= requests.keys()):
+        return requests
+    return {**limits, **(requests or {})}
+
+
+def _pod_level(spec: PodSpec, containers: Collection[str]) -> dict[str, int]:
+    """The pod-level requests that take the place of the containers' sum. A limit stands for one that is missing, except
+    of cpu and memory where containers request any: then their sum does."""
+    if spec.resources is None:
+        return {}
+    written = _nano(spec.resources.requests)
+    for name, number in _nano(spec.resources.limits).items():
+        if name.startswith(HUGEPAGES) or name not in containers:
+            written.setdefault(name, number)
     return {name: number for name, number in written.items() if name in (CPU, MEMORY) or name.startswith(HUGEPAGES)}
 
 

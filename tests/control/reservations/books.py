@@ -48,7 +48,8 @@ def left(
             _charge(free, "hope", node, request)
             if not still_awaited(reservation, node, pods):
                 _charge(free, "later", node, request)
-            if waiting and not fits(request, free.get(("now", node), request)):
+            place = {**request, PODS: 1}
+            if waiting and not fits(place, free.get(("now", node), place)):
                 waiting -= 1  # this is one of the seats that wait for others to leave, and it says so
             else:
                 _charge(free, "now", node, request)

@@ -28,6 +28,8 @@ from restow.planning.replay import Defect
 from restow.running import acting, embedded
 from tests.sim.stage import pod, ready, template, workload
 
+MANIFEST = Path(__file__).parents[2] / "examples" / "reservation.yaml"
+
 
 async def invoke(kubeconfig: Path, *arguments: str) -> Result:
     command, *rest = arguments
@@ -178,8 +180,9 @@ def test_every_difference_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (["deschedule"], "say when: --now"),
         (["deschedule", "--now", "--kubeconfig", "/nowhere"], "/nowhere"),
         (["apply", "/nowhere"], "does not exist"),
+        (["apply", str(MANIFEST)], f"{MANIFEST} has a Reservation, not a plan; restow plan --save F writes one"),
     ],
-    ids=["no trigger", "no kubeconfig", "no plan"],
+    ids=["no trigger", "no kubeconfig", "no plan", "a manifest"],
 )
 def test_mistakes_exit_with_2(arguments: list[str], told: str) -> None:
     done = CliRunner().invoke(restow, arguments)

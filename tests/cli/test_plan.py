@@ -74,6 +74,7 @@ def test_yaml_says_the_same(run: Run, snapshot: str) -> None:
 def test_a_table_is_for_people(run: Run, snapshot: str) -> None:
     done = run("plan", "--snapshot", snapshot, "--strategy", "defragmentation")
     assert done.stdout.startswith("defragmentation: 1 move in 1 wave\n")
+    assert not [line for line in done.stdout.splitlines() if line != line.rstrip()]
 
 
 def test_an_objective_that_a_strategy_does_not_have_is_told(run: Run, snapshot: str) -> None:

@@ -74,12 +74,19 @@ def test_programs_are_told_of_each_move_as_a_printed_plan_has_it_and_what_became
     assert told == {"plan": "apply-1", "moves": moves, "repairs": [REPAIR], "places": 1, "taken": 1}
 
 
+def told_by(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines on stderr, each of which begins like all that the program tells there."""
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("restow: ") for line in lines)
+    return [line.removeprefix("restow: ") for line in lines]
+
+
 def test_without_a_terminal_there_is_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
     with progress.shown(PLAN) as shown:
         shown.update(NOW)
         shown.update(NOW)
         shown.update(replace(NOW, stopped=None, trouble=None, taken=1))
-    assert capsys.readouterr().err.splitlines() == [
+    assert told_by(capsys) == [
         f"repaired: {REPAIR}",
         "move 1 default/p1 from a to b Succeed",
         "move 2 default/p2 from a to c Failed: no room",
@@ -97,7 +104,7 @@ def test_what_a_move_waits_for_is_told_without_a_terminal_too(capsys: pytest.Cap
         for message in ("", waits, waits):
             shown.update(Progress(plan="apply-1", wave=1, jobs={1: job(1, "Pending", message)}))
     move = "move 1 default/p1 from a to b Pending"
-    assert capsys.readouterr().err.splitlines() == [move, f"{move}: {waits}"]
+    assert told_by(capsys) == [move, f"{move}: {waits}"]
 
 
 def test_jobs_that_nobody_takes_up_are_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +114,7 @@ def test_jobs_that_nobody_takes_up_are_told(capsys: pytest.CaptureFixture[str]) 
         for _ in range(4):
             shown.update(begun)
         shown.update(replace(begun, jobs={1: job(1, "Running"), 2: job(2, "Running")}))
-    told = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("move")]
+    told = [line for line in told_by(capsys) if not line.startswith("move")]
     assert told == [
         "nobody takes up 1 job; does the component migrations run? See restow run and restow install",
         "all jobs are taken up",

@@ -46,6 +46,16 @@ def test_lists_are_generic() -> None:
     assert (pods.metadata.resource_version, pods.metadata.continue_, pods.items) == ("7", "x", [Pod()])
 
 
+def test_what_is_to_be_a_time_says_so() -> None:
+    written = {"metadata": {"creationTimestamp": 5}, "spec": {"podRef": {}, "ttl": 300}}
+    with pytest.raises(WireError) as refusal:
+        convert(PodMigrationJob, written, "job")
+    assert str(refusal.value) == (
+        "job: spec.ttl: expected a duration such as 5m, got the number 300; "
+        "metadata.creationTimestamp: expected a time such as 2026-01-02T15:04:05Z, got the number 5"
+    )
+
+
 def test_decoding_lists_every_error_with_its_path() -> None:
     data = b"""{"metadata": {"name": 5, "labels": {"a.io/b": 1}}, "spec": {"priority": "high", "tolerations": [null],
         "containers": [{"name": "a"}, {"ports": {}, "resources": {"requests": {"cpu": true}}}]}}"""

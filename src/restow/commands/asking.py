@@ -28,6 +28,7 @@ from restow.commands.options import (
     OUTPUT,
     PLAN_OUTPUT,
     named_configuration,
+    saved_plan,
     seconds,
     tell_other_configuration,
 )
@@ -136,14 +137,15 @@ def schedule(output: str, **where: Any) -> None:
 @click.argument("named", metavar="pod NS/NAME", nargs=-1)
 def explain(output: str, named: tuple[str, ...], **where: Any) -> None:
     """Why a pod waits or may not move, and where it could go."""
+    about = subject(where)  # what is wrong with what was written is told before much is imported
+    meant = pods_named(named, "explain", about.here)
     from restow.commands import patience
     from restow.showing import printing
     from restow.snapshots.explaining import explain as explained
 
     with user_mistakes(), patience.shown() as waiting:
-        about = subject(where)
-        meant = pods_named(named, "explain", about.here)
         cluster, sections = about.looked_at(waiting)
+        waiting.doing("asking every node")
         result = explained(cluster, sections.read_scheduler(), sections, _find_pod(cluster, meant), time.time())
     printing.show(result, printing.explanation_text, output)
 
@@ -194,6 +196,8 @@ def plan(
     **asked: Any,
 ) -> None:
     """Which pods should move where, and what that brings."""
+    limit = seconds(time_limit or ("1h" if asked["work_limit"] else "5s"), "--time-limit")
+    wanted_shape = _shape(shape, asked["objective"])
     from restow.commands import patience
     from restow.planning.strategies import DEFAULT, InvalidPlan
     from restow.showing import printing
@@ -203,8 +207,8 @@ def plan(
     with user_mistakes(), misfortunes(InvalidPlan), patience.shown() as waiting:
         wanted = offline.Wish(
             strategy=strategy or DEFAULT,
-            shape=_shape(shape, asked["objective"]),
-            time_limit=seconds(time_limit or ("1h" if asked["work_limit"] else "5s"), "--time-limit"),
+            shape=wanted_shape,
+            time_limit=limit,
             **asked,
         )
         _tell_idle_objective(strategy)
@@ -253,12 +257,11 @@ def _kept(result: Plan, cluster: Cluster, shape: Vector, save: Path | None, repo
 def replay(written: Path, output: str, **where: Any) -> None:
     """Whether a plan is valid, step by step. Exits with 1 if it is not."""
     from restow.commands import patience
-    from restow.planning.plan import read_plan
     from restow.showing import printing
     from restow.snapshots import offline
 
     with user_mistakes(), patience.shown() as waiting:
-        plan = read_plan(written.read_bytes(), str(written))
+        plan = saved_plan(written)
         cluster, sections = subject(where).looked_at(waiting)
         waiting.doing("replaying")
         result = offline.replay(cluster, sections.read_scheduler(), sections, plan, time.time())

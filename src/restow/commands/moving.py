@@ -20,6 +20,7 @@ from restow.commands.options import (
     OUTPUT,
     PLAN_OUTPUT,
     named_configuration,
+    saved_plan,
     seconds,
     tell_other_configuration,
 )
@@ -40,14 +41,16 @@ if TYPE_CHECKING:
 def move(kubeconfig: Path | None, target: str | None, ttl: str | None, output: str, named: tuple[str, ...]) -> None:
     """Move one pod to a seat that is held for it, and tell each step. Ctrl-C lets the move go on."""
     from restow.adapters.kubernetes import ConfigError, find_config
+
+    if ttl is not None:
+        seconds(ttl, "--ttl")
+    with user_mistakes(ConfigError):  # before the rest is imported, which takes longer than to see what is wrong
+        meant = pods_named(named, "move", lambda: find_config(kubeconfig).namespace)
     from restow.ports import ApiError, Invalid
     from restow.running import acting, one_move
     from restow.running.living import ask
 
-    if ttl is not None:
-        seconds(ttl, "--ttl")
-    with user_mistakes(ConfigError):
-        errand = one_move.Errand(pods_named(named, "move", lambda: find_config(kubeconfig).namespace), target, ttl)
+    errand = one_move.Errand(meant, target, ttl)
     begun = ""
 
     def tell(job: str, told: str) -> None:
@@ -60,7 +63,7 @@ def move(kubeconfig: Path | None, target: str | None, ttl: str | None, output: s
         with could_not, user_mistakes(ConfigError, one_move.NoSuchNode, Invalid):
             done = asyncio.run(ask(kubeconfig, lambda client: one_move.move(client, Random(), errand, tell)))
     except one_move.NoSuchPod as problem:
-        raise click.UsageError(no_such_pod(errand.meant, problem.known, "move")) from problem
+        raise click.UsageError(no_such_pod(meant, problem.known, "move")) from problem
     except KeyboardInterrupt:
         end_line()
         if begun:
@@ -147,14 +150,13 @@ def apply(
     """Carry a saved plan out. Ctrl-C lets the moves that have begun go on; the same command continues."""
     from restow.adapters.kubernetes import ConfigError
     from restow.control.descheduler import Changed, InTheWay
-    from restow.planning.plan import read_plan
     from restow.ports import ApiError
     from restow.running import acting
     from restow.running.reaching import CannotRun
     from restow.showing import progress
 
     with user_mistakes():
-        plan = read_plan(written.read_bytes(), str(written))
+        plan = saved_plan(written)
 
     async def work(shown: progress.Shown) -> Progress:
         async with acting.bearing(kubeconfig, named_configuration(config), namespace) as at:

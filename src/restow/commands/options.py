@@ -49,6 +49,22 @@ def named_configuration(config: Path | None) -> Configuration | None:
     return read_configuration(config.read_bytes(), str(config)) if config is not None else None
 
 
+def saved_plan(written: Path) -> Plan:
+    """A plan that was saved, or printed. Raises WireError and OSError; of a file that is about something else it says
+    what."""
+    from restow.model.wire import WireError, read_documents
+    from restow.planning.plan import read_plan
+
+    data = written.read_bytes()
+    try:
+        return read_plan(data, str(written))
+    except WireError:
+        kinds = dict.fromkeys(str(one["kind"]) for one in read_documents(data, str(written)) if "kind" in one)
+        if not kinds:
+            raise
+    raise click.UsageError(f"{written} has a {', a '.join(kinds)}, not a plan; restow plan --save F writes one")
+
+
 def tell_other_configuration(plan: Plan, configuration: Configuration) -> None:
     """Why a plan does not hold, where not the cluster is what differs."""
     from restow.planning.plan import fingerprint

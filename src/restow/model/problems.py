@@ -32,6 +32,11 @@ CHECKS: Final[Mapping[str | None, Callable[[Any], object]]] = {
     "date-time": parse_time,
     "duration": parse_duration,
 }
+_MARKED: Final[Mapping[str | None, str]] = {
+    "date-time": "a time such as 2026-01-02T15:04:05Z",
+    "duration": "a duration such as 5m",
+}
+"""What a text is to be, where that says more than that it is one."""
 _SPECIAL = frozenset("./[]'\" ")
 _EXPECTED: tuple[tuple[type[inspect.Type], str], ...] = (
     (inspect.StructType, "a map"),
@@ -93,7 +98,7 @@ class _Walk:
             options = (info,)
         accepting = next((option for option in options if _accepts(option, value)), None)
         if accepting is None:
-            yield Problem(path, f"expected {_expected(options)}, got {describe(value)}")
+            yield Problem(path, f"expected {_MARKED.get(mark) or _expected(options)}, got {describe(value)}")
         elif isinstance(accepting, inspect.StructType):
             yield from self.struct(accepting, value, path)
         elif isinstance(accepting, inspect.ListType | inspect.VarTupleType):

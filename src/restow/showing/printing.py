@@ -33,7 +33,19 @@ def show(result: R, text: Callable[[R], RenderableType], output: str) -> None:
     elif output == "yaml":
         sys.stdout.write(yaml.safe_dump(msgspec.to_builtins(document), sort_keys=False, allow_unicode=True))
     else:
-        Console(highlight=False, width=_width()).print(text(result))
+        _print(text(result))
+    sys.stdout.flush()
+
+
+def _print(text: RenderableType) -> None:
+    """Lines end where their words do, unless a terminal shows them."""
+    console = Console(highlight=False, width=_width())
+    if console.is_terminal:
+        console.print(text)
+        return
+    with console.capture() as captured:
+        console.print(text)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def _width() -> int | None:

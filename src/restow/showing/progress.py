@@ -84,7 +84,7 @@ class _Untouched:
 
 
 class _Lines:
-    """A line for each change."""
+    """A line for each change, by the name of the program, like all that is told beside a result."""
 
     def __init__(self, plan: Plan, console: Console, untouched: _Untouched) -> None:
         self._plan = plan
@@ -110,7 +110,7 @@ class _Lines:
         """Once for as long as it is true; `otherwise` is what is said when it is no more."""
         before, self._said[what] = self._said.get(what), line
         if line != before:
-            self._console.print(line or otherwise, soft_wrap=True)
+            self._console.print(f"restow: {line or otherwise}", soft_wrap=True)
 
 
 def view(plan: Plan, progress: Progress, trouble: str | None = None) -> RenderableType:

@@ -221,6 +221,24 @@ def test_a_pod_that_names_a_reservation_goes_nowhere_else(tmp_path: Path, phase:
     assert (told["message"], told["feasible"]) == (f"is pending; {message}", [])
 
 
+@pytest.mark.parametrize(
+    ("room", "where"),
+    [
+        pytest.param("4", "it would go to n2; 1 node could take it", id="that has another place"),
+        pytest.param("1", "0/2 nodes are available: 2 Insufficient cpu", id="that has none"),
+    ],
+)
+def test_a_pod_of_an_owner_hears_why_no_seat_is_for_it(tmp_path: Path, room: str, where: str) -> None:
+    path = tmp_path / "cluster.json"
+    held = reservation("first", "n1")
+    held["spec"] |= {"owners": [{"labelSelector": {}}], "schedulerName": "restow"}
+    items = [node("n1", "3"), node("n2", room), pod("waiting", "3"), held]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    told = _asked("explain", "--snapshot", str(path), "-o", "json", "pod", "a/waiting")
+    why = "ReservationSpecNotMatch: reservation a/first does not match pod a/waiting: it differs from task t in "
+    assert told["message"].startswith(f"is pending; {where}; {why}containers (")
+
+
 def test_where_a_pod_could_go_is_not_where_it_is(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ITEMS}))

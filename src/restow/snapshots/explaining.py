@@ -18,7 +18,7 @@ from restow.scheduling.answers import Survey
 from restow.scheduling.framework import Cycle
 from restow.scheduling.registry import Profile
 from restow.scheduling.reservations.matching import named_by
-from restow.snapshots.offline import Cluster, Schedule, Sections, mobility, schedule
+from restow.snapshots.offline import Cluster, Decided, Sections, decide, mobility
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -107,28 +107,32 @@ def _standing(node: str, survey: Survey, obstacles: Sequence[str]) -> str:
 
 
 def _waiting(cluster: Cluster, profile: Profile, pod: Pod, survey: Survey, now: float) -> str:
-    """Why a pod waits, in the sentence that its condition and its Events have."""
+    """Why a pod waits, and why it takes no seat if there are any for it, in the sentences that its condition and its
+    Events have."""
     could = f"{number_of(len(survey.feasible), 'node')} could take it" if survey.feasible else survey.message
     name = scheduler_of(pod)
     if name not in profile.scheduler_names:
         return f"is pending; {could}; it belongs to the scheduler {name!r}"
-    decided, key = _imagined(cluster, profile, now), full_name(pod)
+    imagined, key = _imagined(cluster, profile, now), full_name(pod)
+    decided, named = imagined.schedule, _reservation_of(cluster, pod)
     refusal = next((one.message for one in decided.unschedulable if (one.namespace, one.pod) == key), None)
-    named = _reservation_of(cluster, pod)
+    node = next((one.node for one in decided.placements if (one.namespace, one.pod) == key), None)
     if refusal is not None:
         but_for = "without asking for it by name" if named else "alone"
-        return f"is pending; {refusal}" + (f"; {but_for}, {could}" if survey.feasible else "")
-    node = next((one.node for one in decided.placements if (one.namespace, one.pod) == key), None)
-    if node is None:
-        return f"is pending; {could}"
-    return f"is pending; it would go to {node}" + (f", in a seat of reservation {named}" if named else f"; {could}")
+        told = refusal + (f"; {but_for}, {could}" if survey.feasible else "")
+    elif node is None:
+        told = could
+    else:
+        told = f"it would go to {node}" + (f", in a seat of reservation {named}" if named else f"; {could}")
+    beside = [f"{one.reason}: {one.message}" for one in imagined.told.get(key, ()) if one.message != refusal]
+    return "; ".join(["is pending", told.removesuffix(".") if beside else told, *beside])
 
 
-def _imagined(cluster: Cluster, profile: Profile, now: float) -> Schedule:
+def _imagined(cluster: Cluster, profile: Profile, now: float) -> Decided:
     """What `schedule` says; the cluster stays as it is."""
     mark = cluster.snapshot.mark()
     try:
-        return schedule(cluster, profile, now)
+        return decide(cluster, profile, now)
     finally:
         cluster.snapshot.undo_to(mark)
         for pod in cluster.pending():

@@ -53,7 +53,7 @@ from restow.planning.replay import Replay
 from restow.planning.replay import replay as replay_plan
 from restow.planning.request import Request, Stand
 from restow.planning.strategies import PLUGINS, make_plan
-from restow.scheduling.decisions import Assign, Refuse
+from restow.scheduling.decisions import Assign, Refuse, Tell
 from restow.scheduling.framework import Code
 from restow.scheduling.registry import Profile
 from restow.scheduling.reservations.validity import is_for, problems
@@ -234,13 +234,27 @@ def mobility(cluster: Cluster, sections: Sections, now: float) -> Movability:
     )
 
 
+class Decided(msgspec.Struct, frozen=True):
+    """What a session decides, and what it tells of pods beside that, as Events would."""
+
+    schedule: Schedule
+    told: Mapping[tuple[str, str], Sequence[Tell]]
+    """By namespace and name."""
+
+
 def schedule(cluster: Cluster, profile: Profile, now: float) -> Schedule:
+    """Where the pending pods would go."""
+    return decide(cluster, profile, now).schedule
+
+
+def decide(cluster: Cluster, profile: Profile, now: float) -> Decided:
     """One session over all pending pods, and over what reservations have left to place: they come before or after pods
     as they would in a cluster."""
     pending = cluster.pending()
     ours = _ours(pending, profile)
     refused = _gated(ours, profile)
     placements: list[Seated] = []
+    told: dict[tuple[str, str], list[Tell]] = {}
     free = [pod for pod in ours if not _gate(pod, profile)]
     asked = [
         one for one in cluster.inventory.of(RESERVATION) if is_for(one, profile.scheduler_names) and not problems(one)
@@ -259,9 +273,11 @@ def schedule(cluster: Cluster, profile: Profile, now: float) -> Schedule:
             placements.append(Seated(*full_name(decision.pod), decision.node))
         elif isinstance(decision, Refuse):
             refused.append(Unschedulable(*full_name(decision.pod), decision.message))
+        elif isinstance(decision, Tell):
+            told.setdefault(full_name(decision.pod), []).append(decision)
     refused.sort(key=lambda one: (one.namespace, one.pod))
     placements.sort(key=lambda one: (one.namespace, one.pod))
-    return Schedule(placements, refused + _foreign(len(pending) - len(ours), profile))
+    return Decided(Schedule(placements, refused + _foreign(len(pending) - len(ours), profile)), told)
 
 
 def _gated(pods: Sequence[Pod], profile: Profile) -> list[Unschedulable]:

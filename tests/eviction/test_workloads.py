@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from restow.eviction.workloads import Workloads, expected_replicas
-from restow.model.objects import Deployment, Job
+from restow.model.objects import Deployment, Job, StatefulSet
 from restow.model.wire import convert
 from tests.eviction.objects import deployment, pod, replica_set
 
@@ -65,6 +65,38 @@ def test_a_replica_set_that_leaves_its_deployment_is_a_workload_of_its_own() -> 
     workload = workloads.of(pod(owner="ReplicaSet old"))
     assert workload is not None and str(workload) == "ReplicaSet shop/old"
     assert len(list(workloads.pods("web"))) == 2
+
+
+def stateful_set(strategy: dict[str, Any], *, start: int = 0, **status: Any) -> StatefulSet:
+    spec = {"template": THEIRS, "updateStrategy": strategy, "ordinals": {"start": start}}
+    return convert(StatefulSet, {"metadata": {"name": "db", "uid": "db"}, "spec": spec, "status": status})
+
+
+THEIRS = {"spec": {"schedulerName": "other", "schedulingGates": [{"name": "wait"}]}}
+ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
+OF = {"controller-revision-hash": "db-1"}
+
+
+@pytest.mark.parametrize(
+    ("owner", "template"),
+    [
+        pytest.param(stateful_set({"type": "OnDelete"}, updateRevision="db-2"), "other", id="of another revision"),
+        pytest.param(stateful_set({"type": "OnDelete"}, updateRevision="db-1"), None, id="of this revision"),
+        pytest.param(stateful_set(ROLLING, updateRevision="db-2"), "held back", id="below the partition"),
+        pytest.param(stateful_set({}, currentReplicas=2), "held back", id="not rolled out yet"),
+        pytest.param(stateful_set({**ROLLING, "rollingUpdate": {"partition": 1}}), "other", id="above the partition"),
+        pytest.param(
+            stateful_set({**ROLLING, "rollingUpdate": {"partition": 1}}, start=1), "held back", id="counted from one"
+        ),
+    ],
+)
+def test_what_a_stateful_set_makes_a_pod_from_now(owner: StatefulSet, template: str | None) -> None:
+    """And, where that is what the pod was made from, not whose it is: that was changed when it was made."""
+    workloads = Workloads()
+    workloads.put_owner(owner)
+    found = workloads.template(pod("db-1", owner="StatefulSet db", labels=OF))
+    assert (found.spec.scheduler_name if found is not None else "held back") == template
+    assert found is None or bool(found.spec.scheduling_gates) is (template == "other")
 
 
 REPLICAS = {

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from restow.migration.likeness import likenesses
+from restow.migration.likeness import likenesses, newcomer
 from restow.model.objects import ObjectMeta, PodSpec, PodTemplate
+from restow.model.resources import pod_requests
 from tests.migration.moves import pod
 
 
@@ -77,6 +78,13 @@ NEAR = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nod
             id="more that it asks for, beside what others added",
         ),
         pytest.param({"volumes": [OLD_DATA]}, {"volumes": [DATA]}, {"volumes": [DATA]}, id="another claim"),
+        pytest.param(
+            {"initContainers": [SIDECAR]},
+            {"initContainers": [SIDECAR | {"restartPolicy": "Always"}]},
+            {"initContainers": [SIDECAR | {"restartPolicy": "Always"}]},
+            id="an init container that stays on",
+        ),
+        pytest.param({}, {"schedulerName": "other"}, {"schedulerName": "other"}, id="another scheduler's"),
         pytest.param({"volumes": [OLD_DATA]}, {"volumes": [{"name": "data"}]}, None, id="a claim of its own"),
     ],
 )
@@ -86,6 +94,21 @@ def test_whoever_is_made_anew(old: Any, new: Any, made: Any) -> None:
     assert first is mover
     assert [one.spec for one in rest] == ([pod(spec={**old, **made}).spec] if made else [])
     assert all(one.metadata == mover.metadata for one in rest)
+
+
+def test_what_containers_ask_for_may_count_where_the_pod_as_a_whole_asked_before() -> None:
+    mover = pod(spec={"resources": {"requests": {"cpu": "200m"}}, "containers": [container(cpu="100m")]})
+    larger = PodTemplate(spec=msgspec.convert({"containers": [container(cpu="1")]}, PodSpec))
+    assert [pod_requests(one)["cpu"] for one in likenesses(mover, larger)] == [200, 1000, 200]
+
+
+def test_a_newcomer_has_the_labels_of_its_template_and_those_of_its_place() -> None:
+    place = {"statefulset.kubernetes.io/pod-name": "db-0", "apps.kubernetes.io/pod-index": "0"}
+    old = {"app": "db", "by-hand": "yes", "controller-revision-hash": "1", **place}
+    mover = replace(pod(), metadata=replace(pod().metadata, labels=old))
+    comes = newcomer(mover, PodTemplate(metadata=ObjectMeta(labels={"app": "db", "tier": "new"})))
+    assert comes.metadata.labels == {"app": "db", "tier": "new", **place}
+    assert newcomer(mover, None) is mover
 
 
 def test_of_a_pod_whose_template_nobody_knows_there_is_only_the_pod() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from restow.eviction.retries import end_by_loss, is_fresh_loss
 from restow.model.objects import (
@@ -24,6 +25,7 @@ from restow.model.objects import (
 )
 from restow.model.pods import controller_of, is_finished
 
+REVISION_LABEL = "controller-revision-hash"
 Owner = Deployment | ReplicaSet | ReplicationController | StatefulSet | Job
 
 
@@ -109,9 +111,13 @@ class Workloads:
             owner = controller_of(known) if known else None
 
     def template(self, pod: Pod) -> PodTemplate | None:
-        """What the controller of a pod makes pods from now; None where that is not known."""
+        """What the controller of a pod makes pods from now; None where that is not known. Whose pods they are and what
+        they wait for is left out where this pod was made from it: whoever changed that then will do so again."""
         owner = self._owner(pod)
-        return owner.spec.template if owner is not None else None
+        if owner is None or (isinstance(owner, StatefulSet) and _is_held_back(owner, pod)):
+            return None
+        template = owner.spec.template
+        return _unassigned(template) if template is not None and _is_made_from(owner, pod) else template
 
     def appointed(self, pod: Pod) -> str:
         """The node that the controller of a pod names for its pods; empty if it leaves that to schedulers."""
@@ -134,6 +140,31 @@ class Workloads:
         yield from self._pods.get(uid, {}).values()
         for below in sorted(self._below.get(uid, ())):
             yield from self.pods(below)
+
+
+def _is_held_back(owner: StatefulSet, pod: Pod) -> bool:
+    """Whether a set would make this pod anew from what it was made from, and not from what the set says now."""
+    strategy, start = owner.spec.update_strategy, owner.spec.ordinals.start if owner.spec.ordinals else 0
+    ordinal = pod.metadata.name.rpartition("-")[2]
+    if strategy.type == "OnDelete" or not ordinal.isdecimal():
+        return False
+    update = strategy.rolling_update
+    kept = (owner.status.current_replicas if update is None else update.partition) or 0
+    return int(ordinal) < start + kept
+
+
+def _is_made_from(owner: Owner, pod: Pod) -> bool:
+    """Whether a pod was certainly made from what its controller makes pods from now."""
+    if isinstance(owner, StatefulSet):
+        revision = (pod.metadata.labels or {}).get(REVISION_LABEL)
+        return revision is not None and revision == owner.status.update_revision
+    return isinstance(owner, Job) or controller_of(owner) is not None
+
+
+def _unassigned(template: PodTemplate) -> PodTemplate:
+    if template.spec.scheduler_name is None and not template.spec.scheduling_gates:
+        return template
+    return replace(template, spec=replace(template.spec, scheduler_name=None, scheduling_gates=None))
 
 
 def expected_replicas(owner: Owner) -> int:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.migration.conditions import condition, is_evicting
-from restow.migration.likeness import likenesses
+from restow.migration.likeness import likenesses, newcomer
 from restow.migration.reservation import is_made_for, reservation_name
 from restow.migration.seats import Place, may_come_first, place_of, seats_elsewhere, seats_here, unreliable
 from restow.migration.terms import Terms
@@ -39,6 +39,8 @@ from restow.model.times import time_of
 
 DEFAULT_GRACE = 30.0
 """Seconds a pod is given to stop where it does not say."""
+SKEW = 10.0
+"""Seconds by which our clock may be ahead of the API server's, which says when a pod was made, in whole seconds."""
 _KEPT = (JobConditionType.RESERVATION_SCHEDULED, JobConditionType.EVICTION)
 """What tells since when a seat was kept: the latter changes once more, when the pod is gone."""
 
@@ -217,6 +219,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return likenesses(self.mover, self.anew)
 
     @property
+    def newcomer(self) -> Pod:
+        """The successor, by what is certain of it."""
+        assert self.mover is not None, "it has not left"
+        return newcomer(self.mover, self.anew)
+
+    @property
     def is_placed(self) -> bool:
         """Whether room is held for the pod somewhere."""
         assert self.reservation is not None, "asked only then"
@@ -266,14 +274,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
                 yield ObjectReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
 
     def _came_after(self, pod: Pod | None) -> bool:
-        """Whether a pod was made after ours was evicted, or else after a seat was kept for it: earlier ones took seats
-        that were not meant for it."""
+        """Whether a pod was made after ours was evicted, or else after a seat was kept for it, as far as clocks tell:
+        earlier ones took seats that were not meant for it. Whoever sat there by then is known besides (`of_others`)."""
         told = [one for type in _KEPT if (one := condition(self.job.status, type)) is not None]
         asked = next((time for one in told if (time := time_of(one.last_probe_time)) is not None), None)
         heard = min((time for one in told if (time := time_of(one.last_transition_time)) is not None), default=None)
         since = heard if asked is None else asked
         made = time_of(pod.metadata.creation_timestamp) if pod else None
-        return since is not None and made is not None and made >= since
+        return since is not None and made is not None and made >= since - SKEW
 
 
 def is_made_anew(node: Node, reservation: Reservation) -> bool:

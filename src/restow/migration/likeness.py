@@ -1,7 +1,8 @@
 """Likeness: what whoever takes a pod's place may be like.
 
 Goes in: the pod that is to move, and the template that its controller makes pods from now. Comes out: the pod itself,
-which may have been resized, or be of an earlier revision, and where it differs what would be made now.
+which may have been resized, or be of an earlier revision, and where it differs what would be made now; and whoever
+comes, by what is certain of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,14 @@ from restow.model.objects import Container, Pod, PodSpec, PodTemplate, Volume
 
 V = TypeVar("V")
 
+_TOLD_APART_BY = frozenset(
+    {
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/job-completion-index",
+        "statefulset.kubernetes.io/pod-name",
+    }
+)
+
 
 def likenesses(pod: Pod, anew: PodTemplate | None) -> tuple[Pod, ...]:
     """The pod, and last what is made `anew`, if that is known to differ. Nobody knows before it comes which of them it
@@ -25,7 +34,21 @@ def likenesses(pod: Pod, anew: PodTemplate | None) -> tuple[Pod, ...]:
     labels, annotations = _merged(meta.labels, new.labels), _merged(meta.annotations, new.annotations)
     meta = replace(meta, labels=labels, annotations=annotations)
     made = replace(pod, metadata=meta, spec=_made(pod.spec, anew.spec))
-    return (pod,) if made == pod else (pod, made)
+    if made == pod:
+        return (pod,)
+    if made.spec.resources is not None and anew.spec.resources is None:  # what its containers ask for may count now
+        return pod, replace(made, spec=replace(made.spec, resources=None)), made
+    return pod, made
+
+
+def newcomer(pod: Pod, anew: PodTemplate | None) -> Pod:
+    """Whoever takes a pod's place, by the labels that it certainly has: those of the template, and those by which its
+    controller tells its pods apart. Others may have been put on this very pod, or be of its revision."""
+    if anew is None:
+        return pod
+    own = {key: text for key, text in (pod.metadata.labels or {}).items() if key in _TOLD_APART_BY}
+    labels = {**own, **(anew.metadata.labels or {})}
+    return replace(pod, metadata=replace(pod.metadata, labels=labels or None))
 
 
 def _made(old: PodSpec, new: PodSpec) -> PodSpec:
@@ -42,6 +65,8 @@ def _made(old: PodSpec, new: PodSpec) -> PodSpec:
         resources=new.resources or old.resources,
         resource_claims=new.resource_claims or old.resource_claims,
         host_network=new.host_network or old.host_network,
+        scheduler_name=new.scheduler_name or old.scheduler_name,
+        scheduling_gates=new.scheduling_gates or old.scheduling_gates,
         volumes=_volumes(old.volumes, new.volumes),
         containers=_renewed(old.containers, new.containers),
         init_containers=_renewed(old.init_containers, new.init_containers),
@@ -72,7 +97,13 @@ def _updated(old: Container, new: Container) -> Container:
         requests=_merged(old.resources.requests, new.resources.requests),
         limits=_merged(old.resources.limits, new.resources.limits),
     )
-    return replace(old, image=new.image or old.image, ports=new.ports or old.ports, resources=resources)
+    return replace(
+        old,
+        image=new.image or old.image,
+        ports=new.ports or old.ports,
+        restart_policy=new.restart_policy or old.restart_policy,
+        resources=resources,
+    )
 
 
 def _merged(old: dict[str, V] | None, new: dict[str, V] | None) -> dict[str, V] | None:

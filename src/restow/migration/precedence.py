@@ -28,7 +28,10 @@ def sooner(facts: Facts, others: Iterable[Reservation], takes: Takes) -> str | N
         if one.metadata.namespace == given.metadata.namespace
         and turn_of(one) < turn_of(given)
         and one.status.state.phase == ReservationPhase.AVAILABLE
-        and not why_not_for_successor(one, pod, facts.owners, facts.terms.schedulers, facts.group)
+        and any(
+            not why_not_for_successor(one, like, facts.owners, facts.terms.schedulers, facts.group)
+            for like in (pod, facts.newcomer)
+        )
     )
     for one in sorted(before, key=turn_of):
         seats = _tried(one, facts.likely)

@@ -41,7 +41,7 @@ from restow.model.objects import (
     Reservation,
     ReservationPhase,
 )
-from restow.model.pods import is_finished
+from restow.model.pods import is_finished, scheduler_of
 from restow.model.times import TimeError, time_of
 from restow.model.words import number_of
 from restow.scheduling.reservations.matching import keeps_to
@@ -70,7 +70,19 @@ def unmovable(facts: Facts) -> Step | None:
         return forbid(facts, f"no controller would make a successor for its seat; {told}")
     if target_node(facts.job) == pod.spec.node_name:
         return forbid(facts, f"it is on node {pod.spec.node_name} already, where it is to go")
-    return _insisting(facts)
+    return _of_others(facts) or _insisting(facts)
+
+
+def _of_others(facts: Facts) -> Step | None:
+    """A pod whose successor would not be for us to schedule, or not yet: its controller makes others now."""
+    pod, comes, names = facts.likely[0], facts.likely[-1], facts.terms.schedulers
+    told = "as its controller makes pods now"
+    if names is not None and scheduler_of(comes) != scheduler_of(pod) and scheduler_of(comes) not in names:
+        return forbid(facts, f"its successor would be of scheduler {scheduler_of(comes)}, {told}")
+    if comes.spec.scheduling_gates:
+        gates = ", ".join(one.name for one in comes.spec.scheduling_gates)
+        return forbid(facts, f"its successor would wait behind scheduling gates ({gates}), {told}")
+    return None
 
 
 def _insisting(facts: Facts) -> Step | None:
@@ -89,7 +101,7 @@ def _stranded(facts: Facts) -> Step | None:
 
 def prepare(facts: Facts) -> Step:
     """The pod is still there: get it a seat, then let it go."""
-    for rule in (_protected, _unheard, _insisting, _stranded, _no_reservation, _not_referred, _just_made):
+    for rule in (_protected, _unheard, _of_others, _insisting, _stranded, _no_reservation, _not_referred, _just_made):
         step = rule(facts)
         if step is not None:
             return step
@@ -228,7 +240,7 @@ def _misplaced(facts: Facts) -> Step | None:
     reservation, pod = facts.reservation, facts.mover
     assert reservation is not None, "one exists"
     assert pod is not None, "it has not left"
-    others = why_not_for_successor(reservation, pod, facts.owners, facts.terms.schedulers, facts.group)
+    others = why_not_for_successor(reservation, facts.newcomer, facts.owners, facts.terms.schedulers, facts.group)
     problem = others or _too_late(facts, reservation) or _useless(facts, reservation, pod) or _amiss(facts)
     if problem:
         return forbid(facts, problem)

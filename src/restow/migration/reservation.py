@@ -43,6 +43,8 @@ JOB_LABEL = "restow.sh/migration-job"
 TARGET_ANNOTATION = "restow.sh/target-node"
 """On a job, or on its template: the node that the pod is to go to, and no other."""
 TASK = "pod"
+_REVISIONS = ("ReplicaSet", "ReplicationController")
+"""Controllers that another one makes anew for every revision of its own."""
 _TEMPLATE = "spec.reservationOptions.template"
 _PREFIX = "restow-"
 _LONGEST_LABEL = 63
@@ -128,7 +130,7 @@ def reservation_for(
         scheduler_name=pod.spec.scheduler_name,
         min_available=1,
         queue=queue,
-        owners=[_owner(owner, pod) for owner in owners],
+        owners=list(_owners(pod, owners)),
         ttl=lifetime,
         match_policy=MatchPolicy.FITS,
     )
@@ -155,6 +157,20 @@ def _metadata(job: PodMigrationJob, pod: Pod, given: ObjectMeta) -> ObjectMeta:
     )
 
 
+def _owners(pod: Pod, chain: Iterable[OwnerReference]) -> Iterator[ReservationOwner]:
+    """Who may take the seat: the pod of the same name where its controller gives names, so that no other member of the
+    set does; else whatever its workload makes, of this revision or the next, and nothing that is only of a kin."""
+    for owner in chain:
+        if owner.kind == "StatefulSet":
+            meta = pod.metadata
+            reference = ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name)
+            yield ReservationOwner(object=reference)
+        else:
+            yield _owner(owner, pod)
+        if owner.kind not in _REVISIONS:
+            return
+
+
 def _owner(owner: OwnerReference, pod: Pod) -> ReservationOwner:
     reference = ObjectReference(
         api_version=owner.api_version,
@@ -170,7 +186,8 @@ def _task(job: PodMigrationJob, pod: Pod, given: TaskSpec, anew: PodTemplate | N
     likely = likenesses(pod, anew)
     spec = replace(likely[-1].spec, node_name=None, scheduling_gates=None)
     if not given.template.spec.containers:
-        spec = enlarged(spec, template_requests(pod.spec))  # the pod may have been resized
+        for one in likely:  # the pod may have been resized
+            spec = enlarged(spec, template_requests(one.spec))
     spec = _overruled(spec, given.template.spec)
     labels = {**(likely[-1].metadata.labels or {}), **(given.template.metadata.labels or {})}
     return TaskSpec(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from restow.migration.instructions import Abort, AwaitAdmission, Fail, Look, Pin, Wait
 from restow.migration.steps import next_step
 from restow.migration.terms import Terms
+from restow.model.objects import PodTemplate
 from tests.migration.moves import before, job, pending, pod
 from tests.migration.steps.rows import DIRECT, Row, check, table
 
 LEAVING = {"deletionTimestamp": "2027-01-01T00:00:00Z"}
 PLANNED = {"restow.sh/target-node": "n1"}
 ONE_CONTAINER = {"containers": [{"name": "main"}]}
+FOREIGN = msgspec.convert({"spec": {"schedulerName": "other"}}, PodTemplate)
+GATED = msgspec.convert({"spec": {"schedulingGates": [{"name": "wait"}]}}, PodTemplate)
+OURS_ALONE = Terms(schedulers=frozenset({"restow"}))
 FORGED = replace(pending(), status=replace(pending().status, phase="Running"))
 
 
@@ -88,6 +93,34 @@ ROWS: list[Row] = [
     ("a bare pod", before(owners=()), Fail, "ForbiddenMigratePod", "no controller"),
     ("a bare pod, directly", before(owners=(), terms=DIRECT), AwaitAdmission, None, ""),
     ("it keeps to another seat", before(insists_on="spare"), Fail, "ForbiddenMigratePod", "reservation spare"),
+    (
+        "its successor is another scheduler's",
+        before(anew=FOREIGN, terms=OURS_ALONE),
+        Fail,
+        "ForbiddenMigratePod",
+        "its successor would be of scheduler other, as its controller makes pods now",
+    ),
+    (
+        "it is another scheduler's itself",
+        before(pod=pod(spec={"schedulerName": "other"}), terms=OURS_ALONE),
+        AwaitAdmission,
+        None,
+        "",
+    ),
+    (
+        "its successor is another one's of ours",
+        before(anew=FOREIGN, terms=Terms(schedulers=frozenset({"other"}))),
+        AwaitAdmission,
+        None,
+        "",
+    ),
+    (
+        "its successor is gated",
+        before(anew=GATED),
+        Fail,
+        "ForbiddenMigratePod",
+        "its successor would wait behind scheduling gates (wait)",
+    ),
     ("already on its target", before(pending(annotations=PLANNED)), Fail, "ForbiddenMigratePod", "on node n1 already"),
     ("paused", before(pending(spec={"paused": True})), Wait, "Paused", "time stands still"),
     ("waited too long", before(terms=Terms(waiting=100.0)), Fail, "Timeout", "not admitted within 1m40s"),

@@ -285,6 +285,8 @@ class Feed:
         self.on_job(change.object.metadata.name)
         if change.type == "DELETED":
             self._unsent.discard(change.object.metadata.uid)
+        if change.type == "DELETED" or is_ended(change.object):
+            self.rivals.forget(change.object)
         if change.type == "DELETED" or (is_ended(change.object) and change.old and not is_ended(change.old)):
             for other in self._seen.find("pod", pod_name(change.object.spec.pod_ref)):
                 self.on_job(other.metadata.name)

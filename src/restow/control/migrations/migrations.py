@@ -232,7 +232,7 @@ class Migrations:
     async def _carry_out(self, facts: Facts, step: Act) -> None:
         job, name = facts.job, facts.job.metadata.name
         intended, rivals = is_evicting(job.status) and not facts.unsent, self._feed.rivals
-        with rivals.evicting(job) if isinstance(step, Evict) else rivals.taking(job, step.status):
+        with rivals.evicting(facts) if isinstance(step, Evict) else rivals.taking(job, step.status):
             after, answer = await self._effects.carry_out(facts, step)
         self._tell(job, after.job)
         if isinstance(step, Evict):

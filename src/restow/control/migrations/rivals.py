@@ -32,6 +32,8 @@ class Rivals:
         self._evicting: set[str] = set()
         self._taking: dict[str, str] = {}
         """The successors that are being written down, by the UIDs of jobs."""
+        self._seated: dict[str, frozenset[str]] = {}
+        """UIDs of pods that had taken seats before the pod of a job was evicted, by the UIDs of jobs."""
 
     def mover_of(self, job: PodMigrationJob) -> str | None:
         """The job that moves the same pod and comes first: admitted ones do, then older ones."""
@@ -48,8 +50,9 @@ class Rivals:
         return first.metadata.name if first is not None and _precedence(first) < _precedence(job) else None
 
     def takers(self, facts: Facts) -> frozenset[str]:
-        """UIDs of pods that are the successors of other jobs, or of other workloads."""
-        return frozenset((*self._successors(facts.job), *self._strangers(facts)))
+        """UIDs of pods that are the successors of other jobs, or of other workloads, or sat there before."""
+        before = self._seated.get(facts.job.metadata.uid, frozenset())
+        return frozenset((*self._successors(facts.job), *self._strangers(facts), *before))
 
     def _successors(self, job: PodMigrationJob) -> Iterator[str]:
         yield from (taker for other, taker in self._taking.items() if other != job.metadata.uid)
@@ -92,13 +95,22 @@ class Rivals:
         return not evicts, _precedence(job)
 
     @contextmanager
-    def evicting(self, job: PodMigrationJob) -> Iterator[None]:
-        """While it is being written down that a job evicts its pod, its rivals for a seat know."""
+    def evicting(self, facts: Facts) -> Iterator[None]:
+        """While it is being written down that a job evicts its pod, its rivals for a seat know. Whoever has taken a
+        seat by then is not its successor."""
+        job = facts.job
         self._evicting.add(job.metadata.uid)
+        if facts.reservation is not None:
+            taken = (one.pod_ref for one in facts.placements if one.pod_ref is not None)
+            self._seated.setdefault(job.metadata.uid, frozenset(one.uid or "" for one in taken))
         try:
             yield
         finally:
             self._evicting.discard(job.metadata.uid)
+
+    def forget(self, job: PodMigrationJob) -> None:
+        """A job that is over, or gone."""
+        self._seated.pop(job.metadata.uid, None)
 
     @contextmanager
     def taking(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> Iterator[None]:

@@ -1,0 +1,235 @@
+"""Whoever comes in a pod's place need not be like it: nobody leaves for a seat that its successor could not take, and
+no other pod passes for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from restow.model import kinds
+from restow.model.objects import Document, Pod
+from tests.control.migrations.stage import Move, controller, scheduled, stays
+from tests.control.migrations.test_given_seats import GIVEN, give
+from tests.sim.stage import node, pass_time, pod, ready, template, virtual, workload
+
+ON_DELETE = {"type": "OnDelete"}
+HELD_BACK = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+
+
+def near(disk: str) -> Document:
+    term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": [disk]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+async def one_of_a_set(it: Move, before: Document, after: Document, strategy: Document) -> Pod:
+    """The only pod of a StatefulSet that says something else since."""
+    made = workload("db", 1, pods=template("500m", app="db", **before), updateStrategy=strategy)
+    await it.create(kinds.STATEFUL_SET, made)
+    await pass_time(5)
+    [old] = await it.pods()
+    await it.patch(kinds.STATEFUL_SET, "db", {"spec": {"template": {"spec": after}}})
+    await pass_time(5)
+    assert await stays(it, old)
+    return old
+
+
+# --- what it is made from ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({"nodeSelector": {"disk": "slow"}}, {"nodeSelector": {"disk": "fast"}}, id="a selector"),
+        pytest.param({}, {"tolerations": [{"key": "k", "operator": "Exists"}]}, id="a toleration"),
+        pytest.param({"affinity": near("slow")}, {"affinity": near("fast")}, id="affinity"),
+    ],
+)
+@virtual
+async def test_below_a_partition_pods_are_made_from_what_they_were(before: Document, after: Document) -> None:
+    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+        for name, disk in (("n1", "slow"), ("n2", "slow"), ("n3", "fast")):
+            await it.patch(kinds.NODE, name, {"metadata": {"labels": {"disk": disk}}})
+        await it.patch(kinds.NODE, "n3", {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}})
+        old = await one_of_a_set(it, before, after, HELD_BACK)
+        await it.move(old)
+        await pass_time(60)
+        [new] = await it.pods()
+        assert (await it.told())[0] == "Succeed" and ready(new)
+        assert new.spec.node_name in {"n1", "n2"} - {old.spec.node_name}
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        pytest.param({"schedulerName": "other"}, "would be of scheduler other", id="another scheduler's"),
+        pytest.param(
+            {"schedulingGates": [{"name": "example.com/wait"}]},
+            "would wait behind scheduling gates (example.com/wait)",
+            id="gated",
+        ),
+    ],
+)
+@virtual
+async def test_a_pod_whose_successor_would_not_be_scheduled_stays(after: Document, why: str) -> None:
+    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+        old = await one_of_a_set(it, {}, after, ON_DELETE)
+        await it.move(old)
+        await pass_time(60)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and why in (message or "")
+        assert await stays(it, old)
+
+
+@virtual
+async def test_a_pod_that_was_given_to_us_when_it_was_made_moves() -> None:
+    """Its template says another scheduler, as it did then: whoever changed that will do so again."""
+    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+        made = workload("web", 1, pods=template("500m", app="web"))
+        await it.create(kinds.DEPLOYMENT, made)
+        await pass_time(5)
+        [old] = await it.pods()
+        [owner] = old.metadata.owner_references or []
+        await it.patch(kinds.REPLICA_SET, owner.name, {"spec": {"template": {"spec": {"schedulerName": "other"}}}})
+        await it.move(old)
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            if not await stays(it, old):
+                return
+        raise AssertionError(await it.told())
+
+
+@virtual
+async def test_a_seat_has_room_for_an_init_container_that_stays_on() -> None:
+    """Where the pod may go there is room for what it was, and not for what it becomes."""
+    first = {"name": "init", "image": "i", "resources": {"requests": {"cpu": "400m"}}}
+    async with scheduled(nodes=2) as it, controller(it.api, it.clock):
+        after = {"initContainers": [first | {"restartPolicy": "Always"}]}
+        old = await one_of_a_set(it, {"initContainers": [first]}, after, ON_DELETE)
+        other = "n2" if old.spec.node_name == "n1" else "n1"
+        await it.create(kinds.POD, pod("filler", "3400m", app="other", nodeName=other))
+        await pass_time(3)
+        await it.move(old)
+        await pass_time(60)
+        assert await stays(it, old)
+        assert "Insufficient cpu" in ((await it.told())[2] or "")
+
+
+# --- who is for the seat ----------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def leaving(it: Move, one: Pod) -> AsyncIterator[None]:
+    """Until the pod is on its way."""
+    async with controller(it.api, it.clock):
+        await it.move(one)
+        while await stays(it, one):
+            await asyncio.sleep(0.02)
+        yield
+
+
+SLOWLY = {"terminationGracePeriodSeconds": 60, "annotations": {"sim.restow.sh/stop-seconds": "20"}}
+
+
+@virtual
+async def test_another_member_of_the_set_does_not_take_the_seat() -> None:
+    async with scheduled(nodes=2) as it:
+        pods = template("3", app="db", **SLOWLY)
+        await it.create(kinds.STATEFUL_SET, workload("db", 2, pods=pods, podManagementPolicy="Parallel"))
+        await pass_time(10)
+        first, second = await it.pods()
+        await it.create(kinds.NODE, node("n3"))
+        for name in ("n1", "n2"):
+            await it.patch(kinds.NODE, name, {"spec": {"unschedulable": True}})
+        async with leaving(it, second):
+            await it.delete(kinds.POD, first.metadata.name, grace_seconds=0)
+            await pass_time(60)
+            assert (await it.told())[0] == "Succeed"
+            where = {one.metadata.name: one.spec.node_name for one in await it.pods()}
+            assert where == {"db-0": None, "db-1": "n3"}
+
+
+@virtual
+async def test_what_only_has_the_same_owner_far_above_does_not_take_the_seat() -> None:
+    """Two sets of one custom resource: the pod of the other one is made anew while ours leaves."""
+    above = {"apiVersion": "example.org/v1", "kind": "Cluster", "name": "c", "uid": "c" * 8, "controller": True}
+    async with scheduled(nodes=2) as it:
+        for name in ("queue", "index"):
+            made = workload(name, 1, pods=template("3", app=name, **SLOWLY))
+            made["metadata"]["ownerReferences"] = [above]
+            await it.create(kinds.STATEFUL_SET, made)
+        await pass_time(10)
+        other, ours = await it.pods()
+        await it.create(kinds.NODE, node("n3"))
+        for name in ("n1", "n2"):
+            await it.patch(kinds.NODE, name, {"spec": {"unschedulable": True}})
+        async with leaving(it, ours):
+            await it.delete(kinds.POD, other.metadata.name, grace_seconds=0)
+            await pass_time(60)
+            assert (await it.told())[0] == "Succeed"
+            where = {one.metadata.name: one.spec.node_name for one in await it.pods()}
+            assert where == {"index-0": None, "queue-0": "n3"}
+
+
+@pytest.mark.parametrize("label", ["by-hand", "controller-revision-hash"])
+@virtual
+async def test_owners_by_a_label_that_only_this_pod_has(label: str) -> None:
+    async with scheduled(nodes=2) as it, controller(it.api, it.clock):
+        await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": True}})
+        old = await one_of_a_set(it, {}, {"terminationGracePeriodSeconds": 7}, ON_DELETE)
+        await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": None}})
+        await it.patch(kinds.POD, old.metadata.name, {"metadata": {"labels": {"by-hand": "yes"}}})
+        text = {**(old.metadata.labels or {}), "by-hand": "yes"}[label]
+        await give(it, owners=[{"labelSelector": {"matchLabels": {label: text}}}], on="n2")
+        await it.move(old, reservationOptions=GIVEN)
+        await pass_time(60)
+        phase, reason, message = await it.told()
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod"), message
+        assert "do not include whoever takes its place" in (message or "") and await stays(it, old)
+
+
+# --- who has come -----------------------------------------------------------------------------------------------------
+
+
+class Ahead:
+    """A clock that is ahead of the API server's."""
+
+    def __init__(self, clock: Any, seconds: float) -> None:
+        self._clock, self._seconds = clock, seconds
+
+    def now(self) -> float:
+        return float(self._clock.now() + self._seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+
+
+@pytest.mark.parametrize("seconds", [0.2, 0.7, 8.0, -8.0])
+@virtual
+async def test_a_successor_is_known_whatever_the_clock_says(seconds: float) -> None:
+    async with scheduled(nodes=3) as it:
+        old = (await it.start(2))[0]
+        await give(it, on="n3")
+        async with controller(it.api, Ahead(it.clock, seconds)):
+            await it.move(old, reservationOptions=GIVEN)
+            await pass_time(60)
+            assert (await it.told())[0] == "Succeed"
+
+
+@virtual
+async def test_who_sat_there_just_before_is_not_taken_for_the_successor() -> None:
+    """The Deployment grows, and the new pod takes a seat that was given to a job, a moment before that evicts."""
+    async with scheduled(nodes=3) as it:
+        old = (await it.start(1))[0]
+        await give(it, seats=2, on="n3" if old.spec.node_name != "n3" else "n2")
+        await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 2}})
+        await pass_time(3)
+        [sibling] = [one for one in await it.pods() if one.metadata.uid != old.metadata.uid]
+        async with controller(it.api, it.clock):
+            await it.move(old, reservationOptions=GIVEN)
+            await pass_time(60)
+            phase, _, message = await it.told()
+            assert phase == "Succeed" and sibling.metadata.name not in (message or ""), message

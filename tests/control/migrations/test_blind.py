@@ -64,6 +64,12 @@ async def change_seat(it: Move, old: Pod) -> None:
     await it.patch(kinds.RESERVATION, made.metadata.name, {"spec": {"minAvailable": 0}})
 
 
+async def refer_elsewhere(it: Move, old: Pod) -> None:
+    reference = {"namespace": "default", "name": "another"}
+    changed = {"spec": {"reservationOptions": {"reservationRef": {**reference, "uid": None}}}}
+    await it.patch(kinds.POD_MIGRATION_JOB, "move", changed)
+
+
 @pytest.mark.parametrize(
     ("deed", "told"),
     [
@@ -77,6 +83,7 @@ async def change_seat(it: Move, old: Pod) -> None:
         pytest.param(abort, ("Aborted", "Aborted"), id="the job is aborted"),
         pytest.param(delete_job, None, id="the job is gone"),
         pytest.param(ask_again, (None, None), id="the job is another one"),
+        pytest.param(refer_elsewhere, ("Failed", "MissingReservation"), id="the job speaks of another reservation"),
     ],
 )
 @virtual

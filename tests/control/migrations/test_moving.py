@@ -163,6 +163,20 @@ class Hasty:
         return await self._api.call(request)
 
 
+class Tries:
+    """An Api that notes the evictions that are only tried."""
+
+    def __init__(self, api: Api) -> None:
+        self.tried: list[Document] = []
+        self.watch = api.watch
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        if request.subresource == "eviction" and "dryRun" in request.query:
+            self.tried.append(msgspec.json.decode(request.body)["deleteOptions"])
+        return await self._api.call(request)
+
+
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 @virtual
 async def test_what_is_sent_is_what_the_job_says_else_what_is_configured(policy: str) -> None:
@@ -183,6 +197,19 @@ async def test_what_is_sent_is_what_the_job_says_else_what_is_configured(policy:
     assert [one | options | {"preconditions": {"uid": first.metadata.uid}} == one for one in sent] == [True, False]
     asked = {"gracePeriodSeconds": 7, "propagationPolicy": "Orphan", "preconditions": {"uid": second.metadata.uid}}
     assert sent[1] | asked == sent[1]
+
+
+@pytest.mark.parametrize("policy", ["Eviction", "Delete"])
+@virtual
+async def test_what_is_tried_is_what_is_sent_then(policy: str) -> None:
+    async with cluster() as it:
+        seen = Tries(it.api)
+        async with controller(seen, it.clock, evictionPolicy=policy):
+            old = (await it.start())[0]
+            await it.move(old, deleteOptions={"gracePeriodSeconds": 7, "propagationPolicy": "Orphan"})
+            await pass_time(30)
+        asked = {"gracePeriodSeconds": 7, "propagationPolicy": "Orphan", "preconditions": {"uid": old.metadata.uid}}
+        assert seen.tried and all(one | asked == one for one in seen.tried), seen.tried
 
 
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
@@ -262,6 +289,20 @@ async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
         await pass_time(60)
         assert (await it.told())[0] == "Succeed"
         assert len(await events(it, "Complete")) == 1
+
+
+@virtual
+async def test_that_a_job_failed_is_a_warning_and_that_it_was_aborted_is_not() -> None:
+    async with stage() as it:
+        first, second = await it.start(2)
+        it.seats.refusing = "no room"
+        await it.move(first, "late", ttl="30s")
+        await it.move(second, "unwanted")
+        await pass_time(5)
+        await it.set_status("unwanted", phase="Aborted")
+        await pass_time(40)
+        told = {one.reason: one.type for one in (await it.client.list(kinds.EVENT)).items}
+        assert (told["Timeout"], told["Aborted"]) == ("Warning", "Normal")
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from restow.client.election import Fenced
-from restow.control.migrations import Metrics, Migrations, migrations
+from restow.control.migrations import migrations
 from restow.migration.facts import Facts
 from restow.migration.instructions import Look
 from restow.migration.stop import GO_ON
@@ -19,7 +17,7 @@ from restow.ports import Request, Response
 from restow.sim.faults import FaultyApi
 from restow.sim.writes import is_write
 from tests.control.migrations.stage import Move, arguments, cluster, controller, stage, stays
-from tests.sim.stage import node, pass_time, running, virtual
+from tests.sim.stage import node, pass_time, virtual
 
 ANYTHING = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 KRUISE = {
@@ -306,25 +304,6 @@ async def test_arguments_can_be_changed_on_the_way() -> None:
         made.configure(arguments(maxConcurrentReconciles=3))
         await pass_time(30)
         assert (await it.told())[0] == "Succeed"
-
-
-@virtual
-async def test_what_happens_is_counted() -> None:
-    registry = CollectorRegistry()
-    async with cluster() as it:
-        made = Migrations(it.api, it.clock, random.Random(1), arguments=arguments(), metrics=Metrics(registry))
-        async with running(made):
-            old = (await it.start())[0]
-            await it.move(old)
-            await pass_time(30)
-            value = registry.get_sample_value
-            assert value("restow_migration_evictions_total", {"result": "evicted"}) == 1
-            assert value("restow_migration_jobs_ended_total", {"phase": "Succeed", "reason": ""}) == 1
-            assert value("restow_migration_jobs", {"phase": "Succeed"}) == 1
-            assert value("restow_migration_stopped") == 0
-            await it.stop()
-            await asyncio.sleep(1)
-            assert value("restow_migration_stopped") == 1
 
 
 @virtual

@@ -1,0 +1,36 @@
+"""Whoever waits for admission: how often it is judged, and how often it is told."""
+
+from __future__ import annotations
+
+from restow.model import kinds
+from tests.control.migrations.stage import stage
+from tests.sim.stage import pass_time, virtual
+
+
+@virtual
+async def test_jobs_are_judged_no_more_often_than_configured() -> None:
+    async with stage(arbitrationArgs={"interval": "10s"}) as it:
+        first, second = await it.start(2)
+        await it.move(first, "first")
+        await pass_time(1)
+        assert (await it.told("first"))[0] == "Running"
+        await it.move(second, "second")
+        await pass_time(8)
+        assert (await it.told("second"))[0] in (None, "Pending")
+        await pass_time(3)
+        assert (await it.told("second"))[0] == "Running"
+
+
+@virtual
+async def test_numbers_that_change_all_the_time_are_told_from_time_to_time() -> None:
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        await it.budget(9)
+        await it.move(old)
+        said = []
+        for replicas in (2, 3, 4):
+            await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": replicas}})
+            await pass_time(6)
+            said.append((await it.told())[2] or "")
+        assert "2 of 9 desired pods are healthy" in said[0]
+        assert said[0] == said[1] != said[2]

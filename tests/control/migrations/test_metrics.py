@@ -1,0 +1,125 @@
+"""What happens to jobs, their pods and their seats is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from restow.control.migrations import Metrics, Migrations, Settings
+from restow.model import kinds
+from restow.ports import Api, ApiError, OutcomeUnknown, Request
+from tests.control.migrations.stage import Move, arguments, cluster
+from tests.control.migrations.test_answers import BUDGET, really_evicts
+from tests.control.migrations.test_moving import Hasty
+from tests.control.stage import Answering
+from tests.sim.stage import pass_time, running, virtual
+
+LOST = OutcomeUnknown.because(504, "Timeout", "no idea")
+
+
+class Counts:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+
+    def __call__(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(f"restow_migration_{name}", labels)
+
+    def evictions(self) -> dict[str, float]:
+        """How many were asked for, by the answer."""
+        [found] = [one for one in self.registry.collect() if one.name == "restow_migration_evictions"]
+        return {one.labels["result"]: one.value for one in found.samples if one.name.endswith("_total")}
+
+
+@asynccontextmanager
+async def counted(it: Move, api: Api | None = None, **section: Any) -> AsyncIterator[Counts]:
+    counts = Counts()
+    made = Migrations(
+        api or it.api,
+        it.clock,
+        random.Random(1),
+        arguments=arguments(**section),
+        settings=Settings(sweep=30.0),
+        metrics=Metrics(counts.registry),
+    )
+    async with running(made):
+        yield counts
+
+
+@virtual
+async def test_jobs_and_how_they_ended() -> None:
+    async with cluster() as it, counted(it) as counts:
+        old = (await it.start())[0]
+        await it.move(old)
+        await pass_time(30)
+        assert counts.evictions() == {"evicted": 1}
+        assert counts("jobs_ended_total", phase="Succeed", reason="") == 1
+        assert counts("jobs", phase="Succeed") == 1
+
+
+@virtual
+async def test_how_long_they_took() -> None:
+    async with cluster() as it, counted(it) as counts:
+        await it.seek(ttl="1m")
+        await pass_time(60)
+        assert counts("job_duration_seconds_count", phase="Failed") == 1
+        assert counts("job_duration_seconds_sum", phase="Failed") == pytest.approx(60, abs=2)
+
+
+@virtual
+async def test_whether_evictions_are_stopped() -> None:
+    async with cluster() as it, counted(it) as counts:
+        assert counts("stopped") == 0
+        await it.stop()
+        await asyncio.sleep(1)
+        assert counts("stopped") == 1
+
+
+@virtual
+async def test_reservations_whose_job_was_deleted() -> None:
+    async with cluster() as it, counted(it) as counts:
+        await it.seek()
+        await it.delete(kinds.POD_MIGRATION_JOB, "move")
+        await pass_time(120)
+        assert (await it.reservations(), counts("reservations_swept_total")) == ([], 1)
+
+
+@pytest.mark.parametrize(("answer", "result"), [(BUDGET, "refused"), (LOST, "unknown")])
+@virtual
+async def test_evictions_by_the_answer(answer: ApiError, result: str) -> None:
+    async with cluster() as it:
+        api = Answering(it.api, really_evicts, answer)
+        async with counted(it, api) as counts:
+            await it.move((await it.start())[0])
+            await pass_time(10)
+            assert counts.evictions() == {result: api.asked}
+            api.answer = None
+            await pass_time(60)
+            assert counts.evictions() == {result: api.asked, "evicted": 1}
+
+
+@virtual
+async def test_evictions_in_a_dry_run() -> None:
+    async with cluster() as it, counted(it, dryRun=True) as counts:
+        await it.move((await it.start())[0])
+        await pass_time(10)
+        assert counts.evictions() == {"dry-run": 1}
+
+
+@virtual
+async def test_not_the_eviction_of_a_pod_that_was_gone_already() -> None:
+    async with cluster() as it:
+        old = (await it.start())[0]
+
+        async def be_gone(request: Request) -> None:
+            await it.client.delete(kinds.POD, old.metadata.name, "default", grace_seconds=0)
+
+        async with counted(it, Hasty(it.api, be_gone)) as counts:
+            await it.move(old)
+            await pass_time(30)
+            assert ((await it.told())[0], counts.evictions()) == ("Succeed", {})

@@ -1,0 +1,70 @@
+"""What nobody needs any more is deleted, unless it turns out to be something else by then."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from restow.model import kinds
+from restow.ports import Api, Request, Response
+from tests.control.migrations.stage import Move, cluster, controller
+from tests.sim.stage import pass_time, virtual
+
+
+class Overtaken:
+    """An Api in which something is done right before the first of these is deleted."""
+
+    def __init__(self, api: Api, plural: str, deed: Callable[[], Awaitable[Any]]) -> None:
+        self.watch = api.watch
+        self._api = api
+        self._plural = plural
+        self._deed: Callable[[], Awaitable[Any]] | None = deed
+
+    async def call(self, request: Request) -> Response:
+        deed = self._deed
+        if (request.verb, request.resource.plural) == ("delete", self._plural) and deed is not None:
+            self._deed = None
+            await deed()
+        return await self._api.call(request)
+
+    @property
+    def was_overtaken(self) -> bool:
+        return self._deed is None
+
+
+async def take_seat(it: Move) -> None:
+    """As the scheduler does when whoever may take it comes."""
+    [made] = await it.reservations()
+    taker = {"namespace": "default", "name": "web", "uid": "uid-web"}
+    task = (made.spec.tasks or [])[0].name
+    await it.seats.write(made, [{"task": task, "index": 0, "nodeName": "n1", "podRef": taker}], phase="Succeeded")
+
+
+@virtual
+async def test_a_reservation_without_a_job_that_is_taken_meanwhile_stays() -> None:
+    async with cluster() as it:
+        api = Overtaken(it.api, "reservations", lambda: take_seat(it))
+        async with controller(api, it.clock):
+            await it.seek()
+            await it.delete(kinds.POD_MIGRATION_JOB, "move")
+            await pass_time(120)
+        assert api.was_overtaken
+        assert [one.status.state.phase for one in await it.reservations()] == ["Succeeded"]
+
+
+@virtual
+async def test_a_job_that_is_made_anew_while_the_one_before_it_is_cleared_away_stays() -> None:
+    async with cluster() as it:
+        first, second = await it.start(2)
+
+        async def ask_again() -> None:
+            await it.delete(kinds.POD_MIGRATION_JOB, "move")
+            await it.move(second)
+
+        api = Overtaken(it.api, "podmigrationjobs", ask_again)
+        async with controller(api, it.clock, finishedJobTTL="10m"):
+            await it.move(first)
+            await pass_time(660)
+            assert api.was_overtaken
+            job = await it.job()
+            assert (job.spec.pod_ref.uid, job.status.phase) == (second.metadata.uid, "Succeed")

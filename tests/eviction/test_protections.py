@@ -121,6 +121,12 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
         around(),
         "its priority 100 is not below the threshold 100",
     ),
+    "a critical pod above the threshold, where critical ones may go": (
+        pod(priority=CRITICAL),
+        Protections(evict_system_critical_pods=True, priority_threshold=100),
+        around(),
+        "its priority 2000000000 is not below the threshold 100",
+    ),
     "a pod above a named threshold": (
         pod(priority=100),
         Protections(priority_threshold_name="mid"),
@@ -229,6 +235,11 @@ ALLOWED: dict[str, tuple[Pod, Protections, Surroundings]] = {
         around(),
     ),
     "local storage, where that may go": (pod(volumes=SCRATCH), Protections(evict_local_storage_pods=True), around()),
+    "a critical pod below the threshold, where critical ones may go": (
+        pod(priority=CRITICAL),
+        Protections(evict_system_critical_pods=True, priority_threshold=CRITICAL + 1),
+        around(),
+    ),
     "a critical pod, where these may go": (
         pod(priority=CRITICAL),
         Protections(evict_system_critical_pods=True),

@@ -44,6 +44,7 @@ def test_more_replicas_never_mean_fewer_missing(replicas: int, percent: int) -> 
         (Window(300), Limits(migrating="50%"), 5),
         (Window(300, 1), Limits(migrating="50%"), 1),
         (Window(300, 0), Limits(migrating=3), 3),
+        (Window(300, "0%"), Limits(migrating=3), 3),
     ],
 )
 def test_how_many_of_ten_may_be_evicted_within_a_window(window: Window, limits: Limits, most: int) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from restow.model.objects import (
-    Reservation,
-)
+from restow.model.objects import Pod, Reservation
 from restow.scheduling.decisions import Refuse
 from restow.scheduling.wakeups import RESERVATION
 from tests.model.cluster.builders import node, pod
@@ -88,6 +86,20 @@ def test_who_names_a_reservation_waits_for_it_with_a_reason(held: Reservation | 
 def test_who_names_a_reservation_takes_a_seat_of_that_one() -> None:
     stage = Stage(*rooms("n1"), booking("a", at={0: "n1"}), booking("b", at={0: "n1"}))
     assert stage.session(user("p", uses="b")).seats == {"p": "b/t/0"}
+
+
+@pytest.mark.parametrize(
+    "mover",
+    [
+        pytest.param(user("old", on="n2", leaving=True), id="is leaving"),
+        pytest.param(user("old", on="n2", phase="Succeeded"), id="is over"),
+        pytest.param(None, id="is gone"),
+    ],
+)
+def test_who_names_the_reservation_of_a_migration_takes_its_seat_once_the_pod_that_moves(mover: Pod | None) -> None:
+    held = booking("r", at={0: "n1"}, migrating="uid-old")
+    stage = Stage(*rooms("n1", "n2"), held, *([mover] if mover else []))
+    assert stage.session(user("p", uses="r")).seats == {"p": "r/t/0"}
 
 
 def test_a_gang_may_name_it_for_all_its_pods() -> None:

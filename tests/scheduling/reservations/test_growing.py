@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from restow.model.objects import ObjectMeta, Placement, Quantities, Queue, QueueSpec, Reservation
 from restow.scheduling.reservations.growing import beyond_limits
+from restow.scheduling.reservations.validity import has_grown
 from tests.model.cluster.builders import pod
 from tests.scheduling.reservations.stage import Stage, booking, rooms, task
 
@@ -38,6 +39,20 @@ def lost(one: Reservation, *others: Any, share: int = 100) -> list[int]:
     limited = Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(capability={"cpu": "4"}))
     stage = Stage(*rooms("n1", "n2"), limited, *others, one)
     return sorted(name.index for name in beyond_limits(stage.snapshot, stage.roster, one, share))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "taken", "more"),
+    [
+        pytest.param("2", (), True, id="its seats ask for more than they were given"),
+        pytest.param("2", (0,), True, id="one of them is taken, the other is not"),
+        pytest.param("2", (0, 1), False, id="all of them are taken, and ask for nothing any more"),
+        pytest.param("1", (), False, id="for as much"),
+    ],
+)
+def test_a_reservation_has_grown_by_what_nobody_took(cpu: str, taken: tuple[int, ...], more: bool) -> None:
+    one = grown("r", 2, cpu, "1", taken={index: f"uid-{index}" for index in taken})
+    assert has_grown(one) is more
 
 
 @pytest.mark.parametrize(

@@ -325,6 +325,12 @@ def test_whoever_came_first_is_the_current_owner_and_nobody_is_forgotten() -> No
     assert status.current_owner == ObjectReference(kind="Job", name="earlier")
 
 
+def test_two_owners_of_the_same_name_are_told_apart_by_their_lives() -> None:
+    jobs = [ObjectReference(kind="Job", name="etl", uid=uid) for uid in ("monday", "tuesday")]
+    seats = [replace(seat(index, f"p{index}"), owner=job) for index, job in enumerate(jobs)]
+    assert after(reservation("Available", replicas=3), *seats).current_owners == jobs
+
+
 def test_of_very_many_owners_the_first_are_told() -> None:
     pods = [
         replace(seat(index, f"p{index}"), owner=ObjectReference(kind="Pod", name=f"p{index}")) for index in range(300)

@@ -36,6 +36,8 @@ from tests.scheduling.reservations.stage import (
     workload,
 )
 
+DEPLOYED = ObjectReference(kind="Deployment", name="web")
+GANG = ObjectReference(kind="PodGroup", name="g")
 MOVING = {"owners": [WORKLOAD], "match_policy": "Fits", "migrating": "uid-old"}
 
 
@@ -119,6 +121,24 @@ def test_a_rolling_update_still_matches_whoever_owns_its_owner(owner: Reservatio
     stage = Stage(*rooms("n1"), booking("r", at={0: "n1"}, owners=[owner]))
     workload(stage.snapshot)
     assert stage.session(user("p", owner=SECOND, labels={})).seats == {"p": "r/t/0"}
+
+
+@pytest.mark.parametrize(
+    ("reference", "seats"),
+    [
+        pytest.param(replace(DEPLOYED, api_version="apps/v1"), {"p": "r/t/0"}, id="its own api group"),
+        pytest.param(replace(DEPLOYED, api_version="example.com/v1"), {}, id="another api group"),
+        pytest.param(replace(GANG, uid="uid-g"), {"p": "r/t/0"}, id="its PodGroup"),
+        pytest.param(replace(GANG, uid="uid-before"), {}, id="another life of its PodGroup"),
+    ],
+)
+def test_an_owner_is_whom_every_part_of_the_reference_names(reference: ObjectReference, seats) -> None:
+    group = gang("g", 1)
+    group = replace(group, metadata=replace(group.metadata, uid="uid-g"))
+    owner = ReservationOwner(object=reference)
+    stage = Stage(*rooms("n1"), group, booking("r", at={0: "n1"}, owners=[owner]))
+    workload(stage.snapshot)
+    assert stage.session(user("p", owner=FIRST, group="g", uses="r", labels={})).seats == seats
 
 
 def test_several_owners_share_the_seats() -> None:

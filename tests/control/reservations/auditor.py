@@ -45,7 +45,7 @@ from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
 from restow.model import kinds
 from restow.model.cluster.owners import Kinship, Owners
-from restow.model.cluster.seat import awaited_pods, is_ended, is_expired, replicas, wanted
+from restow.model.cluster.seat import awaited_pods, is_changed, is_ended, is_expired, replicas, wanted
 from restow.model.cluster.undo import UndoLog
 from restow.model.kinds import Kind
 from restow.model.objects import Node, Placement, Pod, Reservation
@@ -61,7 +61,7 @@ from restow.model.resources import (
     subtract,
 )
 from restow.ports import Api, Clock, Request, Response
-from restow.scheduling.reservations.validity import has_grown, is_changed, least, problems
+from restow.scheduling.reservations.validity import has_grown, least, problems
 from restow.sim.writes import is_write, name_of
 from tests.control.reservations.books import (
     Left,

@@ -122,7 +122,7 @@ class Placements:
             self._log.put(self.of, key, dict.fromkeys(seats))
         if not seats:
             self._log.drop(self.of, key)
-        alike = like is not None and like.status.state.phase == self._known[key].status.state.phase
+        alike = like is not None and _decided(like) == _decided(self._known[key])
         return changed if alike else {**old, **seats}
 
     def _seat(self, key: Key, placements: Iterable[Placement]) -> Iterable[SeatName]:
@@ -222,6 +222,11 @@ def _still_wanted(reservation: Reservation, assumed: Mapping[SeatName, Placement
     """Those of them that the spec (still) has: nobody would write the others down, or give them back."""
     wants, left = wanted(reservation), _not_shown(reservation, assumed)
     return {name: one for name, one in left.items() if name.index < wants.get(name.task, 0)}
+
+
+def _decided(reservation: Reservation) -> tuple[str | None, int | None]:
+    """What is said of all of its seats: the phase, and which spec it was worked out from."""
+    return reservation.status.state.phase, reservation.status.observed_generation
 
 
 def _asks_the_same(old: Reservation, new: Reservation) -> bool:

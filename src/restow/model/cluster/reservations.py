@@ -27,7 +27,15 @@ from restow.model.cluster.occupancy import Occupancy, Occupant, sits_the_same
 from restow.model.cluster.owners import Kinship, Owners
 from restow.model.cluster.placements import Placements
 from restow.model.cluster.pods import Pods
-from restow.model.cluster.seat import UNKNOWN_VERSION, Seat, SeatName, is_available, is_ended, is_for_whom_it_says
+from restow.model.cluster.seat import (
+    UNKNOWN_VERSION,
+    Seat,
+    SeatName,
+    given_away,
+    is_available,
+    is_ended,
+    is_for_whom_it_says,
+)
 from restow.model.cluster.shapes import Shape
 from restow.model.cluster.undo import UndoLog
 from restow.model.cluster.vacancies import Vacancies
@@ -302,11 +310,14 @@ class Reservations:
 
     def _advertise(self, names: Iterable[SeatName]) -> None:
         """List seats as vacant, or not: those that are held, open and promised, if their reservation itself says for
-        whom."""
+        whom, and they are as they were decided about."""
         for key, own in _by_reservation(names):
             reservation = self._known.get(key)
             says = reservation is not None and is_for_whom_it_says(reservation)
             vacant = [name for name in own if self._is_vacant(name)] if says else []
+            if reservation is not None and vacant and not _is_as_decided(reservation):
+                given = given_away(reservation)
+                vacant = [name for name in vacant if name.index < given.get(name.task, 0)]
             if len(vacant) < len(own):
                 self.vacancies.close_all(key, set(own).difference(vacant))
             if reservation is not None and vacant:
@@ -321,6 +332,11 @@ class Reservations:
         came next could give it away once more."""
         reservation = self.get(name.namespace, name.reservation)
         return reservation is not None and is_available(reservation) and not self._placements.is_assumed(name)
+
+
+def _is_as_decided(reservation: Reservation) -> bool:
+    """Whether its status was worked out from its spec as it is."""
+    return reservation.status.observed_generation == reservation.metadata.generation
 
 
 def _by_reservation(names: Iterable[SeatName]) -> Iterator[tuple[Key, list[SeatName]]]:

@@ -23,12 +23,15 @@ from restow.model.objects import (
     PodAffinity,
     PodAffinityTerm,
     PodSpec,
+    Quantities,
     Reservation,
     ReservationPhase,
     SelectorRequirement,
     SelectorSpec,
     TaskSpec,
 )
+from restow.model.quantity import QuantityError
+from restow.model.resources import amounts, fits, template_requests
 from restow.model.tenancy import DEFAULT_QUEUE, QUEUE_ANNOTATION
 from restow.model.times import format_duration, parse_duration, parse_time, time_of
 
@@ -175,6 +178,33 @@ def is_for_whom_it_says(reservation: Reservation) -> bool:
     next could not tell them from forgers."""
     named = reservation.status.observed_owners
     return named is None or all(one in named for one in reservation.spec.owners or ())
+
+
+def is_changed(reservation: Reservation) -> bool:
+    """Whether somebody changed its spec after it was last decided about."""
+    observed = reservation.status.observed_generation
+    return observed is not None and observed != reservation.metadata.generation
+
+
+def given_away(reservation: Reservation) -> dict[str, int]:
+    """How many seats of each task may be given away: those that the spec (still) has. Of one that was changed, as long
+    as nothing was decided about that, none that asks for more than it was given, or another queue for it: it may be
+    refused, and a pod in it could not be."""
+    wants, status = wanted(reservation), reservation.status
+    if not is_changed(reservation):
+        return wants
+    if (reservation.spec.queue or DEFAULT_QUEUE) != (status.observed_queue or DEFAULT_QUEUE):
+        return {}
+    given = status.observed_requests or {}
+    tasks = reservation.spec.tasks or ()
+    return {task.name: wants[task.name] for task in tasks if _asks_no_more(task, given.get(task.name))}
+
+
+def _asks_no_more(task: TaskSpec, given: Quantities | None) -> bool:
+    try:
+        return fits(template_requests(task.template.spec), amounts(given))
+    except QuantityError:  # whatever that is, nobody gave it
+        return False
 
 
 def insists_on(*metadata: ObjectMeta | None) -> str | None:

@@ -15,13 +15,12 @@ import msgspec
 
 from restow.model.cluster import Seat, SeatName, Snapshot
 from restow.model.cluster.names import key_of
-from restow.model.cluster.seat import is_ended, wanted
+from restow.model.cluster.seat import is_changed, is_ended, wanted
 from restow.model.objects import Reservation
 from restow.model.quantity import QuantityError
 from restow.model.resources import PODS, Vector, add, amounts, subtract
 from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.reservations.standing import Trouble, Troubled
-from restow.scheduling.reservations.validity import is_changed
 from restow.scheduling.roster import Roster, requests_of
 from restow.scheduling.shares import NamespaceShare, Shares, given_back
 

@@ -32,7 +32,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster.seat import awaited_pods, expires_at, is_ended, wanted
+from restow.model.cluster.seat import awaited_pods, expires_at, is_changed, is_ended, wanted
 from restow.model.objects import (
     ObjectReference,
     Placement,
@@ -48,7 +48,7 @@ from restow.model.problems import Problem
 from restow.model.resources import quantities
 from restow.model.times import format_time
 from restow.scheduling.reservations.standing import Trouble, Troubled
-from restow.scheduling.reservations.validity import asked_for, is_changed, least, requests
+from restow.scheduling.reservations.validity import asked_for, least, requests
 
 PENDING, WAITING, AVAILABLE = ReservationPhase.PENDING, ReservationPhase.WAITING, ReservationPhase.AVAILABLE
 SUCCEEDED, FAILED = ReservationPhase.SUCCEEDED, ReservationPhase.FAILED

@@ -21,7 +21,7 @@ from enum import StrEnum
 import msgspec
 
 from restow.model.cluster import Seat, Snapshot
-from restow.model.cluster.seat import insists_on, is_expired, is_for_whom_it_says, migrating_pod
+from restow.model.cluster.seat import insists_on, is_changed, is_expired, is_for_whom_it_says, migrating_pod
 from restow.model.objects import MatchPolicy, Pod, PodGroup, Reservation, ReservationPhase
 from restow.model.resources import fits, pod_requests
 from restow.model.times import TimeError
@@ -184,6 +184,8 @@ def _unavailable(reservation: Reservation | None, snapshot: Snapshot, names: fro
         return "it has expired"
     if not is_for_whom_it_says(reservation):
         return "its owners were changed, and its status does not name them yet"
+    if _first(snapshot, reservation) is None and is_changed(reservation):
+        return "it was changed, and its status does not say so yet"
     if _first(snapshot, reservation) is None:
         seats = len(reservation.status.placements or ())
         return "its seat is taken" if seats == 1 else f"all {seats} of its seats are taken"

@@ -14,7 +14,7 @@ from typing import get_args
 
 import msgspec
 
-from restow.model.cluster.seat import replicas, wanted
+from restow.model.cluster.seat import is_changed, replicas, wanted
 from restow.model.names import dns_label_problems
 from restow.model.objects import MatchPolicy, Placement, Reservation, ReservationOwner, ReservationSpec
 from restow.model.problems import Problem, find_problems
@@ -60,12 +60,6 @@ def asked_for(reservation: Reservation, placements: Iterable[Placement]) -> Vect
     for task, count in Counter(one.task for one in placements).items():
         total = add(total, scale(each.get(task, {}), count))
     return total
-
-
-def is_changed(reservation: Reservation) -> bool:
-    """Whether somebody changed its spec after it was last decided about."""
-    observed = reservation.status.observed_generation
-    return observed is not None and observed != reservation.metadata.generation
 
 
 def has_grown(reservation: Reservation) -> bool:

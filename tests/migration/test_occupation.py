@@ -10,7 +10,8 @@ from restow.eviction.protections import Protections
 from restow.migration.arbitration import Admitted, Waiting, arbitrate
 from restow.migration.arguments import Arguments
 from restow.migration.limits import Limits, Window
-from restow.migration.scene import Scene
+from restow.migration.occupation import scarcity
+from restow.migration.scene import Scene, candidate
 from restow.model.objects import PodMigrationJob
 from restow.model.times import format_time
 from tests.eviction.objects import deployment, pdb, pod, replica_set
@@ -107,3 +108,39 @@ def test_a_pod_of_nobody_is_limited_by_nobodys_replicas() -> None:
     first, second = arbitrate(moves(2), around, bold)
     assert isinstance(first, Admitted) and first.workload is None
     assert isinstance(second, Waiting) and second.limit == "maxMigratingPerNode"
+
+
+@pytest.mark.parametrize(
+    ("broken", "leaving", "expected"),
+    [
+        ((), (), None),
+        (("web-2",), (), None),
+        (("web-2", "web-3"), (), "2 of 5 pods of Deployment shop/web are unavailable, 2 may be"),
+        (("web-2",), ("web-3",), "2 of 5 pods of Deployment shop/web are unavailable, 2 may be"),
+        ((), ("web-1",), None),
+        (("web-1", "web-2"), (), None),
+        (("web-1", "web-2", "web-3"), (), "3 of 5 pods of Deployment shop/web are unavailable, 2 may be"),
+    ],
+)
+def test_before_its_eviction_a_pod_is_asked_who_else_is_missing(
+    broken: tuple[str, ...], leaving: tuple[str, ...], expected: str | None
+) -> None:
+    names = [f"web-{number}" for number in range(1, 6)]
+    pods = {name: pod(name, ready=name not in broken) for name in names}
+    around = scene(pods.values(), [deployment(replicas=5), replica_set()])
+    jobs = [job(name, pod=name, phase="Running") for name in names]  # who was admitted and stays is not missing
+    one = candidate(jobs[0], pods["web-1"], around)
+    found = scarcity(one, around, Limits(), lambda other: other.metadata.name in leaving)
+    assert (found.numbers if found else None) == expected
+
+
+@pytest.mark.parametrize(
+    "limits", [FREE, {"migrating": "100%", "unavailable": "50%"}, {}], ids=["free", "share", "none"]
+)
+def test_a_pod_that_is_over_takes_nothing_of_its_workload(limits: dict[str, Any]) -> None:
+    over = [pod(f"web-{number}", phase="Succeeded") for number in (1, 2)]
+    around = scene([*over, pod("web-3")], [deployment(replicas=1), replica_set()])
+    window = {"workload_window": A_MINUTE}
+    assert told([under_way(), *moves(1)], around, **limits, **window) == {"move-1": ""}
+    [last] = told([under_way(), job("last", pod="web-3")], around, migrating=1, unavailable=1, **window).values()
+    assert last == "", "who is over is in nobody's way"

@@ -9,7 +9,7 @@ often the workload was moved, how much of it is on its way; then age and name, s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -21,10 +21,10 @@ from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended, is_running
 from restow.migration.history import History, find_pod
 from restow.migration.limits import smallness
-from restow.migration.occupation import Occupation
+from restow.migration.occupation import Full, Occupation, scarcity
 from restow.migration.scene import Candidate, Scene, candidate
 from restow.migration.waves import Waves
-from restow.model.objects import JobMode, JobReason, PodMigrationJob
+from restow.model.objects import JobMode, JobReason, Pod, PodMigrationJob
 
 PRIORITY_ANNOTATION: Final = "restow.sh/migration-priority"
 _INTEGER = re.compile(r"-?[0-9]{1,9}", re.ASCII)
@@ -62,6 +62,14 @@ class Refused(msgspec.Struct, frozen=True):
 Verdict = Admitted | Waiting | Refused
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """How the pod of a job that was admitted stands now; each in a sentence, if there is anything to say."""
+
+    forbidden: str | None = None
+    unheard: str | None = None
+    scarce: str | None = None
+
+
 def arbitrate(jobs: Iterable[PodMigrationJob], scene: Scene, arguments: Arguments) -> list[Verdict]:
     """Judge the jobs that wait for admission and have a pod; paused ones do not wait."""
     everyone = list(jobs)
@@ -87,6 +95,17 @@ def arbitrate(jobs: Iterable[PodMigrationJob], scene: Scene, arguments: Argument
             candidates.append(one)
     verdicts += [_judge(one, waves, occupation) for one in in_order(candidates, history, occupation)]
     return verdicts
+
+
+def standing(one: Candidate, scene: Scene, arguments: Arguments, is_leaving: Callable[[Pod], bool]) -> Standing:
+    """What was asked before a job began, and may be otherwise by now. `is_leaving` says of pods that seem to stay
+    whether they were sent away."""
+    scarce = scarcity(one, scene, arguments.limits, is_leaving)
+    return Standing(
+        forbidden=forbidden(one, scene, arguments),
+        unheard=unheard(one, scene, arguments),
+        scarce=_waits_for(scarce) if scarce is not None else None,
+    )
 
 
 def forbidden(one: Candidate, scene: Scene, arguments: Arguments) -> str | None:
@@ -177,10 +196,14 @@ def _judge(one: Candidate, waves: Waves, occupation: Occupation) -> Verdict:
         return Waiting(job, "waves", f"waits for its wave: {blocker}")
     full = occupation.full(one)
     if full is not None:
-        return Waiting(job, full.limit, f"waits for {full.limit}: {full.numbers}", full.again)
+        return Waiting(job, full.limit, _waits_for(full), full.again)
     occupation.admit(one)
     failed = waves.failed_before(job)
     message = "every limit allows it"
     if failed:
         message += f"; {len(failed)} earlier moves of its plan failed, so it is validated anew"
     return Admitted(job, message, one.workload.uid if one.workload else None, tuple(failed))
+
+
+def _waits_for(full: Full) -> str:
+    return f"waits for {full.limit}: {full.numbers}"

@@ -94,6 +94,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Why the pod may not be moved, by what it is and by what is configured."""
     unheard: str | None = None
     """What would have to be known of the pod to say so, and is not."""
+    scarce: str | None = None
+    """Why its workload cannot spare it now: so many others of it are missing."""
     rival: str | None = None
     """Another job that moves the same pod and comes first."""
     unsent: bool = False

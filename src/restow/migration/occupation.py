@@ -4,7 +4,10 @@ Goes in: jobs and the cluster around them; then candidates, one by one. Comes ou
 one more, with its numbers. Counts are kept, never recounted: a question costs the same however many jobs there are.
 
 A pod that is Running, Ready, not terminating and not migrating is available. Replicas of a workload for which there is
-no such pod are unavailable, so one that is not available anyway takes nothing by moving.
+no such pod are unavailable, so one that is not available anyway takes nothing by moving. One that is over is nobody's
+replica, and takes nothing of what is limited by how many there are.
+
+How many are unavailable is asked again before each eviction (`scarcity`): others may have been lost since.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from restow.migration.history import History, evicted_at, find_pod
 from restow.migration.limits import Limits, Window, most_evicted, most_missing
 from restow.migration.scene import Candidate, Scene, candidate
 from restow.model.objects import Pod, PodMigrationJob
-from restow.model.pods import is_available, is_terminating
+from restow.model.pods import is_available, is_finished, is_terminating
 from restow.model.times import format_duration
 from restow.model.words import number_of
 
@@ -72,9 +75,10 @@ class Occupation:
 
     def admit(self, one: Candidate) -> None:
         """From now on this one is on its way."""
-        uid = one.workload.uid if one.workload else None
-        if one.workload is not None and is_available(one.pod):
-            self._available[one.workload.uid] = self._available_of(one.workload) - 1
+        workload = _replica_of(one)
+        uid = workload.uid if workload else None
+        if workload is not None and is_available(one.pod):
+            self._available[workload.uid] = self._available_of(workload) - 1
         self._take(one.job, uid, one.pod)
         self._charge(one.pod, one.budgets)
         self._workload_past.expect(uid)
@@ -91,6 +95,8 @@ class Occupation:
         if not running and (left is None or left <= self._since):
             return
         workload, namespace = history.workload(job), job.spec.pod_ref.namespace
+        if pod is not None and is_finished(pod):
+            workload = None
         if left is not None:
             self._workload_past.remember(workload, left)
             self._namespace_past.remember(namespace, left)
@@ -151,30 +157,18 @@ class Occupation:
         return None
 
     def _migrating(self, one: Candidate) -> Full | None:
-        most = self._most(one, self._limits.migrating) if self._limits.check_migrating else None
-        if one.workload is None or most is None:
+        most = _most(one, self._limits.migrating) if self._limits.check_migrating else None
+        workload = _replica_of(one)
+        if workload is None or most is None:
             return None
-        taken = self._workloads[one.workload.uid]
+        taken = self._workloads[workload.uid]
         if taken < most:
             return None
-        told = f"{taken} of {one.workload.replicas} pods of {one.workload} are migrating, {most} may"
+        told = f"{taken} of {workload.replicas} pods of {workload} are migrating, {most} may"
         return Full("maxMigratingPerWorkload", told)
 
     def _unavailable(self, one: Candidate) -> Full | None:
-        most = self._most(one, self._limits.unavailable) if self._limits.check_unavailable else None
-        if one.workload is None or most is None:
-            return None
-        missing = one.workload.replicas - self._available_of(one.workload)
-        if missing + is_available(one.pod) <= most:
-            return None
-        told = f"{max(0, missing)} of {one.workload.replicas} pods of {one.workload} are unavailable, {most} may be"
-        return Full("maxUnavailablePerWorkload", told)
-
-    def _most(self, one: Candidate, configured: int | str | None) -> int | None:
-        """What is configured holds always; the default only where no budget says how many may be missing."""
-        if one.workload is None or (configured is None and one.budgets):
-            return None
-        return most_missing(one.workload.replicas, configured)
+        return _too_few(one, self._available_of, self._limits)
 
     def _budgets(self, one: Candidate) -> Full | None:
         for budget in one.budgets:
@@ -184,12 +178,12 @@ class Occupation:
         return None
 
     def _windows(self, one: Candidate) -> Full | None:
-        limits, namespace = self._limits, one.pod.metadata.namespace or ""
-        if one.workload is not None and limits.workload_window is not None:
-            most = most_evicted(one.workload.replicas, limits.workload_window, limits)
-            full = self._workload_past.full(one.workload.uid, most)
+        limits, namespace, workload = self._limits, one.pod.metadata.namespace or "", _replica_of(one)
+        if workload is not None and limits.workload_window is not None:
+            most = most_evicted(workload.replicas, limits.workload_window, limits)
+            full = self._workload_past.full(workload.uid, most)
             if full is not None:
-                return Full("objectLimiters.workload", f"{full.numbers} of {one.workload}, {most} may", full.again)
+                return Full("objectLimiters.workload", f"{full.numbers} of {workload}, {most} may", full.again)
         window = limits.namespace_window
         if window is not None and isinstance(window.most, int) and window.most:
             full = self._namespace_past.full(namespace, window.most)
@@ -197,6 +191,40 @@ class Occupation:
                 told = f"{full.numbers} of namespace {namespace}, {window.most} may"
                 return Full("objectLimiters.namespace", told, full.again)
         return None
+
+
+def scarcity(one: Candidate, scene: Scene, limits: Limits, is_leaving: Callable[[Pod], bool]) -> Full | None:
+    """Why the pod of a job that was admitted may not leave now: so many others of its workload are missing, or on their
+    way out. Who was admitted and is still there may be one that stays."""
+    uid = one.pod.metadata.uid
+
+    def available(workload: Workload) -> int:
+        others = (pod for pod in scene.workloads.pods(workload.uid) if pod.metadata.uid != uid)
+        return sum(is_available(pod) and not is_leaving(pod) for pod in others) + is_available(one.pod)
+
+    return _too_few(one, available, limits)
+
+
+def _too_few(one: Candidate, available: Callable[[Workload], int], limits: Limits) -> Full | None:
+    most, workload = _most(one, limits.unavailable) if limits.check_unavailable else None, _replica_of(one)
+    if workload is None or most is None:
+        return None
+    missing = workload.replicas - available(workload)
+    if missing + is_available(one.pod) <= most:
+        return None
+    told = f"{max(0, missing)} of {workload.replicas} pods of {workload} are unavailable, {most} may be"
+    return Full("maxUnavailablePerWorkload", told)
+
+
+def _most(one: Candidate, configured: int | str | None) -> int | None:
+    """What is configured holds always; the default only where no budget says how many may be missing."""
+    if one.workload is None or (configured is None and one.budgets):
+        return None
+    return most_missing(one.workload.replicas, configured)
+
+
+def _replica_of(one: Candidate) -> Workload | None:
+    return None if is_finished(one.pod) else one.workload
 
 
 class _Past:

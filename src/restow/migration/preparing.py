@@ -155,7 +155,7 @@ def _no_reservation(facts: Facts) -> Step | None:
     forbidden = unmovable(facts)
     if forbidden is not None:
         return forbidden
-    held_up = _stopped(facts) or _tried(facts)
+    held_up = _stopped(facts) or _scarce(facts) or _tried(facts)
     if held_up is not None:
         return held_up
     reservation = reservation_for(
@@ -400,7 +400,7 @@ def _evict(facts: Facts, told: str) -> Step:
     if facts.outcome is not None:
         return _refused(facts, facts.outcome, withdraw=True)
     just_sent = None if facts.fresh else for_a_moment(facts, evicted_at(facts.job))
-    held_up = just_sent or _stopped(facts)
+    held_up = just_sent or _stopped(facts) or _scarce(facts)
     if held_up is None and facts.turn is not None and not facts.turn.allowed:
         held_up = _held_up(facts, JobReason.EVICT_QPS, facts.turn.message, again=facts.now + facts.turn.seconds)
     held_up = held_up or _tried(facts)
@@ -416,6 +416,13 @@ def _stopped(facts: Facts) -> Step | None:
     if facts.stopped is None:
         return None
     return _held_up(facts, JobReason.STOPPED, facts.stopped, again=None)
+
+
+def _scarce(facts: Facts) -> Step | None:
+    """Others of its workload were lost since the job was admitted."""
+    if facts.scarce is None:
+        return None
+    return _held_up(facts, JobReason.MAX_UNAVAILABLE_PER_WORKLOAD, facts.scarce, again=facts.now + ASK_AGAIN)
 
 
 def _tried(facts: Facts) -> Step | None:

@@ -10,6 +10,7 @@ When a job is admitted:
 
 When an eviction is accepted, of a pod that was not leaving yet:
 - there were no more within any span than the rate allows: burst + rate x span; nor of its workload within any window
+- no more pods of its workload are unavailable than may be, this one counted, and all that were evicted
 - a budget's pods that are Ready are no fewer than it demands
 
 What a controller may not know, and is not blamed for:
@@ -234,7 +235,7 @@ class Limits:
             if most is not None and taken > most:
                 self._blame(f"admit {job.metadata.name}: {taken} {what} are under way, {most} may be")
         if pod is not None:
-            self._unavailability(job, pod, {*movers})
+            self._unavailability(f"admit {job.metadata.name}", pod, {*movers})
             self._charges(job, pod, [one for one in under_way if not is_evicting(one.status)])
 
     def _most(self, configured: int | str | None, pod: Pod) -> int | None:
@@ -244,7 +245,7 @@ class Limits:
             return None
         return most_missing(max(self._replicas[workload].lately(_time())), configured)
 
-    def _unavailability(self, job: PodMigrationJob, pod: Pod, movers: set[str]) -> None:
+    def _unavailability(self, what: str, pod: Pod, movers: set[str]) -> None:
         """Replicas for which there is no pod that is available and stays; at the least, by what may be known."""
         workload, most = self._workload_of[pod.metadata.uid], self._most(self._arguments.limits.unavailable, pod)
         if most is None:
@@ -253,7 +254,7 @@ class Limits:
         evicted = {one.pod for one in self._evicted}  # by its own hand, or by jobs that it read
         missing = min(self._replicas[workload].lately(_time())) - len(known - movers - evicted)
         if is_available(pod) and missing > most:
-            self._blame(f"admit {job.metadata.name}: {missing} of its workload are unavailable then, {most} may be")
+            self._blame(f"{what}: {missing} of its workload are unavailable then, {most} may be")
 
     def _is_known_available(self, pod: Pod) -> bool:
         """Whether a controller must have heard that a pod is available: one that is not takes nothing of its budget."""
@@ -281,6 +282,7 @@ class Limits:
         if self._alone:
             self._pace(pod)
             self._window(pod)
+            self._unavailability(f"evict {pod.metadata.name}", pod, set())
         for budget in self._covering(pod) if is_ready(pod) else ():
             self._healthy(pod, budget)
 

@@ -13,6 +13,7 @@ from restow.model.times import format_time
 from restow.sim.loop import VirtualLoop
 from tests.control.migrations.limits import Limits
 from tests.control.migrations.stage import Move, arguments, cluster
+from tests.control.migrations.test_scarce import spoil
 from tests.sim.stage import pass_time, virtual
 
 SLOWLY: Document = {"evictQPS": 0.1, "evictBurst": 1}
@@ -157,3 +158,16 @@ async def test_a_budget_that_is_overdrawn(by_us: bool) -> None:
             await it.delete(kinds.POD, pods[1].metadata.name)
         await it.client.evict("default", pods[0].metadata.name, uid=pods[0].metadata.uid)
         assert ["1 of web are Ready, 2 have to be" in fault for fault in limits.faults] == [True] * by_us
+
+
+@pytest.mark.parametrize(("lost", "blamed"), [(59.0, False), (61.0, True)], ids=["nobody can know", "long ago"])
+@virtual
+async def test_an_eviction_beside_pods_that_were_lost(lost: float, blamed: bool) -> None:
+    async with cluster() as it:
+        limits = Limits(it.api, arguments(maxUnavailablePerWorkload=1))
+        pods = await it.start(3)
+        await _admit(it, pods[0], "a")
+        await spoil(it, pods[1])
+        await pass_time(lost)
+        await _evict(it, pods[0], "a")
+        assert ["2 of its workload are unavailable" in fault for fault in limits.faults] == [True] * blamed

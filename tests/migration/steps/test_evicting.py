@@ -20,6 +20,22 @@ ROWS: list[Row] = [
     ("not tried", facts(trial=None), Look, None, ""),
     ("a budget refuses", facts(trial=NO), Wait, "FailedEvict", "needs 2 healthy pods"),
     ("stopped", facts(stopped="evictions are stopped"), Wait, "Stopped", "evictions are stopped"),
+    ("its workload is short", facts(scarce="2 of 3 pods"), Wait, "MaxUnavailablePerWorkload", "2 of 3 pods"),
+    ("sent, and now its workload is short", facts(job(EVICTING), scarce="2 of 3 pods"), Wait, "Evicting", ""),
+    (
+        "not sent, and now its workload is short",
+        facts(job(EVICTING), unsent=True, scarce="2 of 3 pods"),
+        Wait,
+        "MaxUnavailablePerWorkload",
+        "2 of 3 pods",
+    ),
+    (
+        "directly, its workload is short",
+        facts(job(ref=None), terms=DIRECT, reservation=None, scarce="2 of 3 pods"),
+        Wait,
+        "MaxUnavailablePerWorkload",
+        "2 of 3 pods",
+    ),
     ("not its turn", facts(turn=Answer(False, "10 per second", 3.0)), Wait, "EvictQPS", "10 per second"),
     ("its turn", facts(turn=YES), Evict, "Evicting", "leaves node n1"),
     (

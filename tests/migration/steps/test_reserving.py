@@ -30,6 +30,7 @@ ROWS: list[Row] = [
     ("the trial succeeded", before(job(ref=None), trial=YES), Reserve, None, ""),
     ("the trial was refused", before(job(ref=None), trial=NO), Wait, "FailedEvict", "disruption budget web"),
     ("stopped", before(job(ref=None), stopped="evictions are stopped"), Wait, "Stopped", "evictions are stopped"),
+    ("its workload is short", before(job(ref=None), scarce="2 of 3"), Wait, "MaxUnavailablePerWorkload", "2 of 3"),
     ("a dry run", before(job(ref=None), trial=YES, terms=DRY), Abort, "DryRun", "nothing was changed: "),
     (
         "refused for good",

@@ -22,14 +22,16 @@ from restow.control.migrations.arrivals import Arrivals
 from restow.control.migrations.indexes import JOB_INDEXES, POD_INDEXES, by_gang, by_seat, pod_name
 from restow.control.migrations.rivals import Rivals
 from restow.control.view import EvictionView, StopSwitch
-from restow.migration.arbitration import forbidden, unheard
+from restow.migration.arbitration import Standing, standing
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import condition, is_ended, is_running
 from restow.migration.facts import Facts
+from restow.migration.history import evicted_at
 from restow.migration.likeness import likenesses
 from restow.migration.precedence import sooner
 from restow.migration.reservation import is_made_for, job_uid, reservation_key, reservation_name
 from restow.migration.scene import Scene, candidate
+from restow.migration.steps import SETTLED
 from restow.migration.terms import terms_of
 from restow.model import kinds
 from restow.model.cluster.names import Key
@@ -102,7 +104,7 @@ class Feed:
         self._jobs.note(job)
 
     def note_unsent(self, job: PodMigrationJob) -> None:
-        """An eviction that was written down is not sent after all."""
+        """An eviction that is written down is not sent yet, or not at all."""
         self._unsent.add(job.metadata.uid)
 
     def note_sent(self, job: PodMigrationJob) -> None:
@@ -214,7 +216,7 @@ class Feed:
         given = _is_given(facts)
         anew = self.template(pod) if pod is not None else None
         comes = likenesses(pod, anew)[-1] if pod is not None else None
-        kept_by, not_known = self._protection(job, facts.mover, arguments)
+        stands = self._standing(job, facts.mover, arguments)
         facts = replace(
             facts,
             owners=tuple(self._workloads.chain(pod)) if pod is not None else (),
@@ -224,8 +226,9 @@ class Feed:
             group=self._group_of(comes) if comes is not None else None,
             gang=self._stranded(comes) if comes is not None else None,
             insists_on=named_by(comes, self._group_of) if comes is not None else None,
-            forbidden=kept_by,
-            unheard=not_known,
+            forbidden=stands.forbidden,
+            unheard=stands.unheard,
+            scarce=stands.scarce,
             rival=self.rivals.mover_of(job),
             of_others=self.rivals.takers(facts) if given else frozenset(),
             ahead=self.rivals.ahead(job) if given else (),
@@ -255,14 +258,21 @@ class Feed:
         """What the controller of a pod makes pods from now."""
         return self._workloads.template(pod)
 
-    def _protection(self, job: PodMigrationJob, pod: Pod | None, arguments: Arguments) -> tuple[str | None, str | None]:
-        """Why a pod may not be moved, and what is not known of that. Asked again once the job runs: arbitration asks
-        before."""
+    def _standing(self, job: PodMigrationJob, pod: Pod | None, arguments: Arguments) -> Standing:
+        """How a pod stands once its job runs: arbitration asks before."""
         if pod is None or not is_running(job):
-            return None, None
+            return Standing()
         scene = self.scene()
-        one = candidate(job, pod, scene)
-        return forbidden(one, scene, arguments), unheard(one, scene, arguments)
+        return standing(candidate(job, pod, scene), scene, arguments, self._is_sent_away)
+
+    def _is_sent_away(self, pod: Pod) -> bool:
+        """Whether an eviction of a pod is, or may be, on its way."""
+        meta, since = pod.metadata, self._clock.now() - SETTLED
+        return any(
+            (at := evicted_at(job)) is not None and at > since and job.metadata.uid not in self._unsent
+            for job in self._jobs.find("pod", f"{meta.namespace}/{meta.name}")
+            if job.spec.pod_ref.uid == meta.uid
+        )
 
     def _queue_of(self, pod: Pod) -> str:
         return queue_name(self._group_of(pod), pod)

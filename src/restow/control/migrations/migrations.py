@@ -232,13 +232,13 @@ class Migrations:
     async def _carry_out(self, facts: Facts, step: Act) -> None:
         job, name = facts.job, facts.job.metadata.name
         intended, rivals = is_evicting(job.status) and not facts.unsent, self._feed.rivals
+        if isinstance(step, Evict) and not intended:
+            self._feed.note_unsent(job)
         with rivals.evicting(facts) if isinstance(step, Evict) else rivals.taking(job, step.status):
             after, answer = await self._effects.carry_out(facts, step)
         self._tell(job, after.job)
         if isinstance(step, Evict):
             if not await self._may_send(facts):
-                if not intended:
-                    self._feed.note_unsent(job)
                 self._queue.add_after(name, _SHORTEST_WAIT)
                 return
             self._feed.note_sent(job)

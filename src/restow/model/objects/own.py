@@ -114,6 +114,7 @@ class JobReason(StrEnum):
     WITHDRAWN = "Withdrawn"
     NEWS = "News"
     GANG = "Gang"
+    MAX_UNAVAILABLE_PER_WORKLOAD = "MaxUnavailablePerWorkload"
 
 
 class QueueState(StrEnum):

@@ -1,0 +1,107 @@
+"""Pods of a workload that are lost after a job was admitted: how many may be missing holds for every eviction."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from restow.model import kinds
+from restow.model.objects import Pod
+from restow.model.pods import is_available
+from restow.sim.world.settings import NEVER_READY
+from tests.control.migrations.limits import Limits
+from tests.control.migrations.stage import Move, arguments, cluster, controller, stays
+from tests.sim.stage import pass_time, virtual
+
+
+async def spoil(it: Move, *pods: Pod) -> None:
+    """They are not Ready any more, and will not be."""
+    for pod in pods:
+        await _set_ready(it, pod, False)
+
+
+async def mend(it: Move, pod: Pod) -> None:
+    await _set_ready(it, pod, True)
+
+
+async def _set_ready(it: Move, pod: Pod, ready: bool) -> None:
+    name = pod.metadata.name
+    await it.patch(kinds.POD, name, {"metadata": {"annotations": {NEVER_READY: None if ready else "true"}}})
+    status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+    await it.client.patch(kinds.POD, name, {"status": status}, "default", subresource="status")
+
+
+@asynccontextmanager
+async def waiting(pods: int, movers: int, **section: Any) -> AsyncIterator[tuple[Move, list[Pod], Limits]]:
+    """Jobs a, b, … that were admitted while all pods were well, and wait for room; and who looks at the limits."""
+    async with cluster() as it:
+        limits = Limits(it.api, arguments(**section))
+        it.seats.refusing = "no room"
+        found = await it.start(pods)
+        async with controller(it.api, it.clock, **section):
+            for name, pod in zip("abc"[:movers], found, strict=False):
+                await it.move(pod, name)
+            await pass_time(5)
+            yield it, found, limits
+
+
+SCARCE = "waits for maxUnavailablePerWorkload: {} of {} pods of Deployment default/web are unavailable, {} may be"
+
+
+@virtual
+async def test_the_last_one_that_serves_stays_until_the_others_do_again() -> None:
+    async with waiting(3, 1, maxUnavailablePerWorkload=1) as (it, pods, limits):
+        await spoil(it, *pods[1:])
+        await pass_time(5)
+        it.seats.refusing = None
+        await pass_time(30)
+        assert await stays(it, pods[0])
+        assert await it.told("a") == ("Running", "MaxUnavailablePerWorkload", SCARCE.format(2, 3, 1))
+        for pod in pods[1:]:
+            await mend(it, pod)
+        await pass_time(30)
+        assert (await it.told("a"))[0] == "Succeed" and limits.faults == []
+
+
+@virtual
+async def test_so_does_one_that_has_its_seat_and_waits_for_its_turn() -> None:
+    async with waiting(4, 2, maxUnavailablePerWorkload=2, evictQPS=0.05, evictBurst=1) as (it, pods, limits):
+        it.seats.refusing = None
+        await pass_time(15)
+        assert [await stays(it, pod) for pod in pods[:2]] == [False, True]
+        await spoil(it, *pods[2:])
+        await pass_time(30)
+        assert await stays(it, pods[1]) and limits.faults == []
+        assert await it.told("b") == ("Running", "MaxUnavailablePerWorkload", SCARCE.format(2, 4, 2))
+
+
+@virtual
+async def test_by_the_default_ladder_and_without_a_seat() -> None:
+    section = {"maxUnavailablePerWorkload": None, "evictQPS": 0.05, "evictBurst": 1}
+    async with waiting(4, 0, **section) as (it, pods, limits):
+        for name, pod in zip("ab", pods, strict=False):
+            await it.move(pod, name, mode="EvictDirectly")
+        await pass_time(10)
+        await spoil(it, *pods[2:])
+        await pass_time(30)
+        assert await stays(it, pods[1]) and limits.faults == []
+        assert await it.told("b") == ("Running", "MaxUnavailablePerWorkload", SCARCE.format(2, 4, 2))
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@virtual
+async def test_of_two_that_may_go_at_the_same_moment_one_goes_if_another_was_lost(workers: int) -> None:
+    section = {"maxUnavailablePerWorkload": 2, "maxConcurrentReconciles": workers}
+    async with waiting(4, 2, **section) as (it, pods, limits):
+        await spoil(it, pods[3])
+        await pass_time(5)
+        it.seats.refusing = None
+        for _ in range(80):
+            await pass_time(0.25)
+            assert sum(map(is_available, await it.pods())) >= 2
+        await pass_time(20)
+        assert limits.faults == [] and limits.evictions == 2
+        assert [(await it.told(name))[0] for name in "ab"] == ["Succeed", "Succeed"]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from restow.migration.conditions import is_ended, is_evicting
 from restow.migration.reservation import is_made_for
 from restow.model import kinds
-from restow.model.objects import Document, Pod, PodMigrationJob
+from restow.model.objects import Document, JobConditionType, JobPhase, Pod, PodMigrationJob, PodMigrationJobStatus
 from restow.ports import Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import VirtualLoop
@@ -239,9 +239,10 @@ async def _begin(it: Move) -> None:
 
 
 async def _is_at_rest(it: Move) -> None:
-    """Every job has ended, nothing is held for nobody, every workload is whole, and no node has too much on it."""
+    """Every job has ended and says why, nothing is held for nobody, workloads are whole, and no node has too much."""
     jobs = (await it.client.list(kinds.POD_MIGRATION_JOB)).items
     assert [job.metadata.name for job in jobs if not is_ended(job)] == []
+    assert [job for job in jobs if not _is_explained(job.status)] == []
     held = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
     assert held == [], held
     pods: list[Pod] = await it.pods()
@@ -255,6 +256,14 @@ async def _is_at_rest(it: Move) -> None:
     web = (await it.document(kinds.DEPLOYMENT, "web"))["spec"]["replicas"]
     assert len(pods) == web + 5
     await check_room(it)
+
+
+def _is_explained(status: PodMigrationJobStatus) -> bool:
+    """Whether a job says how it ended, and why if it was in vain, in the words of its last condition."""
+    [told] = [one for one in status.conditions or () if one.type == JobConditionType.COMPLETE]
+    said = (status.reason or "", status.message or "")
+    in_words = bool(status.message) and (status.phase == JobPhase.SUCCEED or bool(status.reason))
+    return in_words and said == (told.reason or "", told.message or "")
 
 
 if __name__ == "__main__":

@@ -16,3 +16,7 @@ RUNS = int(os.environ.get("RESTOW_MIGRATION_RUNS", "2"))
 def test_every_promise_holds_whatever_happens(seed: int) -> None:
     ends = run_virtual(run(seed))
     assert ends["Succeed"] > 0
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    assert run_virtual(run(7)) == run_virtual(run(7))

@@ -282,7 +282,8 @@ async def _is_at_rest(it: Stage, auditor: Auditor) -> None:
     """Everything that was taken is marked, everything that is over has ended, and nothing is left in between."""
     assert await auditor.shortages() == {} or any(one.metadata.name.startswith("thief") for one in await it.pods())
     for one in (await it.client.list(kinds.RESERVATION)).items:
-        assert one.status.state.phase, one.metadata.name
+        state = one.status.state
+        assert state.phase and state.message and (state.reason or state.phase == "Succeeded"), one
         assert one.status.observed_generation == one.metadata.generation or one.status.state.phase in (
             "Succeeded",
             "Failed",

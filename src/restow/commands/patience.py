@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import click
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -128,6 +129,10 @@ def shown(console: Console | None = None) -> Iterator[Patience]:
     later.start()
     try:
         yield patience
+    except KeyboardInterrupt:
+        if live.is_started:  # its line is cleared, and the ^C with it: none has to be ended
+            raise click.Abort from None
+        raise
     finally:
         later.cancel()
         later.join()

@@ -87,6 +87,10 @@ class Session:
         """What nobody decided about, because something that is not here comes before it."""
         self.held_up: set[str] = set()
         """Queues whose first waiting job has room kept for it: what is behind it is left to backfill."""
+        self.only_seats = False
+        """Whether pods get what is held for them, and nothing else."""
+        self.seekers: set[Job] = set()
+        """Those who need more than the seats that they have, and take both when it is their turn."""
         self.sizes = Sizes()
         self.refusing: dict[PodClass, set[SeatName]] = {}
         """The seats that have refused a pod of a class."""
@@ -198,6 +202,11 @@ class Session:
         """The room that a job may use in the meantime, free."""
         by = latest_end(job.pods, self.now)
         lent = [kept for kept in self._kept if by is not None and kept.until is not None and kept.until >= by]
+        with self._without(lent):
+            yield
+
+    @contextmanager
+    def _without(self, lent: Sequence[Kept]) -> Iterator[None]:
         for kept in lent:
             self.snapshot.forget(kept.pod)
         try:
@@ -205,6 +214,21 @@ class Session:
         finally:
             for kept in lent:
                 self.snapshot.assume(kept.pod, kept.node, at=self.now)
+
+    @contextmanager
+    def seats_only(self) -> Iterator[None]:
+        """It is nobody's turn to take anything but what is held for it."""
+        self.only_seats = True
+        try:
+            yield
+        finally:
+            self.only_seats = False
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """As if no room were kept for anybody."""
+        with self._without(list(self._kept)):
+            yield
 
     def accept(self, job: Job, statement: Statement) -> None:
         """A job, or a part of it that may start, starts."""

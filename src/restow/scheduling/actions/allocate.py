@@ -4,7 +4,7 @@ A job that fits starts; what it has beyond its minimum takes its turn again. One
 leaving (terminating pods; for a gang, pods whose end is known) keeps that room and holds up its queue: what is behind
 it is left to `backfill`. One that does not fit waits with its reasons, and holds up nobody; if some of its pods are on
 nodes already, what it can have is kept for it. Where only the first jobs of a queue are in the session and it would be
-that queue's turn after them, the rest is postponed.
+that queue's turn after them, the rest is postponed. Who needs more than the seats it has is seated here (`reserve`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heapreplace
 
 from restow.scheduling.actions.completing import keep_for_rest
+from restow.scheduling.actions.reserve import take_turn
 from restow.scheduling.actions.starting import Failure, Started, broken_by, keep_room, start
 from restow.scheduling.jobs import Job
 from restow.scheduling.session import Session
@@ -26,6 +27,9 @@ def allocate(session: Session) -> None:
     tries = 0
     while (job := line.next()) is not None:
         session.keep_for_nominated(job.priority)
+        if take_turn(session, job):
+            line.again(job)
+            continue
         result = start(session, job)
         if isinstance(result, Started):
             line.again(job)

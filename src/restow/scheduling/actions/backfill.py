@@ -7,6 +7,7 @@ knows how long they run, so they may not.
 
 from __future__ import annotations
 
+from restow.scheduling.actions.reserve import take_turn
 from restow.scheduling.actions.starting import Started, start
 from restow.scheduling.session import Session
 
@@ -15,6 +16,8 @@ def backfill(session: Session) -> None:
     for job in session.jobs:
         while job.pods:
             session.keep_for_nominated(job.priority)
+            if take_turn(session, job):
+                continue
             result = start(session, job)
             if not isinstance(result, Started):
                 session.refuse(job, result.message, result.plugins, result.code, result.nominated)

@@ -11,6 +11,10 @@ seat waits for that one to leave.
 
 A gang is seated as a whole, its largest pods first: all of it in one reservation if that can be, otherwise in as many
 seats as it finds; what is left of it is placed beside them, and nothing is committed unless it is enough.
+
+Only what fits into seats comes before everybody else. A pod that is larger than its seat, and a gang that has too few,
+need room that others may have waited for: they take their seats when it is their turn (`take_turn`), and so does who
+comes for the same reservations after them.
 """
 
 from __future__ import annotations
@@ -20,15 +24,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from restow.model.cluster import Seat, SeatName
+from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.seat import insists_on, migrating_pod
 from restow.model.objects import Pod, Reservation
 from restow.model.resources import Vector, add, fits, subtract
 from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.actions.seating import (
+    LATER,
     NOT_USED,
     NOTHING,
     SEATED,
     Alone,
+    Later,
     Result,
     Seated,
     Swarm,
@@ -36,7 +43,7 @@ from restow.scheduling.actions.seating import (
     Waits,
     seat_down,
 )
-from restow.scheduling.actions.starting import incomplete, place_together
+from restow.scheduling.actions.starting import Failure, incomplete, place_together
 from restow.scheduling.decisions import Assign
 from restow.scheduling.explain import blamed
 from restow.scheduling.framework import Code
@@ -61,13 +68,44 @@ from restow.scheduling.wakeups import QUEUE, RESERVATION
 def reserve(session: Session) -> None:
     living = session.snapshot.reservations.living
     swarm = Swarm(session)
-    for job in session.jobs:
-        if not job.admitted or job.reservation is not None:
-            continue
-        names = _named(session, job)
-        if names is not None or living.any_in(job.pods[0].metadata.namespace or ""):
-            _look_for_seats(session, job, names, swarm)
+    sought: set[Key] = set()
+    """The reservations of those who take their turn."""
+    with session.seats_only():
+        for job in session.jobs:
+            if not job.admitted or job.reservation is not None:
+                continue
+            names = _named(session, job)
+            if names is None and not living.any_in(job.pods[0].metadata.namespace or ""):
+                continue
+            waits = bool(sought) and not sought.isdisjoint(_sought(session, job, names))
+            if waits or not _look_for_seats(session, job, names, swarm):
+                session.seekers.add(job)
+                sought.update(_sought(session, job, names))
     session.jobs = [job for job in session.jobs if job.pods]
+
+
+def take_turn(session: Session, job: Job) -> bool:
+    """Let a job that was put off take seats now, and room beside them; returns whether it was decided about. What its
+    seats hold is its own, whoever room is kept for meanwhile."""
+    if job not in session.seekers:
+        return False
+    session.seekers.remove(job)
+    left, names, swarm = len(job.pods), _named(session, job), Swarm(session)
+    with session.seats_only(), session.lent():
+        is_decided = _look_for_seats(session, job, names, swarm)
+    if not is_decided:
+        _look_for_seats(session, job, names, swarm)
+    return len(job.pods) < left
+
+
+def _sought(session: Session, job: Job, names: Names | None) -> set[Key]:
+    """The reservations that are for pods of a job."""
+    found: set[Key] = set()
+    for pod in job.pods:
+        name = names.of(pod) if names is not None else None
+        own = [(pod.metadata.namespace or "", name)] if name is not None else map(key_of, _own(session, pod))
+        found.update(own)
+    return found
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -90,7 +128,8 @@ def _named(session: Session, job: Job) -> Names | None:
     return Names(named, insists_on(group.metadata) if group is not None else None)
 
 
-def _look_for_seats(session: Session, job: Job, names: Names | None, swarm: Swarm) -> None:
+def _look_for_seats(session: Session, job: Job, names: Names | None, swarm: Swarm) -> bool:
+    """Whether that came to an end; if not, it is not yet the turn of the job."""
     try:
         result = _insist(session, job, names) if names is not None else NOTHING
         if job.pods and isinstance(result, Unused):
@@ -99,13 +138,14 @@ def _look_for_seats(session: Session, job: Job, names: Names | None, swarm: Swar
             result = _passed_over(session, job)
     except Exception as error:  # of a plugin: it must not keep other jobs from starting
         session.refuse(job, blamed(error), (), Code.ERROR)
-        return
+        return True
     if isinstance(result, Waits):
         if result.reason:
             session.tell(job.pods[0], result.reason, result.message)
         session.refuse(job, result.message, [RESERVATION, *result.plugins])
     elif isinstance(result, Unused) and result.message:
         session.tell(job.pods[0], result.reason, f"{result.message}; it is scheduled without a reservation")
+    return not isinstance(result, Later)
 
 
 def _passed_over(session: Session, job: Job) -> Unused:
@@ -137,19 +177,21 @@ def _insist(session: Session, job: Job, names: Names) -> Result:
     if waits is not None:
         return waits
     with session.statement() as statement:
-        waits = _sit_where_named(session, job, names, statement) or _cannot_begin(job)
-        if waits is not None:
-            return waits
+        result = _sit_where_named(session, job, names, statement) or _cannot_begin(job)
+        if result is not None:
+            return result
         seated = [pod for pod in job.pods if names.of(pod) is not None]
         if not seated:
             return NOTHING
         others = largest_first([pod for pod in job.pods if names.of(pod) is None])
-        seated += _seat_each(session, others, statement)[0]
-        lacking = place_together(session, job, lambda cycle, found: statement.allocate(cycle, found.node), seated)
+        sitting = _seat_each(session, others, statement)
+        if isinstance(sitting, Later):
+            return LATER
+        lacking = _place_beside(session, job, statement, [*seated, *sitting[0]])
         if lacking is not None:
-            return Waits(lacking.message, plugins=lacking.plugins)
-        result = _accept(session, job, statement)
-    return Waits(result.message, plugins=frozenset([QUEUE])) if isinstance(result, Unused) else result
+            return lacking if isinstance(lacking, Later) else Waits(lacking.message, plugins=lacking.plugins)
+        accepted = _accept(session, job, statement)
+    return Waits(accepted.message, plugins=frozenset([QUEUE])) if isinstance(accepted, Unused) else accepted
 
 
 def _cannot_begin(job: Job) -> Waits | None:
@@ -178,7 +220,7 @@ def _leave_out_misusers(session: Session, job: Job, names: Names) -> Waits | Non
     return None
 
 
-def _sit_where_named(session: Session, job: Job, names: Names, statement: Statement) -> Waits | None:
+def _sit_where_named(session: Session, job: Job, names: Names, statement: Statement) -> Waits | Later | None:
     """Whoever names a reservation takes a seat of it or waits; if it is what the PodGroup names, everybody does."""
     for pod in largest_first(job.pods):
         name = names.of(pod)
@@ -189,7 +231,7 @@ def _sit_where_named(session: Session, job: Job, names: Names, statement: Statem
             none_left = f"no seat is left for {pod.metadata.name}"
             message = result.message or f"reservation {pod.metadata.namespace}/{name} is not available: {none_left}"
             result = Waits(message, Misuse.SPEC if result.reason == Misuse.SPEC else Misuse.NOT_AVAILABLE)
-        if isinstance(result, Waits) and name == names.shared:
+        if isinstance(result, Later) or (isinstance(result, Waits) and name == names.shared):
             return result
         if isinstance(result, Waits):
             _leave_out(session, job, pod, result)
@@ -244,7 +286,7 @@ def _try_gang(session: Session, job: Job) -> Result:
             return result
         unused = unused if unused.message else result
     result = _try_apart(session, job, pods)
-    return result if isinstance(result, Seated) or not unused.message else unused
+    return unused if isinstance(result, Unused) and unused.message else result
 
 
 def _try_together(session: Session, job: Job, pods: Sequence[Pod], reservation: Reservation) -> Result:
@@ -262,16 +304,28 @@ def _try_together(session: Session, job: Job, pods: Sequence[Pod], reservation: 
 def _try_apart(session: Session, job: Job, pods: Sequence[Pod]) -> Result:
     """As many pods of a gang as find a seat, each for itself; the others beside them, if they are needed."""
     with session.statement() as statement:
-        seated, unused = _seat_each(session, pods, statement)
+        sitting = _seat_each(session, pods, statement)
+        if isinstance(sitting, Later):
+            return LATER
+        seated, unused = sitting
         if not seated:
             return unused
-        lacking = place_together(session, job, lambda cycle, found: statement.allocate(cycle, found.node), seated)
+        lacking = _place_beside(session, job, statement, seated)
+        if isinstance(lacking, Later):
+            return LATER
         if lacking is not None:
             return Unused(NOT_USED, f"{len(seated)} of {len(job.pods)} pods have a seat: {lacking.message}")
         return _accept(session, job, statement)
 
 
-def _seat_each(session: Session, pods: Sequence[Pod], statement: Statement) -> tuple[list[Pod], Unused]:
+def _place_beside(session: Session, job: Job, statement: Statement, seated: Sequence[Pod]) -> Failure | Later | None:
+    """Place what a gang needs besides those that have a seat."""
+    if session.only_seats and not job.may_go_on(seated):
+        return LATER
+    return place_together(session, job, lambda cycle, found: statement.allocate(cycle, found.node), seated)
+
+
+def _seat_each(session: Session, pods: Sequence[Pod], statement: Statement) -> tuple[list[Pod], Unused] | Later:
     """Those of a gang's pods that find a seat, each for itself, and why the first of the others does not."""
     exceeded: dict[str, bool] = {}
     """By reservation, as it is before any of them sits there."""
@@ -286,6 +340,8 @@ def _seat_each(session: Session, pods: Sequence[Pod], statement: Statement) -> t
     for pod in pods:
         own = (one for one in _own(session, pod) if not is_exceeded(one))
         result = seat_down(session, statement.occupy, pod, own)
+        if isinstance(result, Later):
+            return LATER
         if isinstance(result, Seated):
             seated.append(pod)
         elif isinstance(result, Unused):

@@ -1,7 +1,8 @@
 """Seating: one pod and the seats that it may take.
 
 Goes in: a pod, reservations in the order in which it tries them, and how it is put in a seat. Comes out: `Seated`;
-`Waits` if only pods that are leaving keep it from its seat; or `Unused` with why there is none for it.
+`Waits` if only pods that are leaving keep it from its seat; `Later` if it is not its turn to take what it needs beyond
+the seat; or `Unused` with why there is none for it.
 
 Every seat is tried, however many there are. So that the next pod need not do the same again, a session keeps in mind
 which seats refused pods of its class: they are tried after all others, and only some of them. A session in which so
@@ -54,8 +55,12 @@ class Unused(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-Result = Seated | Waits | Unused
-SEATED, NOTHING = Seated(), Unused()
+class Later(msgspec.Struct, frozen=True):
+    """More is needed than the seats hold, and others may come before it for that."""
+
+
+Result = Seated | Waits | Unused | Later
+SEATED, NOTHING, LATER = Seated(), Unused(), Later()
 
 
 Put = Callable[[Cycle, Seat], Verdict]
@@ -71,6 +76,8 @@ def seat_down(session: Session, put: Put, pod: Pod, reservations: Iterable[Reser
             unused = unused if unused.message else Unused(one.reason, one.message)
             continue
         cycle, seat = one
+        if session.only_seats and _is_larger(session, cycle, seat):
+            return LATER
         verdict = put(cycle, seat)
         if verdict.code is Code.SUCCESS:
             return SEATED
@@ -123,6 +130,14 @@ def _one_per_node(session: Session, pod: Pod, reservation: Reservation) -> Itera
         if alike not in tried:
             tried.add(alike)
             yield seat
+
+
+def _is_larger(session: Session, cycle: Cycle, seat: Seat) -> bool:
+    """Whether a pod takes room that the seat does not hold."""
+    if session.snapshot.shapes.of(seat.stand_in).amounts == cycle.pod_class.shape.amounts:
+        return False
+    held = dict(session.engine.counted(Cycle(seat.stand_in, cycle.snapshot, cycle.now)))
+    return any(amount > held.get(resource, 0) for resource, amount in session.engine.counted(cycle))
 
 
 def _refused(seat: Seat, verdict: Verdict) -> str:

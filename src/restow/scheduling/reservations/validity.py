@@ -38,7 +38,14 @@ def least(reservation: Reservation) -> int:
 
 def is_for(reservation: Reservation, names: frozenset[str]) -> bool:
     """Whether a scheduler of these names looks after it. One that names none anywhere is for any: it is our kind."""
-    return names.issuperset(schedulers(reservation))
+    named = reservation.spec.scheduler_name
+    if named and named not in names:
+        return False
+    for task in reservation.spec.tasks or ():
+        named = task.template.spec.scheduler_name
+        if named and named not in names:
+            return False
+    return True
 
 
 def schedulers(reservation: Reservation) -> list[str]:

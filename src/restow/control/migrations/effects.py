@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from restow.client.verbs import Client
 from restow.control.migrations.feed import Feed
 from restow.control.migrations.metrics import EVICTED, REFUSED, UNKNOWN, Metrics
-from restow.control.migrations.reading import refusal, take_away
+from restow.control.migrations.reading import is_deleted, refusal, take_away
 from restow.migration.facts import Answer, Facts
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.instructions import Act, Evict, Extend, Pin, Refer, Release, Reserve
@@ -122,7 +122,11 @@ class Effects:
         except NotFound:
             return
 
-    async def evict(self, facts: Facts, step: Evict) -> Answer | None:
+    async def is_deleted(self, facts: Facts, step: Evict) -> bool:
+        """Whether the pod that is to leave is deleted, and not evicted."""
+        return await is_deleted(self._client, step.pod, facts.terms)
+
+    async def evict(self, facts: Facts, step: Evict, *, delete: bool) -> Answer | None:
         """Send the eviction, once it is recorded; None if the pod was gone already. An answer that leaves open what
         happened is an error: look again."""
         meta = step.pod.metadata
@@ -132,7 +136,7 @@ class Effects:
             "node": step.pod.spec.node_name,
         }
         try:
-            await take_away(self._client, meta.namespace or "", meta.name, meta.uid, facts.terms)
+            await take_away(self._client, step.pod, facts.terms, delete=delete)
         except NotFound:
             return None  # gone already
         except ApiError as error:

@@ -238,11 +238,12 @@ class Migrations:
             after, answer = await self._effects.carry_out(facts, step)
         self._tell(job, after.job)
         if isinstance(step, Evict):
+            delete = await self._effects.is_deleted(facts, step)
             if not await self._may_send(facts):
                 self._queue.add_after(name, _SHORTEST_WAIT)
                 return
             self._feed.note_sent(job)
-            answer = await self._effects.evict(after, step)
+            answer = await self._effects.evict(after, step, delete=delete)
             if answer is not None and answer.allowed:
                 self._tell_pod(after, step)
                 answer = None

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from restow.client.verbs import Client
 from restow.control.migrations.feed import Feed
+from restow.eviction.budgets import disruption_budget
 from restow.migration.arguments import Arguments
 from restow.migration.facts import Answer, Facts, unfit
 from restow.migration.likeness import likenesses
@@ -22,8 +23,17 @@ from restow.migration.reservation import reservation_key
 from restow.migration.seats import Place, place_of, seats_elsewhere, seats_here, unreliable
 from restow.migration.stop import STOP_NAME, stopped
 from restow.migration.terms import Terms, terms_of
-from restow.model.kinds import CONFIG_MAP, NODE, POD, POD_MIGRATION_JOB, RESERVATION, Kind
+from restow.model.kinds import (
+    CONFIG_MAP,
+    NODE,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    POD_MIGRATION_JOB,
+    RESERVATION,
+    Kind,
+)
 from restow.model.objects import Document, Node, ObjectReference, Placement, Pod, PodMigrationJob, Reservation
+from restow.model.wire import WireError
 from restow.ports import (
     ApiError,
     Clock,
@@ -214,13 +224,28 @@ async def _at_once() -> AsyncIterator[asyncio.TaskGroup]:
         raise failures.exceptions[0] from None
 
 
-async def take_away(client: Client, namespace: str, name: str, uid: str, terms: Terms) -> None:
-    """Evict or delete this very pod, as configured."""
-    how: Document = {"uid": uid, "grace_seconds": terms.grace, "propagation": terms.propagation}
-    if terms.policy == "Delete":
-        await client.delete(POD, name, namespace, **how)
+async def is_deleted(client: Client, pod: Pod, terms: Terms) -> bool:
+    """Whether a pod is to be deleted, and not evicted. One that a budget covers, or may cover, never is: a deletion
+    takes nothing from budgets, and others would be told that they may go as well."""
+    if terms.policy != "Delete":
+        return False
+    try:
+        budgets = await client.list(POD_DISRUPTION_BUDGET, pod.metadata.namespace)
+    except NotFound:
+        return True
+    except (ApiError, WireError):
+        return False
+    return not any(disruption_budget(one).covers(pod, ()) for one in budgets.items)
+
+
+async def take_away(client: Client, pod: Pod, terms: Terms, *, delete: bool) -> None:
+    """Evict or delete this very pod."""
+    meta = pod.metadata
+    how: Document = {"uid": meta.uid, "grace_seconds": terms.grace, "propagation": terms.propagation}
+    if delete:
+        await client.delete(POD, meta.name, meta.namespace, **how)
     else:
-        await client.evict(namespace, name, **how)
+        await client.evict(meta.namespace or "", meta.name, **how)
 
 
 async def try_to_evict(client: Client, namespace: str, name: str, uid: str, terms: Terms) -> None:

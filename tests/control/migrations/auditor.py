@@ -27,8 +27,9 @@ from restow.model import kinds
 from restow.model.cluster.owners import Kinship, Owners
 from restow.model.cluster.seat import migrating_pod
 from restow.model.cluster.undo import UndoLog
-from restow.model.objects import ConfigMap, Node, Pod, PodMigrationJob, PodTemplate, Reservation
+from restow.model.objects import ConfigMap, Node, Pod, PodMigrationJob, Reservation
 from restow.model.pods import is_ready, is_terminating
+from restow.model.resources import fits, pod_requests, template_requests
 from restow.model.times import parse_time
 from restow.ports import Api, ApiError, Clock, NotFound, Request, Response
 from restow.sim.writes import is_write, name_of
@@ -159,13 +160,18 @@ class Auditor:
             return f"no seat is free: {found.status.placements}"
         if pod is not None and not await self._may_take(pod, found):
             return f"reservation {name} is not for whoever takes the place of {request.name}: {found.spec}"
+        problems = [self._unfit(one, job, found) for one in sorted(set(seats))]
+        return "; ".join(map(str, problems)) if all(problems) else None
+
+    def _unfit(self, name: str, job: PodMigrationJob, found: Reservation) -> str | None:
+        """Why a seat must not be relied on, by what was read of its node."""
         number = self._first[found.metadata.uid, found.metadata.resource_version]  # read again, it says the same
-        later, _, node = self._read("nodes", seats[0])
+        later, _, node = self._read("nodes", name)
         if node is None or node.spec.unschedulable or later < number:
-            return f"node {seats[0]} was read as {node}, {later - number} calls later"
+            return f"node {name} was read as {node}, {later - number} calls later"
         made, kept = node.metadata.creation_timestamp or "", found.status.state.last_transition_time or ""
         if parse_time(made) > parse_time(kept) and is_made_for(found, job):
-            return f"node {seats[0]} was made at {made}, and the seat kept on it at {kept}"
+            return f"node {name} was made at {made}, and the seat kept on it at {kept}"
         return None
 
     async def _may_take(self, pod: Pod, reservation: Reservation) -> bool:
@@ -175,11 +181,8 @@ class Auditor:
             kinship.put(owner.metadata)
         mine = Owners.of(reservation.spec.owners or ()).match(pod, kinship)
         task = (reservation.spec.tasks or [])[0]
-        return (
-            mine
-            and migrating_pod(reservation) in (None, pod.metadata.uid)
-            and _requests(task.template) == _requests(pod)
-        )
+        large_enough = fits(pod_requests(pod), template_requests(task.template.spec))
+        return mine and migrating_pod(reservation) in (None, pod.metadata.uid) and large_enough
 
     async def _release(self, request: Request) -> None:
         try:
@@ -211,7 +214,3 @@ class Auditor:
             return
         if not holds(job.status, "BoundPodReady") and successor.get("uid") not in self._arrived:
             self._blame(request, f"its successor was never seen Ready: {successor}")
-
-
-def _requests(pod: Pod | PodTemplate) -> list[Any]:
-    return [one.resources and one.resources.requests for one in pod.spec.containers or ()]

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from restow.control.migrations import Migrations
 from restow.migration.conditions import is_ended, is_evicting
 from restow.migration.reservation import is_made_for
 from restow.model import kinds
@@ -46,6 +47,16 @@ SECTIONS: list[Document] = [
 """What is configured beside it, by the seed: each would hide some of the others."""
 
 
+RELOADS: list[Document] = [
+    {"dryRun": True},
+    {"enabled": False},
+    {"maxConcurrentReconciles": 1},
+    {"maxConcurrentReconciles": 5},
+    {"labelSelector": {"matchLabels": {"app": "web"}}},
+    {"defaultJobMode": "EvictDirectly"},
+]
+
+
 class Books:
     """Everything that the auditors found: about steps, about seats and room, and about limits."""
 
@@ -69,6 +80,7 @@ class Leaders:
         self._section = section
         self._rng = rng
         self._plan = plan
+        self._leading: set[Migrations] = set()
 
     async def run(self) -> None:
         while True:
@@ -85,15 +97,27 @@ class Leaders:
         self.evictions += auditor.evictions
 
     async def _live(self, api: Api, seconds: float) -> None:
-        async with controller(api, self._it.clock, seed=self.lives, **self._section):
-            await asyncio.sleep(seconds)
+        async with controller(api, self._it.clock, seed=self.lives, **self._section) as made:
+            self._leading.add(made)
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self._leading.discard(made)
+
+    async def configure(self, section: Document) -> None:
+        """Tell whoever leads what is in the file now, beside what always is."""
+        for one in list(self._leading):
+            one.configure(arguments(**(self._section | section)))
 
 
 class MoveAccidents(Accidents):
-    def __init__(self, it: Move, seats: SeatAuditor, rng: random.Random) -> None:
+    def __init__(self, it: Move, seats: SeatAuditor, leaders: Leaders, rng: random.Random, *, given: int) -> None:
+        """Reservations are `given` to jobs as often as that."""
         super().__init__(it, rng, NODES)
         self._it = it
         self._seats = seats
+        self._leaders = leaders
+        self._later: list[asyncio.Task[None]] = []
         self.all = [
             *[self.move] * 8,
             self.abort,
@@ -115,6 +139,9 @@ class MoveAccidents(Accidents):
             self.delete_seat,
             self.steal,
             self.give_back,
+            self.hold,
+            self.reconfigure,
+            *[self.share] * given,
         ]
 
     async def strike(self) -> None:
@@ -178,6 +205,36 @@ class MoveAccidents(Accidents):
         found = sorted(one.metadata.name for one in await self._it.reservations())
         await self._it.delete(kinds.RESERVATION, self._rng.choice(found))
 
+    async def hold(self) -> None:
+        """Somebody's finalizer keeps a pod for a while after it has stopped."""
+        name = self._rng.choice(await self._it.pods()).metadata.name
+        await self._it.patch(kinds.POD, name, {"metadata": {"finalizers": ["example.org/slow"]}})
+        self._later.append(asyncio.create_task(self._let_go(name, self._rng.choice((3.0, 20.0, 60.0)))))
+
+    async def _let_go(self, name: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        with suppress(ApiError):
+            await self._it.patch(kinds.POD, name, {"metadata": {"finalizers": None}})
+
+    async def reconfigure(self) -> None:
+        """The file is changed, and changed back."""
+        await self._leaders.configure(self._rng.choice(RELOADS))
+        await pass_time(self._rng.choice((0.0, 0.2, 3.0, 20.0)))
+        await self._leaders.configure({})
+
+    async def share(self) -> None:
+        """One reservation of a user for several pods of web, and a job for each; more of them than seats, perhaps."""
+        name, seats = f"given{self._made}", self._rng.randint(1, 3)
+        task = {"name": "web", "replicas": seats, "template": template("500m", app="web")}
+        spec = {"matchPolicy": "Fits", "ttl": "5m", "minAvailable": self._rng.randint(1, seats), "tasks": [task]}
+        owner = {"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
+        spec |= {"owners": [owner], "schedulerName": "default-scheduler"}
+        await self._it.create(kinds.RESERVATION, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+        web = [one for one in await self._it.pods() if (one.metadata.labels or {}).get("app") == "web"]
+        for one in self._rng.sample(web, min(len(web), self._rng.randint(1, 4))):
+            reference = {"reservationRef": {"namespace": "default", "name": name}}
+            await self._it.move(one, f"{name}-{one.metadata.name}", reservationOptions=reference)
+
     async def steal(self) -> None:
         where = self._rng.choice(NODES)
         self._seats.rob(where)
@@ -189,6 +246,7 @@ class MoveAccidents(Accidents):
 
     async def calm(self) -> None:
         """Everything that keeps moves from ending is over."""
+        await asyncio.gather(*self._later)
         with suppress(ApiError):
             await self._it.go()
         await self.uncordon()
@@ -210,7 +268,7 @@ async def run(seed: int) -> Counter[str]:
     async with scheduled(nodes=len(NODES), seed=seed, around=audited) as it:
         await _begin(it)
         leaders = Leaders(it, books[0], section, rng, trouble(rng))
-        accidents = MoveAccidents(it, books[0].seats, random.Random(seed + 1))
+        accidents = MoveAccidents(it, books[0].seats, leaders, random.Random(seed + 1), given=2 * (seed % 2))
         leading = asyncio.gather(*(leaders.run() for _ in range(at_once)))
         for _ in range(STEPS):
             await accidents.strike()

@@ -34,3 +34,15 @@ async def test_numbers_that_change_all_the_time_are_told_from_time_to_time() -> 
             said.append((await it.told())[2] or "")
         assert "2 of 9 desired pods are healthy" in said[0]
         assert said[0] == said[1] != said[2]
+
+
+@virtual
+async def test_a_number_that_was_held_back_is_told_although_no_more_news_come() -> None:
+    async with stage() as it:
+        old = (await it.start(2))[0]
+        await it.budget(9)
+        await it.move(old)
+        await pass_time(3)
+        await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 4}})
+        await pass_time(30)
+        assert "4 of 9 desired pods are healthy" in ((await it.told())[2] or "")

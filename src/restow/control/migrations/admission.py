@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from restow.client.election import Fenced
@@ -112,8 +112,18 @@ class Admission:
             one for one in arbitrate(jobs, self._feed.scene(), arguments) if one.job.metadata.name in self._line
         ]
         await self._write([(one.job, self._status(one)) for one in verdicts])
-        due = [one.again for one in verdicts if isinstance(one, Waiting) and one.again is not None]
-        return min(due, default=None)
+        waiting = [one for one in verdicts if isinstance(one, Waiting)]
+        due = [one.again for one in waiting if one.again is not None]
+        return min((*due, *self._untold(waiting)), default=None)
+
+    def _untold(self, verdicts: Iterable[Waiting]) -> Iterator[float]:
+        """When numbers are due that were held back: news of them may be the last for long."""
+        for one in verdicts:
+            name = one.job.metadata.name
+            said = condition(one.job.status, JobConditionType.ADMITTED)
+            told = self._told_at.get(name, 0.0) + self._settings.retelling
+            if said is not None and said.message != one.message and told > self._clock.now():
+                yield told
 
     async def _make_sure(self) -> bool:
         """Learn whether jobs were admitted though nobody said so; the watch may show that much later."""

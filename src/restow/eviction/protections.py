@@ -66,6 +66,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """How many its workload wants; None if it has none."""
     end_by_loss: str = ""
     """What would be over if it were lost, in a sentence; empty if another would be made."""
+    out_of_order: str = ""
+    """Why nobody would be made in its place now, in a sentence; empty if somebody would."""
     appointed: str = ""
     """The node that its controller names for its pods, past every scheduler."""
     claims: Mapping[str, PersistentVolumeClaim] = {}
@@ -83,9 +85,12 @@ def refusal(pod: Pod, protections: Protections, around: Surroundings) -> str | N
 
 
 def refusals(pod: Pod, protections: Protections, around: Surroundings) -> Iterator[str]:
-    """Every reason against evicting a pod, the gravest first, and last what is not known of it."""
+    """Every reason against evicting a pod, the gravest first, then what is against it now, and last what is not known
+    of it."""
     for rule in _RULES:
         yield from rule(pod, protections, around)
+    if around.out_of_order:
+        yield around.out_of_order
     yield from _unknown(pod, protections, around)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from restow.eviction.ordering import out_of_order
 from restow.eviction.retries import end_by_loss, is_fresh_loss
 from restow.model.objects import (
     Deployment,
@@ -130,6 +131,13 @@ class Workloads:
         if not isinstance(owner, Job) or is_finished(pod):
             return ""
         return end_by_loss(owner, pod, self._fresh_losses.get(owner.metadata.uid, {}).keys())
+
+    def out_of_order(self, pod: Pod) -> str:
+        """Why nobody would be made in a pod's place now; empty if somebody would."""
+        owner = self._owner(pod)
+        if not isinstance(owner, StatefulSet):
+            return ""
+        return out_of_order(owner, pod, self._pods.get(owner.metadata.uid, {}).values())
 
     def _owner(self, pod: Pod) -> Owner | None:
         reference = controller_of(pod)

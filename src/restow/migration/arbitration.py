@@ -27,6 +27,7 @@ from restow.migration.waves import Waves
 from restow.model.objects import JobMode, JobReason, Pod, PodMigrationJob
 
 PRIORITY_ANNOTATION: Final = "restow.sh/migration-priority"
+_ORDER: Final = "its order"
 _INTEGER = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 
 
@@ -67,6 +68,7 @@ class Standing(msgspec.Struct, frozen=True):
 
     forbidden: str | None = None
     unheard: str | None = None
+    out_of_order: str | None = None
     scarce: str | None = None
 
 
@@ -91,6 +93,8 @@ def arbitrate(jobs: Iterable[PodMigrationJob], scene: Scene, arguments: Argument
             verdicts.append(Refused(job, JobReason.FORBIDDEN_MIGRATE_POD, told))
         elif missing := unheard(one, scene, arguments):
             verdicts.append(Waiting(job, "news", f"waits for news: {missing}"))
+        elif others := out_of_order(one, scene):
+            verdicts.append(Waiting(job, _ORDER, others))
         else:
             candidates.append(one)
     verdicts += [_judge(one, waves, occupation) for one in in_order(candidates, history, occupation)]
@@ -104,6 +108,7 @@ def standing(one: Candidate, scene: Scene, arguments: Arguments, is_leaving: Cal
     return Standing(
         forbidden=forbidden(one, scene, arguments),
         unheard=unheard(one, scene, arguments),
+        out_of_order=out_of_order(one, scene),
         scarce=_waits_for(scarce) if scarce is not None else None,
     )
 
@@ -122,6 +127,12 @@ def forbidden(one: Candidate, scene: Scene, arguments: Arguments) -> str | None:
 def unheard(one: Candidate, scene: Scene, arguments: Arguments) -> str | None:
     """What has to be known of a job's pod before it may begin, or go on, and is not."""
     return unknown(one.pod, arguments.protections, _surroundings(one, scene))
+
+
+def out_of_order(one: Candidate, scene: Scene) -> str | None:
+    """Whom a job has to wait for, because nobody would be made in its pod's place."""
+    others = scene.workloads.out_of_order(one.pod)
+    return f"waits for {_ORDER}: {others}" if others else None
 
 
 def _surroundings(one: Candidate, scene: Scene) -> Surroundings:

@@ -94,6 +94,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Why the pod may not be moved, by what it is and by what is configured."""
     unheard: str | None = None
     """What would have to be known of the pod to say so, and is not."""
+    out_of_order: str | None = None
+    """Why nobody would be made in the pod's place now: those before it in its set are not Ready."""
     scarce: str | None = None
     """Why its workload cannot spare it now: so many others of it are missing."""
     rival: str | None = None

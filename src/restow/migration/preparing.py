@@ -99,9 +99,17 @@ def _stranded(facts: Facts) -> Step | None:
     return _held_up(facts, JobReason.GANG, facts.gang, again=facts.now + ASK_AGAIN)
 
 
+def _out_of_order(facts: Facts) -> Step | None:
+    """A pod whose controller would make nobody in its place now."""
+    if facts.out_of_order is None:
+        return None
+    return _held_up(facts, JobReason.ORDER, facts.out_of_order, again=facts.now + ASK_AGAIN)
+
+
 def prepare(facts: Facts) -> Step:
     """The pod is still there: get it a seat, then let it go."""
-    for rule in (_protected, _unheard, _of_others, _insisting, _stranded, _no_reservation, _not_referred, _just_made):
+    movable = _protected, _unheard, _of_others, _insisting, _stranded, _out_of_order
+    for rule in (*movable, _no_reservation, _not_referred, _just_made):
         step = rule(facts)
         if step is not None:
             return step
@@ -125,7 +133,7 @@ def prepare(facts: Facts) -> Step:
 
 def evict_directly(facts: Facts) -> Step:
     """No seat is asked for."""
-    held_up = _protected(facts) or _unheard(facts) or unmovable(facts)
+    held_up = _protected(facts) or _unheard(facts) or unmovable(facts) or _out_of_order(facts)
     return held_up or _evict(facts, _leaving(facts, "nothing is reserved for it"))
 
 

@@ -86,6 +86,7 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
             now=self.now,
             replicas=workload.replicas if workload else None,
             end_by_loss=self.workloads.end_by_loss(pod),
+            out_of_order=self.workloads.out_of_order(pod),
             appointed=self.workloads.appointed(pod),
             claims=self.claims.get(pod.metadata.namespace or "", {}),
             budgets=tuple(self._covering(pod)),

@@ -93,6 +93,14 @@ ROWS: list[Row] = [
         "Gang",
         "pod group g is gone",
     ),
+    ("nobody would be made in its place", facts(out_of_order="db-0 is not Ready"), Wait, "Order", "db-0 is not Ready"),
+    (
+        "nobody would be made in its place, without a seat",
+        facts(job(ref=None), terms=Terms(mode="EvictDirectly", ttl=300.0), out_of_order="db-0 is not Ready"),
+        Wait,
+        "Order",
+        "db-0 is not Ready",
+    ),
     ("it insists on this one", facts(job(ref=OURS), insists_on=OURS), Evict, None, ""),
     (
         "it is told to use another one elsewhere, and its eviction may be on its way",

@@ -228,6 +228,7 @@ class Feed:
             insists_on=named_by(comes, self._group_of) if comes is not None else None,
             forbidden=stands.forbidden,
             unheard=stands.unheard,
+            out_of_order=stands.out_of_order,
             scarce=stands.scarce,
             rival=self.rivals.mover_of(job),
             of_others=self.rivals.takers(facts) if given else frozenset(),

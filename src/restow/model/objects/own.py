@@ -114,6 +114,7 @@ class JobReason(StrEnum):
     WITHDRAWN = "Withdrawn"
     NEWS = "News"
     GANG = "Gang"
+    ORDER = "Order"
     MAX_UNAVAILABLE_PER_WORKLOAD = "MaxUnavailablePerWorkload"
 
 

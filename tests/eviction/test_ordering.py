@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.eviction.ordering import out_of_order
+from restow.eviction.protections import Protections, Surroundings, lasting_refusal, refusal
+from restow.eviction.workloads import Workloads
+from restow.model.objects import Pod, StatefulSet
+from restow.model.wire import convert
+from tests.eviction.objects import pod
+
+
+def stateful_set(**spec: Any) -> StatefulSet:
+    return convert(StatefulSet, {"metadata": {"name": "db", "namespace": "shop", "uid": "db"}, "spec": spec})
+
+
+def member(number: int | str, **more: Any) -> Pod:
+    return pod(f"db-{number}", owner="StatefulSet db", **more)
+
+
+WELL = [member(number) for number in range(4)]
+BEHIND_THE_FIRST = "StatefulSet shop/db makes nobody in its place while db-0 is not Ready"
+
+
+@pytest.mark.parametrize(
+    ("owner", "moving", "others", "expected"),
+    [
+        (stateful_set(), member(3), WELL, ""),
+        (stateful_set(), member(3), [member(0, ready=False), *WELL[1:]], BEHIND_THE_FIRST),
+        (stateful_set(), member(3), WELL[1:], BEHIND_THE_FIRST),
+        (stateful_set(), member(3), [member(0, deletionTimestamp="2026-01-01T00:00:00Z"), *WELL[1:]], BEHIND_THE_FIRST),
+        (stateful_set(), member(3), [member(0, phase="Pending"), *WELL[1:]], BEHIND_THE_FIRST),
+        (stateful_set(podManagementPolicy="OrderedReady"), member(1), WELL[1:], BEHIND_THE_FIRST),
+        (stateful_set(podManagementPolicy="Parallel"), member(3), WELL[1:], ""),
+        (stateful_set(), member(0, ready=False), WELL[1:], ""),
+        (stateful_set(), member(1), [*WELL[:2], member(2, ready=False), member(3, ready=False)], ""),
+        (stateful_set(ordinals={"start": 1}), member(3), WELL[1:], ""),
+        (
+            stateful_set(ordinals={"start": 1}),
+            member(3),
+            [WELL[0], WELL[3]],
+            "StatefulSet shop/db makes nobody in its place while db-1 and 1 more are not Ready",
+        ),
+        (stateful_set(), member("x"), [], ""),
+        (stateful_set(), pod("other-3", owner="StatefulSet db"), [], ""),
+    ],
+    ids=[
+        "all are well",
+        "the first is broken",
+        "the first is gone",
+        "the first leaves",
+        "the first waits",
+        "in order, as it says",
+        "all at once",
+        "the first itself",
+        "those after it are broken",
+        "nobody is before the start",
+        "two of those from the start on",
+        "not one of an order",
+        "of another name",
+    ],
+)
+def test_who_keeps_a_set_from_making_a_pod_again(
+    owner: StatefulSet, moving: Pod, others: list[Pod], expected: str
+) -> None:
+    assert out_of_order(owner, moving, others) == expected
+
+
+def test_it_is_known_of_the_pods_of_a_set_alone() -> None:
+    workloads = Workloads()
+    workloads.put_owner(stateful_set())
+    for one in WELL[1:]:
+        workloads.put_pod(one)
+    assert workloads.out_of_order(WELL[3]) == BEHIND_THE_FIRST
+    assert workloads.out_of_order(pod("db-3")) == workloads.out_of_order(pod("db-3", owner="")) == ""
+    workloads.put_pod(WELL[0])
+    assert workloads.out_of_order(WELL[3]) == ""
+
+
+def test_a_plan_leaves_it_out_and_a_job_may_wait() -> None:
+    around = Surroundings(now=0.0, out_of_order=BEHIND_THE_FIRST)
+    assert refusal(member(3), Protections(), around) == BEHIND_THE_FIRST
+    assert lasting_refusal(member(3), Protections(), around) is None

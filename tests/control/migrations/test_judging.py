@@ -30,7 +30,7 @@ async def test_numbers_that_change_all_the_time_are_told_from_time_to_time() -> 
         said = []
         for replicas in (2, 3, 4):
             await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": replicas}})
-            await pass_time(6)
+            await pass_time(4)
             said.append((await it.told())[2] or "")
         assert "2 of 9 desired pods are healthy" in said[0]
         assert said[0] == said[1] != said[2]

@@ -237,10 +237,10 @@ def _fits_instead(engine: Engine, cycle: Cycle, held: Occupant) -> bool:
 
 
 def _fits_before_hopes(engine: Engine, cycle: Cycle, seat: Seat) -> bool:
-    """Whether only those keep a pod from its seat who hope for room that others are leaving. What the seat held was
-    promised; a pod that needs more than that takes nothing from them."""
+    """Whether only those keep a pod from its seat who hope for room that others are leaving, or what is kept beside
+    pods that are there. What the seat held was promised; a pod that needs more than that takes nothing from them."""
     held = dict(engine.counted(Cycle(seat.stand_in, cycle.snapshot, cycle.now)))
     if any(amount > held.get(resource, 0) for resource, amount in engine.counted(cycle)):
         return False
-    with cycle.snapshot.without_hopes(seat.node) as any_hopes:
+    with cycle.snapshot.without_hopes(seat.node, seat.name) as any_hopes:
         return any_hopes and engine.fits(cycle, seat.node)

@@ -15,7 +15,7 @@ import msgspec
 
 from restow.model.cluster.owners import group_name
 from restow.model.guarantees import is_rejected
-from restow.model.objects import Node, Pod, PodGroup, Reservation, ReservationOwner, ReservationPhase
+from restow.model.objects import Node, Pod, PodGroup, Reservation, ReservationOwner, ReservationPhase, ReservationSpec
 from restow.model.selectors import SelectorError, label_selector
 from restow.model.tenancy import locked_nodes, queue_name
 
@@ -117,16 +117,20 @@ def _is_of_same_namespace(pod: Pod, news: News) -> bool:
 
 
 def _opens(news: News) -> bool:
-    """Whether a reservation has become available, or is for others than it was: whatever refused its owner's pods, a
-    seat may be had there."""
+    """Whether a reservation has become available, is for others than it was, or was changed, and decided about:
+    whatever refused its owner's pods, a seat may be had there."""
     if news.thing is not Thing.RESERVATION or not isinstance(news.new, Reservation):
         return False
     if news.new.status.state.phase != ReservationPhase.AVAILABLE:
         return False
     if not isinstance(news.old, Reservation) or news.old.status.state.phase != ReservationPhase.AVAILABLE:
         return True
-    old, new = news.old, news.new
-    return (old.spec, old.status.observed_owners) != (new.spec, new.status.observed_owners)
+    return _offer(news.old) != _offer(news.new)
+
+
+def _offer(reservation: Reservation) -> tuple[ReservationSpec, list[ReservationOwner] | None, int | None]:
+    status = reservation.status
+    return reservation.spec, status.observed_owners, status.observed_generation
 
 
 def _may_be_its(reservation: Reservation, pod: Pod) -> bool:

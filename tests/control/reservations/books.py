@@ -4,7 +4,8 @@
     later   those who are leaving have left, and seats that only hope take nothing from anybody
     hope    those who are awaited have left as well
 
-A seat and the pod in it count once. Whoever is to be audited counts in a way of its own.
+A seat and the pod in it count once, as much as the larger of both, until it is written down that the pod took it:
+nothing else may remember that. Whoever is to be audited counts in a way of its own.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ def left(
         awaited = (pod.metadata.uid, where) in hopes
         for book in ("now",) if leaves else ("now", "later") if awaited else ("now", "later", "hope"):
             _charge(free, book, where, pod_requests(pod))
+    for reservation in reservations:
+        for node, request in kept_by(reservation, pods, sizes[reservation.metadata.uid]):
+            for book in ("now", "later", "hope"):
+                _charge(free, book, node, request)
     for reservation in sorted(reservations, key=_waiting):  # who waits, waits for what the others leave
         waiting = _waiting(reservation)
         for node, request in held[reservation.metadata.uid]:
@@ -71,6 +76,18 @@ def held_by(one: Reservation, pods: Iterable[Pod], sizes: Sizes) -> list[tuple[s
     sitting = {(named_by(pod), pod.spec.node_name) for pod in pods}
     life = one.metadata.uid
     return [(node, sizes[task]) for task, seat, node in open_seats(one) if ((seat, life), node) not in sitting]
+
+
+def kept_by(one: Reservation, pods: Iterable[Pod], sizes: Sizes) -> list[tuple[str, Vector]]:
+    """The nodes of the seats in which somebody sits, and what these hold beyond the pods, which count themselves."""
+    sitting = {(named_by(pod), pod.spec.node_name): pod_requests(pod) for pod in pods}
+    life, found = one.metadata.uid, list[tuple[str, Vector]]()
+    for task, seat, node in open_seats(one):
+        taken = sitting.get(((seat, life), node))
+        if taken is not None:
+            beyond = {name: max(amount, 0) for name, amount in subtract(sizes[task], taken).items()}
+            found.append((node, {**beyond, PODS: -1}))
+    return found
 
 
 def named_by(pod: Pod) -> tuple[str, str]:

@@ -3,7 +3,8 @@
 Promise 4, the API is the only memory. If everybody died at this moment, and all that there is were listed:
 
 - what takes room there would be what the objects explain, no more and no less: the pods on a node, and the seats of
-  live reservations in which nobody sits. An ended reservation holds nothing, nor does one that is gone
+  live reservations in which nobody sits, or what those are larger than the pods in them. An ended reservation holds
+  nothing, nor does one that is gone
 - whoever took a seat would be known: the seat is for nobody else, and would be marked for this pod
 - what is marked would stay marked, and what has ended would stay so; what has expired would end, and no seat would be
   kept on a node that is gone
@@ -46,7 +47,7 @@ from restow.model.objects import Node, Placement, Pod, Reservation
 from restow.model.resources import PODS, Vector, add, amounts, pod_requests, subtract
 from restow.ports import Clock
 from restow.scheduling.registry import Profile
-from tests.control.reservations.books import Left, held_by, is_shut, left, named_by, shortages, sizes_of
+from tests.control.reservations.books import Left, held_by, is_shut, kept_by, left, named_by, shortages, sizes_of
 from tests.control.reservations.stage import open_seats, takes_room
 from tests.control.reservations.successor import Known, Lists, Steps, Successor, known_to
 
@@ -159,12 +160,12 @@ class Memory:
         self.due = {one.metadata.uid for key, one in steps.settled.items() if _says_else(self._reservation(key), one)}
 
     def _explain(self, known: Known, when: str) -> None:
-        """Everything that takes room is a pod, or a seat in which nobody sits."""
+        """Everything that takes room is a pod, or a seat beyond the pod in it."""
         pods = [one for one in self._pods if takes_room(one)]
         free: dict[str, Vector] = {one.metadata.name: dict(amounts(one.status.allocatable)) for one in self._nodes}
         taken = [(one.spec.node_name or "", pod_requests(one)) for one in pods]
         for one in self._reservations:
-            taken += held_by(one, pods, sizes_of(one))
+            taken += [*held_by(one, pods, sizes_of(one)), *kept_by(one, pods, sizes_of(one))]
         for node, request in taken:
             if node in free:
                 free[node] = subtract(free[node], add(request, {PODS: 1}))

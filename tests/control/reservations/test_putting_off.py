@@ -21,15 +21,15 @@ WAITING = {"x": 20.0, "y": 20.0}
 
 
 @asynccontextmanager
-async def pressed(patience: float = 300.0, **annotations: str) -> AsyncIterator[Stage]:
-    """Pod a took one of two seats, and others wait to be bound: there is one who binds."""
+async def pressed(patience: float = 300.0, cpu: str = "1", **annotations: str) -> AsyncIterator[Stage]:
+    """Pod a took one of two seats, all of it or less, and others wait to be bound: there is one who binds."""
     settings = Settings(namespace_share=100, writers=1, mark_patience=patience)
     async with stage(nodes=1, around=Slow(WAITING).around, settings=settings) as it:
         made = reservation()
         made["metadata"]["annotations"] = annotations
         await it.create(kinds.RESERVATION, made)
         await pass_time(3)
-        await it.create(kinds.POD, pod("a"))
+        await it.create(kinds.POD, pod("a", cpu))
         for name in WAITING:
             await it.create(kinds.POD, pod(name, app="other"))
         await pass_time(5)
@@ -75,9 +75,18 @@ async def test_who_took_the_seat_of_a_move_is_marked_at_once() -> None:
 
 
 @virtual
+async def test_who_leaves_some_of_its_seat_is_marked_at_once() -> None:
+    async with pressed(cpu="100m") as it:
+        assert (await taken(it), (await places(it))["y"]) == ("a", None)
+        await it.create(kinds.RESERVATION, reservation("another"))
+        await pass_time(1)
+        assert await phase(it, "another") == ("Available", "Reserved")
+
+
+@virtual
 async def test_nobody_else_waits_with_a_mark() -> None:
     async with pressed() as it:
-        await it.create(kinds.RESERVATION, reservation("another"))
+        await it.create(kinds.RESERVATION, reservation("another", 1))
         await pass_time(1)
         assert (await phase(it, "another"), await taken(it)) == (("Available", "Reserved"), None)
 

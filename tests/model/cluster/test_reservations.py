@@ -293,8 +293,8 @@ def test_what_was_seen_is_seen_anew_for_a_reservation_that_only_has_the_name_of_
     assert seat is not None and (seat.life, seat.version) == ("uid-next", 9)
 
 
-def test_what_a_seat_holds_beyond_an_assumed_pod_stays_held_until_that_is_confirmed(snapshot: Snapshot) -> None:
-    snapshot.apply_reservation(reservation("r", {0: "n1"}, requests={"cpu": "3"}))
+def test_what_a_seat_holds_beyond_the_pod_in_it_stays_held_until_that_is_marked(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, requests={"cpu": "3"}, version=1))
     small = pod("p", {"cpu": "1"}, labels=WEB)
     snapshot.assume(small, "n1", at=1.0, seat=SEAT)
     assert (held(snapshot), amount(snapshot, "requested", "n1")) == (2000, 1000)
@@ -303,7 +303,14 @@ def test_what_a_seat_holds_beyond_an_assumed_pod_stays_held_until_that_is_confir
     assert held(snapshot) == 3000
     snapshot.undo_to(mark)
     assert held(snapshot) == 2000
-    snapshot.apply_pod(pod("p", {"cpu": "1"}, on="n1", labels=WEB, seat="default/r/t/0"))
+    there = pod("p", {"cpu": "1"}, on="n1", labels=WEB, seat="default/r/t/0", version=5)
+    snapshot.apply_pod(there)
+    assert (held(snapshot), amount(snapshot, "requested", "n1")) == (2000, 1000)
+    mark = snapshot.mark()
+    snapshot.remove_pod(there)
+    assert held(snapshot) == 3000
+    snapshot.undo_to(mark)
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, taken={0: "uid-p"}, requests={"cpu": "3"}, version=6))
     assert (held(snapshot), amount(snapshot, "requested", "n1")) == (0, 1000)
 
 

@@ -173,17 +173,21 @@ class Holding:
 
     def _mark(self, name: SeatName | None, *, at_once: bool = False) -> None:
         """Let it be written down who took a seat; with others who come as well, if there are any. Nothing but the pod
-        says so until then: where it is about to go, at once; and whoever moves a pod waits for it."""
+        says so until then: where it is about to go, at once; and whoever moves a pod waits for it. So may others for
+        what a pod leaves of its seat."""
         if name is None or self._takers.is_marked(name):
             return
         key, seat = (name.namespace, name.reservation), self._book.seat(name)
         reservation = self._book.get(*key)
         if at_once or seat is None or (reservation is not None and migrating_pod(reservation) is not None):
             self._queue.add(key)
-        elif self._book.promises.any_coming(seat.life):
-            self.marks.ask(key, _LONGEST_MARK_DELAY)
+            return
+        delay = _MARK_DELAY if self._book.vacancies.seats(*key) else 0.0
+        delay = _LONGEST_MARK_DELAY if self._book.promises.any_coming(seat.life) else delay
+        if self._book.keeps(name):
+            self._queue.add_after(key, delay)
         else:
-            self.marks.ask(key, _MARK_DELAY if self._book.vacancies.seats(*key) else 0.0)
+            self.marks.ask(key, delay)
 
     def _spend(self, name: SeatName | None) -> None:
         """Nobody may take a seat that was taken, although nobody sits there and nothing says so yet."""

@@ -3,7 +3,8 @@
 Goes in: reservations of which seats were taken. Comes out: each of them, when its turn to be written has come.
 
 A mark costs the API server as much as several bindings, and hardly anybody waits for it (who does is not put off, see
-`holding`): what it says, the annotations of the pods say already, and whoever takes over reads it there. So pods of a
+`holding`; nor is who may, for what a small pod leaves of its seat): what it says, the annotations of the pods say
+already, and whoever takes over reads it there. So pods of a
 reservation that come together are marked by one write, bindings that wait for their turn go before marks, though not
 for ever, and few marks are under way at once.
 """

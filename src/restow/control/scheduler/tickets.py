@@ -67,7 +67,7 @@ class Tickets:
 
     def held(self, reservation: Reservation) -> None:
         """Seats were decided: to those who want to be near, or evenly spread, pods have come."""
-        for seat in self._held(reservation).values():
+        for seat in self._survey(reservation)[0].values():
             self._queue.tell(News(Thing.POD, Deed.ADDED, new=seat), steady_time())
 
     def give_back(self, reservation: Reservation) -> None:
@@ -117,10 +117,13 @@ class Tickets:
     @contextmanager
     def _watching(self, reservation: Reservation, *, edited: bool = False) -> Iterator[None]:
         """Whoever waits is told of the seats that hold nothing any more, something else, or something now: to them, a
-        pod has left, changed, or come."""
-        before = self._held(reservation)
+        pod has left, changed, or come. To a queue one has left, too, when it is written down that a pod of another took
+        its seat."""
+        before, waited_for = self._survey(reservation)
         yield
-        after = self._held(reservation)
+        after, unmarked = self._survey(reservation)
+        for seat in sorted(waited_for - unmarked - before.keys()):
+            self._tell_queue(seat)
         for seat in sorted(before.keys() | after.keys() if edited else before.keys() ^ after.keys()):
             old, new = before.get(seat), after.get(seat)
             if old is None or new is None:
@@ -128,10 +131,21 @@ class Tickets:
             else:
                 self._queue.tell(News(Thing.POD, Deed.UPDATED, old, new), steady_time())
 
-    def _held(self, reservation: Reservation) -> dict[SeatName, Pod]:
-        """The seats of a reservation that hold room, each with the pod it stands for."""
+    def _survey(self, reservation: Reservation) -> tuple[dict[SeatName, Pod], set[SeatName]]:
+        """The seats of a reservation that hold room, if only beside a pod, each with the pod it stands for; and those
+        of which it is not written down that somebody took them."""
         book = self._snapshot.reservations
-        return {seat.name: seat.stand_in for seat in book.seats(*key_of(reservation)) if book.holds(seat.name)}
+        seats = book.seats(*key_of(reservation))
+        held = {seat.name: seat.stand_in for seat in seats if book.holds(seat.name) or book.keeps(seat.name)}
+        return held, {seat.name for seat in seats if seat.open}
+
+    def _tell_queue(self, name: SeatName) -> None:
+        seat = self._snapshot.reservations.seat(name)
+        taker = self._snapshot.pods.known.get(seat.consumer or "") if seat is not None else None
+        if seat is None or taker is None:
+            return  # nobody took it, or whoever did is gone, which was told
+        if self._roster.queue_of(taker.pod) != (seat.queue or DEFAULT_QUEUE):
+            self._queue.tell(News(Thing.POD, Deed.DELETED, old=seat.stand_in), steady_time())
 
 
 def _ticket(reservation: Reservation, priority: int) -> Pod:

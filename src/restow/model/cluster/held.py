@@ -38,13 +38,15 @@ class Held:
     def exchangeable(self, name: SeatName, shape: Shape) -> Occupant | None:
         """What a seat holds, if a pod of this shape takes just that."""
         held = self._held.get(name)
-        if held is None or self._occupancy.any_aside:
-            return None
-        return held if self._occupancy.is_exchangeable(held, shape) else None
+        return held if held is not None and self._occupancy.is_exchangeable(held, shape) else None
 
     def is_filled(self, name: SeatName, taker: Occupant) -> bool:
         """Whether a pod takes what its seat held and nothing is set aside: by far the usual case."""
-        return taker.shape is self._shapes[name] and not self._occupancy.any_aside
+        return taker.shape is self._shapes[name] and not self._occupancy.aside(name)
+
+    def aside(self, name: SeatName) -> Amounts:
+        """What a seat holds beyond the pod in it."""
+        return self._occupancy.aside(name)
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
@@ -80,16 +82,16 @@ class Held:
         self._account(name, None)
 
     def set_aside(self, name: SeatName, seat: Seat | None, taker: Occupant | None) -> None:
-        """What a seat holds beyond the pod that is assumed in it stays held until the API has confirmed the pod: if it
-        does not come, the seat is there again, whole."""
+        """What a seat holds beyond the pod that is believed in it stays held until the seat is marked: if the pod does
+        not come, or is gone before anybody wrote down that it had, the seat is there again, whole."""
         more: Amounts = ()
         if taker is not None and self.is_filled(name, taker):
             return
-        if taker is not None and taker.assumed_at is not None:
+        if taker is not None:
             taken = dict(taker.shape.amounts)
             beyond = ((column, amount - taken.get(column, 0)) for column, amount in self._shapes[name].amounts)
             more = tuple((column, amount) for column, amount in beyond if amount > 0)
-        self._occupancy.set_aside(str(name), seat.node if seat is not None else "", more)
+        self._occupancy.set_aside(name, seat.node if seat is not None else "", more)
 
     def _account(self, name: SeatName, new: tuple[Holder, Amounts] | None) -> None:
         """Count what a seat holds for its namespace and queue."""

@@ -50,7 +50,7 @@ class Occupancy:
         self._crowd = crowd
         self.mounts = Mounts(log, rows)
         self._occupants: dict[str, dict[str, Occupant]] = {}
-        self._aside: dict[str, tuple[str, Amounts]] = {}
+        self._aside: dict[SeatName, tuple[str, Amounts]] = {}
 
     def on(self, node: str) -> list[Occupant]:
         """Everyone on a node, by key."""
@@ -87,23 +87,23 @@ class Occupancy:
             self._log.drop(self._occupants, occupant.node)
         self.vacate(occupant.node)
 
-    @property
-    def any_aside(self) -> bool:
-        """Whether amounts are set aside anywhere."""
-        return bool(self._aside)
+    def aside(self, seat: SeatName) -> Amounts:
+        """What is set aside beside the pod in a seat."""
+        found = self._aside.get(seat)
+        return found[1] if found is not None else ()
 
-    def set_aside(self, key: str, node: str, amounts: Amounts) -> None:
-        """Reserve mere amounts on a node, in place of what was set aside under this key before; none for nothing."""
-        old = self._aside.get(key)
+    def set_aside(self, seat: SeatName, node: str, amounts: Amounts) -> None:
+        """Reserve mere amounts on a node, in place of what was set aside for this seat before; none for nothing."""
+        old = self._aside.get(seat)
         if (old[1] if old else ()) == amounts and (old is None or old[0] == node):
             return
         if old is not None:
             self._room.discharge("reserved", self._rows.claim(old[0]), old[1], ())
-            self._log.drop(self._aside, key)
+            self._log.drop(self._aside, seat)
             self.vacate(old[0])
         if amounts:
             self._room.charge("reserved", self._rows.claim(node), amounts, ())
-            self._log.put(self._aside, key, (node, amounts))
+            self._log.put(self._aside, seat, (node, amounts))
 
     def overlook(self, occupant: Occupant) -> None:
         """Take an occupant for gone in every respect but the room it takes. Only undoing it makes it whole again."""

@@ -1,6 +1,6 @@
 """Reservations: which of their seats hold room now.
 
-    open seat                        holds, unless a pod that may take it is there already
+    open seat                        holds; once a pod that may take it is there, what it is larger than that
     consumed, its pod not yet seen   holds: the pod is on the node, only our view of pods is behind
     consumed, its pod seen or over   holds nothing, for good
     open seat of an ended one        holds nothing
@@ -22,6 +22,7 @@ from restow.model.cluster.claims import Claims
 from restow.model.cluster.classes import Classes
 from restow.model.cluster.directory import Directory
 from restow.model.cluster.held import Held
+from restow.model.cluster.listing import Amounts
 from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.occupancy import Occupancy, Occupant, sits_the_same
 from restow.model.cluster.owners import Kinship, Owners
@@ -81,6 +82,18 @@ class Reservations:
     def holds(self, name: SeatName) -> bool:
         """Whether a seat takes room on its node now."""
         return name in self._held
+
+    def keeps(self, name: SeatName) -> bool:
+        """Whether a seat takes room beside the pod in it, because nothing says yet that it was taken."""
+        return bool(self._held.aside(name))
+
+    def rest(self, occupant: Occupant) -> Amounts:
+        """What is kept of a seat beside the pod that is there, until that is written down. It is for nobody: room that
+        was promised is had before it."""
+        if occupant.seat is None or occupant.assumed_at is not None:
+            return ()
+        kept = self._held.aside(occupant.seat)
+        return kept if kept and self.taker(occupant.seat) is occupant else ()
 
     def held(self) -> list[SeatName]:
         """Every seat that takes room now, sorted."""

@@ -236,18 +236,21 @@ class Snapshot:
 
     @contextmanager
     def without_hopes(self, node: str, taken: SeatName | None = None) -> Iterator[bool]:
-        """For as long as it lasts, seats on a node that are promised to nobody yet take no room there, nor does what
-        the one that is being `taken` holds beyond its pod; gives whether there are any of the former. What is changed
-        meanwhile is only tried: it is taken back, too."""
-        named = (SeatName.parse(one.key) for one in self.occupants(node) if one.book == "reserved")
+        """For as long as it lasts, seats on a node that are promised to nobody yet take no room there; while one is
+        being `taken`, neither does what it holds beyond its pod, nor what is kept of others beside pods that are there.
+        Gives whether there is anything of others. What is changed meanwhile is only tried: it is taken back, too."""
+        there = self.occupants(node)
+        named = (SeatName.parse(one.key) for one in there if one.book == "reserved")
         hopes = [name for name in named if name is not None and self.reservations.is_hope(name)]
+        seated = there if taken is not None else ()
+        rests = [one.seat for one in seated if one.seat is not None and self.reservations.rest(one)]
         mark = self.mark()
         try:
             for name in hopes:
                 self.reservations.vacate(name)
-            if taken is not None:
-                self.occupancy.set_aside(str(taken), node, ())
-            yield bool(hopes)
+            for name in rests if taken is None else [*rests, taken]:
+                self.occupancy.set_aside(name, node, ())
+            yield bool(hopes or rests)
         finally:
             self.undo_to(mark)
 

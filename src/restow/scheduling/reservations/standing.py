@@ -212,8 +212,9 @@ def _crowded_out(snapshot: Snapshot, engine: Engine, row: int, now: float) -> di
     room, node = snapshot.room, snapshot.rows.name(row) or ""
     seats = [(one.name, engine.counted(_there(one, snapshot, now))) for one in _open(snapshot, node)]
     numbers = {number for _, amounts in seats for number, _ in amounts}
-    free = {number: room.left(number, row) for number in numbers}
-    later = {number: room.left(number, row, after_leaving=True) for number in numbers}
+    kept = _kept(snapshot, node)
+    free = {number: room.left(number, row) + kept[number] for number in numbers}
+    later = {number: room.left(number, row, after_leaving=True) + kept[number] for number in numbers}
     coming = _coming(snapshot, node)
     found: dict[SeatName, Troubled] = {}
     for reservation, group in _last_first(snapshot, node, seats):
@@ -238,6 +239,16 @@ def _crowded_out(snapshot: Snapshot, engine: Engine, row: int, now: float) -> di
             else:
                 message = f"{_who(awaited)} have not left node {node} yet: {waits} is missing"
                 found[name] = Troubled(Trouble.ROOM_BEING_LEFT, message)
+    return found
+
+
+def _kept(snapshot: Snapshot, node: str) -> Counter[int]:
+    """What is kept of seats beside smaller pods, until it is written down that those took them: nobody loses a seat to
+    that."""
+    found = Counter[int]()
+    for one in snapshot.occupants(node):
+        for number, amount in snapshot.reservations.rest(one):
+            found[number] += amount
     return found
 
 

@@ -13,10 +13,11 @@ from restow.control.scheduler.feed import Feed
 from restow.control.scheduler.takers import Takers, mark_of, works_for
 from restow.model.cluster import SeatName
 from restow.model.cluster.names import Key, key_of
-from restow.model.cluster.seat import wanted
+from restow.model.cluster.seat import is_changed, wanted
 from restow.model.objects import Placement, Reservation
 from restow.model.problems import Problem
 from restow.scheduling.engine import Engine
+from restow.scheduling.reservations.changing import misfits
 from restow.scheduling.reservations.growing import beyond_limits
 from restow.scheduling.reservations.lifecycle import Facts, Found
 from restow.scheduling.reservations.standing import Troubled, kept_off, troubles
@@ -36,6 +37,10 @@ class Findings:
         self._hoping: dict[Key, bool] = {}
         """Given seats that others are still leaving, which their status does not say yet; and whether that was looked
         at, or is news."""
+        self._looked: dict[Key, Reservation] = {}
+        """As they were when they were looked at, until their status is written."""
+        self._decided: dict[Key, Reservation] = {}
+        """As they were when that was done."""
         self._checked: dict[Key, tuple[tuple[str, int | None], list[Problem]]] = {}
 
     # --- what was decided ---------------------------------------------------------------------------------------------
@@ -54,11 +59,15 @@ class Findings:
         """What was found is what its status says; not what was decided since."""
         if self._hoping.get(key):
             del self._hoping[key]
+        if key in self._looked:
+            self._decided[key] = self._looked.pop(key)
 
     def ended(self, key: Key) -> None:
         """Nothing will be decided about it any more."""
         self._hoping.pop(key, None)
         self._refusals.pop(key, None)
+        self._looked.pop(key, None)
+        self._decided.pop(key, None)
 
     def gone(self, key: Key) -> None:
         self._checked.pop(key, None)
@@ -71,8 +80,12 @@ class Findings:
         hopes = key in self._hoping
         if hopes:
             self._hoping[key] = True
+        self._looked[key] = reservation
         found = troubles(self._snapshot, self._engine, self._book.seats(*key), now)
         found = kept_off(self._snapshot, self._engine, reservation, now, hopes=hopes) | found
+        if is_changed(reservation) and not self.problems(reservation):
+            misfit = misfits(self._snapshot, self._engine, reservation, self._before(reservation), now)
+            found |= {name: one for name, one in misfit.items() if one.trouble.is_loss or name not in found}
         gone = {name for name, troubled in found.items() if troubled.trouble.is_loss}
         found |= beyond_limits(self._snapshot, self._feed.roster, reservation, self._namespace_share, gone)
         seats = [self._found(name, one, found.get(name)) for name, one in self._placements(reservation).items()]
@@ -83,6 +96,13 @@ class Findings:
             refusal=refusal if generation == reservation.metadata.generation else None,
             coming=self._book.promises.any_coming(reservation.metadata.uid),
         )
+
+    def _before(self, reservation: Reservation) -> Reservation | None:
+        """What one that was changed was when it was last decided about, if that was here."""
+        before = self._decided.get(key_of(reservation))
+        if before is None or before.metadata.uid != reservation.metadata.uid:
+            return None
+        return before if before.metadata.generation == reservation.status.observed_generation else None
 
     def problems(self, reservation: Reservation) -> list[Problem]:
         """What is wrong with its spec, looked for once per version of that."""

@@ -9,14 +9,11 @@ so that nobody behind them uses up what it may still take.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from msgspec.structs import replace
 
-from restow.model.objects import Container, Pod, ResourceRequirements
 from restow.scheduling.framework import Cycle
 from restow.scheduling.jobs import Job
+from restow.scheduling.reservations.sizes import weightless
 from restow.scheduling.roster import requests_of
 from restow.scheduling.session import Session
 
@@ -44,7 +41,7 @@ def _nearest(session: Session, cycle: Cycle) -> str | None:
     """Of the nodes that refuse a pod for nothing but its size, the one that lacks least for it; if there is none, of
     those that refuse it for nothing that lasts."""
     snapshot = session.snapshot
-    rows, ready = session.engine.hopeful(Cycle(_weightless(cycle.pod), snapshot, session.now))
+    rows, ready = session.engine.hopeful(Cycle(weightless(cycle.pod), snapshot, session.now))
     asked = [(column, amount) for column, amount in cycle.pod_class.shape.amounts if amount > 0]
     if any(column >= len(snapshot.room.free) for column, _ in asked):  # no node has ever had any of it
         return None
@@ -55,15 +52,3 @@ def _nearest(session: Session, cycle: Cycle) -> str | None:
         lacking = np.maximum(lacking, (amount - free[column]) / np.maximum(whole[column], 1))
     found = [(not ready[one], lacking[one], snapshot.rows.name(rows[one]) or "") for one in np.flatnonzero(fits)]
     return min(found)[2] if found else None
-
-
-def _weightless(pod: Pod) -> Pod:
-    """The same pod, as if it asked for nothing."""
-    spec = pod.spec
-    containers, init_containers = _unsized(spec.containers), _unsized(spec.init_containers)
-    lighter = replace(spec, containers=containers, init_containers=init_containers, overhead=None, resources=None)
-    return replace(pod, spec=lighter)
-
-
-def _unsized(containers: Sequence[Container] | None) -> list[Container]:
-    return [replace(one, resources=ResourceRequirements()) for one in containers or ()]

@@ -18,6 +18,7 @@ nor how many times something is seen.
         NodeGone        a node with an open seat does not exist any more  }
         RoomTaken       others took the room of an open seat              }  and fewer than minAvailable are left;
         LimitExceeded   it was changed, to more than it may have          }  otherwise it goes on without the seat
+        NoLongerFits    it was changed, to what its node does not take    }
 
 What was taken stays taken: pods keep running whatever becomes of the reservation, and a seat that somebody took never
 opens again. An end is final; a pod that took its seat just before is still written down.

@@ -1,4 +1,5 @@
-"""Sizes: which of several requests are larger, so that nobody small sits where somebody large will have to.
+"""Sizes: which of several requests are larger, so that nobody small sits where somebody large will have to; and pods as
+they are apart from that.
 
 Goes in: the tasks of a reservation, or the pods of a gang. Comes out: their order. Of each resource it counts how much
 of the most that any of them asks for it is, and of one request first the resource of which that is most. So whatever
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from restow.model.objects import Pod, Reservation, TaskSpec
+from msgspec.structs import replace
+
+from restow.model.objects import Container, Pod, Reservation, ResourceRequirements, TaskSpec
 from restow.model.quantity import QuantityError
 from restow.model.resources import Vector, pod_requests, template_requests
 
@@ -38,6 +41,18 @@ def largest_first(pods: Sequence[Pod]) -> list[Pod]:
     """In the order in which they are, among equals."""
     sizes = _sizes([pod_requests(pod) for pod in pods])
     return [pods[place] for place in sorted(range(len(pods)), key=sizes.__getitem__, reverse=True)]
+
+
+def weightless(pod: Pod) -> Pod:
+    """The same pod, as if it asked for nothing."""
+    spec = pod.spec
+    containers, init_containers = _unsized(spec.containers), _unsized(spec.init_containers)
+    lighter = replace(spec, containers=containers, init_containers=init_containers, overhead=None, resources=None)
+    return replace(pod, spec=lighter)
+
+
+def _unsized(containers: Sequence[Container] | None) -> list[Container]:
+    return [replace(one, resources=ResourceRequirements()) for one in containers or ()]
 
 
 def _smallest_first(tasks: Iterable[TaskSpec]) -> list[Sized]:

@@ -8,6 +8,8 @@ with why.
                     have left: seats are lost, those of the newest reservation first, until the rest fits
     LimitExceeded   it was changed, and asks for more than its queue may have or its namespace may hold (`growing`):
                     the seat is lost
+    NoLongerFits    it was changed, and its node does not take the pod of the seat as it is now (`changing`): the seat
+                    is lost
     NodeUnfit       the node is cordoned, its taints or labels keep the pod of the seat away, or who is there does (the
                     same host port, company that is not wanted): it is held, but no use
     RoomBeingLeft   the room is there only once terminating pods have left it, or pods that the reservation awaits
@@ -40,17 +42,18 @@ from restow.scheduling.reservations.validity import has_grown
 
 
 class Trouble(StrEnum):
-    """What a seat may be in; the first three cost it."""
+    """What a seat may be in; the first four cost it."""
 
     NODE_GONE = "NodeGone"
     ROOM_TAKEN = "RoomTaken"
     LIMIT_EXCEEDED = "LimitExceeded"
+    NO_LONGER_FITS = "NoLongerFits"
     NODE_UNFIT = "NodeUnfit"
     ROOM_BEING_LEFT = "RoomBeingLeft"
 
     @property
     def is_loss(self) -> bool:
-        return self in (Trouble.NODE_GONE, Trouble.ROOM_TAKEN, Trouble.LIMIT_EXCEEDED)
+        return self not in (Trouble.NODE_UNFIT, Trouble.ROOM_BEING_LEFT)
 
 
 class Troubled(msgspec.Struct, frozen=True):
@@ -103,8 +106,21 @@ def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: f
     That says more than `troubles` (host ports and volumes of pods that are leaving, company that is not wanted), and
     costs more: it is for reservations that wait, and for those that somebody is about to be moved for.
     """
-    meta, found = reservation.metadata, dict[SeatName, Troubled]()
+    meta = reservation.metadata
     seats = [seat for seat in snapshot.reservations.seats(meta.namespace or "", meta.name) if seat.consumer is None]
+    refused = refusals(snapshot, engine, reservation, seats, now)
+    return {
+        seat.name: turned_away(snapshot, reservation, seat.node, refused[seat.name])
+        for seat in seats
+        if seat.name in refused
+    }
+
+
+def refusals(
+    snapshot: Snapshot, engine: Engine, reservation: Reservation, seats: Iterable[Seat], now: float
+) -> dict[SeatName, str]:
+    """What keeps the pods of a reservation's open seats from their nodes, if they come one after the other."""
+    meta, found = reservation.metadata, dict[SeatName, str]()
     taken = [one for one in reservation.status.placements or () if one.pod_ref is not None]
     mark = snapshot.mark()
     try:
@@ -115,7 +131,7 @@ def blocked(snapshot: Snapshot, engine: Engine, reservation: Reservation, now: f
             with snapshot.overlooking(migrating_pod(reservation) or ""):
                 why = engine.why_not(_there(seat, snapshot, now), seat.node)
             if why:
-                found[seat.name] = _refused(snapshot, reservation, seat.node, why)
+                found[seat.name] = why
             else:
                 snapshot.assume(seat.stand_in, seat.node, at=now)
     finally:
@@ -151,12 +167,18 @@ def _unwelcome(snapshot: Snapshot, engine: Engine, reservation: Reservation, now
     return blocked(snapshot, engine, reservation, now)
 
 
-def _refused(snapshot: Snapshot, reservation: Reservation, node: str, why: str) -> Troubled:
+def turned_away(snapshot: Snapshot, reservation: Reservation, node: str, why: str) -> Troubled:
     """What a filter says is over once those have left who are leaving; where nobody is, nothing will change it."""
-    awaited = _still_awaited(snapshot, reservation, node)
-    if not awaited and not any(one.leaving for one in snapshot.occupants(node)):
+    if not is_being_left(snapshot, reservation, node):
         return Troubled(Trouble.NODE_UNFIT, f"node {node} does not take its pod any more: {why}")
+    awaited = _still_awaited(snapshot, reservation, node)
     return Troubled(Trouble.ROOM_BEING_LEFT, f"{_who(awaited)} have not left node {node} yet: {why}")
+
+
+def is_being_left(snapshot: Snapshot, reservation: Reservation, node: str) -> bool:
+    """Whether anybody is leaving a node, or is awaited to."""
+    leaving = any(one.leaving for one in snapshot.occupants(node))
+    return leaving or bool(_still_awaited(snapshot, reservation, node))
 
 
 def _there(seat: Seat, snapshot: Snapshot, now: float) -> Cycle:

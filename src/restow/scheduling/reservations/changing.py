@@ -1,0 +1,73 @@
+"""Changing: the seats that a reservation loses because its template says something else now.
+
+Goes in: a reservation, and what it was when its seats were last decided about, if that is known. Comes out: the open
+seats whose pods their nodes took as they were and do not take as they are, each with what is in the way: another node
+selector, a host port of which a node has one only, company that is not wanted. How much they ask for is not looked at
+here: whether there is room, `standing` says, and whether it may be had, `growing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from restow.model.cluster import Seat, SeatName, Snapshot
+from restow.model.cluster.names import key_of
+from restow.model.cluster.seat import stand_in
+from restow.model.objects import Pod, Reservation
+from restow.scheduling.engine import Engine
+from restow.scheduling.reservations.sizes import weightless
+from restow.scheduling.reservations.standing import Trouble, Troubled, is_being_left, refusals, turned_away
+
+
+def misfits(
+    snapshot: Snapshot, engine: Engine, reservation: Reservation, before: Reservation | None, now: float
+) -> dict[SeatName, Troubled]:
+    """The seats that are lost, and those that are kept and no use now: others are leaving the node, who may be in the
+    way, or nobody knows what it was before."""
+    was, is_now = _pods(before) if before is not None else {}, _pods(reservation)
+    changed = {task for task, pod in is_now.items() if was.get(task) != pod}
+    if not changed:
+        return {}
+    book, meta = snapshot.reservations, reservation.metadata
+    seats = [one for one in book.seats(meta.namespace or "", meta.name) if book.holds(one.name)]
+    refused = refusals(snapshot, engine, reservation, _as(is_now, seats), now)
+    concerned = [one for one in seats if one.name in refused and one.name.task in changed]
+    if not concerned:
+        return {}
+    found = {one.name: turned_away(snapshot, reservation, one.node, refused[one.name]) for one in concerned}
+    if before is None:
+        return found
+    earlier = refusals(snapshot, engine, reservation, _as({**is_now, **was}, seats), now)
+    for one in concerned:
+        if one.name in earlier:
+            del found[one.name]
+        elif not _is_suited(snapshot, one) or not is_being_left(snapshot, reservation, one.node):
+            told = f"node {one.node} does not take its pod as it was changed: {refused[one.name]}"
+            found[one.name] = Troubled(Trouble.NO_LONGER_FITS, told)
+    return found
+
+
+def _pods(reservation: Reservation) -> dict[str, Pod]:
+    """The pod that each task is for, as if it asked for nothing."""
+    key, spec = key_of(reservation), reservation.spec
+    return {
+        task.name: weightless(stand_in(SeatName(*key, task.name, 0), task, spec.scheduler_name, spec.queue))
+        for task in spec.tasks or ()
+    }
+
+
+def _as(pods: Mapping[str, Pod], seats: Iterable[Seat]) -> list[Seat]:
+    """Seats for other pods, by task."""
+    found: list[Seat] = []
+    for one in seats:
+        pod, own = pods[one.name.task], one.stand_in.metadata
+        found.append(replace(one, stand_in=replace(pod, metadata=replace(pod.metadata, name=own.name, uid=own.uid))))
+    return found
+
+
+def _is_suited(snapshot: Snapshot, seat: Seat) -> bool:
+    """Whether a node is one for the pod of a seat, whoever is there."""
+    row = snapshot.rows.find(seat.node)
+    return row is not None and bool(snapshot.masks.eligible(snapshot.shapes.of(seat.stand_in))[row])

@@ -56,6 +56,13 @@ class Answer(msgspec.Struct, frozen=True):
     """Whether asking again is useless."""
 
 
+class Outlook(msgspec.Struct, frozen=True):
+    """Where a seat would be, were it asked for now; or why nowhere."""
+
+    node: str = ""
+    why: str = ""
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     job: PodMigrationJob
     terms: Terms
@@ -106,6 +113,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Why evictions are stopped everywhere, if they are."""
     turn: Answer | None = None
     """Whether it is this job's turn to evict, by the limits on evictions; not asked yet if None."""
+    outlook: Outlook | None = None
+    """What would become of its reservation, if that is only rehearsed."""
     trial: Answer | None = None
     """What the API server said to an eviction that was only tried; not asked yet if None."""
     outcome: Answer | None = None

@@ -170,8 +170,19 @@ def _no_reservation(facts: Facts) -> Step | None:
         facts.job, pod, facts.owners, seconds=_lifetime(facts), queue=facts.queue, anew=facts.anew
     )
     if facts.terms.dry_run:
-        return rehearsed(facts, f"reservation {pod.metadata.namespace}/{reservation.metadata.name} would be created")
+        return _rehearsed(facts, f"reservation {pod.metadata.namespace}/{reservation.metadata.name} would be created")
     return Reserve(facts.job.status, reservation)
+
+
+def _rehearsed(facts: Facts, what: str) -> Step:
+    """What would be done, and what would come of it as things are."""
+    outlook = facts.outlook
+    if outlook is None:
+        return rehearsed(facts, what)
+    if not outlook.node:
+        return rehearsed(facts, f"{what}, and no node would take it now: {outlook.why}")
+    told = f"{what}, on node {outlook.node} as it is now; then pod {pod_name(facts)} would be evicted"
+    return rehearsed(facts, told)
 
 
 def _another(facts: Facts) -> Step | None:

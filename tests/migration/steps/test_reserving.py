@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.facts import Answer
+from restow.migration.facts import Answer, Outlook
 from restow.migration.instructions import Abort, Evict, Extend, Fail, Look, Refer, Reserve, Wait
 from restow.migration.terms import Terms
 from restow.model.objects import Reservation
@@ -31,7 +31,29 @@ ROWS: list[Row] = [
     ("the trial was refused", before(job(ref=None), trial=NO), Wait, "FailedEvict", "disruption budget web"),
     ("stopped", before(job(ref=None), stopped="evictions are stopped"), Wait, "Stopped", "evictions are stopped"),
     ("its workload is short", before(job(ref=None), scarce="2 of 3"), Wait, "MaxUnavailablePerWorkload", "2 of 3"),
-    ("a dry run", before(job(ref=None), trial=YES, terms=DRY), Abort, "DryRun", "nothing was changed: "),
+    (
+        "a dry run",
+        before(job(ref=None), trial=YES, terms=DRY),
+        Abort,
+        "DryRun",
+        "dry run, nothing was changed: reservation shop/restow-job-uid would be created",
+    ),
+    (
+        "a dry run, and there is a node",
+        before(job(ref=None), trial=YES, terms=DRY, outlook=Outlook("n2")),
+        Abort,
+        "DryRun",
+        "dry run, nothing was changed: reservation shop/restow-job-uid would be created, on node n2 as it is now; "
+        "then pod shop/web-1 would be evicted",
+    ),
+    (
+        "a dry run, and there is none",
+        before(job(ref=None), trial=YES, terms=DRY, outlook=Outlook(why="0/3 nodes are available: 3 Too many pods.")),
+        Abort,
+        "DryRun",
+        "dry run, nothing was changed: reservation shop/restow-job-uid would be created, and no node would take it "
+        "now: 0/3 nodes are available: 3 Too many pods.",
+    ),
     (
         "refused for good",
         before(job(ref=None), outcome=Answer(False, "bad", final=True)),

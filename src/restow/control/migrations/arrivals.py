@@ -1,7 +1,7 @@
 """Arrivals: would the nodes of seats take whoever comes in a pod's place now?
 
 Goes in: news of everything that the filters of a scheduler go by. Comes out: what those of the configured profile say
-against the successor in each seat, by what was heard until then.
+against the successor in each seat, by what was heard until then; or where a seat would be.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from typing import Any, Final
 
 from restow.client.reader import Reader
 from restow.control.view import ClusterView
+from restow.migration.facts import Outlook
 from restow.migration.seats import Place, place_of
 from restow.model import kinds
-from restow.model.cluster.seat import seats_of
+from restow.model.cluster import SeatName
+from restow.model.cluster.seat import seats_of, stand_in
 from restow.model.kinds import Kind
 from restow.model.objects import Placement, Reservation
+from restow.scheduling.answers import Placed
 from restow.scheduling.engine import Engine
 from restow.scheduling.explain import blamed
+from restow.scheduling.framework import Cycle
 from restow.scheduling.reservations.arriving import Arrival, why_shut_out
 
 log = logging.getLogger(__name__)
@@ -43,6 +47,22 @@ class Arrivals:
     def configure(self, engine: Engine) -> None:
         """Ask other filters from now on."""
         self._engine = engine
+
+    def outlook(self, reservation: Reservation, instead_of: str, *, now: float) -> Outlook:
+        """Where the scheduler would keep the seat of a reservation for whoever comes instead of a pod, as it is now."""
+        meta, spec = reservation.metadata, reservation.spec
+        [task] = spec.tasks or []
+        name = SeatName(meta.namespace or "", meta.name, task.name, 0)
+        try:
+            with self._cluster.held(), self._cluster.snapshot.overlooking(instead_of):
+                cycle = Cycle(stand_in(name, task, spec.scheduler_name, spec.queue), self._cluster.snapshot, now)
+                placed = self._engine.place(cycle, explain=False)
+                if isinstance(placed, Placed):
+                    return Outlook(placed.node)
+                return Outlook(why=self._engine.survey(cycle).message)
+        except Exception as error:  # of a plugin
+            log.exception("filters failed", extra={"reservation": f"{meta.namespace}/{meta.name}"})
+            return Outlook(why=blamed(error))
 
     def shut_out(
         self,

@@ -25,11 +25,18 @@ from restow.control.view import EvictionView, StopSwitch
 from restow.migration.arbitration import Standing, standing
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import condition, is_ended, is_running
-from restow.migration.facts import Facts
+from restow.migration.facts import Facts, Outlook
 from restow.migration.history import evicted_at
 from restow.migration.likeness import likenesses
 from restow.migration.precedence import sooner
-from restow.migration.reservation import is_made_for, job_uid, reservation_key, reservation_name
+from restow.migration.reservation import (
+    is_made_for,
+    job_uid,
+    reservation_for,
+    reservation_key,
+    reservation_name,
+    template_problems,
+)
 from restow.migration.scene import Scene, candidate
 from restow.migration.steps import SETTLED
 from restow.migration.terms import terms_of
@@ -236,7 +243,7 @@ class Feed:
             unsent=job.metadata.uid in self._unsent,
         )
         if facts.mover is None or facts.reservation is None:
-            return facts
+            return replace(facts, outlook=self._outlook(facts))
         before = sooner(facts, self._reservations, partial(self._takes, facts.likely[-1])) if given else None
         return replace(facts, sooner=before)
 
@@ -244,6 +251,14 @@ class Feed:
         """Whether whoever comes, and is like a pod, would get one of these seats, were it to come now."""
         kept_from = self.arrivals.shut_out(reservation, seats, self.arrival(pod), (), spare=0, now=self._clock.now())
         return len(kept_from) < len(seats)
+
+    def _outlook(self, facts: Facts) -> Outlook | None:
+        """What would become of the reservation that is only said to be made; asked when that is decided."""
+        job, pod, is_asked = facts.job, facts.mover, facts.terms.dry_run and facts.trial is not None
+        if not is_asked or pod is None or template_problems(job, pod, facts.owners):
+            return None
+        made = reservation_for(job, pod, facts.owners, seconds=1.0, queue=facts.queue, anew=facts.anew)
+        return self.arrivals.outlook(made, pod.metadata.uid, now=facts.now)
 
     def arrival(self, pod: Pod) -> Arrival:
         """Whoever comes in a pod's place, and is like this."""

@@ -1,0 +1,67 @@
+"""A dry run says what would come of a move: where the seat would be, by the scheduler's own filters, or why nowhere."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from restow.control.migrations import Migrations
+from restow.model import kinds
+from tests.control.attacks.test_before_the_eviction import Broken
+from tests.control.migrations.stage import arguments, controller, scheduled, stays
+from tests.sim.stage import pass_time, pod, profile, running, virtual
+
+NOTHING = "dry run, nothing was changed: reservation default/restow-{uid} would be created, "
+SEATED = NOTHING + "on node {node} as it is now; then pod default/{pod} would be evicted"
+NOWHERE = NOTHING + "and no node would take it now: {why}"
+FULL = "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) excluded by name, 1 node(s) were unschedulable."
+ELSEWHERE = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) other than the one asked for by name."
+
+
+@pytest.mark.parametrize(
+    ("target", "filled", "cordoned", "expected"),
+    [
+        (None, (), (), SEATED),
+        ("n3", (), (), SEATED),
+        (None, ("n2",), (), SEATED),
+        (None, ("n2",), ("n3",), NOWHERE.replace("{why}", FULL)),
+        ("n2", ("n2",), (), NOWHERE.replace("{why}", ELSEWHERE)),
+    ],
+    ids=["anywhere", "where it is to go", "one is full", "nowhere", "not where it is to go"],
+)
+@virtual
+async def test_where_the_seat_would_be(
+    target: str | None, filled: tuple[str, ...], cordoned: tuple[str, ...], expected: str
+) -> None:
+    async with scheduled() as it, controller(it.api, it.clock, dryRun=True):
+        for name in ("n2", "n3"):
+            await it.patch(kinds.NODE, name, {"spec": {"unschedulable": True}})
+        [old] = await it.start(1)
+        for name in {"n2", "n3"} - {*cordoned}:
+            await it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
+        for name in filled:
+            await it.create(kinds.POD, pod("filler", "3800m", nodeName=name))
+        await pass_time(2)
+        await it.move(old, annotations={"restow.sh/target-node": target} if target else None)
+        await pass_time(10)
+        node = target or ("n3" if filled else "n2")
+        told = expected.format(uid=(await it.job()).metadata.uid, node=node, pod=old.metadata.name)
+        assert await it.told() == ("Aborted", "DryRun", told)
+        assert await stays(it, old) and await it.reservations() == []
+
+
+@virtual
+async def test_a_plugin_that_breaks_is_told() -> None:
+    async with scheduled() as it:
+        section = arguments(dryRun=True)
+        async with running(Migrations(it.api, it.clock, Random(1), arguments=section, scheduler=profile(Broken()))):
+            [old] = await it.start(1)
+            await it.move(old)
+            await pass_time(10)
+            why = "Broken: RuntimeError: no idea"
+            assert await it.told() == (
+                "Aborted",
+                "DryRun",
+                NOWHERE.format(uid=(await it.job()).metadata.uid, why=why),
+            )

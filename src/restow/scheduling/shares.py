@@ -185,12 +185,13 @@ def _is_below(used: Vector, guaranteed: Vector) -> bool:
 
 class NamespaceShare:
     """What one namespace may hold by reservations. They are not subject to quota, so that this is all that keeps it
-    from holding the cluster."""
+    from holding the cluster. A part of one is one: of a single GPU, half is none. Of what no node has there is no share:
+    whoever looks for a node says so."""
 
     def __init__(self, snapshot: Snapshot, namespace: str, percent: int) -> None:
         self._whose = f"namespace {namespace} may hold {percent}% of the cluster (reservations.namespaceShare)"
         self._held = snapshot.reservations.holdings.of_namespace(namespace)
-        self._limits = {name: amount * percent // 100 for name, amount in offered(snapshot).items()}
+        self._limits = {name: -(-amount * percent // 100) for name, amount in offered(snapshot).items() if amount > 0}
 
     def release(self, amounts: Vector) -> None:
         """So much of it is not counted."""
@@ -200,10 +201,10 @@ class NamespaceShare:
         """Why it may not hold this much more; None if it may."""
         held, limits = self._held, self._limits
         over = [
-            f"{name} (limit {quantity_of(name, limits.get(name, 0))}, held {quantity_of(name, held.get(name, 0))}, "
+            f"{name} (limit {quantity_of(name, limits[name])}, held {quantity_of(name, held.get(name, 0))}, "
             f"requested {quantity_of(name, amount)})"
             for name, amount in sorted(request.items())
-            if amount > 0 and held.get(name, 0) + amount > limits.get(name, 0)
+            if amount > 0 and name in limits and held.get(name, 0) + amount > limits[name]
         ]
         return f"{self._whose}: {', '.join(over)}" if over else None
 

@@ -159,3 +159,16 @@ async def test_no_turn_is_lost_to_the_time_that_it_takes_to_get_ready(workers: i
     gaps = [after - before for before, after in pairwise(api.evicted)]
     assert len(gaps) == 11
     assert min(gaps) >= 0.1 - 1e-6 and sum(gaps) < 1.5
+
+
+@virtual
+async def test_another_rate_is_for_those_who_wait_already() -> None:
+    async with cluster(nodes=4) as it, controller(it.api, it.clock, evictQPS=0.01, evictBurst=1) as made:
+        pods = await it.start(4)
+        for pod in pods:
+            await it.move(pod, pod.metadata.name)
+        await pass_time(20)
+        assert [(await it.told(pod.metadata.name))[1] for pod in pods] == [None, "EvictQPS", "EvictQPS", "EvictQPS"]
+        made.configure(arguments(evictQPS=1, evictBurst=1))
+        await pass_time(30)
+        assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}

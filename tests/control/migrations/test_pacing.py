@@ -80,8 +80,25 @@ def test_whose_turn_it_is_waits_for_who_was_late() -> None:
 def test_other_numbers_give_nobody_a_turn_twice() -> None:
     pacing = Pacing(rate=0.1, burst=1)
     assert pacing.delay("a", 1000.0) == 0.0
-    pacing.configure(0.1, 1)
-    pacing.configure(0.2, 1)
+    pacing.configure(0.1, 1, 1000.0)
+    pacing.configure(0.2, 1, 1000.0)
     assert pacing.delay("b", 1000.0) == pytest.approx(5.0)
-    pacing.configure(0.2, 3)
+    pacing.configure(0.2, 3, 1000.0)
     assert [pacing.delay(job, 1000.0) for job in "cd"] == pytest.approx([0.0, 5.0])
+
+
+def test_other_numbers_are_for_those_who_wait_too_in_their_order() -> None:
+    pacing = Pacing(rate=0.01, burst=1)
+    assert [pacing.delay(job, 0.0) for job in "abcd"] == [0.0, 100.0, 200.0, 300.0]
+    assert pacing.send("a", 0.0) == 0.0
+    pacing.configure(0.1, 1, 5.0)
+    assert [pacing.delay(job, 5.0) for job in "dcbe"] == pytest.approx([25.0, 15.0, 5.0, 35.0])
+    pacing.configure(0.01, 1, 6.0)
+    assert [pacing.delay(job, 6.0) for job in "bc"] == pytest.approx([49.0, 149.0])
+
+
+def test_those_who_did_not_come_are_not_waited_for_either() -> None:
+    pacing = Pacing(rate=0.01, burst=1)
+    assert [pacing.delay(job, 0.0) for job in "ab"] == [0.0, 100.0]
+    pacing.configure(0.1, 1, 50.0)
+    assert pacing.delay("b", 50.0) == 0.0

@@ -145,7 +145,8 @@ class Migrations:
         self._arguments = arguments
         if scheduler is not None:
             self._feed.arrivals.configure(scheduler.engine)
-        self._pacing.configure(arguments.evictions_per_second, arguments.eviction_burst)
+        now = asyncio.get_running_loop().time()
+        self._pacing.configure(arguments.evictions_per_second, arguments.eviction_burst, now)
         self._staff.set()
         for job in self._feed.jobs():
             self._queue.add(job.metadata.name)

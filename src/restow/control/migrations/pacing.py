@@ -1,15 +1,17 @@
 """Pacing: whose turn it is to evict, at so many per second.
 
 Every job that wants to evict gets a time; whoever comes first is first. Times are given once and kept until the job has
-used its own, or gives up. Who comes late may meet those whose time it is by then, so what was sent counts beside what
-was given: nobody goes while there were as many as may, and who comes later than that gets another time. Whoever used it
-in vain is put off, longer each time: the API server may go on to say yes when it is only asked, and no when it is told.
-Who has not come back long after its time is not waited for: its job may have been deleted on the way.
+used its own, or gives up, or other numbers are configured. Who comes late may meet those whose time it is by then, so
+what was sent counts beside what was given: nobody goes while there were as many as may, and who comes later than that
+gets another time. Whoever used it in vain is put off, longer each time: the API server may go on to say yes when it is
+only asked, and no when it is told. Who has not come back long after its time is not waited for: its job may have been
+deleted on the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 
 from restow.client.rate import TokenBucket
 
@@ -39,10 +41,15 @@ class Pacing:
             for bucket in (self._bucket, self._sent):
                 bucket.take(now - max(age, 0.0))
 
-    def configure(self, rate: float, burst: int) -> None:
-        """Go by other numbers from now on; times that were given stand."""
-        for bucket in (self._bucket, self._sent):
-            bucket.configure(rate, burst)
+    def configure(self, rate: float, burst: int, now: float) -> None:
+        """Go by other numbers from now on. Who waits gets another time by them, in the same order; what was sent
+        counts."""
+        if (rate, burst) == (self._sent.rate, self._sent.burst):
+            return
+        self._sent.configure(rate, burst)
+        self._bucket = copy(self._sent)
+        waiting = sorted((turn, uid) for uid, turn in self._turns.items() if turn >= now - LATE)
+        self._turns = {uid: now + self._bucket.take(now) for _, uid in waiting}
 
     def delay(self, uid: str, now: float) -> float:
         """The seconds until it is a job's turn."""

@@ -153,7 +153,8 @@ async def test_a_successor_marks_seats_that_were_taken_and_not_marked(over: bool
             await settled(it)
         run = {"annotations": {"sim.restow.sh/run-seconds": "1"}, "restartPolicy": "Never"} if over else {}
         made = await it.create(kinds.POD, pod("a", "1", **run))
-        named = {"restow.sh/reservation": "default/r/web/0"}
+        life = (await read(it)).metadata.uid
+        named = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": life}
         await Client(it.api).bind("default", "a", uid=made.metadata.uid, node="n1", annotations=named)
         await pass_time(10)
         assert (await it.pods())[0].status.phase == ("Succeeded" if over else "Running")

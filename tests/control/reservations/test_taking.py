@@ -79,7 +79,8 @@ async def test_a_forged_annotation_takes_no_seat(labels: str, namespace: str, el
         await it.create(kinds.RESERVATION, reservation(replicas=1))
         await settled(it)
         held = (await seats(it))[0][0]
-        forged = {"restow.sh/reservation": "default/r/web/0"}
+        life = (await read(it)).metadata.uid
+        forged = {"restow.sh/reservation": "default/r/web/0", "restow.sh/reservation-uid": life}
         node_name = {"n1": "n2", "n2": "n1"}[held] if elsewhere else held
         thief = pod("thief", "1", app=labels, annotations=forged, nodeName=node_name, **THEIRS)
         thief["metadata"]["namespace"] = namespace

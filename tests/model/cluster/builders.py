@@ -71,6 +71,7 @@ def pod(
     uid: str | None = None,
     labels: dict[str, str] | None = None,
     seat: str | None = None,
+    life: str | None = None,
     owner: OwnerReference | None = None,
     leaving: bool = False,
     phase: str | None = None,
@@ -83,7 +84,7 @@ def pod(
             namespace=namespace,
             uid=uid or f"uid-{name}",
             labels=labels,
-            annotations={"restow.sh/reservation": seat} if seat else None,
+            annotations=named(seat, life) if seat else None,
             owner_references=[owner] if owner else None,
             deletion_timestamp="2026-01-01T00:00:00Z" if leaving else None,
             resource_version=str(version),
@@ -91,6 +92,13 @@ def pod(
         spec=spec(requests, node_name=on, **fields),
         status=PodStatus(phase=phase),
     )
+
+
+def named(seat: str, life: str | None = None) -> dict[str, str]:
+    """What a Binding writes about a seat: of the reservation made here, unless it says of which one; "" does not."""
+    _, of, *_ = [*seat.split("/"), ""]
+    uid = f"uid-{of}" if life is None else life
+    return {"restow.sh/reservation": seat, **({"restow.sh/reservation-uid": uid} if uid else {})}
 
 
 def queue(name: str, *locked: str, version: int | str = "", state: str | None = None, **fields: Any) -> Queue:

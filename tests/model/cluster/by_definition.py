@@ -96,27 +96,26 @@ class Reference:
         return not self._takers(name, placement)
 
     def _takers(self, name: str, placement: Any) -> list[tuple[str, Pod, bool]]:
-        """(UID, pod, whether we assumed it) of those who may be in an open seat; the first of them is. Where only we
-        placed a seat, a pod that does not say of which life of the reservation it speaks means another one."""
+        """(UID, pod, whether we assumed it) of those who may be in an open seat; the first of them is. A pod that does
+        not say of which life of the reservation it speaks means another one."""
         seat = f"default/{name}/t/{placement.index}"
-        is_shown = placement.index not in self.assumed_placements.get(name, {})
         takers = [
             (other.metadata.uid, other, ours)
             for other, where, named, ours in self.placed()
             if (named, where) == (seat, placement.node_name)
-            and (ours or (is_shown and (other.metadata.labels or {}).get("app") == "web"))
+            and (ours or (_life(other) == f"uid-{name}" and (other.metadata.labels or {}).get("app") == "web"))
         ]
         return sorted(takers, key=lambda taker: taker[0])
 
     def aside(self) -> list[tuple[str, dict[str, int]]]:
-        """(node, amounts) of what seats hold beyond the pods that are on their way into them."""
+        """(node, amounts) of what seats hold beyond the pods in them, or on their way there."""
         found = []
         for name, one in self.reservations.items():
             size = pod_requests(Pod(spec=one.spec.tasks[0].template.spec))
             for placement in (*(one.status.placements or ()), *self.assumed_placements.get(name, {}).values()):
                 is_open = placement.pod_ref is None and one.status.state.phase not in ("Succeeded", "Failed")
                 takers = self._takers(name, placement) if is_open else []
-                if takers and takers[0][2]:
+                if takers:
                     beyond = subtract(size, pod_requests(takers[0][1]))
                     found.append((placement.node_name, {what: more for what, more in beyond.items() if more > 0}))
         return found
@@ -169,3 +168,7 @@ def left(tables: dict[str, Table], name: str) -> dict[str, int]:
 def is_huge(tables: dict[str, Table], name: str) -> bool:
     """Beyond the limit of a cell a node may look smaller than it is."""
     return any(value > LIMIT for table in tables.values() for value in table.get(name, {}).values())
+
+
+def _life(one: Pod) -> str | None:
+    return (one.metadata.annotations or {}).get("restow.sh/reservation-uid")

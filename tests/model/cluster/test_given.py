@@ -28,9 +28,7 @@ def observing(one: Reservation, *owners: ReservationOwner) -> Reservation:
 
 
 def named(life: str | None = "uid-r", on: str = "n2", app: str = "web", **fields: Any) -> Pod:
-    one = pod("p", on=on, labels={"app": app}, seat=str(SEAT), **fields)
-    notes = {**(one.metadata.annotations or {}), **({"restow.sh/reservation-uid": life} if life else {})}
-    return replace(one, metadata=replace(one.metadata, annotations=notes))
+    return pod("p", on=on, labels={"app": app}, seat=str(SEAT), life=life or "", **fields)
 
 
 @pytest.mark.parametrize(
@@ -103,3 +101,25 @@ def test_a_seat_is_vacant_for_whom_its_status_says(
     snapshot.apply_reservation(replace(one, status=replace(one.status, observed_owners=observed)))
     found = [each.metadata.name for each, _ in snapshot.reservations.candidates(pod("p", labels={"app": "web"}))]
     assert found == (["r"] if vacant else [])
+
+
+def test_the_seat_of_a_move_is_taken_by_nobody_before_the_pod_has_left(snapshot: Snapshot) -> None:
+    """Whichever of them is heard of first."""
+    snapshot.apply_reservation(reservation("r", {0: "n2"}, moves="uid-mover"))
+    for mover in (pod("mover", on="n1", version=1), pod("mover", on="n1", version=2, leaving=True)):
+        snapshot.apply_pod(mover)
+        snapshot.apply_pod(named())
+        mark = snapshot.mark()
+        assert snapshot.reservations.holds(SEAT) is not snapshot.pods.known["uid-mover"].leaving
+        snapshot.remove_pod(replace(mover, metadata=replace(mover.metadata, resource_version="3")))
+        assert not snapshot.reservations.holds(SEAT)
+        snapshot.undo_to(mark)
+    assert not snapshot.reservations.holds(SEAT)
+
+
+def test_who_was_given_the_seat_of_a_move_has_it_whatever_became_of_the_pod(snapshot: Snapshot) -> None:
+    snapshot.apply_reservation(reservation("r", {0: "n2"}, moves="uid-mover"))
+    snapshot.assume(pod("p", labels={"app": "web"}), "n2", at=0.0, seat=SEAT)
+    snapshot.apply_pod(named())
+    snapshot.apply_pod(pod("mover", on="n1"))
+    assert not snapshot.reservations.holds(SEAT)

@@ -27,7 +27,7 @@ from restow.model.objects import (
 )
 from restow.model.resources import fits
 from restow.model.selectors import parse_label_selector
-from tests.model.cluster.builders import node, placements_of, pod, reservation
+from tests.model.cluster.builders import named, node, placements_of, pod, reservation
 from tests.model.cluster.by_definition import Reference, accepts, is_huge, left, need
 from tests.model.cluster.reading import Fitting, everything, ledgers
 
@@ -136,10 +136,12 @@ class SnapshotMachine(RuleBasedStateMachine):
         on=st.sampled_from([None, None, *NODES]),
         labels=st.sampled_from(APPS),
         seat=st.sampled_from([None, *SEATS, "nonsense"]),
+        life=st.sampled_from([None, None, None, "", "uid-before"]),
     )
-    def create_pod(self, requests: Any, on: str | None, labels: Any, seat: str | None) -> None:
+    def create_pod(self, requests: Any, on: str | None, labels: Any, seat: str | None, life: str | None) -> None:
         self.created += 1
-        self._write_pod(pod(f"p{self.created}", requests, on=on, labels=labels, seat=seat, version=self._next()))
+        name, version = f"p{self.created}", self._next()
+        self._write_pod(pod(name, requests, on=on, labels=labels, seat=seat, life=life, version=version))
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data(), change=st.sampled_from(["bind", "leave", "label", "finish", "delete"]))
@@ -149,7 +151,7 @@ class SnapshotMachine(RuleBasedStateMachine):
         meta = replace(one.metadata, resource_version=str(self._next()))
         written = replace(one, metadata=meta)
         if change == "bind" and not one.spec.node_name:
-            annotations = {"restow.sh/reservation": seat} if seat else meta.annotations
+            annotations = named(seat) if seat else meta.annotations
             spec = replace(one.spec, node_name=data.draw(st.sampled_from(NODES)))
             written = replace(written, spec=spec, metadata=replace(meta, annotations=annotations))
         elif change == "leave":

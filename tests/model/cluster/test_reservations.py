@@ -271,13 +271,18 @@ def test_match_label_keys_of_a_template_are_written_into_its_selectors() -> None
     assert str(selector) == "app=web,hash=1,tenant!=x"
 
 
-@pytest.mark.parametrize(("life", "holds"), [("uid-r", False), ("uid-before", True)], ids=["its own", "a namesake's"])
+@pytest.mark.parametrize(
+    ("life", "holds"),
+    [
+        pytest.param("uid-r", False, id="its own"),
+        pytest.param("uid-before", True, id="a namesake's"),
+        pytest.param("", True, id="it does not say"),
+    ],
+)
 def test_a_seat_is_not_taken_by_who_took_that_of_an_earlier_reservation_of_the_name(
     snapshot: Snapshot, life: str, holds: bool
 ) -> None:
-    taker = pod("p", on="n1", labels=WEB, seat="default/r/t/0")
-    taker.metadata.annotations["restow.sh/reservation-uid"] = life
-    snapshot.apply_pod(taker)
+    snapshot.apply_pod(pod("p", on="n1", labels=WEB, seat="default/r/t/0", life=life))
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
     assert held(snapshot) == (1000 if holds else 0)
 

@@ -3,9 +3,10 @@
 Goes in: pods that are assumed in a seat or name one, and those that have left before anybody wrote down that they had
 taken it. Comes out: who took a seat that is not marked as consumed yet, and whether a seat was given to anybody.
 
-A pod is believed to take an open seat when we assumed it there, or when it is bound on the seat's node, its annotation
-names the seat, and we gave it the seat or it is one of those whom the seat is for, or was when that was last written
-down. So a seat and the pod in it never count twice, and nobody frees a seat by writing an annotation.
+A pod is believed to take an open seat when we assumed it there, or when it is bound on the seat's node, its annotations
+name the seat and this very reservation, and we gave it the seat or it is one of those whom the seat is for, or was when
+that was last written down; not while nobody may come yet, because the pod that moves has not left. So a seat and the
+pod in it never count twice, and nobody frees a seat by writing an annotation.
 
 A seat may be taken away while a pod is on its way there, and be asked for again. The pod then has what it was given,
 wherever that is, and there is no other one of that name.
@@ -19,7 +20,7 @@ from restow.model.cluster.owners import Kinship
 from restow.model.cluster.placements import Placements
 from restow.model.cluster.pods import Pods
 from restow.model.cluster.promises import Promises
-from restow.model.cluster.seat import Seat, SeatName, named_life, takers_of
+from restow.model.cluster.seat import Seat, SeatName, migrating_pod, named_life, takers_of
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Pod, Reservation
 
@@ -64,12 +65,15 @@ class Claims:
         reservation = self._reservation(name)
         if reservation is None or pod.metadata.namespace != name.namespace:
             return False
-        life, seat = reservation.metadata.uid, self._seats.get(name)
-        if seat is None or self._placements.is_assumed(name):
-            is_its, takers = named_life(pod) == life, takers_of(reservation)
-        else:
-            is_its, takers = pod.spec.node_name == seat.node and named_life(pod) in (None, life), seat.takers
-        return is_its and (given or self.promises.gave(life, pod.metadata.uid) or takers.match(pod, self._kinship))
+        life, shown = reservation.metadata.uid, self._seats.get(name)
+        if self._placements.is_assumed(name):
+            shown = None
+        if named_life(pod) != life or (shown is not None and shown.node != pod.spec.node_name):
+            return False
+        if given or self.promises.gave(life, pod.metadata.uid):
+            return True
+        takers = shown.takers if shown is not None else takers_of(reservation)
+        return not self._is_shut(reservation) and takers.match(pod, self._kinship)
 
     def is_given(self, name: SeatName) -> bool:
         """Whether a seat cannot be placed, once more: it is there, or a pod was given it or has taken it, and nothing
@@ -95,6 +99,11 @@ class Claims:
             return self.believes(occupant.pod, name)
         reservation = self._reservation(name)
         return reservation is not None and self.promises.gave(reservation.metadata.uid, occupant.key)
+
+    def _is_shut(self, reservation: Reservation) -> bool:
+        """Whether nobody can have been given a seat: the pod that it moves is known to be where it was."""
+        mover = self._pods.known.get(migrating_pod(reservation) or "")
+        return mover is not None and not mover.leaving
 
     def _reservation(self, name: SeatName) -> Reservation | None:
         return self._known.get((name.namespace, name.reservation))

@@ -234,6 +234,8 @@ class Reservations:
     def pod_changed(self, uid: str, before: Occupant | None) -> None:
         """A pod came, changed or went: the seat it takes, or took, may have to be held or let go."""
         after = self._pods.known.get(uid)
+        if uid in self._placements.movers and _stays(before) != _stays(after):
+            self._mover_changed(uid)
         left, taken = before.seat if before else None, after.seat if after else None
         if left is None and taken is None and uid not in self._placements.consumed:
             return
@@ -248,6 +250,12 @@ class Reservations:
                 self._settle_one(taken)
         else:
             self._settle({seat for seat in (left, taken) if seat} | (consumed or frozenset()))
+
+    def _mover_changed(self, uid: str) -> None:
+        """Whoever says that it took the seat of a move may be believed now, or not any more."""
+        keys = self._placements.movers[uid]
+        seats = (name for key in keys for name in self._placements.of.get(key, ()))
+        self._settle(name for name in seats if self._claims.count(name))
 
     def pods_seen(self) -> None:
         """Pods have been seen up to a newer version."""
@@ -345,6 +353,10 @@ class Reservations:
         came next could give it away once more."""
         reservation = self.get(name.namespace, name.reservation)
         return reservation is not None and is_available(reservation) and not self._placements.is_assumed(name)
+
+
+def _stays(pod: Occupant | None) -> bool:
+    return pod is not None and not pod.leaving
 
 
 def _is_as_decided(reservation: Reservation) -> bool:

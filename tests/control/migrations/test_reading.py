@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
+from restow.control.migrations import Migrations
 from restow.model import kinds
 from restow.ports import ApiError, Request, Response
 from restow.sim.faults import FaultyApi
@@ -40,3 +41,30 @@ async def test_a_read_that_fails_ends_the_reads_beside_it() -> None:
             api.trouble = False
             await pass_time(60)
             assert (await it.told())[0] == "Succeed"
+
+
+class Abrupt(FaultyApi):
+    """Whatever is under way when somebody stops fails, as calls do whose connection is closed."""
+
+    async def call(self, request: Request) -> Response:
+        try:
+            await asyncio.sleep(0.5)
+        except asyncio.CancelledError:
+            raise ApiError.because(500, "InternalError", "the connection was closed") from None
+        return await super().call(request)
+
+
+@virtual
+async def test_whoever_is_stopped_while_it_reads_is_stopped_whatever_fails() -> None:
+    async with cluster() as it:
+        await it.start(2)
+        api = Abrupt(it.api, random.Random(1))
+        made = Migrations(api, it.clock, random.Random(1))
+        running = asyncio.create_task(made.run())
+        await made.ready()
+        for one in await it.pods():
+            await it.move(one, f"move-{one.metadata.name}")
+        await pass_time(2.25)  # in the middle of a read
+        running.cancel()
+        await asyncio.wait((running,), timeout=30)
+        assert running.done()

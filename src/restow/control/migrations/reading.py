@@ -8,10 +8,10 @@ the scheduler's filters say to the successor in its seat (`arrivals`) is asked l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from itertools import takewhile
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from restow.client.verbs import Client
 from restow.control.migrations.feed import Feed
@@ -89,17 +89,17 @@ class Reading:
         its_job = self._get(POD_MIGRATION_JOB, job.metadata.name)
         its_pod = self._get(POD, pod_at[1], pod_at[0])
         its_seat = self._get(RESERVATION, where[1], where[0])
-        async with _at_once() as reads:
-            asked = reads.create_task(its_job), reads.create_task(its_pod), reads.create_task(its_seat)
+        async with _at_once() as begin:
+            asked = begin(its_job), begin(its_pod), begin(its_seat)
         found, pod, reservation = asked[0].result(), asked[1].result(), asked[2].result()
         if found is None or found.metadata.uid != job.metadata.uid:
             return None
         if (found.spec.pod_ref, reservation_key(found)) != (reference, where):  # it speaks of others now
             return await self.facts(found, arguments, trial=trial)
-        async with _at_once() as reads:
-            seats = reads.create_task(self._seats_of(found, reservation, pod, trial))
-            takers = reads.create_task(self._all(self._feed.takers_of(found, reservation)))
-            why = reads.create_task(self._stopped(trial))
+        async with _at_once() as begin:
+            seats = begin(self._seats_of(found, reservation, pod, trial))
+            takers = begin(self._all(self._feed.takers_of(found, reservation)))
+            why = begin(self._stopped(trial))
         return self._feed.around(
             Facts(
                 job=found,
@@ -198,8 +198,8 @@ class Reading:
 
     async def _all(self, references: Iterable[ObjectReference]) -> tuple[Pod, ...]:
         """The pods that are there, whichever life of them is meant."""
-        async with _at_once() as reads:
-            pods = [reads.create_task(self._pod(one)) for one in references]
+        async with _at_once() as begin:
+            pods = [begin(self._pod(one)) for one in references]
         return tuple(pod for task in pods if (pod := task.result()) is not None)
 
     async def _pod(self, reference: ObjectReference) -> Pod | None:
@@ -214,14 +214,32 @@ class Reading:
             return None
 
 
+class _Begin(Protocol):
+    def __call__(self, read: Coroutine[Any, Any, T], /) -> asyncio.Task[T]: ...
+
+
 @asynccontextmanager
-async def _at_once() -> AsyncIterator[asyncio.TaskGroup]:
-    """Reads side by side. If one fails, the others end with it: what they would still say, nobody goes by."""
+async def _at_once() -> AsyncIterator[_Begin]:
+    """Reads side by side. If one fails, the others end with it: what they would still say, nobody goes by. Whoever is
+    stopped meanwhile is stopped, whatever fails because of that, which is more than a TaskGroup can tell."""
+    reads: list[asyncio.Task[Any]] = []
+
+    def begin(read: Coroutine[Any, Any, T], /) -> asyncio.Task[T]:
+        reads.append(asyncio.ensure_future(read))
+        return reads[-1]
+
     try:
-        async with asyncio.TaskGroup() as reads:
-            yield reads
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+        yield begin
+        if reads:
+            await asyncio.wait(reads, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for read in reads:
+            read.cancel()
+        if reads:
+            await asyncio.wait(reads)
+        failures = [error for read in reads if not read.cancelled() and (error := read.exception()) is not None]
+    if failures:
+        raise failures[0]
 
 
 async def is_deleted(client: Client, pod: Pod, terms: Terms) -> bool:

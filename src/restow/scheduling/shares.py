@@ -185,8 +185,8 @@ def _is_below(used: Vector, guaranteed: Vector) -> bool:
 
 class NamespaceShare:
     """What one namespace may hold by reservations. They are not subject to quota, so that this is all that keeps it
-    from holding the cluster. A part of one is one: of a single GPU, half is none. Of what no node has there is no share:
-    whoever looks for a node says so."""
+    from holding the cluster. It is rounded up, or nobody could ever hold the only GPU. Of what no node has there is no
+    share: whoever looks for a node says so."""
 
     def __init__(self, snapshot: Snapshot, namespace: str, percent: int) -> None:
         self._whose = f"namespace {namespace} may hold {percent}% of the cluster (reservations.namespaceShare)"

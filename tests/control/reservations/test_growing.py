@@ -265,7 +265,7 @@ async def test_as_many_seats_are_lost_as_are_beyond_the_limit() -> None:
         assert await phase(it) == HELD
         assert sorted(await seats(it)) == [0, 1]
         told = "queue q would exceed its capability: cpu (limit 5, used 4, requested 2)"
-        assert await message(it) == f"2 of 3 seats are held or taken; {told}"
+        assert await message(it) == f"2 of 3 seats are held or taken: cpu 4, memory 128Mi; {told}"
 
 
 @virtual

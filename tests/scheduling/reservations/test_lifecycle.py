@@ -71,7 +71,11 @@ HELD = (seat(0), seat(1))
             id="no room: Pending, and why",
         ),
         pytest.param(
-            reservation(), HELD, None, ("Available", "Reserved", "2 of 2 seats are held or taken"), id="placed"
+            reservation(),
+            HELD,
+            None,
+            ("Available", "Reserved", "2 of 2 seats are held or taken: cpu 1, memory 2Gi"),
+            id="placed",
         ),
         pytest.param(
             reservation(owners=[]),
@@ -80,25 +84,29 @@ HELD = (seat(0), seat(1))
             (
                 "Available",
                 "Reserved",
-                "2 of 2 seats are held or taken; spec.owners is empty, so nobody may take one",
+                "2 of 2 seats are held or taken: cpu 1, memory 2Gi; spec.owners is empty, so nobody may take one",
             ),
             id="placed, for nobody",
         ),
         pytest.param(
-            reservation("Pending"), HELD, None, ("Available", "Reserved", "2 of 2 seats are held or taken"), id="later"
+            reservation("Pending"),
+            HELD,
+            None,
+            ("Available", "Reserved", "2 of 2 seats are held or taken: cpu 1, memory 2Gi"),
+            id="later",
         ),
         pytest.param(
             reservation(minAvailable=1),
             (seat(0),),
             None,
-            ("Available", "Reserved", "1 of 2 seats are held or taken"),
+            ("Available", "Reserved", "1 of 2 seats are held or taken: cpu 500m, memory 1Gi"),
             id="minAvailable of it placed: Available",
         ),
         pytest.param(
             reservation(minAvailable=1),
             (seat(0),),
             "no more room",
-            ("Available", "Reserved", "1 of 2 seats are held or taken; no more room"),
+            ("Available", "Reserved", "1 of 2 seats are held or taken: cpu 500m, memory 1Gi; no more room"),
             id="Available, and why there is not more",
         ),
         pytest.param(
@@ -113,7 +121,11 @@ HELD = (seat(0), seat(1))
             id="placed onto room that is still being left: Waiting",
         ),
         pytest.param(
-            reservation("Waiting"), HELD, None, ("Available", "Reserved", "2 of 2 seats are held or taken"), id="left"
+            reservation("Waiting"),
+            HELD,
+            None,
+            ("Available", "Reserved", "2 of 2 seats are held or taken: cpu 1, memory 2Gi"),
+            id="left",
         ),
         pytest.param(
             reservation("Available"),
@@ -126,14 +138,18 @@ HELD = (seat(0), seat(1))
             reservation("Available", minAvailable=1),
             (seat(0), seat(1, troubled=UNFIT)),
             None,
-            ("Available", "Reserved", "2 of 2 seats are held or taken; node n1 is cordoned (1 seat)"),
+            (
+                "Available",
+                "Reserved",
+                "2 of 2 seats are held or taken: cpu 1, memory 2Gi; node n1 is cordoned (1 seat)",
+            ),
             id="enough of it on fit nodes: Available",
         ),
         pytest.param(
             reservation("Available"),
             (seat(0, "a"), seat(1)),
             None,
-            ("Available", "Reserved", "2 of 2 seats are held or taken"),
+            ("Available", "Reserved", "2 of 2 seats are held or taken: cpu 1, memory 2Gi"),
             id="one taken: still Available",
         ),
         pytest.param(
@@ -175,7 +191,7 @@ HELD = (seat(0), seat(1))
             reservation("Available", minAvailable=1),
             (seat(0), seat(1, troubled=GONE)),
             None,
-            ("Available", "Reserved", "1 of 2 seats are held or taken"),
+            ("Available", "Reserved", "1 of 2 seats are held or taken: cpu 500m, memory 1Gi"),
             id="a seat is lost and enough are left: it goes on",
         ),
         pytest.param(
@@ -229,6 +245,7 @@ def test_an_invalid_spec_fails_with_every_path(phase: str) -> None:
     assert [part.split(":")[0] for part in (after(broken).state.message or "").split("; ")] == [
         "spec.minAvailable",
         "spec.ttl",
+        "it stays so",
     ]
 
 

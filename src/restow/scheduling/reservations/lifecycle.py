@@ -33,7 +33,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.cluster.seat import awaited_pods, expires_at, is_changed, is_ended, wanted
+from restow.model.cluster.seat import awaited_pods, expires_at, is_changed, is_ended, replicas, wanted
 from restow.model.objects import (
     ObjectReference,
     Placement,
@@ -59,6 +59,10 @@ MOST_OWNERS = 100
 """More of them, beside thousands of seats, make an object that no API server stores."""
 
 
+MOST_AMOUNTS = 6
+"""More resources than this are no help to whoever reads a sentence."""
+
+
 class Reason(StrEnum):
     """Why a reservation is in its phase; those of `standing.Trouble` beside."""
 
@@ -68,6 +72,10 @@ class Reason(StrEnum):
     CONSUMED = "Consumed"
     EXPIRED = "Expired"
     INVALID = "Invalid"
+
+
+_FINAL = "it stays so: correct it and make it anew (kubectl replace --force)"
+"""What to do about one that is invalid, which nothing on a screen says otherwise."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -175,7 +183,8 @@ def _verdict(reservation: Reservation, seats: Sequence[Found], facts: Facts, now
 def _end(reservation: Reservation, seats: Sequence[Found], facts: Facts, now: float, sum_up: str) -> _Verdict | None:
     """What makes it fail."""
     if facts.problems:
-        return _Verdict(FAILED, Reason.INVALID, "; ".join(map(str, facts.problems)))
+        told = "; ".join(map(str, facts.problems))
+        return _Verdict(FAILED, Reason.INVALID, f"{told}; {_FINAL}")
     end = expires_at(reservation)
     if end is not None and now >= end:
         return _Verdict(FAILED, Reason.EXPIRED, f"it expired at {format_time(end)}; {sum_up}")
@@ -201,11 +210,35 @@ def _life(reservation: Reservation, seats: Sequence[Found], facts: Facts, total:
     troubled = [one.troubled for one in held if not one.is_ready and one.troubled]
     if len(ready) < needed:
         return _Verdict(WAITING, troubled[0].trouble, _together(troubled))
-    message = f"{len(held)} of {total} seats are held or taken"
+    message = f"{len(held)} of {total} seats are held or taken{_told_amounts(reservation, held)}"
     more = [facts.refusal] if facts.refusal and len(held) < total else []
     more += [_together(troubled)] if troubled else []
     more += [] if reservation.spec.owners else ["spec.owners is empty, so nobody may take one"]
-    return _Verdict(AVAILABLE, Reason.RESERVED, "; ".join([message, *more]))
+    return _Verdict(AVAILABLE, Reason.RESERVED, "; ".join([message, *more, *_weightless(reservation)]))
+
+
+def _told_amounts(reservation: Reservation, seats: Iterable[Found]) -> str:
+    """What seats ask for together, unless that is too much to tell."""
+    asked = {
+        name: amount for name, amount in asked_for(reservation, (one.placement for one in seats)).items() if amount
+    }
+    if not 0 < len(asked) <= MOST_AMOUNTS:
+        return ""
+    return f": {', '.join(f'{name} {amount}' for name, amount in quantities(asked).items())}"
+
+
+def _weightless(reservation: Reservation) -> list[str]:
+    """That tasks ask for nothing, which somebody may have meant to write elsewhere."""
+    each = requests(reservation)
+    paths = [
+        f"spec.tasks[{number}].template"
+        for number, task in enumerate(reservation.spec.tasks or ())
+        if replicas(task) and not any(each[task.name].values())
+    ]
+    if not paths:
+        return []
+    ask, whose = ("asks", "its") if len(paths) == 1 else ("ask", "their")
+    return [f"{', '.join(paths)} {ask} for no resources, so {whose} seats hold nothing but a pod's place"]
 
 
 def _together(troubled: Iterable[Troubled]) -> str:

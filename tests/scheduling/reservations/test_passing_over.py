@@ -267,3 +267,12 @@ def test_what_stands_in_for_a_pod_does_not_keep_it_out(fields) -> None:
     seat = replace(seat, template=replace(seat.template, spec=replace(seat.template.spec, **fields)))
     stage = Stage(node("n1", labels={"kubernetes.io/hostname": "n1"}), booking("r", seat, at={0: "n1"}))
     assert stage.session(replace(taker, spec=replace(taker.spec, **fields))).seats == {"p": "r/t/0"}
+
+
+@pytest.mark.parametrize(("phase", "hears"), [("Waiting", False), ("Pending", False), ("Available", True)])
+def test_while_a_plan_makes_room_for_its_claim_a_pod_hears_nothing(phase: str, hears: bool) -> None:
+    claim = booking("claim", at={0: "n1"}, taken={0: "uid-x"}, phase=phase)
+    notes = {"restow.sh/awaits": "uid-old"}
+    claim = replace(claim, metadata=replace(claim.metadata, annotations=notes))
+    stage = Stage(*rooms("n1", "n2"), pod("old", on="n1"), claim)
+    assert bool(stage.session(user("p")).told) is hears

@@ -21,7 +21,15 @@ from enum import StrEnum
 import msgspec
 
 from restow.model.cluster import Seat, Snapshot
-from restow.model.cluster.seat import insists_on, is_changed, is_expired, is_for_whom_it_says, migrating_pod
+from restow.model.cluster.seat import (
+    awaited_pods,
+    insists_on,
+    is_available,
+    is_changed,
+    is_expired,
+    is_for_whom_it_says,
+    migrating_pod,
+)
 from restow.model.objects import MatchPolicy, Pod, PodGroup, Reservation, ReservationPhase
 from restow.model.resources import fits, pod_requests
 from restow.model.times import TimeError
@@ -81,10 +89,11 @@ def candidates(pod: Pod, snapshot: Snapshot, names: frozenset[str], now: float) 
 def why_passed_over(pods: Sequence[Pod], snapshot: Snapshot, names: frozenset[str], now: float) -> Mismatch | None:
     """Why pods have no seat to try, in the words of the first reservation that is for one of them and has not ended;
     None if there is none. Those made to move others are for whoever takes the place of these, and for nobody else as
-    long as they have not left; those of other schedulers are for theirs."""
+    long as they have not left; those of other schedulers are for theirs. Where a plan still makes the room, there is
+    nothing to do but to wait for it."""
     for pod in pods:
         for one in snapshot.reservations.owned(pod):
-            if migrating_pod(one) is None and is_for(one, names):
+            if migrating_pod(one) is None and not _is_being_cleared(one) and is_for(one, names):
                 mismatch = why_not_usable(one.metadata.namespace or "", one.metadata.name, snapshot, names, now)
                 return mismatch or why_exceeded(one, pods, snapshot)
     return None
@@ -198,6 +207,11 @@ def _awaits(reservation: Reservation, snapshot: Snapshot) -> bool:
     """Whether a reservation made for a migration is closed: the pod that moves is still where it was."""
     mover, seat = migrating_pod(reservation), _first(snapshot, reservation)
     return mover is not None and seat is not None and not snapshot.reservations.is_mover_gone(seat, mover)
+
+
+def _is_being_cleared(reservation: Reservation) -> bool:
+    """Whether pods that a plan moves away have yet to leave its room."""
+    return bool(awaited_pods(reservation)) and not is_available(reservation)
 
 
 def _is_expired(reservation: Reservation, now: float) -> bool:

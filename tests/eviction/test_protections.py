@@ -21,7 +21,7 @@ DATA = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}}]
 
 
 def claim(mode: str = "ReadWriteOnce", storage_class: str = "fast", **metadata: Any) -> PersistentVolumeClaim:
-    spec = {"accessModes": [mode], "storageClassName": storage_class}
+    spec = {"accessModes": [mode, *metadata.pop("modes", ())], "storageClassName": storage_class}
     metadata = {"name": "data-0", "namespace": "shop", **metadata}
     return convert(PersistentVolumeClaim, {"metadata": metadata, "spec": spec})
 
@@ -175,6 +175,13 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
         around(),
         "nothing is known of its claims x",
     ),
+    "a volume for one node, which another pod there uses as well": (
+        pod(volumes=DATA),
+        Protections(),
+        around(beside={"data-0": "web-2"}),
+        "pod web-2 on its node uses data-0 as well, and only one node at a time may (ReadWriteOnce), so its successor "
+        "elsewhere would wait for it",
+    ),
     "devices": (
         pod(resourceClaims=[{"name": "gpu"}]),
         Protections(),
@@ -228,6 +235,21 @@ ALLOWED: dict[str, tuple[Pod, Protections, Surroundings]] = {
         pod(owner="StatefulSet db", volumes=DATA),
         Protections(),
         around(),
+    ),
+    "a volume for any number of nodes, which another pod uses as well": (
+        pod(volumes=DATA),
+        Protections(),
+        around(beside={"data-0": "web-2"}, claim=claim("ReadWriteMany")),
+    ),
+    "a volume for one node or for any number": (
+        pod(volumes=DATA),
+        Protections(),
+        around(beside={"data-0": "web-2"}, claim=claim("ReadWriteOnce", modes=["ReadWriteMany"])),
+    ),
+    "one that is over, and has let go of its volume": (
+        pod(volumes=DATA, phase="Succeeded"),
+        Protections(),
+        around(beside={"data-0": "web-2"}),
     ),
     "a claim of a class that is not protected": (
         pod(volumes=DATA),

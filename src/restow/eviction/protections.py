@@ -15,12 +15,14 @@ import msgspec
 from restow.eviction.budgets import DISRUPTION, Budget, too_many
 from restow.eviction.costs import EVICTION_COST, NEVER, eviction_cost
 from restow.model.objects import PersistentVolumeClaim, Pod
-from restow.model.pods import MIRROR, controller_of, is_of_daemon_set, is_terminating, scheduler_of
+from restow.model.pods import MIRROR, controller_of, is_finished, is_of_daemon_set, is_terminating, scheduler_of
 from restow.model.selectors import EVERYTHING, LabelSelector
 from restow.model.times import time_of
 from restow.model.volumes import READ_WRITE_ONCE_POD, claims_used, class_name, is_made_to_order
 from restow.model.words import number_of
 
+READ_WRITE_ONCE: Final = "ReadWriteOnce"
+READ_WRITE_MANY: Final = "ReadWriteMany"
 SYSTEM_CRITICAL: Final = 2_000_000_000
 SOURCE: Final = "kubernetes.io/config.source"
 EVICT: Final = "descheduler.alpha.kubernetes.io/evict"
@@ -70,6 +72,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Why nobody would be made in its place now, in a sentence; empty if somebody would."""
     appointed: str = ""
     """The node that its controller names for its pods, past every scheduler."""
+    beside: Mapping[str, str] = {}
+    """Those of its claims that other pods on its node use, by name, each with such a pod."""
     claims: Mapping[str, PersistentVolumeClaim] = {}
     """The claims of its namespace by name, at least those it uses."""
     budgets: tuple[Budget, ...] = ()
@@ -190,6 +194,10 @@ def _volumes(pod: Pod, options: Protections, around: Surroundings) -> Iterator[s
     exclusive = [name for name, claim in found.items() if READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())]
     if exclusive:
         yield f"only one pod at a time may use {', '.join(exclusive)} (ReadWriteOncePod), so no seat can be kept for it"
+    for name, other in around.beside.items():
+        if name in found and _is_for_one_node(found[name]) and not is_finished(pod):
+            told = "only one node at a time may (ReadWriteOnce), so its successor elsewhere would wait for it"
+            yield f"pod {other} on its node uses {name} as well, and {told}"
     if lucky:
         yield f"no seat holds a volume like {', '.join(lucky)}, which was not made for it but found"
     if options.ignore_pvc_pods:
@@ -197,6 +205,11 @@ def _volumes(pod: Pod, options: Protections, around: Surroundings) -> Iterator[s
         kept = [name for name, claim in found.items() if not classes or class_name(claim) in classes]
         if kept:
             yield f"it uses the claims {', '.join(kept)}, and ignorePvcPods is set"
+
+
+def _is_for_one_node(claim: PersistentVolumeClaim) -> bool:
+    modes = claim.spec.access_modes or ()
+    return READ_WRITE_ONCE in modes and READ_WRITE_MANY not in modes
 
 
 def _devices(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:

@@ -142,6 +142,7 @@ def _surroundings(one: Candidate, scene: Scene) -> Surroundings:
         replicas=workload.replicas if workload else None,
         end_by_loss=scene.workloads.end_by_loss(pod),
         appointed=scene.workloads.appointed(pod),
+        beside=scene.sharing.beside(pod),
         claims=scene.claims.get(pod.metadata.namespace or "", {}),
         budgets=one.budgets,
         node_labels=scene.node_labels.get(pod.spec.node_name or "", {}),

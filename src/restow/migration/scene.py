@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from restow.eviction.budgets import Budget, Budgets
+from restow.eviction.sharing import Sharing
 from restow.eviction.workloads import Workload, Workloads
 from restow.migration.history import Pods
 from restow.model.objects import PersistentVolumeClaim, Pod, PodMigrationJob
@@ -17,6 +18,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     pods: Pods
     workloads: Workloads
     budgets: Budgets
+    sharing: Sharing = msgspec.field(default_factory=Sharing)
     claims: Mapping[str, Mapping[str, PersistentVolumeClaim]] = {}
     """By namespace and name."""
     node_labels: Mapping[str, Mapping[str, str]] = {}

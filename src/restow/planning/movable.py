@@ -13,6 +13,7 @@ import msgspec
 
 from restow.eviction.budgets import Budget, Budgets, shortage
 from restow.eviction.protections import Protections, Surroundings, refusals
+from restow.eviction.sharing import Sharing
 from restow.eviction.workloads import Workloads
 from restow.model.cluster import Occupant, Snapshot
 from restow.model.objects import PersistentVolumeClaim, Pod
@@ -39,6 +40,7 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
     protections: Protections = Protections()
     budgets: Budgets = msgspec.field(default_factory=Budgets)
     workloads: Workloads = msgspec.field(default_factory=Workloads)
+    sharing: Sharing = msgspec.field(default_factory=Sharing)
     claims: Mapping[str, Mapping[str, PersistentVolumeClaim]] = {}
     """By namespace and name."""
     priority_classes: Mapping[str, int] = {}
@@ -88,6 +90,7 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
             end_by_loss=self.workloads.end_by_loss(pod),
             out_of_order=self.workloads.out_of_order(pod),
             appointed=self.workloads.appointed(pod),
+            beside=self.sharing.beside(pod),
             claims=self.claims.get(pod.metadata.namespace or "", {}),
             budgets=tuple(self._covering(pod)),
             node_labels=(node.metadata.labels or {}) if node else {},

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from restow.eviction.budgets import Budgets
+from restow.eviction.sharing import Sharing
 from restow.eviction.workloads import Workloads
 from restow.migration.arguments import Arguments
 from restow.migration.limits import at_once
@@ -208,7 +209,7 @@ def _strategy_arguments(policy: Policy, strategy: str) -> Mapping[str, Any]:
 def mobility(cluster: Cluster, sections: Sections, now: float) -> Movability:
     """The rules of eviction, read off a cluster. Raises WireError for a wrong configuration."""
     inventory, arguments = cluster.inventory, sections.read_migration()
-    budgets, workloads = Budgets(), Workloads()
+    budgets, workloads, sharing = Budgets(), Workloads(), Sharing()
     for disruption in inventory.of(POD_DISRUPTION_BUDGET):
         budgets.put(disruption)
     for unavailable in inventory.of(POD_UNAVAILABLE_BUDGET):
@@ -218,6 +219,7 @@ def mobility(cluster: Cluster, sections: Sections, now: float) -> Movability:
             workloads.put_owner(owner)
     for pod in cluster.pods:
         workloads.put_pod(pod)
+        sharing.put_pod(pod)
     claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
     for claim in inventory.of(PERSISTENT_VOLUME_CLAIM):
         claims.setdefault(claim.metadata.namespace or "", {})[claim.metadata.name] = claim
@@ -228,6 +230,7 @@ def mobility(cluster: Cluster, sections: Sections, now: float) -> Movability:
         protections=arguments.protections,
         budgets=budgets,
         workloads=workloads,
+        sharing=sharing,
         claims=claims,
         priority_classes={one.metadata.name: one.value for one in inventory.of(PRIORITY_CLASS)},
         workload_limit=at_once(arguments.limits),

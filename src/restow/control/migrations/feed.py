@@ -150,6 +150,7 @@ class Feed:
             pods=_Pods(self._pods),
             workloads=self._workloads,
             budgets=self._evictions.budgets,
+            sharing=self._evictions.sharing,
             claims=self._evictions.claims,
             node_labels=_Labels(self._nodes),
             priority_classes=self._evictions.priority_classes(),

@@ -11,6 +11,7 @@ from restow.client.reader import Reader
 from restow.control.view.cluster import ClusterView
 from restow.eviction.budgets import Budgets
 from restow.eviction.protections import Protections
+from restow.eviction.sharing import Sharing
 from restow.eviction.workloads import Workloads
 from restow.model import kinds
 from restow.model.kinds import Kind
@@ -22,6 +23,7 @@ class EvictionView:
     def __init__(self, reader: Reader) -> None:
         self.workloads = Workloads()
         self.budgets = Budgets()
+        self.sharing = Sharing()
         self.claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
         """By namespace and name."""
         self._classes = reader.read(kinds.PRIORITY_CLASS)
@@ -44,6 +46,7 @@ class EvictionView:
             protections=protections,
             budgets=self.budgets,
             workloads=self.workloads,
+            sharing=self.sharing,
             claims=self.claims,
             priority_classes=self.priority_classes(),
         )
@@ -52,6 +55,7 @@ class EvictionView:
 
     def _pod(self, change: Change[Pod]) -> None:
         either(change, self.workloads.put_pod, lambda pod: self.workloads.drop_pod(pod.metadata.uid))
+        either(change, self.sharing.put_pod, lambda pod: self.sharing.drop_pod(pod.metadata.uid))
 
     def _workload(self, change: Change[Any]) -> None:
         either(change, self.workloads.put_owner, lambda owner: self.workloads.drop_owner(owner.metadata.uid))

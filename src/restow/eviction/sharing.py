@@ -1,0 +1,53 @@
+"""Sharing: which pods of a node use the same claims.
+
+Goes in: pods, as the API shows them, in any order. Comes out: for a pod, who else on its node uses its claims. A volume
+that one node may use at a time stays with whoever is left there: a successor elsewhere would wait for it for ever.
+"""
+
+from __future__ import annotations
+
+from restow.model.objects import Pod
+from restow.model.pods import is_finished, is_terminating
+from restow.model.volumes import claims_used
+
+_Use = tuple[str, str, str]
+"""The namespace and name of a claim, and the node that it is used on."""
+
+
+class Sharing:
+    """Kept up to date event by event."""
+
+    def __init__(self) -> None:
+        self._users: dict[_Use, dict[str, Pod]] = {}
+        self._uses: dict[str, list[_Use]] = {}
+
+    def put_pod(self, pod: Pod) -> None:
+        """A pod as it is now; one that is over, or leaves, lets go of its claims."""
+        self.drop_pod(pod.metadata.uid)
+        uses = [] if is_finished(pod) or is_terminating(pod) else _uses(pod)
+        if uses:
+            self._uses[pod.metadata.uid] = uses
+        for use in uses:
+            self._users.setdefault(use, {})[pod.metadata.uid] = pod
+
+    def drop_pod(self, uid: str) -> None:
+        for use in self._uses.pop(uid, ()):
+            users = self._users[use]
+            users.pop(uid, None)
+            if not users:
+                del self._users[use]
+
+    def beside(self, pod: Pod) -> dict[str, str]:
+        """Claims that another pod on its node uses, by name, each with the first of those, by name."""
+        found: dict[str, str] = {}
+        for use in _uses(pod):
+            users = self._users.get(use, {}).items()
+            others = sorted(one.metadata.name for uid, one in users if uid != pod.metadata.uid)
+            if others:
+                found[use[1]] = others[0]
+        return found
+
+
+def _uses(pod: Pod) -> list[_Use]:
+    node, namespace = pod.spec.node_name, pod.metadata.namespace or ""
+    return [(namespace, one.name, node) for one in claims_used(pod)] if node else []

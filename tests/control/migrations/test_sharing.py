@@ -1,0 +1,33 @@
+"""Pods of one node that share a volume which only one node may use: none of them leaves the others."""
+
+from __future__ import annotations
+
+from restow.model import kinds
+from tests.control.migrations.stage import controller, scheduled, stays
+from tests.sim.stage import new_claim, pass_time, storage_class, virtual
+
+SHARED = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
+@virtual
+async def test_nobody_leaves_a_volume_that_another_pod_uses_there() -> None:
+    async with scheduled() as it, controller(it.api, it.clock):
+        await it.create(kinds.STORAGE_CLASS, storage_class("fast", "Immediate"))
+        await it.create(kinds.PERSISTENT_VOLUME_CLAIM, new_claim("data"))
+        for name in ("n2", "n3"):
+            await it.patch(kinds.NODE, name, {"spec": {"unschedulable": True}})
+        one, other = await it.start(2, volumes=SHARED)
+        for name in ("n2", "n3"):
+            await it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
+        await it.move(one, "first")
+        await pass_time(30)
+        phase, reason, message = await it.told("first")
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod")
+        assert f"cannot be moved: pod {other.metadata.name} on its node uses data as well" in (message or "")
+        assert await stays(it, one)
+        await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 1}})
+        await pass_time(20)
+        [left] = await it.pods()
+        await it.move(left, "alone")
+        await pass_time(60)
+        assert (await it.told("alone"))[0] == "Succeed"

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.eviction.sharing import Sharing
+from restow.model.objects import Pod
+from tests.eviction.objects import pod
+
+
+def user(name: str, *claims: str, **more: Any) -> Pod:
+    volumes = [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims]
+    return pod(name, volumes=volumes, **more)
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], {}),
+        ([user("b", "data")], {"data": "b"}),
+        ([user("c", "data", "logs"), user("b", "data")], {"data": "b", "logs": "c"}),
+        ([user("b", "tmp")], {}),
+        ([user("b", "data", nodeName="n2")], {}),
+        ([user("b", "data", nodeName=None)], {}),
+        ([user("b", "data", namespace="elsewhere")], {}),
+        ([user("b", "data", phase="Succeeded")], {}),
+        ([user("b", "data", deletionTimestamp="2026-01-01T00:00:00Z")], {}),
+        ([user("b", "data", owner="")], {"data": "b"}),
+    ],
+    ids=[
+        "nobody",
+        "another one",
+        "several",
+        "of another claim",
+        "on another node",
+        "on no node yet",
+        "a namesake elsewhere",
+        "one that is over",
+        "one that leaves",
+        "a bare one",
+    ],
+)
+def test_who_else_uses_the_claims_of_a_pod(others: list[Pod], expected: dict[str, str]) -> None:
+    sharing, moving = Sharing(), user("a", "data", "logs")
+    for one in (moving, *others):
+        sharing.put_pod(one)
+    assert sharing.beside(moving) == expected
+
+
+def test_it_is_known_as_it_changes() -> None:
+    sharing, moving = Sharing(), user("a", "data")
+    sharing.put_pod(user("b", "data", nodeName=None))
+    sharing.put_pod(user("b", "data"))
+    assert sharing.beside(moving) == {"data": "b"}
+    sharing.put_pod(user("b", "data", phase="Failed"))
+    assert sharing.beside(moving) == {}
+    sharing.put_pod(user("c", "data"))
+    sharing.drop_pod("c")
+    sharing.drop_pod("nobody")
+    assert sharing.beside(moving) == {} and not sharing._users and not sharing._uses

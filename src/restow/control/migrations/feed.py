@@ -91,8 +91,8 @@ class Feed:
         self._seen = reader.read(kinds.POD_MIGRATION_JOB, self._job, indexes=JOB_INDEXES)
         self._jobs = Latest(self._seen, clock)
         self.rivals = Rivals(self._jobs, self._pods, self._workloads, clock)
-        self._unsent: set[str] = set()
-        """UIDs of jobs whose eviction was written down, and certainly not sent."""
+        self._sent: dict[str, bool] = {}
+        """Whether evictions that this process wrote down were sent, by the UIDs of their jobs."""
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -110,13 +110,13 @@ class Feed:
         """A job as we have just written it: the watch may show it later."""
         self._jobs.note(job)
 
-    def note_unsent(self, job: PodMigrationJob) -> None:
-        """An eviction that is written down is not sent yet, or not at all."""
-        self._unsent.add(job.metadata.uid)
+    def note_intent(self, job: PodMigrationJob) -> None:
+        """An eviction is being written down, and is not sent yet; one that was sent before may still be on its way."""
+        self._sent.setdefault(job.metadata.uid, False)
 
-    def note_sent(self, job: PodMigrationJob) -> None:
-        """It is sent now; nobody can say afterwards that it was not."""
-        self._unsent.discard(job.metadata.uid)
+    def note_sent(self, job: PodMigrationJob, *, sent: bool = True) -> None:
+        """It is sent now: nobody can say afterwards that it was not, unless it was certainly refused."""
+        self._sent[job.metadata.uid] = sent
 
     def note_made(self, reservation: Reservation) -> None:
         """A reservation as we have just made it, likewise."""
@@ -241,7 +241,7 @@ class Feed:
             rival=self.rivals.mover_of(job),
             of_others=self.rivals.takers(facts) if given else frozenset(),
             ahead=self.rivals.ahead(job) if given else (),
-            unsent=job.metadata.uid in self._unsent,
+            unsent=self._is_unsent(job),
         )
         if facts.mover is None or facts.reservation is None:
             return replace(facts, outlook=self._outlook(facts))
@@ -286,10 +286,18 @@ class Feed:
         """Whether an eviction of a pod is, or may be, on its way."""
         meta, since = pod.metadata, self._clock.now() - SETTLED
         return any(
-            (at := evicted_at(job)) is not None and at > since and job.metadata.uid not in self._unsent
+            (at := evicted_at(job)) is not None and at > since and not self._is_unsent(job)
             for job in self._jobs.find("pod", f"{meta.namespace}/{meta.name}")
             if job.spec.pod_ref.uid == meta.uid
         )
+
+    def may_be_evicted(self, facts: Facts) -> bool:
+        """Whether an eviction for a job may be on its way already, whatever the job itself has forgotten."""
+        return self._sent.get(facts.job.metadata.uid, False) or (facts.is_evicting and not facts.unsent)
+
+    def _is_unsent(self, job: PodMigrationJob) -> bool:
+        """Whether an eviction that was written down was certainly not sent: of those of others nobody can say."""
+        return self._sent.get(job.metadata.uid) is False
 
     def _queue_of(self, pod: Pod) -> str:
         return queue_name(self._group_of(pod), pod)
@@ -311,7 +319,7 @@ class Feed:
         self._jobs.heed(change)
         self.on_job(change.object.metadata.name)
         if change.type == "DELETED":
-            self._unsent.discard(change.object.metadata.uid)
+            self._sent.pop(change.object.metadata.uid, None)
         if change.type == "DELETED" or is_ended(change.object):
             self.rivals.forget(change.object)
         if change.type == "DELETED" or (is_ended(change.object) and change.old and not is_ended(change.old)):

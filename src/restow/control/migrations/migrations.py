@@ -32,7 +32,7 @@ from restow.control.migrations.reading import Reading
 from restow.control.migrations.settings import Settings
 from restow.control.migrations.sweeping import Sweeping
 from restow.migration.arguments import Arguments
-from restow.migration.conditions import is_ended, is_evicting, spent
+from restow.migration.conditions import is_ended, spent
 from restow.migration.facts import Answer, Facts
 from restow.migration.history import evicted_at
 from restow.migration.instructions import Act, AwaitAdmission, Evict, Fail, Look, Reserve, Wait
@@ -232,9 +232,9 @@ class Migrations:
 
     async def _carry_out(self, facts: Facts, step: Act) -> None:
         job, name = facts.job, facts.job.metadata.name
-        intended, rivals = is_evicting(job.status) and not facts.unsent, self._feed.rivals
+        intended, rivals = self._feed.may_be_evicted(facts), self._feed.rivals
         if isinstance(step, Evict) and not intended:
-            self._feed.note_unsent(job)
+            self._feed.note_intent(job)
         with rivals.evicting(facts) if isinstance(step, Evict) else rivals.taking(job, step.status):
             after, answer = await self._effects.carry_out(facts, step)
         self._tell(job, after.job)
@@ -249,6 +249,7 @@ class Migrations:
                 self._tell_pod(after, step)
                 answer = None
             if answer is not None:
+                self._feed.note_sent(job, sent=intended)
                 self._pacing.refused(job.metadata.uid, asyncio.get_running_loop().time())
             else:
                 self._pacing.forget(job.metadata.uid)

@@ -319,6 +319,21 @@ def test_what_a_seat_holds_beyond_the_pod_in_it_stays_held_until_that_is_marked(
     assert (held(snapshot), amount(snapshot, "requested", "n1")) == (0, 1000)
 
 
+def test_a_reservation_that_is_being_deleted_holds_nothing(snapshot: Snapshot) -> None:
+    one = reservation("r", {0: "n1"}, version=1)
+    snapshot.apply_reservation(one)
+    for version in ("2", "3"):  # those who keep it write to it, too
+        meta = msgspec.structs.replace(
+            one.metadata, resource_version=version, deletion_timestamp="2026-01-01T00:00:00Z"
+        )
+        snapshot.apply_reservation(msgspec.structs.replace(one, metadata=meta))
+        assert (held(snapshot), snapshot.reservations.get("default", "r")) == (0, None)
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, version=2))
+    assert held(snapshot) == 0
+    snapshot.apply_reservation(reservation("r", {0: "n1"}, version=5))
+    assert held(snapshot) == 1000
+
+
 def test_seats_that_are_nobodys_come_and_go_beside_those_that_are_somebodys(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("nobodys", {0: "n1"}, owners=[], version=1))
     snapshot.apply_reservation(reservation("r", {0: "n1"}, version=1))

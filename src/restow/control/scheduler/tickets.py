@@ -35,12 +35,15 @@ class Tickets:
 
     def show(self, reservation: Reservation) -> None:
         """A reservation as it is, from an event or from an answer to a write. Whichever of the two is late says
-        nothing."""
+        nothing. One that is being deleted is gone."""
         book = self._snapshot.reservations
         known = book.get(*key_of(reservation))
         if known is not None and known.metadata.resource_version == reservation.metadata.resource_version != "":
             return
         if book.is_late(reservation):
+            return
+        if reservation.metadata.deletion_timestamp is not None:
+            self.hide(reservation)
             return
         edited = known is not None and known.spec != reservation.spec
         with self._watching(reservation, edited=edited):

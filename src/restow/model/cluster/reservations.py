@@ -168,7 +168,10 @@ class Reservations:
     # --- what happens to reservations ---------------------------------------------------------------------------------
 
     def apply(self, reservation: Reservation) -> None:
-        """An event shows a reservation."""
+        """An event shows a reservation. One that is being deleted is gone, whatever others have to do before it is."""
+        if reservation.metadata.deletion_timestamp is not None:
+            self.remove(reservation)
+            return
         known = self._known.get(key_of(reservation))
         self._review(self._placements.show(reservation))
         self._list(key_of(reservation))

@@ -88,6 +88,25 @@ def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
             id="a name that cannot be part of a seat's",
         ),
         pytest.param(
+            {"tasks": [{**task(), "name": ""}, {**task(), "name": ""}]},
+            ["spec.tasks[0].name: it is missing", "spec.tasks[1].name: it is missing"],
+            id="no names",
+        ),
+        pytest.param(
+            {
+                "tasks": [task()],
+                "owners": [
+                    {"controller": {"kind": "deployment", "name": "web"}},
+                    {"object": {"kind": "pod", "name": "p"}},
+                ],
+            },
+            [
+                "spec.owners[0].controller.kind: 'deployment' is no kind; they begin with a capital letter",
+                "spec.owners[1].object.kind: 'pod' is no kind; they begin with a capital letter",
+            ],
+            id="owners of no kind",
+        ),
+        pytest.param(
             {"tasks": [task(), task("b", -1)]}, ["spec.tasks[1].replicas: -1 is negative"], id="negative replicas"
         ),
         pytest.param(

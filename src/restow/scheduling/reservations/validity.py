@@ -97,10 +97,13 @@ def _of_tasks(spec: ReservationSpec) -> Iterator[Problem]:
     first: dict[str, int] = {}
     for number, task in enumerate(spec.tasks or ()):
         path = f"tasks[{number}]"
-        if task.name in first:
-            yield Problem(f"{path}.name", f"{task.name!r} is the name of tasks[{first[task.name]}], too")
-        first.setdefault(task.name, number)
-        yield from (Problem(f"{path}.name", problem) for problem in dns_label_problems(task.name))
+        if not task.name:
+            yield Problem(f"{path}.name", "it is missing")
+        else:
+            if task.name in first:
+                yield Problem(f"{path}.name", f"{task.name!r} is the name of tasks[{first[task.name]}], too")
+            first.setdefault(task.name, number)
+            yield from (Problem(f"{path}.name", problem) for problem in dns_label_problems(task.name))
         if (task.replicas or 0) < 0:
             yield Problem(f"{path}.replicas", f"{task.replicas} is negative")
 
@@ -158,6 +161,8 @@ def _of_owners(reservation: Reservation) -> Iterator[Problem]:
         for field, one in named.items():
             if one is not None and not (one.name or one.uid):
                 yield Problem(f"{path}.{field}", "it speaks of nobody; a name or a uid is needed")
+            if one is not None and one.kind and one.kind[0].islower() and not one.uid:  # else it was read somewhere
+                yield Problem(f"{path}.{field}.kind", f"{one.kind!r} is no kind; they begin with a capital letter")
             if one is not None and one.namespace not in (None, "", namespace):
                 told = f"{one.namespace} is not {namespace}, the namespace of the reservation"
                 yield Problem(f"{path}.{field}.namespace", told)

@@ -71,6 +71,13 @@ BEFORE: dict[str, tuple[list[PodMigrationJob], list[Pod]]] = {
         [job("a", pod="a", annotations={PRIORITY: "5"}), job("b", pod="b")],
         [lone("a", annotations={SHRINK: "1"}), lone("b")],
     ),
+    "migration priorities of many digits": (
+        [
+            job("a", pod="a", annotations={PRIORITY: "999999999"}),
+            job("b", pod="b", annotations={PRIORITY: "1000000000"}),
+        ],
+        [lone("a"), lone("b")],
+    ),
     "migration priority before failures": (
         [
             job("a", pod="a"),

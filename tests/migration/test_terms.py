@@ -92,3 +92,14 @@ def test_terms(spec: dict[str, Any], terms: dict[str, Any]) -> None:
 )
 def test_the_stop_switch(data: dict[str, str] | None, told: str | None) -> None:
     assert stopped(ConfigMap(data=data) if data is not None else None) == told
+
+
+@pytest.mark.parametrize("annotation", ["restow.sh/wave", "restow.sh/migration-priority"])
+@pytest.mark.parametrize(
+    ("text", "is_a_number"),
+    [("", True), ("0", True), ("-7", True), (f"{2**63 - 1}", True), (f"{2**63}", False), ("1.5", False), ("x", False)],
+)
+def test_numbers_that_are_written_on_a_job(annotation: str, text: str, is_a_number: bool) -> None:
+    problem = f"metadata.annotations[{annotation}]: {text!r} is not an integer of 64 bits"
+    terms = terms_of(job(annotations={annotation: text}), Arguments())
+    assert terms.problem == ("" if is_a_number else problem)

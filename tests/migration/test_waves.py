@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from restow.migration.waves import Waves
 from tests.migration.jobs import job
 
@@ -37,3 +39,13 @@ def test_failures_of_earlier_waves_put_later_ones_in_doubt() -> None:
 def test_a_wave_that_is_no_number_is_the_first() -> None:
     odd = job("z", plan="p", annotations={"restow.sh/wave": "second"})
     assert Waves([odd, LATER]).blocker(LATER) is not None
+
+
+@pytest.mark.parametrize("number", [999_999_999, 1_700_000_000, 2**63 - 1], ids=["nine digits", "ten", "64 bits"])
+def test_a_wave_may_be_any_number(number: int) -> None:
+    last = job("z", plan="p", wave=number)
+    assert Waves([OPEN, last]).blocker(last) == "wave 1 of plan p comes first, and 1 of its jobs has not ended"
+    first = job("0", plan="p", wave=-number)
+    assert (
+        Waves([first, OPEN]).blocker(OPEN) == f"wave -{number} of plan p comes first, and 1 of its jobs has not ended"
+    )

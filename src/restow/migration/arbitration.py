@@ -8,7 +8,6 @@ often the workload was moved, how much of it is on its way; then age and name, s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -21,6 +20,7 @@ from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended, is_running
 from restow.migration.history import History, find_pod
 from restow.migration.limits import smallness
+from restow.migration.notes import number_on
 from restow.migration.occupation import Full, Occupation, scarcity
 from restow.migration.scene import Candidate, Scene, candidate
 from restow.migration.waves import Waves
@@ -28,7 +28,6 @@ from restow.model.objects import JobMode, JobReason, Pod, PodMigrationJob
 
 PRIORITY_ANNOTATION: Final = "restow.sh/migration-priority"
 _ORDER: Final = "its order"
-_INTEGER = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -159,8 +158,7 @@ def _mode(job: PodMigrationJob, arguments: Arguments) -> str:
 
 def migration_priority(job: PodMigrationJob) -> int:
     """What its annotation says; 0 where it says nothing that is a number."""
-    text = (job.metadata.annotations or {}).get(PRIORITY_ANNOTATION, "")
-    return int(text) if _INTEGER.fullmatch(text) else 0
+    return number_on(job, PRIORITY_ANNOTATION) or 0
 
 
 def in_order(candidates: Iterable[Candidate], history: History, occupation: Occupation) -> list[Candidate]:

@@ -46,10 +46,11 @@ from restow.migration.instructions import (
     Wait,
     end_of_seat,
     fail,
+    forbid,
     is_there,
     pod_name,
 )
-from restow.migration.preparing import evict_directly, prepare, unmovable
+from restow.migration.preparing import MARGIN, UNLIMITED, evict_directly, prepare, unmovable
 from restow.migration.reservation import template_problems
 from restow.model.cluster.seat import MOVED_FROM_ANNOTATION, migrating_pod
 from restow.model.cluster.seat import is_ended as reservation_is_ended
@@ -62,7 +63,7 @@ from restow.model.objects import (
     PodMigrationJobStatus,
 )
 from restow.model.pods import is_terminating
-from restow.model.times import format_duration
+from restow.model.times import MAX_DURATION_SECONDS, format_duration
 
 _LAST = (JobConditionType.BOUND_POD_READY, JobConditionType.POD_BOUND_RESERVATION)
 SETTLED = 120.0
@@ -180,10 +181,28 @@ def _bad_words(facts: Facts) -> Step | None:
     problems = template_problems(facts.job, facts.mover, facts.owners)
     if problems:
         return fail(facts, JobReason.INVALID_SPEC, "; ".join(map(str, problems)))
+    if wanted is not None and wanted.uid and not wanted.name:
+        told = "spec.reservationOptions.reservationRef.name: the name of the reservation is needed"
+        return fail(facts, JobReason.INVALID_SPEC, told)
     if wanted is not None and wanted.namespace not in (None, "", reference.namespace):
         where = f"{wanted.namespace} is not {reference.namespace}, the namespace of the pod"
         return fail(facts, JobReason.INVALID_SPEC, f"spec.reservationOptions.reservationRef.namespace: {where}")
-    return None
+    return _too_long(facts)
+
+
+def _too_long(facts: Facts) -> Step | None:
+    """Longer than any reservation may live; asked while it is known how long the pod may take to stop."""
+    if facts.mover is None or facts.grace + max(facts.terms.ttl, UNLIMITED) + MARGIN <= MAX_DURATION_SECONDS:
+        return None
+    spec, ttl = facts.job.spec, facts.terms.ttl
+    limit = "its seat would have to live longer than 292 years, which nothing does"
+    if facts.grace <= ttl:
+        field = "spec.ttl" if spec.ttl else "defaultJobTTL"
+        return fail(facts, JobReason.INVALID_SPEC, f"{field}: {format_duration(ttl)} is too long: {limit}")
+    told = f"{facts.grace:.0f} s is too long: {limit}"
+    if spec.delete_options is not None and spec.delete_options.grace_period_seconds is not None:
+        return fail(facts, JobReason.INVALID_SPEC, f"spec.deleteOptions.gracePeriodSeconds: {told}")
+    return forbid(facts, f"its grace period of {told}")
 
 
 def _misnamed(facts: Facts) -> Step | None:

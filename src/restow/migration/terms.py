@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from restow.migration.arbitration import PRIORITY_ANNOTATION
 from restow.migration.arguments import POLICIES, PROPAGATION, Arguments
+from restow.migration.notes import unreadable
+from restow.migration.waves import WAVE_ANNOTATION
 from restow.model.objects import DeleteOptions, JobMode, PodMigrationJob, Preconditions
 from restow.model.times import TimeError, parse_duration
 
@@ -44,6 +47,7 @@ def terms_of(job: PodMigrationJob, arguments: Arguments) -> Terms:
         problems.append(f"spec.deleteOptions.gracePeriodSeconds: {grace} is negative")
     problems += _unmet(options.preconditions, spec.pod_ref.uid) if options.preconditions else []
     problems += _unheeded(options)
+    problems += unreadable(job, (WAVE_ANNOTATION, PRIORITY_ANNOTATION))
     propagation = options.propagation_policy
     if propagation not in (None, *PROPAGATION):
         problems.append(f"spec.deleteOptions.propagationPolicy: {propagation!r} is not one of {', '.join(PROPAGATION)}")

@@ -7,17 +7,16 @@ validates them anew when it looks for their seats, and they do not wait for room
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
 from restow.migration.conditions import is_ended
+from restow.migration.notes import number_on
 from restow.model.objects import JobPhase, PodMigrationJob
 
 PLAN_ANNOTATION = "restow.sh/plan"
 WAVE_ANNOTATION = "restow.sh/wave"
-_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 def plan_of(job: PodMigrationJob) -> str | None:
@@ -26,8 +25,7 @@ def plan_of(job: PodMigrationJob) -> str | None:
 
 def wave_of(job: PodMigrationJob) -> int:
     """The wave of its plan; what is not a number is in the first."""
-    text = (job.metadata.annotations or {}).get(WAVE_ANNOTATION, "")
-    return int(text) if _NUMBER.fullmatch(text) else 0
+    return number_on(job, WAVE_ANNOTATION) or 0
 
 
 class _Plan(msgspec.Struct):

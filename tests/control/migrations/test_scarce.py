@@ -14,6 +14,7 @@ from restow.model.pods import is_available
 from restow.sim.world.settings import NEVER_READY
 from tests.control.migrations.limits import Limits
 from tests.control.migrations.stage import Move, arguments, cluster, controller, stays
+from tests.sim.stage import job as batch
 from tests.sim.stage import pass_time, virtual
 
 
@@ -105,3 +106,15 @@ async def test_of_two_that_may_go_at_the_same_moment_one_goes_if_another_was_los
         await pass_time(20)
         assert limits.faults == [] and limits.evictions == 2
         assert [(await it.told(name))[0] for name in "ab"] == ["Succeed", "Succeed"]
+
+
+@virtual
+async def test_a_pod_that_is_over_leaves_whatever_its_workload_wants() -> None:
+    async with cluster() as it, controller(it.api, it.clock, maxUnavailablePerWorkload="50%"):
+        await it.create(kinds.JOB, batch("once", run=5))
+        await pass_time(30)
+        [over] = await it.pods()
+        assert over.status.phase == "Succeeded"
+        await it.move(over, mode="EvictDirectly")
+        await pass_time(30)
+        assert (await it.told())[0] == "Succeed"

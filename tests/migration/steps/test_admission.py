@@ -10,6 +10,7 @@ from restow.migration.instructions import Abort, AwaitAdmission, Fail, Look, Pin
 from restow.migration.steps import next_step
 from restow.migration.terms import Terms
 from restow.model.objects import PodTemplate
+from restow.model.times import MAX_DURATION_SECONDS
 from tests.migration.moves import before, job, pending, pod
 from tests.migration.steps.rows import DIRECT, Row, check, table
 
@@ -70,6 +71,49 @@ ROWS: list[Row] = [
         Fail,
         "InvalidSpec",
         "x is not shop",
+    ),
+    (
+        "a reservation without a name",
+        before(pending(options={"reservationRef": {"uid": "1-2-3"}})),
+        Fail,
+        "InvalidSpec",
+        "spec.reservationOptions.reservationRef.name: the name of the reservation is needed",
+    ),
+    ("a reference to nothing", before(pending(options={"reservationRef": {}})), AwaitAdmission, None, ""),
+    (
+        "a time that is too long for its seat",
+        before(pending(spec={"ttl": "2562047h47m"}), terms=Terms(ttl=MAX_DURATION_SECONDS - 16.0)),
+        Fail,
+        "InvalidSpec",
+        "spec.ttl: 2562047h47m0s is too long: its seat would have to live longer than 292 years",
+    ),
+    (
+        "a configured time that is too long for its seat",
+        before(terms=Terms(ttl=MAX_DURATION_SECONDS - 16.0)),
+        Fail,
+        "InvalidSpec",
+        "defaultJobTTL: 2562047h47m0s is too long: its seat would",
+    ),
+    (
+        "a grace period that is too long for its seat",
+        before(pending(spec={"deleteOptions": {"gracePeriodSeconds": 10**11}}), terms=Terms(ttl=300.0, grace=10**11)),
+        Fail,
+        "InvalidSpec",
+        "spec.deleteOptions.gracePeriodSeconds: 100000000000 s is too long: its seat would",
+    ),
+    (
+        "a grace period of the pod that is too long for its seat",
+        before(pending(spec={"deleteOptions": {}}), pod=pod(spec={"terminationGracePeriodSeconds": 10**11})),
+        Fail,
+        "ForbiddenMigratePod",
+        "its grace period of 100000000000 s is too long: its seat would",
+    ),
+    (
+        "the same, and no other options",
+        before(pod=pod(spec={"terminationGracePeriodSeconds": 10**11})),
+        Fail,
+        "ForbiddenMigratePod",
+        "its grace period of 100000000000 s is too long",
     ),
     ("no pod", before(pod=None), Fail, "MissingPod", "there is no pod shop/web-1"),
     ("the pod was replaced", before(pod=pod(uid="new")), Fail, "MissingPod", "another with UID new"),

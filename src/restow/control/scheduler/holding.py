@@ -17,6 +17,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Iterable
+from itertools import count
 
 from msgspec.structs import replace
 
@@ -51,6 +52,8 @@ log = logging.getLogger(__name__)
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _NEVER = math.inf
+_SEATS_A_ROUND = 200
+"""Of a reservation that waits; asking the filters about them takes some hundredths of a second."""
 _MARK_DELAY, _LONGEST_MARK_DELAY = 0.25, 1.0
 """Seconds to wait for more pods of a reservation before their seats are marked, since they come in swarms; and while
 others are known to be on their way."""
@@ -227,13 +230,17 @@ class Holding:
                     self.marks.ended(key)
 
     async def _look_round(self) -> None:
-        """What happens by itself: time passes. And what nobody is told of: filters that depend on the whole cluster."""
-        while True:
+        """What happens by itself: time passes. And what nobody is told of: filters that depend on the whole cluster.
+        These are asked about every seat, so about many seats less often."""
+        for number in count():
             await asyncio.sleep(self._settings.expiry_check)
             now = self._clock.now()
             for key in sorted(self._live):
                 reservation = self._book.get(*key)
-                if reservation is not None and (is_unsettled(reservation) or _is_due(reservation, now)):
+                if reservation is None:
+                    continue
+                asks = is_unsettled(reservation) and number % _rounds_between(reservation) == 0
+                if asks or _is_due(reservation, now):
                     self._queue.add(key)
             for reservation, age in list(self._book.assumed(now)):
                 if is_stale(age, self._settings.leak_age):
@@ -351,6 +358,10 @@ def told_apart(reservation: Reservation, seats: Iterable[Found]) -> tuple[list[F
         is_settled = one.is_taken or SeatName.of(key, one.placement) in shown
         (settled if is_settled else hopes).append(one)
     return settled, hopes
+
+
+def _rounds_between(reservation: Reservation) -> int:
+    return 1 + len(reservation.status.placements or ()) // _SEATS_A_ROUND
 
 
 def _is_done_with(reservation: Reservation) -> bool:

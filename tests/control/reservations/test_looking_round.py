@@ -1,0 +1,33 @@
+"""Filters are asked again about reservations that wait: about few seats every second, about many less often."""
+
+from __future__ import annotations
+
+import pytest
+
+from restow.control.scheduler import Settings
+from restow.model import kinds
+from restow.scheduling.reservations import standing
+from tests.control.reservations.stage import phase, reservation
+from tests.control.stage import stage
+from tests.sim.stage import node, pass_time, virtual
+
+
+@pytest.mark.parametrize(("seats", "asked"), [pytest.param(2, 20, id="few"), pytest.param(600, 5, id="many")])
+@virtual
+async def test_how_often_the_seats_of_one_that_waits_are_asked_about(seats: int, asked: int) -> None:
+    looks, blocked = list[str](), standing.blocked
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(standing, "blocked", lambda *given: looks.append("") or blocked(*given))
+        async with stage(nodes=0, settings=Settings(namespace_share=100)) as it:
+            await it.create(kinds.NODE, node("n1", memory="60Gi", pods="1000"))
+            await it.create(kinds.RESERVATION, reservation(replicas=seats, cpu="1m"))
+            await pass_time(3)
+            await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}}, None)
+            await pass_time(3)
+            assert await phase(it) == ("Waiting", "NodeUnfit")
+            looks.clear()
+            await pass_time(20)
+            assert len(looks) == asked
+            await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": False}}, None)
+            await pass_time(0.5)
+            assert await phase(it) == ("Available", "Reserved")

@@ -22,13 +22,20 @@ def job(failed: int = 0, noted: tuple[str, ...] = (), **spec: Any) -> Job:
 
 
 def of_job(name: str = "etl-1", **more: Any) -> Pod:
-    return pod(name, owner="Job etl", **more)
+    return pod(name, owner="Job etl", containers=[{"name": "main"}], **more)
 
 
 def policy(action: str, type: str = "DisruptionTarget") -> Any:
     return {"rules": [{"action": "Count"}, {"action": action, "onPodConditions": [{"type": type}]}]}
 
 
+def exits(action: str, operator: str, *values: int, of: str | None = None) -> Any:
+    """Some exit codes, before evictions, which do not count."""
+    codes = {"operator": operator, "values": list(values), "containerName": of}
+    return {"rules": [{"action": action, "onExitCodes": codes}, *policy("Ignore")["rules"]]}
+
+
+ENDED = "its podFailurePolicy answers its loss by FailJob: Job shop/etl would not make it again"
 TRIED = {"batch.kubernetes.io/job-index-failure-count": "1"}
 LAST = "Job shop/etl would fail, and not make it again: {} lost already, {} is {}"
 TRACKED = ["batch.kubernetes.io/job-tracking"]
@@ -54,10 +61,45 @@ GONE = "2027-01-01T00:00:00Z"
         pytest.param(
             job(podFailurePolicy=policy("FailJob")),
             of_job(),
-            "its podFailurePolicy answers its loss by FailJob: Job shop/etl would not make it again",
+            ENDED,
             id="evictions end it",
         ),
         pytest.param(job(podFailurePolicy=policy("FailJob", "Odd")), of_job(), "", id="something else ends it"),
+        pytest.param(job(podFailurePolicy=exits("FailJob", "In", 1, 143)), of_job(), ENDED, id="SIGTERM ends it"),
+        pytest.param(job(podFailurePolicy=exits("FailJob", "In", 137)), of_job(), ENDED, id="SIGKILL ends it"),
+        pytest.param(job(podFailurePolicy=exits("FailJob", "In", 1, 42)), of_job(), "", id="other exits end it"),
+        pytest.param(job(podFailurePolicy=exits("FailJob", "NotIn", 0, 42)), of_job(), ENDED, id="most exits end it"),
+        pytest.param(job(podFailurePolicy=exits("FailJob", "NotIn", 143)), of_job(), ENDED, id="SIGKILL is among them"),
+        pytest.param(
+            job(podFailurePolicy=exits("FailJob", "NotIn", 137, 143)), of_job(), "", id="neither signal is among them"
+        ),
+        pytest.param(
+            job(podFailurePolicy=exits("FailJob", "In", 143, of="main")), of_job(), ENDED, id="those of its container"
+        ),
+        pytest.param(
+            job(podFailurePolicy=exits("FailJob", "In", 143, of="other")),
+            of_job(),
+            "",
+            id="those of no container of it",
+        ),
+        pytest.param(
+            job(podFailurePolicy={"rules": policy("Ignore")["rules"] + exits("FailJob", "In", 143)["rules"]}),
+            of_job(),
+            "",
+            id="evictions do not count, whatever it exits with",
+        ),
+        pytest.param(
+            job(podFailurePolicy={"rules": exits("Ignore", "In", 143)["rules"][:1] + policy("FailJob")["rules"]}),
+            of_job(),
+            ENDED,
+            id="SIGTERM does not count, but it may exit otherwise",
+        ),
+        pytest.param(
+            job(podFailurePolicy=exits("Count", "NotIn", 42), backoffLimit=0),
+            of_job(),
+            LAST.format("0 pods were", "backoffLimit", 0),
+            id="its exit may count before evictions do not",
+        ),
     ],
 )
 def test_what_a_loss_would_end(of: Job, lost: Pod, why: str) -> None:

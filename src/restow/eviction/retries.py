@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final
 
-from restow.model.objects import Job, Pod
+from restow.model.objects import ExitCodes, Job, Pod
 from restow.model.pods import is_terminating
 from restow.model.words import number_of
 
@@ -20,7 +20,10 @@ FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 """On a pod of an indexed Job: how many pods of its index failed before."""
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 """The finalizer of a pod that its Job has not counted yet."""
+_KILLED: Final = frozenset({137, 143})
+"""What a container that is told to stop exits with, unless it has something else to say: by SIGKILL, by SIGTERM."""
 _DEFAULT_LIMIT = 6
+_ENDING: Final = ("FailJob", "FailIndex")
 _DISRUPTED = "DisruptionTarget"
 """The condition of a pod that the API server was asked to evict."""
 
@@ -35,8 +38,8 @@ def is_fresh_loss(pod: Pod) -> bool:
 def end_by_loss(job: Job, pod: Pod, fresh: Set[str]) -> str:
     """What would be over if a pod were lost, in a sentence; empty if another would take its place. `fresh` are the UIDs
     of fresh losses."""
-    name, action = f"Job {job.metadata.namespace}/{job.metadata.name}", _action(job)
-    if action in ("FailJob", "FailIndex"):
+    name, action = f"Job {job.metadata.namespace}/{job.metadata.name}", _action(job, pod)
+    if action in _ENDING:
         return f"its podFailurePolicy answers its loss by {action}: {name} would not make it again"
     if action == "Ignore":
         return ""
@@ -63,10 +66,28 @@ def _used_up(name: str, limit: str, most: int, failed: int) -> str:
     )
 
 
-def _action(job: Job) -> str:
-    """What its policy says to an eviction; empty if nothing."""
-    policy = job.spec.pod_failure_policy
+def _action(job: Job, pod: Pod) -> str:
+    """The worst that its policy may say to an eviction; empty if nothing. Rules by exit code fit or do not, as the
+    containers choose: what comes after one may be what counts."""
+    policy, counts = job.spec.pod_failure_policy, False
     for rule in (policy.rules if policy else None) or ():
-        if any((one.type, one.status) == (_DISRUPTED, "True") for one in rule.on_pod_conditions or ()):
+        is_told = any((one.type, one.status) == (_DISRUPTED, "True") for one in rule.on_pod_conditions or ())
+        if not is_told and not _may_fit(rule.on_exit_codes, pod):
+            continue
+        if rule.action in _ENDING:
             return rule.action
+        counts = counts or rule.action == "Count"
+        if is_told:
+            return "" if counts else rule.action
     return ""
+
+
+def _may_fit(codes: ExitCodes | None, pod: Pod) -> bool:
+    """Whether a container that is told to stop may exit so."""
+    if codes is None:
+        return False
+    inside = {one.name for one in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))}
+    if codes.container_name and codes.container_name not in inside:
+        return False
+    named = _KILLED & {*(codes.values or ())}
+    return bool(named) if codes.operator == "In" else named != _KILLED

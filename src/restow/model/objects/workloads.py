@@ -142,10 +142,17 @@ class PodConditionPattern(ApiStruct):
     status: str = "True"
 
 
+class ExitCodes(ApiStruct):
+    container_name: str | None = None
+    operator: str = ""
+    values: list[int] | None = None
+
+
 class PodFailureRule(ApiStruct):
     """What becomes of a Job whose pod failed in this way; the first rule that fits decides."""
 
     action: str = ""
+    on_exit_codes: ExitCodes | None = None
     on_pod_conditions: list[PodConditionPattern] | None = None
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from restow.migration.history import History, evicted_at
-from restow.model.objects import ObjectReference, PodMigrationJob
+from restow.model.objects import ObjectReference, Pod, PodMigrationJob
 from tests.eviction.objects import deployment, pod, replica_set
 from tests.migration.jobs import NOW, job, scene
 
@@ -54,3 +54,35 @@ def test_only_failures_for_this_very_pod_count() -> None:
 def test_when_a_pod_was_evicted() -> None:
     assert evicted_at(job(phase="Running", evicted=NOW - 5)) == NOW - 5
     assert evicted_at(job(phase="Running")) is None
+
+
+def timed_out(
+    name: str, *, pod: str = "gone", evicted: float | None = NOW - 600, phase: str = "Failed"
+) -> PodMigrationJob:
+    """A job whose time was over before anybody was seen in its pod's place."""
+    return job(name, pod=pod, phase=phase, evicted=evicted, annotations={"restow.sh/workload": "web"})
+
+
+def seated(name: str, reservation: str) -> Pod:
+    return pod(name, annotations={**MOVED, "restow.sh/reservation": f"shop/{reservation}/pod/0"})
+
+
+def test_a_pod_that_was_evicted_was_moved_however_its_job_ended() -> None:
+    assert history([timed_out("a"), timed_out("b", phase="Aborted")]).moves("web") == 2
+    assert history([timed_out("a", evicted=None)]).moves("web") == 0
+    assert history([timed_out("a", phase="Running")]).moves("web") == 0
+
+
+def test_one_that_is_still_there_was_not_but_one_that_leaves_was() -> None:
+    assert history([timed_out("a", pod="web-1")], pod("web-1")).moves("web") == 0
+    leaving = pod("web-1", deletionTimestamp=MOVED["restow.sh/moved-at"])
+    assert history([timed_out("a", pod="web-1")], leaving).moves("web") == 1
+
+
+def test_who_came_after_the_end_of_a_job_does_not_count_twice() -> None:
+    late = seated("web-1", "restow-a")
+    assert history([timed_out("a")], late).moves("web") == 1
+    assert (
+        history([timed_out("a")], late, seated("web-2", "restow-b"), pod("web-3", annotations=MOVED)).moves("web") == 3
+    )
+    assert history([timed_out("a"), timed_out("b")], late).moves("web") == 2

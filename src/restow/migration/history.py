@@ -12,9 +12,13 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from restow.eviction.workloads import Workloads
-from restow.migration.conditions import condition, is_evicting
+from restow.migration.conditions import condition, is_ended, is_evicting
+from restow.migration.reservation import reservation_key
 from restow.model.cluster import MOVED_AT_ANNOTATION
+from restow.model.cluster.names import Key
+from restow.model.cluster.seat import named_seat
 from restow.model.objects import JobConditionType, JobPhase, ObjectReference, Pod, PodMigrationJob
+from restow.model.pods import is_terminating
 from restow.model.times import time_of
 
 WORKLOAD_ANNOTATION = "restow.sh/workload"
@@ -50,18 +54,31 @@ class History:
         self._failures: Counter[str] = Counter()
         self._moves: Counter[str] = Counter()
         self._successors: set[str] = set()
+        self._expected: Counter[Key] = Counter()
+        """Of how many jobs the successors are not known, by the reservations whose seats they may have taken."""
         self._total: dict[str, int] = {}
         for job in jobs:
             if job.status.phase == JobPhase.FAILED:
                 self._failures[job.spec.pod_ref.uid or ""] += 1
-            elif job.status.phase == JobPhase.SUCCEED:
+            if job.status.phase == JobPhase.SUCCEED or (is_ended(job) and self._has_left(job)):
                 self._note_move(job)
+
+    def _has_left(self, job: PodMigrationJob) -> bool:
+        """Whether a job's pod was evicted, though nobody may have come in its place."""
+        if evicted_at(job) is None:
+            return False
+        pod = find_pod(self._pods, job.spec.pod_ref)
+        return pod is None or is_terminating(pod)
 
     def _note_move(self, job: PodMigrationJob) -> None:
         workload = self.workload(job)
-        if workload is not None:
-            self._moves[workload] += 1
-            self._successors.add((job.status.pod_ref.uid or "") if job.status.pod_ref else "")
+        if workload is None:
+            return
+        self._moves[workload] += 1
+        if job.status.pod_ref is not None:
+            self._successors.add(job.status.pod_ref.uid or "")
+        else:
+            self._expected[reservation_key(job)] += 1
 
     def workload(self, job: PodMigrationJob) -> str | None:
         """The UID of the workload whose pod a job moves, or moved."""
@@ -80,13 +97,14 @@ class History:
         return self._failures[pod.metadata.uid]
 
     def moves(self, workload: str) -> int:
-        """How often pods of a workload were moved: by the jobs there are, and by what its pods say of themselves."""
+        """How often pods of a workload were moved: by the jobs there are, and by what its pods say of themselves. One
+        that was evicted and has not arrived was moved as well."""
         found = self._total.get(workload)
         if found is None:
-            told = (
-                pod.metadata.uid not in self._successors
+            told = Counter(
+                (seat.namespace, seat.reservation) if (seat := named_seat(pod)) is not None else ("", "")
                 for pod in self._workloads.pods(workload)
-                if MOVED_AT_ANNOTATION in (pod.metadata.annotations or {})
+                if MOVED_AT_ANNOTATION in (pod.metadata.annotations or {}) and pod.metadata.uid not in self._successors
             )
-            found = self._total[workload] = self._moves[workload] + sum(told)
+            found = self._total[workload] = self._moves[workload] + (told - self._expected).total()
         return found

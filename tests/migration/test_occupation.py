@@ -34,10 +34,10 @@ def test_a_job_under_way_is_an_eviction_to_come(window: str) -> None:
     assert found.again is None
 
 
-def leaving() -> Scene:
+def leaving(phase: str = "Running") -> Scene:
     """A Deployment of five pods, of which web-2 is on its way out."""
     pods = [pod(f"web-{number}", nodeName=f"n{number}") for number in (1, 3, 4, 5)]
-    pods.append(pod("web-2", nodeName="n2", deletionTimestamp=format_time(NOW)))
+    pods.append(pod("web-2", nodeName="n2", deletionTimestamp=format_time(NOW), phase=phase))
     return scene(pods, [deployment(replicas=5), replica_set()])
 
 
@@ -53,6 +53,13 @@ def test_once_it_was_evicted_it_is_one_of_the_past(window: str) -> None:
     found = judged([under_way(evicted=NOW - 20), *moves(1)], leaving(), **FREE, **{window: A_MINUTE})["move-1"]
     assert isinstance(found, Waiting) and "1 pod was evicted within 1m0s and 0 are about to be" in found.message
     assert found.again == NOW + 40
+
+
+@pytest.mark.parametrize("limit", [{"migrating": 1}, {"workload_window": A_MINUTE}], ids=["at once", "in a window"])
+def test_whoever_was_evicted_is_on_its_way_though_it_be_over(limit: dict[str, Any]) -> None:
+    """Its containers have stopped, and somebody's finalizer keeps it."""
+    around, jobs = leaving("Failed"), [under_way(evicted=NOW - 20), *moves(1)]
+    assert told(jobs, around, **(FREE | limit))["move-1"] != ""
 
 
 @pytest.mark.parametrize("ago", [60, 61])

@@ -20,7 +20,7 @@ import msgspec
 
 from restow.eviction.budgets import Budget
 from restow.eviction.workloads import Workload
-from restow.migration.conditions import is_running
+from restow.migration.conditions import is_evicting, is_running
 from restow.migration.history import History, evicted_at, find_pod
 from restow.migration.limits import Limits, Window, most_evicted, most_missing
 from restow.migration.scene import Candidate, Scene, candidate
@@ -95,7 +95,7 @@ class Occupation:
         if not running and (left is None or left <= self._since):
             return
         workload, namespace = history.workload(job), job.spec.pod_ref.namespace
-        if pod is not None and is_finished(pod):
+        if pod is not None and is_finished(pod) and not is_evicting(job.status):  # else it is over because it leaves
             workload = None
         if left is not None:
             self._workload_past.remember(workload, left)

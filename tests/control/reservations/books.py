@@ -43,17 +43,14 @@ def left(
         awaited = (pod.metadata.uid, where) in hopes
         for book in ("now",) if leaves else ("now", "later") if awaited else ("now", "later", "hope"):
             _charge(free, book, where, pod_requests(pod))
-    for reservation in reservations:
-        for node, request in kept_by(reservation, pods, sizes[reservation.metadata.uid]):
-            for book in ("now", "later", "hope"):
-                _charge(free, book, node, request)
     for reservation in sorted(reservations, key=_waiting):  # who waits, waits for what the others leave
         waiting = _waiting(reservation)
-        for node, request in held[reservation.metadata.uid]:
+        rests = kept_by(reservation, pods, sizes[reservation.metadata.uid])
+        for node, request in [*held[reservation.metadata.uid], *rests]:
             _charge(free, "hope", node, request)
             if not still_awaited(reservation, node, pods):
                 _charge(free, "later", node, request)
-            place = {**request, PODS: 1}
+            place = add(request, {PODS: 1})
             if waiting and not fits(place, free.get(("now", node), place)):
                 waiting -= 1  # this is one of the seats that wait for others to leave, and it says so
             else:

@@ -151,3 +151,10 @@ def test_a_pod_that_is_over_takes_nothing_of_its_workload(limits: dict[str, Any]
     assert told([under_way(), *moves(1)], around, **limits, **window) == {"move-1": ""}
     [last] = told([under_way(), job("last", pod="web-3")], around, migrating=1, unavailable=1, **window).values()
     assert last == "", "who is over is in nobody's way"
+
+
+def test_so_is_one_that_somebody_else_deleted_before_its_job_has_said_so() -> None:
+    found = told([under_way(), *moves(1)], leaving("Failed"), **(FREE | {"migrating": 1}))
+    assert found["move-1"] == (
+        "waits for maxMigratingPerWorkload: 1 of 5 pods of Deployment shop/web are migrating, 1 may"
+    )

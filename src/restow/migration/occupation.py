@@ -95,7 +95,8 @@ class Occupation:
         if not running and (left is None or left <= self._since):
             return
         workload, namespace = history.workload(job), job.spec.pod_ref.namespace
-        if pod is not None and is_finished(pod) and not is_evicting(job.status):  # else it is over because it leaves
+        stays = pod is not None and not is_terminating(pod) and not is_evicting(job.status)
+        if stays and pod is not None and is_finished(pod):  # else it is over because it leaves
             workload = None
         if left is not None:
             self._workload_past.remember(workload, left)

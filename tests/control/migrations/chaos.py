@@ -19,6 +19,7 @@ from restow.migration.conditions import is_ended, is_evicting
 from restow.migration.reservation import is_made_for
 from restow.model import kinds
 from restow.model.objects import Document, JobConditionType, JobPhase, Pod, PodMigrationJob, PodMigrationJobStatus
+from restow.model.pods import is_available
 from restow.ports import Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import VirtualLoop
@@ -26,6 +27,7 @@ from tests.control.accidents import Accidents, main
 from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.limits import Limits
 from tests.control.migrations.stage import Move, arguments, controller, scheduled
+from tests.control.migrations.test_scarce import mend, spoil
 from tests.control.reservations.auditor import Auditor as SeatAuditor
 from tests.control.stage import check_room, trouble
 from tests.sim.stage import Stage, pass_time, ready, template, workload
@@ -140,6 +142,7 @@ class MoveAccidents(Accidents):
             self.steal,
             self.give_back,
             self.hold,
+            *[self.sicken] * 2,
             self.reconfigure,
             *[self.share] * given,
         ]
@@ -215,6 +218,19 @@ class MoveAccidents(Accidents):
         await asyncio.sleep(seconds)
         with suppress(ApiError):
             await self._it.patch(kinds.POD, name, {"metadata": {"finalizers": None}})
+
+    async def sicken(self) -> None:
+        """A pod is not Ready for a while, or until it is replaced."""
+        pod = self._rng.choice([one for one in await self._it.pods() if is_available(one)])
+        await spoil(self._it, pod)
+        self._later.append(asyncio.create_task(self._recover(pod, self._rng.choice((5.0, 70.0, 150.0)))))
+
+    async def _recover(self, pod: Pod, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        with suppress(ApiError):
+            there = await self._it.client.get(kinds.POD, pod.metadata.name, "default")
+            if there.metadata.uid == pod.metadata.uid and there.status.phase == "Running":
+                await mend(self._it, pod)
 
     async def reconfigure(self) -> None:
         """The file is changed, and changed back."""

@@ -18,6 +18,11 @@ def container(name: str = "main", image: str = "app:1", **requests: str) -> dict
     return {"name": name, "image": image, "resources": {"requests": requests} if requests else {}}
 
 
+def limited(cpu: str, **requests: str) -> dict[str, Any]:
+    made = container(**requests)
+    return made | {"resources": made["resources"] | {"limits": {"cpu": cpu}}}
+
+
 MAIN, SIDECAR = container(cpu="1"), container("proxy", cpu="100m")
 ROOM = {"overhead": {"cpu": "1"}, "resources": {}}
 SERVING = {**MAIN, "ports": [{"containerPort": 80, "hostPort": 80}]}
@@ -83,6 +88,12 @@ NEAR = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nod
             {"initContainers": [SIDECAR | {"restartPolicy": "Always"}]},
             {"initContainers": [SIDECAR | {"restartPolicy": "Always"}]},
             id="an init container that stays on",
+        ),
+        pytest.param(
+            {"containers": [limited("1", cpu="1")]},
+            {"containers": [limited("2")]},
+            {"containers": [limited("2", cpu="2")]},
+            id="a larger limit alone",
         ),
         pytest.param({}, {"schedulerName": "other"}, {"schedulerName": "other"}, id="another scheduler's"),
         pytest.param({"volumes": [OLD_DATA]}, {"volumes": [{"name": "data"}]}, None, id="a claim of its own"),

@@ -92,9 +92,10 @@ def _renewed(old: list[Container] | None, new: list[Container] | None) -> list[C
 
 
 def _updated(old: Container, new: Container) -> Container:
+    asked = _merged(new.resources.limits, new.resources.requests)  # a limit is a request, where there is none
     resources = replace(
         old.resources,
-        requests=_merged(old.resources.requests, new.resources.requests),
+        requests=_merged(old.resources.requests, asked),
         limits=_merged(old.resources.limits, new.resources.limits),
     )
     return replace(

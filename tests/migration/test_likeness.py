@@ -18,9 +18,9 @@ def container(name: str = "main", image: str = "app:1", **requests: str) -> dict
     return {"name": name, "image": image, "resources": {"requests": requests} if requests else {}}
 
 
-def limited(cpu: str, **requests: str) -> dict[str, Any]:
+def limited(limit: str, **requests: str) -> dict[str, Any]:
     made = container(**requests)
-    return made | {"resources": made["resources"] | {"limits": {"cpu": cpu}}}
+    return made | {"resources": made["resources"] | {"limits": {"cpu": limit}}}
 
 
 MAIN, SIDECAR = container(cpu="1"), container("proxy", cpu="100m")

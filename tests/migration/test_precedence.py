@@ -27,6 +27,9 @@ def everybody(reservation: Reservation, seats: Sequence[Placement]) -> bool:
         pytest.param({"age": 30.0}, None, id="a younger one"),
         pytest.param({"age": 60.0}, "older", id="of equals the first by name"),
         pytest.param({"age": 90.0, "phase": "Waiting"}, None, id="one that is not ready"),
+        pytest.param(
+            {"age": 90.0, "metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}, None, id="one being deleted"
+        ),
         pytest.param({"age": 90.0, "spec": NOT_ITS}, None, id="of others"),
         pytest.param({"age": 90.0, "spec": NOT_LIKE_IT}, None, id="for other pods"),
         pytest.param(

@@ -120,7 +120,7 @@ def asked_again(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJob
 
 def withdrawn(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
     """The status of a job whose eviction was written down, and is not sent after all."""
-    if not is_evicting(status):
+    if not is_evicting(status) or holds(status, JobConditionType.EVICTION):
         return status
     told = "the eviction was not sent: something has happened since it was written down"
     new = _record(status, Said(JobConditionType.EVICTION, False, JobReason.WITHDRAWN, told), now)

@@ -8,7 +8,7 @@ import msgspec
 
 from restow.migration.conditions import Said, ended, recorded
 from restow.migration.facts import Facts
-from restow.model.cluster.seat import expires_at
+from restow.model.cluster.seat import expires_at, is_being_deleted
 from restow.model.objects import (
     JobPhase,
     JobReason,
@@ -156,7 +156,7 @@ def pod_name(facts: Facts) -> str:
 
 def is_there(reservation: Reservation | None) -> bool:
     """Whether there is one, and nobody is deleting it."""
-    return reservation is not None and reservation.metadata.deletion_timestamp is None
+    return reservation is not None and not is_being_deleted(reservation)
 
 
 def why_failed(reservation: Reservation) -> JobReason:

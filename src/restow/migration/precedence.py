@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from restow.migration.facts import Facts
 from restow.migration.seats import by_task, free_seats, is_like_any, why_not_for_successor
 from restow.model.cluster.directory import turn_of
+from restow.model.cluster.seat import is_being_deleted
 from restow.model.objects import MatchPolicy, Placement, Pod, Reservation, ReservationPhase
 
 Takes = Callable[[Reservation, Sequence[Placement]], bool]
@@ -28,6 +29,7 @@ def sooner(facts: Facts, others: Iterable[Reservation], takes: Takes) -> str | N
         if one.metadata.namespace == given.metadata.namespace
         and turn_of(one) < turn_of(given)
         and one.status.state.phase == ReservationPhase.AVAILABLE
+        and not is_being_deleted(one)
         and any(
             not why_not_for_successor(one, like, facts.owners, facts.terms.schedulers, facts.group)
             for like in (pod, facts.newcomer)

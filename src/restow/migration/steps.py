@@ -92,7 +92,7 @@ def _is_lasting(facts: Facts, step: Step) -> bool:
 
 def _decide(facts: Facts) -> Step:
     """An eviction that was written down and not sent is withdrawn, unless it is to be sent after all."""
-    if facts.unsent:
+    if facts.unsent and not facts.has_left:
         step = _move(facts.saying(withdrawn(facts.job.status, now=facts.now)))
         if not isinstance(step, Evict):
             return step

@@ -80,6 +80,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The gangs and queues that pending pods belong to."""
     left_out: tuple[Refusal, ...] = ()
     """Pods that wait for a node and are not among `pending`, and why; with an empty pod, a sentence about many."""
+    schedulers: frozenset[str] | None = None
+    """The names that our scheduler answers to; None for those that pending pods say."""
     actions: tuple[Action, ...] = (enqueue, reserve)
     """What the scheduler does to pending pods; here, what it does before it looks for room."""
     max_moves: int = 50

@@ -174,6 +174,7 @@ def plan_request(
         now=now,
         pending=tuple(pod for pod in ours if not _gate(pod, profile)),
         left_out=tuple(Refusal(namespace=one.namespace, pod=one.pod, reason=one.message) for one in left_out),
+        schedulers=profile.scheduler_names,
         actions=profile.actions,
         roster=cluster.roster,
         migrated=migrated(jobs),

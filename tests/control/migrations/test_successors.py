@@ -12,7 +12,7 @@ import pytest
 
 from restow.model import kinds
 from restow.model.objects import Document, Pod
-from tests.control.migrations.stage import Move, controller, scheduled, stays
+from tests.control.migrations.stage import Move, arguments, controller, scheduled, stays
 from tests.control.migrations.test_given_seats import GIVEN, give
 from tests.sim.stage import node, pass_time, pod, ready, template, virtual, workload
 
@@ -233,3 +233,23 @@ async def test_who_sat_there_just_before_is_not_taken_for_the_successor() -> Non
             await pass_time(60)
             phase, _, message = await it.told()
             assert phase == "Succeed" and sibling.metadata.name not in (message or ""), message
+
+
+@virtual
+async def test_who_sat_down_between_an_eviction_that_was_not_sent_and_the_next_is_not_taken_for_it_either() -> None:
+    async with scheduled(nodes=3) as it, controller(it.api, it.clock) as made:
+        old = (await it.start(1))[0]
+        await it.stop()
+        await give(it, seats=2, on="n3" if old.spec.node_name != "n3" else "n2")
+        await it.move(old, reservationOptions=GIVEN)
+        await pass_time(3)
+        job, rivals = await it.job(), made._feed.rivals
+        with rivals.evicting(made._feed.facts(job, arguments()), again=False):
+            pass
+        await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 2}})
+        await pass_time(3)
+        [sibling] = [one for one in await it.pods() if one.metadata.uid != old.metadata.uid]
+        for again, counts in ((True, False), (False, True)):
+            facts = made._feed.facts(job, arguments())
+            with rivals.evicting(facts, again=again):
+                assert (sibling.metadata.uid in rivals.takers(facts)) is counts

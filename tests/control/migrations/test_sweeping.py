@@ -68,3 +68,29 @@ async def test_a_job_that_is_made_anew_while_the_one_before_it_is_cleared_away_s
             assert api.was_overtaken
             job = await it.job()
             assert (job.spec.pod_ref.uid, job.status.phase) == (second.metadata.uid, "Succeed")
+
+
+@virtual
+async def test_what_a_finalizer_keeps_is_deleted_once() -> None:
+    async with cluster() as it:
+        api = Counted(it.api)
+        async with controller(api, it.clock):
+            await it.seek()
+            [made] = await it.reservations()
+            await it.patch(kinds.RESERVATION, made.metadata.name, {"metadata": {"finalizers": ["example.org/keep"]}})
+            await it.delete(kinds.POD_MIGRATION_JOB, "move")
+            await pass_time(600)
+        assert api.deletions == 1
+
+
+class Counted:
+    """An Api that counts deletions of reservations."""
+
+    def __init__(self, api: Api) -> None:
+        self.watch = api.watch
+        self.deletions = 0
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        self.deletions += (request.verb, request.resource.plural) == ("delete", "reservations")
+        return await self._api.call(request)

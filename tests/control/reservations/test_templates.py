@@ -9,6 +9,7 @@ import pytest
 from restow.model import kinds
 from restow.model.objects import Document
 from tests.control.reservations.stage import message, phase, reservation, seats
+from tests.control.reservations.test_refused_writes import Strict
 from tests.control.stage import places, stage, world
 from tests.sim.stage import Stage, pass_time, pod, scheduler, template, virtual
 
@@ -124,3 +125,17 @@ async def test_a_seat_is_kept_where_those_may_be_in_the_way_who_are_leaving(
         await it.delete(kinds.POD, "old")
         await retemplate(it, made, replicas=1)
         assert await phase(it) == expected
+
+
+@virtual
+async def test_what_could_not_be_written_down_is_decided_as_before_once_it_can_be() -> None:
+    strict = Strict()
+    strict.refuses = False
+    async with stage(nodes=2, around=strict.around) as it:
+        await held_on_first(it)
+        strict.refuses = True
+        await retemplate(it, template("1", **SECOND))
+        assert strict.refused and await phase(it) == ("Available", "Reserved")
+        strict.refuses = False
+        await pass_time(60)
+        assert await phase(it) == ("Failed", "NoLongerFits")

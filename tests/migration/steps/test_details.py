@@ -302,6 +302,7 @@ everything = st.builds(
     takers=st.sampled_from(((), (successor(),), (successor(conditions=[]),), (successor(leaving=True),))),
     of_others=st.sampled_from((frozenset(), frozenset({"new"}))),
     rival=st.sampled_from((None, "other")),
+    unsent=st.booleans(),
     stopped=st.sampled_from((None, "stopped")),
     turn=answers,
     trial=answers,

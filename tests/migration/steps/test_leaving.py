@@ -22,6 +22,13 @@ ROWS: list[Row] = [
     ),
     ("it is gone", left(), Wait, "WaitForPodBindReservation", "has not taken"),
     ("a namesake took its place", left(pod=pod(uid="new")), Wait, "WaitForPodBindReservation", "has not taken"),
+    (
+        "another hand deletes it before what was written down is sent",
+        facts(job(EVICTING), pod=pod(leaving=True), unsent=True),
+        Wait,
+        "WaitForPodBindReservation",
+        "has not taken",
+    ),
     ("another hand deletes it", facts(pod=pod(leaving=True)), Wait, "WaitForPodBindReservation", "has not taken"),
     ("another hand deleted it", facts(pod=None), Wait, "WaitForPodBindReservation", "has not taken"),
     (

@@ -105,3 +105,24 @@ def test_a_gang_that_has_started_is_completed_pod_by_pod() -> None:
     known = roster([first, *large], min_member=4)
     snapshot = cluster([ten("a"), ten("b")], [first, app("a1", "4", on="a"), app("b1", "5", on="b")])
     assert asked(large, known, snapshot).after["placedPods"] == 2
+
+
+def of_web(name: str, cpu: str, *, gang: bool = False) -> Pod:
+    made = pod(name, {"cpu": cpu}, labels={"app": "web"}, phase="Pending")
+    return annotated(made, {"scheduling.k8s.io/group-name": "ring"}) if gang else made
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param([of_web("large", "5")], id="a pod"),
+        pytest.param([of_web("g1", "2", gang=True), of_web("g2", "3", gang=True)], id="a gang"),
+    ],
+)
+def test_whoever_gets_room_beside_its_seats_needs_no_moves(pods: list[Pod]) -> None:
+    snapshot = cluster([ten("a"), ten("b")], [app("a1", "2", on="a"), app("a2", "3", on="a"), app("b1", "6", on="b")])
+    held = reservation("kept", {0: "a"}, requests={"cpu": "2"})
+    snapshot.apply_reservation(replace(held, spec=replace(held.spec, match_policy="Fits")))
+    plan = asked(pods, roster(pods, **({"min_member": 2} if len(pods) > 1 else {})), snapshot)
+    assert (plan.moves, plan.places) == ((), ())
+    assert f"{len(pods)} of {len(pods)} pending pods have the seat of a reservation" in reasons(plan)[""]

@@ -232,6 +232,7 @@ class Applying:
             mobility=Guarded(self._feed.rules(self._arguments), (), moving),
             now=now,
             pending=self._feed.pending(self._scheduler),
+            schedulers=self._scheduler.scheduler_names,
             roster=self._feed.roster,
         )
 

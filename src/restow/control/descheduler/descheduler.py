@@ -295,6 +295,7 @@ class Descheduler:
             mobility=Guarded(rules, profile.guards, busy(jobs, now, self._settings.after_failure)),
             now=now,
             pending=self._feed.pending(self._scheduler),
+            schedulers=self._scheduler.scheduler_names,
             actions=self._scheduler.actions,
             roster=self._feed.roster,
             max_moves=self._settings.most_moves,

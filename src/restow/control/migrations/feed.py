@@ -112,11 +112,13 @@ class Feed:
 
     def note_intent(self, job: PodMigrationJob) -> None:
         """An eviction is being written down, and is not sent yet; one that was sent before may still be on its way."""
-        self._sent.setdefault(job.metadata.uid, False)
+        if self.job_by_uid(job.metadata.uid) is not None:  # of one that is gone nobody would forget it
+            self._sent.setdefault(job.metadata.uid, False)
 
     def note_sent(self, job: PodMigrationJob, *, sent: bool = True) -> None:
         """It is sent now: nobody can say afterwards that it was not, unless it was certainly refused."""
-        self._sent[job.metadata.uid] = sent
+        if self.job_by_uid(job.metadata.uid) is not None:
+            self._sent[job.metadata.uid] = sent
 
     def note_made(self, reservation: Reservation) -> None:
         """A reservation as we have just made it, likewise."""

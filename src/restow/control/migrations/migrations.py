@@ -235,7 +235,7 @@ class Migrations:
         intended, rivals = self._feed.may_be_evicted(facts), self._feed.rivals
         if isinstance(step, Evict) and not intended:
             self._feed.note_intent(job)
-        with rivals.evicting(facts) if isinstance(step, Evict) else rivals.taking(job, step.status):
+        with rivals.evicting(facts, again=intended) if isinstance(step, Evict) else rivals.taking(job, step.status):
             after, answer = await self._effects.carry_out(facts, step)
         self._tell(job, after.job)
         if isinstance(step, Evict):

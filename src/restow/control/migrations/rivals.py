@@ -95,14 +95,14 @@ class Rivals:
         return not evicts, _precedence(job)
 
     @contextmanager
-    def evicting(self, facts: Facts) -> Iterator[None]:
+    def evicting(self, facts: Facts, *, again: bool) -> Iterator[None]:
         """While it is being written down that a job evicts its pod, its rivals for a seat know. Whoever has taken a
-        seat by then is not its successor."""
+        seat by then is not its successor, unless an eviction may have been sent before, and this is done `again`."""
         job = facts.job
         self._evicting.add(job.metadata.uid)
-        if facts.reservation is not None:
+        if facts.reservation is not None and not again and self._jobs.find("uid", job.metadata.uid):
             taken = (one.pod_ref for one in facts.placements if one.pod_ref is not None)
-            self._seated.setdefault(job.metadata.uid, frozenset(one.uid or "" for one in taken))
+            self._seated[job.metadata.uid] = frozenset(one.uid or "" for one in taken)
         try:
             yield
         finally:

@@ -19,7 +19,7 @@ from restow.control.migrations.metrics import Metrics
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import ended_at
 from restow.migration.reservation import job_uid, reservation_key
-from restow.model.cluster.seat import is_ended, migrating_pod
+from restow.model.cluster.seat import is_being_deleted, is_ended, migrating_pod
 from restow.model.kinds import POD, POD_MIGRATION_JOB, RESERVATION
 from restow.model.objects import Document, PodMigrationJob, Reservation
 from restow.model.pods import is_terminating
@@ -65,7 +65,7 @@ class Sweeping:
 
     def _is_orphan(self, reservation: Reservation) -> bool:
         uid = job_uid(reservation)
-        if uid is None or is_ended(reservation):
+        if uid is None or is_ended(reservation) or is_being_deleted(reservation):
             return False
         return not _is_used(reservation, self._feed.job_by_uid(uid))
 

@@ -18,7 +18,7 @@ from restow.client.reader import Reader
 from restow.client.verbs import Client
 from restow.control.reservations.metrics import Metrics
 from restow.model.cluster.names import key_of
-from restow.model.cluster.seat import is_ended
+from restow.model.cluster.seat import is_being_deleted, is_ended
 from restow.model.kinds import RESERVATION
 from restow.model.objects import Reservation, ReservationPhase, ReservationStatus
 from restow.model.times import time_of
@@ -93,7 +93,8 @@ class Collector:
 
     def _is_over(self, one: Reservation, now: float) -> bool:
         since = time_of(one.status.state.last_transition_time) or time_of(one.metadata.creation_timestamp)
-        return is_ended(one) and since is not None and now - since >= self._arguments.gc_duration
+        over = is_ended(one) and not is_being_deleted(one)
+        return over and since is not None and now - since >= self._arguments.gc_duration
 
     async def _delete(self, one: Reservation) -> None:
         meta = one.metadata

@@ -274,7 +274,8 @@ class Holding:
         moves = migrating_pod(reservation) is not None
         self._watch(key, {one.placement.node_name for one in facts.seats if moves or not one.is_ready})
         written = status is None or await self._write(reservation, status)
-        self._findings.written(key)
+        if written:
+            self._findings.written(key)
         for one in facts.seats if written else ():
             if one.is_taken:
                 self._takers.settle(SeatName.of(key, one.placement))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from restow.control.scheduler.steady import steady_time
 from restow.model.cluster import SeatName, Snapshot
 from restow.model.cluster.names import Key, key_of
-from restow.model.cluster.seat import is_ended, wanted
+from restow.model.cluster.seat import is_being_deleted, is_ended, wanted
 from restow.model.objects import ObjectMeta, Pod, PodSpec, Reservation
 from restow.model.tenancy import DEFAULT_QUEUE, QUEUE_ANNOTATION
 from restow.scheduling.queue import SchedulingQueue
@@ -42,7 +42,7 @@ class Tickets:
             return
         if book.is_late(reservation):
             return
-        if reservation.metadata.deletion_timestamp is not None:
+        if is_being_deleted(reservation):
             self.hide(reservation)
             return
         edited = known is not None and known.spec != reservation.spec

@@ -34,6 +34,7 @@ from restow.model.cluster.seat import (
     SeatName,
     given_away,
     is_available,
+    is_being_deleted,
     is_ended,
     is_for_whom_it_says,
 )
@@ -169,7 +170,7 @@ class Reservations:
 
     def apply(self, reservation: Reservation) -> None:
         """An event shows a reservation. One that is being deleted is gone, whatever others have to do before it is."""
-        if reservation.metadata.deletion_timestamp is not None:
+        if is_being_deleted(reservation):
             self.remove(reservation)
             return
         known = self._known.get(key_of(reservation))

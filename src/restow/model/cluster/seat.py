@@ -103,6 +103,11 @@ def is_ended(reservation: Reservation) -> bool:
     return reservation.status.state.phase in (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
 
 
+def is_being_deleted(reservation: Reservation) -> bool:
+    """Whether somebody is deleting it: it holds nothing any more, whoever's finalizer keeps the object."""
+    return reservation.metadata.deletion_timestamp is not None
+
+
 def is_available(reservation: Reservation) -> bool:
     """Whether it says that its seats can be relied on."""
     return reservation.status.state.phase == ReservationPhase.AVAILABLE

@@ -17,6 +17,7 @@ from restow.planning.plan import Refusal
 from restow.planning.request import Request
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
+from restow.scheduling.actions.reserve import take_turn
 from restow.scheduling.actions.starting import inadmissible
 from restow.scheduling.decisions import Assign, Decision, Refuse
 from restow.scheduling.jobs import Job
@@ -40,11 +41,14 @@ class Admitted(msgspec.Struct, frozen=True, eq=False):
 def admitted(snapshot: Snapshot, request: Request) -> Admitted:
     """Ask the scheduler, which looks at everything but the room on nodes. The snapshot is left as it was."""
     roster, mark = request.roster or Roster(), snapshot.mark()
-    session = Session(snapshot, request.engine, roster, now=request.now, pods=request.pending)
+    session = Session(snapshot, request.engine, roster, now=request.now, pods=request.pending, names=request.schedulers)
     try:
         for action in request.actions:
             if action not in (allocate, backfill):
                 action(session)
+        for job in list(session.jobs):  # those who need room beside their seats, and get it when it is their turn
+            take_turn(session, job)
+        session.jobs = [job for job in session.jobs if job.pods]
     finally:
         seated = [one.pod for one in session.decided if isinstance(one, Assign)]
         for pod in seated:

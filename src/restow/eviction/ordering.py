@@ -1,7 +1,8 @@
 """Order: a StatefulSet makes its pods one after the other, each only while all before it are Ready.
 
 Goes in: a StatefulSet, one of its pods, and the pods that it has. Comes out: who keeps the set from making that one
-again, were it gone. Source: processReplica of Kubernetes' StatefulSet controller.
+again, were it gone, and of which revision that would be. Source: Kubernetes' StatefulSet controller (processReplica,
+newVersionedStatefulSetPod).
 """
 
 from __future__ import annotations
@@ -15,14 +16,33 @@ from restow.model.pods import is_available
 _PARALLEL: Final = "Parallel"
 
 
+def place_of(pod: Pod, owner: StatefulSet) -> int | None:
+    """The ordinal of a pod among those of its set; None for one that does not have the set's name."""
+    name, _, ordinal = pod.metadata.name.rpartition("-")
+    return int(ordinal) if name == owner.metadata.name and ordinal.isdecimal() else None
+
+
+def _first(owner: StatefulSet) -> int:
+    return owner.spec.ordinals.start if owner.spec.ordinals else 0
+
+
+def is_held_back(pod: Pod, owner: StatefulSet) -> bool:
+    """Whether a set would make this pod anew from what it was made from, and not from what the set says now."""
+    strategy, place = owner.spec.update_strategy, place_of(pod, owner)
+    if strategy.type == "OnDelete" or place is None:
+        return False
+    update = strategy.rolling_update
+    kept = (owner.status.current_replicas if update is None else update.partition) or 0
+    return place < _first(owner) + kept
+
+
 def out_of_order(owner: StatefulSet, pod: Pod, pods: Iterable[Pod]) -> str:
     """Why nobody would be made in a pod's place now; empty if somebody would."""
-    name, _, ordinal = pod.metadata.name.rpartition("-")
-    if owner.spec.pod_management_policy == _PARALLEL or name != owner.metadata.name or not ordinal.isdecimal():
+    name, place = owner.metadata.name, place_of(pod, owner)
+    if owner.spec.pod_management_policy == _PARALLEL or place is None:
         return ""
     there = {one.metadata.name for one in pods if is_available(one)}
-    first = owner.spec.ordinals.start if owner.spec.ordinals else 0
-    lacking = [one for number in range(first, int(ordinal)) if (one := f"{name}-{number}") not in there]
+    lacking = [one for number in range(_first(owner), place) if (one := f"{name}-{number}") not in there]
     if not lacking:
         return ""
     others = len(lacking) - 1

@@ -18,11 +18,16 @@ from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.pods import MIRROR, controller_of, is_finished, is_of_daemon_set, is_terminating, scheduler_of
 from restow.model.selectors import EVERYTHING, LabelSelector
 from restow.model.times import time_of
-from restow.model.volumes import READ_WRITE_ONCE_POD, claims_used, class_name, is_made_to_order
+from restow.model.volumes import (
+    READ_WRITE_MANY,
+    READ_WRITE_ONCE,
+    READ_WRITE_ONCE_POD,
+    claims_used,
+    class_name,
+    is_made_to_order,
+)
 from restow.model.words import number_of
 
-READ_WRITE_ONCE: Final = "ReadWriteOnce"
-READ_WRITE_MANY: Final = "ReadWriteMany"
 SYSTEM_CRITICAL: Final = 2_000_000_000
 SOURCE: Final = "kubernetes.io/config.source"
 EVICT: Final = "descheduler.alpha.kubernetes.io/evict"

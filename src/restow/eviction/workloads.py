@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from restow.eviction.ordering import out_of_order
+from restow.eviction.ordering import is_held_back, out_of_order
 from restow.eviction.retries import end_by_loss, is_fresh_loss
 from restow.model.objects import (
     Deployment,
@@ -115,7 +115,7 @@ class Workloads:
         """What the controller of a pod makes pods from now; None where that is not known. Whose pods they are and what
         they wait for is left out where this pod was made from it: whoever changed that then will do so again."""
         owner = self._owner(pod)
-        if owner is None or (isinstance(owner, StatefulSet) and _is_held_back(owner, pod)):
+        if owner is None or (isinstance(owner, StatefulSet) and is_held_back(pod, owner)):
             return None
         template = owner.spec.template
         return _unassigned(template) if template is not None and _is_made_from(owner, pod) else template
@@ -148,17 +148,6 @@ class Workloads:
         yield from self._pods.get(uid, {}).values()
         for below in sorted(self._below.get(uid, ())):
             yield from self.pods(below)
-
-
-def _is_held_back(owner: StatefulSet, pod: Pod) -> bool:
-    """Whether a set would make this pod anew from what it was made from, and not from what the set says now."""
-    strategy, start = owner.spec.update_strategy, owner.spec.ordinals.start if owner.spec.ordinals else 0
-    ordinal = pod.metadata.name.rpartition("-")[2]
-    if strategy.type == "OnDelete" or not ordinal.isdecimal():
-        return False
-    update = strategy.rolling_update
-    kept = (owner.status.current_replicas if update is None else update.partition) or 0
-    return int(ordinal) < start + kept
 
 
 def _is_made_from(owner: Owner, pod: Pod) -> bool:

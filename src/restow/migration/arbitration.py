@@ -20,13 +20,12 @@ from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended, is_running
 from restow.migration.history import History, find_pod
 from restow.migration.limits import smallness
-from restow.migration.notes import number_on
+from restow.migration.notes import PRIORITY_ANNOTATION, number_on
 from restow.migration.occupation import Full, Occupation, scarcity
 from restow.migration.scene import Candidate, Scene, candidate
 from restow.migration.waves import Waves
 from restow.model.objects import JobMode, JobReason, Pod, PodMigrationJob
 
-PRIORITY_ANNOTATION: Final = "restow.sh/migration-priority"
 _ORDER: Final = "its order"
 
 

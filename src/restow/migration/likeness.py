@@ -7,11 +7,13 @@ comes, by what is certain of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import TypeVar
 
 from msgspec.structs import replace
 
-from restow.model.objects import Container, Pod, PodSpec, PodTemplate, Volume
+from restow.model.objects import Container, OwnerReference, Pod, PodSpec, PodTemplate, Volume
 
 V = TypeVar("V")
 
@@ -39,6 +41,11 @@ def likenesses(pod: Pod, anew: PodTemplate | None) -> tuple[Pod, ...]:
     if made.spec.resources is not None and anew.spec.resources is None:  # what its containers ask for may count now
         return pod, replace(made, spec=replace(made.spec, resources=None)), made
     return pod, made
+
+
+def keeps_name(owners: Iterable[OwnerReference]) -> bool:
+    """Whether whoever takes a pod's place has its name: the controller, which comes first, gives names."""
+    return any(owner.kind == "StatefulSet" for owner in islice(owners, 1))
 
 
 def newcomer(pod: Pod, anew: PodTemplate | None) -> Pod:

@@ -1,4 +1,4 @@
-"""Notes: numbers that people and plans write on jobs, as annotations."""
+"""Notes: what people and plans write on jobs, as annotations, and the numbers among it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from restow.model.objects import PodMigrationJob
 
+PLAN_ANNOTATION = "restow.sh/plan"
+PRIORITY_ANNOTATION = "restow.sh/migration-priority"
+WAVE_ANNOTATION = "restow.sh/wave"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _LARGEST = 2**63 - 1
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from restow.migration.likeness import likenesses
+from restow.migration.likeness import keeps_name, likenesses
 from restow.model.affinity import bound_to
 from restow.model.cluster import MIGRATING_ANNOTATION, MOVED_FROM_ANNOTATION
 from restow.model.cluster.names import Key
@@ -160,13 +160,13 @@ def _metadata(job: PodMigrationJob, pod: Pod, given: ObjectMeta) -> ObjectMeta:
 def _owners(pod: Pod, chain: Iterable[OwnerReference]) -> Iterator[ReservationOwner]:
     """Who may take the seat: the pod of the same name where its controller gives names, so that no other member of the
     set does; else whatever its workload makes, of this revision or the next, and nothing that is only of a kin."""
-    for owner in chain:
-        if owner.kind == "StatefulSet":
-            meta = pod.metadata
-            reference = ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name)
-            yield ReservationOwner(object=reference)
-        else:
-            yield _owner(owner, pod)
+    owners, meta = list(chain), pod.metadata
+    if keeps_name(owners):
+        reference = ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name)
+        yield ReservationOwner(object=reference)
+        return
+    for owner in owners:
+        yield _owner(owner, pod)
         if owner.kind not in _REVISIONS:
             return
 

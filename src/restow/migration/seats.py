@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from restow.migration.likeness import keeps_name
 from restow.model.cluster.owners import Kinship, Owners
 from restow.model.cluster.seat import SeatName, migrating_pod, stand_in
 from restow.model.cluster.undo import UndoLog
@@ -127,10 +128,9 @@ def why_not_for_successor(
 
 def _belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference, ...], group: PodGroup | None) -> bool:
     """Whether its owners speak of the successor, which has the same name only if the owner is one that gives names."""
-    named = any(owner.kind == "StatefulSet" for owner in owners)
     meta = pod.metadata
     made = ObjectMeta(
-        name=meta.name if named else "",
+        name=meta.name if keeps_name(owners) else "",
         namespace=meta.namespace,
         labels=meta.labels,
         annotations=meta.annotations,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from restow.migration.arbitration import PRIORITY_ANNOTATION
 from restow.migration.arguments import POLICIES, PROPAGATION, Arguments
-from restow.migration.notes import unreadable
-from restow.migration.waves import WAVE_ANNOTATION
+from restow.migration.notes import PRIORITY_ANNOTATION, WAVE_ANNOTATION, unreadable
 from restow.model.objects import DeleteOptions, JobMode, PodMigrationJob, Preconditions
 from restow.model.times import TimeError, parse_duration
 

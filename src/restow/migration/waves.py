@@ -12,11 +12,8 @@ from collections.abc import Iterable
 import msgspec
 
 from restow.migration.conditions import is_ended
-from restow.migration.notes import number_on
+from restow.migration.notes import PLAN_ANNOTATION, WAVE_ANNOTATION, number_on
 from restow.model.objects import JobPhase, PodMigrationJob
-
-PLAN_ANNOTATION = "restow.sh/plan"
-WAVE_ANNOTATION = "restow.sh/wave"
 
 
 def plan_of(job: PodMigrationJob) -> str | None:

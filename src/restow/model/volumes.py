@@ -33,6 +33,8 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 """On a claim: who is to make its volume."""
+READ_WRITE_MANY = "ReadWriteMany"
+READ_WRITE_ONCE = "ReadWriteOnce"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"  # still read before spec.storageClassName

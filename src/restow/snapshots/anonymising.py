@@ -18,10 +18,9 @@ from msgspec import inspect
 
 from restow.eviction import budgets, costs, protections, retries
 from restow.eviction.ranks import PRIORITY_CLASS_LABEL, QOS_LABEL, Qos
-from restow.migration.arbitration import PRIORITY_ANNOTATION
 from restow.migration.history import WORKLOAD_ANNOTATION
+from restow.migration.notes import PLAN_ANNOTATION, PRIORITY_ANNOTATION, WAVE_ANNOTATION
 from restow.migration.reservation import JOB_LABEL, TARGET_ANNOTATION
-from restow.migration.waves import PLAN_ANNOTATION, WAVE_ANNOTATION
 from restow.model import objects, taints, volumes
 from restow.model.cluster import seat
 from restow.model.cluster.owners import GROUP_NAME_ANNOTATIONS

@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-from restow.migration.arbitration import PRIORITY_ANNOTATION
+from restow.migration.notes import PLAN_ANNOTATION, PRIORITY_ANNOTATION, WAVE_ANNOTATION
 from restow.migration.reservation import TARGET_ANNOTATION
-from restow.migration.waves import PLAN_ANNOTATION, WAVE_ANNOTATION
 from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.kinds import POD_MIGRATION_JOB
 from restow.model.names import digest, stem

@@ -16,9 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.client.verbs import Client
+from restow.control.migrations.evicting import is_deleted, refusal, take_away
 from restow.control.migrations.feed import Feed
 from restow.control.migrations.metrics import EVICTED, REFUSED, UNKNOWN, Metrics
-from restow.control.migrations.reading import is_deleted, refusal, take_away
 from restow.migration.facts import Answer, Facts
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.instructions import Act, Evict, Extend, Pin, Refer, Release, Reserve

@@ -14,48 +14,37 @@ from itertools import takewhile
 from typing import Any, Protocol, TypeVar
 
 from restow.client.verbs import Client
+from restow.control.migrations.evicting import is_trouble, refusal, try_to_evict
 from restow.control.migrations.feed import Feed
-from restow.eviction.budgets import disruption_budget
 from restow.migration.arguments import Arguments
 from restow.migration.facts import Answer, Facts, unfit
 from restow.migration.likeness import likenesses
 from restow.migration.reservation import reservation_key
 from restow.migration.seats import Place, place_of, seats_elsewhere, seats_here, unreliable
 from restow.migration.stop import STOP_NAME, stopped
-from restow.migration.terms import Terms, terms_of
+from restow.migration.terms import terms_of
 from restow.model.kinds import (
     CONFIG_MAP,
     NODE,
     POD,
-    POD_DISRUPTION_BUDGET,
     POD_MIGRATION_JOB,
     RESERVATION,
     Kind,
 )
-from restow.model.objects import Document, Node, ObjectReference, Placement, Pod, PodMigrationJob, Reservation
-from restow.model.wire import WireError
+from restow.model.objects import Node, ObjectReference, Placement, Pod, PodMigrationJob, Reservation
 from restow.ports import (
     ApiError,
     Clock,
-    Forbidden,
     Invalid,
     NotFound,
-    OutcomeUnknown,
-    TooManyRequests,
-    Unauthorized,
 )
 
 T = TypeVar("T")
 
-FORBIDDEN_FOR = 30.0
-"""Seconds after which something is tried again that was not allowed."""
 _ODD_FOR = 5.0
-"""The same, of what was answered in a way that we do not know."""
+"""Seconds after which something is tried again that was answered in a way that we do not know."""
 _REMEMBERED = 60.0
 """Seconds after which nobody goes by what was read for another job."""
-_BUDGET = "DisruptionBudget"
-_DENIED = "denied the request"
-"""Whatever code a webhook answers with, the API server says this."""
 
 
 class Reading:
@@ -132,7 +121,7 @@ class Reading:
             return None
         except ApiError as error:
             answer = refusal(error)
-            if answer is None and _is_trouble(error):
+            if answer is None and is_trouble(error):
                 raise
             return answer or Answer(False, str(error), _ODD_FOR)
         return Answer(True)
@@ -240,57 +229,3 @@ async def _at_once() -> AsyncIterator[_Begin]:
         failures = [error for read in reads if not read.cancelled() and (error := read.exception()) is not None]
     if failures:
         raise failures[0]
-
-
-async def is_deleted(client: Client, pod: Pod, terms: Terms) -> bool:
-    """Whether a pod is to be deleted, and not evicted. One that a budget covers, or may cover, never is: a deletion
-    takes nothing from budgets, and others would be told that they may go as well."""
-    if terms.policy != "Delete":
-        return False
-    try:
-        budgets = await client.list(POD_DISRUPTION_BUDGET, pod.metadata.namespace)
-    except NotFound:
-        return True
-    except (ApiError, WireError):
-        return False
-    return not any(disruption_budget(one).covers(pod, ()) for one in budgets.items)
-
-
-async def take_away(client: Client, pod: Pod, terms: Terms, *, delete: bool) -> None:
-    """Evict or delete this very pod."""
-    meta = pod.metadata
-    how: Document = {"uid": meta.uid, "grace_seconds": terms.grace, "propagation": terms.propagation}
-    if delete:
-        await client.delete(POD, meta.name, meta.namespace, **how)
-    else:
-        await client.evict(meta.namespace or "", meta.name, **how)
-
-
-async def try_to_evict(client: Client, namespace: str, name: str, uid: str, terms: Terms) -> None:
-    """Whether this very pod may be evicted now. Whoever deletes pods asks it, too: a deletion heeds no budget."""
-    how: Document = {"uid": uid, "grace_seconds": terms.grace, "propagation": terms.propagation}
-    await client.evict(namespace, name, **how, dry_run=True)
-
-
-def _is_trouble(error: ApiError) -> bool:
-    """Whether an error is about the server, or about who asks, and says nothing about what was only tried."""
-    if isinstance(error, OutcomeUnknown):
-        return error.status.reason != "InternalError"
-    return isinstance(error, TooManyRequests | Unauthorized)
-
-
-def refusal(error: ApiError) -> Answer | None:
-    """The certain no in an error: a budget, a webhook, or a lack of permission. None if the error says nothing of the
-    kind."""
-    if _DENIED in str(error):
-        wait = error.retry_after if isinstance(error, TooManyRequests) else None
-        return Answer(False, str(error), wait or FORBIDDEN_FOR)
-    if isinstance(error, TooManyRequests):
-        details = error.status.details
-        causes = [one.message or "" for one in (details.causes if details else None) or () if one.reason == _BUDGET]
-        if not causes:
-            return None  # the server is busy, which says nothing about the pod
-        return Answer(False, f"{error}: {'; '.join(causes)}" if any(causes) else str(error), error.retry_after or 0.0)
-    if isinstance(error, Forbidden | Invalid):
-        return Answer(False, str(error), FORBIDDEN_FOR)
-    return None

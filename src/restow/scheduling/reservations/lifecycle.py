@@ -214,7 +214,7 @@ def _life(reservation: Reservation, seats: Sequence[Found], facts: Facts, total:
     more = [facts.refusal] if facts.refusal and len(held) < total else []
     more += [_together(troubled)] if troubled else []
     more += [] if reservation.spec.owners else ["spec.owners is empty, so nobody may take one"]
-    return _Verdict(AVAILABLE, Reason.RESERVED, "; ".join([message, *more, *_weightless(reservation)]))
+    return _Verdict(AVAILABLE, Reason.RESERVED, "; ".join([message, *more, *_asking_for_nothing(reservation)]))
 
 
 def _told_amounts(reservation: Reservation, seats: Iterable[Found]) -> str:
@@ -227,7 +227,7 @@ def _told_amounts(reservation: Reservation, seats: Iterable[Found]) -> str:
     return f": {', '.join(f'{name} {amount}' for name, amount in quantities(asked).items())}"
 
 
-def _weightless(reservation: Reservation) -> list[str]:
+def _asking_for_nothing(reservation: Reservation) -> list[str]:
     """That tasks ask for nothing, which somebody may have meant to write elsewhere."""
     each = requests(reservation)
     paths = [

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 
 from restow.cli import restow
+from restow.model.objects import JobReason
+from restow.scheduling.reservations.lifecycle import Reason
+from restow.scheduling.reservations.standing import Trouble
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(page for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")))
@@ -47,6 +51,14 @@ def test_commands_are_found() -> None:
 def test_every_command_has_its_row() -> None:
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert [name for name in restow.commands if not re.search(rf"^\| [^|]*`{name}\b", page, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "reasons"), [("migration.md", JobReason), ("reservations.md", Reason), ("reservations.md", Trouble)]
+)
+def test_every_reason_is_explained(page: str, reasons: type[StrEnum]) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert [one for one in reasons if f"`{one}`" not in text] == []
 
 
 def test_targets_and_examples_that_the_readme_names_exist() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from restow.model.objects import Pod, PodStatus
+from restow.model.objects import Placement, Pod, PodStatus, ReservationState
 from tests.model.cluster.builders import node
 from tests.scheduling.reservations.stage import FITS, Stage, booking, gang, task, user
 
@@ -45,6 +45,22 @@ def test_when_it_is_its_turn_it_has_its_seat_and_what_is_beside_it(groups: Seque
     assert (outcome.seats, list(outcome.nodes)) == ({}, ["vip"])
     outcome = Stage(node("n1"), SEAT, *groups).session(*low)  # type: ignore[arg-type]
     assert (outcome.seats, len(outcome.nodes)) == ({"p": "r/t/0"}, len(low))
+
+
+@pytest.mark.parametrize("seats", [(TWO, ONE), (ONE, ONE)], ids=["one of them", "all of them"])
+@pytest.mark.parametrize("uses", [None, "r"], ids=["whoever they are", "who name it"])
+def test_nor_does_a_gang_that_has_enough_seats_and_is_too_large_for_them(
+    seats: tuple[dict[str, str], ...], uses: str | None
+) -> None:
+    """All of it, or nothing: in its turn it has them, and what is beside them."""
+    held = booking("r", *(task(1, each, name=f"t{number}") for number, each in enumerate(seats)), **FITS)
+    places = [Placement(task=f"t{number}", index=0, node_name="n1") for number in range(len(seats))]
+    held = replace(held, status=replace(held.status, state=ReservationState(phase="Available"), placements=places))
+    low = [user(name, TWO, group="g") for name in "ab"]
+    outcome = Stage(node("n1"), held, gang("g", 2, uses=uses)).session(*low, vip(ONE))
+    assert sorted(outcome.refused) == ["a", "b"] and set(outcome.nodes) <= {"vip"}
+    outcome = Stage(node("n1"), held, gang("g", 2, uses=uses)).session(*low)
+    assert (sorted(outcome.seats), list(outcome.refused)) == (["a", "b"], [])
 
 
 def test_what_fits_into_its_seat_has_it_whoever_else_waits() -> None:

@@ -13,6 +13,7 @@ from restow.scheduling.reservations.validity import MOST_SEATS, is_for, least, p
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TEMPLATE = "spec.tasks[0].template.spec"
+NO_RESOURCE = "no node has it; a resource is cpu, memory, ephemeral-storage, hugepages-… or has a slash"
 ODD = {"matchExpressions": [{"key": "zone", "operator": "Exists"}, {"key": "zone", "operator": "Eq", "values": ["a"]}]}
 
 
@@ -105,6 +106,27 @@ def test_whose_it_is(spec: dict[str, Any], ours: bool) -> None:
                 "spec.owners[1].object.kind: 'pod' is no kind; they begin with a capital letter",
             ],
             id="owners of no kind",
+        ),
+        pytest.param(
+            {
+                "tasks": [task()],
+                "owners": [
+                    {"controller": {"apiVersion": "v1", "kind": "Deployment", "name": "web"}},
+                    {"object": {"apiVersion": "batch/v1beta1", "kind": "Job", "name": "j"}},
+                    {"controller": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j"}},
+                    {"controller": {"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": "s"}},
+                ],
+            },
+            [
+                "spec.owners[0].controller.apiVersion: there is no Deployment in v1; it is in apps/v1",
+                "spec.owners[1].object.apiVersion: there is no Job in batch/v1beta1; it is in batch/v1",
+            ],
+            id="owners where there are none",
+        ),
+        pytest.param(
+            {"tasks": [task(initContainers=[{"name": "i", "resources": {"limits": {"gpu": "1", "a.b/c": "1"}}}])]},
+            [f"{TEMPLATE}.initContainers[0].resources.limits[gpu]: {NO_RESOURCE}"],
+            id="resources that there are not",
         ),
         pytest.param(
             {"tasks": [task(), task("b", -1)]}, ["spec.tasks[1].replicas: -1 is negative"], id="negative replicas"

@@ -295,7 +295,7 @@ def _try_together(session: Session, job: Job, pods: Sequence[Pod], reservation: 
     with session.statement() as statement:
         for pod in pods:
             result = seat_down(session, statement.occupy, pod, [reservation])
-            if isinstance(result, Unused):
+            if isinstance(result, Unused | Later):
                 return result
             waits = result if isinstance(result, Waits) else waits
         return waits or _accept(session, job, statement)

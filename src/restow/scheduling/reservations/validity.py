@@ -16,10 +16,18 @@ import msgspec
 
 from restow.model.cluster.seat import is_changed, replicas, wanted
 from restow.model.names import dns_label_problems
-from restow.model.objects import MatchPolicy, Placement, Reservation, ReservationOwner, ReservationSpec
+from restow.model.objects import (
+    MatchPolicy,
+    ObjectReference,
+    Placement,
+    PodSpec,
+    Reservation,
+    ReservationOwner,
+    ReservationSpec,
+)
 from restow.model.problems import Problem, find_problems
 from restow.model.quantity import QuantityError
-from restow.model.resources import Vector, add, amounts, fits, scale, template_requests
+from restow.model.resources import Vector, add, amounts, fits, is_scheduled, scale, template_requests
 from restow.model.selectors import Operator, SelectorError, label_selector
 from restow.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from restow.model.times import TimeError, parse_duration
@@ -27,6 +35,12 @@ from restow.model.times import TimeError, parse_duration
 _NODES: tuple[str, ...] = get_args(Operator)
 _TOLERATIONS = (None, "", "Exists", "Equal", "Gt", "Lt")
 _EFFECTS = (None, "", NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
+_HOMES: dict[str, str] = {
+    **dict.fromkeys(("Pod", "ReplicationController"), "v1"),
+    **dict.fromkeys(("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"), "apps/v1"),
+    **dict.fromkeys(("CronJob", "Job"), "batch/v1"),
+}
+"""Kinds of Kubernetes' own, which those of others may have the names of."""
 MOST_SEATS = 5000
 """More placements than this make an object that no API server stores."""
 
@@ -120,6 +134,7 @@ def _of_templates(spec: ReservationSpec) -> Iterator[Problem]:
                 "the scheduler finds the node; reservationNodeNames says where to look first, a required node affinity"
             )
             yield Problem(f"{path}.nodeName", f"{told} where it must be")
+        yield from _of_resources(pod, path)
         for which, one in enumerate(pod.tolerations or ()):
             if one.operator not in _TOLERATIONS:
                 yield Problem(f"{path}.tolerations[{which}].operator", _none_of(one.operator, _TOLERATIONS[2:]))
@@ -133,6 +148,20 @@ def _of_templates(spec: ReservationSpec) -> Iterator[Problem]:
                 if expression.operator not in _NODES:
                     told = _none_of(expression.operator, _NODES)
                     yield Problem(f"{path}[{which}].matchExpressions[{place}].operator", told)
+
+
+def _of_resources(pod: PodSpec, path: str) -> Iterator[Problem]:
+    """Names of which a seat would hold nothing."""
+    asking = {f"{path}.resources": pod.resources}
+    for field, containers in (("containers", pod.containers), ("initContainers", pod.init_containers)):
+        asking |= {f"{path}.{field}[{which}].resources": one.resources for which, one in enumerate(containers or ())}
+    for where, resources in asking.items():
+        written = {"requests": resources.requests, "limits": resources.limits} if resources is not None else {}
+        for field, named in written.items():
+            for name in sorted(named or ()):
+                if not is_scheduled(name):
+                    told = "no node has it; a resource is cpu, memory, ephemeral-storage, hugepages-… or has a slash"
+                    yield Problem(f"{where}.{field}[{name}]", told)
 
 
 def _none_of(word: str | None, words: Iterable[str | None]) -> str:
@@ -163,6 +192,9 @@ def _of_owners(reservation: Reservation) -> Iterator[Problem]:
                 yield Problem(f"{path}.{field}", "it speaks of nobody; a name or a uid is needed")
             if one is not None and one.kind and one.kind[0].islower() and not one.uid:  # else it was read somewhere
                 yield Problem(f"{path}.{field}.kind", f"{one.kind!r} is no kind; they begin with a capital letter")
+            if one is not None and (home := _home_of(one)) is not None:
+                told = f"there is no {one.kind} in {one.api_version}; it is in {home}"
+                yield Problem(f"{path}.{field}.apiVersion", told)
             if one is not None and one.namespace not in (None, "", namespace):
                 told = f"{one.namespace} is not {namespace}, the namespace of the reservation"
                 yield Problem(f"{path}.{field}.namespace", told)
@@ -170,6 +202,13 @@ def _of_owners(reservation: Reservation) -> Iterator[Problem]:
             label_selector(owner.label_selector)
         except SelectorError as error:
             yield Problem(f"{path}.labelSelector", str(error))
+
+
+def _home_of(owner: ObjectReference) -> str | None:
+    """Where a kind of Kubernetes' own is, if it is looked for elsewhere among those."""
+    home, version = _HOMES.get(owner.kind or ""), owner.api_version or ""
+    is_its_own = "." not in version.partition("/")[0]  # groups of others have domains
+    return home if home is not None and version not in ("", home) and is_its_own and not owner.uid else None
 
 
 def _of_terms(spec: ReservationSpec) -> Iterator[Problem]:

@@ -18,7 +18,7 @@ from restow.migration.reservation import is_made_for, reservation_name
 from restow.migration.seats import Place, may_come_first, place_of, seats_elsewhere, seats_here, unreliable
 from restow.migration.terms import Terms
 from restow.model.affinity import node_constraint
-from restow.model.cluster.seat import named_seat
+from restow.model.cluster.seat import is_being_deleted, named_seat
 from restow.model.objects import (
     JobConditionType,
     Node,
@@ -275,11 +275,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_ours or (self.reservation is None and named == reservation_name(self.job))
 
     def _seated(self) -> Iterator[ObjectReference]:
-        """Who took seats: as the reservation says; once it was used up and is gone, as the pods themselves say, on
-        whom it was written when they were bound."""
+        """Who took seats: as the reservation says; once it is gone, or somebody deletes it, as the pods themselves say,
+        on whom it was written when they were bound."""
         if self.reservation is not None:
             yield from (one.pod_ref for one in self.placements if one.pod_ref is not None)
-            return
+            if not is_being_deleted(self.reservation):
+                return
         where = self.job.spec.pod_ref.namespace, self.reference.name if self.reference else None
         for pod in self.takers:
             seat, meta = named_seat(pod), pod.metadata

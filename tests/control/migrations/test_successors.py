@@ -253,3 +253,24 @@ async def test_who_sat_down_between_an_eviction_that_was_not_sent_and_the_next_i
             facts = made._feed.facts(job, arguments())
             with rivals.evicting(facts, again=again):
                 assert (sibling.metadata.uid in rivals.takers(facts)) is counts
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["gone at once", "kept by a finalizer"])
+@virtual
+async def test_whose_reservation_is_deleted_before_its_seat_is_marked_has_moved(kept: bool) -> None:
+    slow = Slow(0.0)
+    async with scheduled(nodes=3, around=lambda it: slow.around(it.api)) as it:
+        await it.create(kinds.STATEFUL_SET, workload("db", 1, pods=template("500m", app="db", **SLOWLY)))
+        await pass_time(10)
+        [old] = await it.pods()
+        async with leaving(it, old):
+            slow.seconds = 5.0
+            [made] = await it.reservations()
+            if kept:
+                keep = {"metadata": {"finalizers": ["example.org/keep"]}}
+                await it.patch(kinds.RESERVATION, made.metadata.name, keep)
+            while not [one for one in await it.pods() if one.metadata.uid != old.metadata.uid and one.spec.node_name]:
+                await asyncio.sleep(0.005)
+            await it.delete(kinds.RESERVATION, made.metadata.name)
+            await pass_time(60)
+            assert (await it.told())[0] == "Succeed"

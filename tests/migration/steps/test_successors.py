@@ -76,6 +76,16 @@ ROWS: list[Row] = [
         "has not taken",
     ),
     (
+        "its reservation is kept by a finalizer, and nobody marks who took it",
+        left(
+            reservation=reservation(metadata={"deletionTimestamp": "2027-01-01T00:00:00Z"}),
+            takers=(successor(annotations=SEATED),),
+        ),
+        Done,
+        "",
+        "moved to node n2",
+    ),
+    (
         "a given one is gone, and who took it came before the seat was kept",
         left(
             of=job(EVICTING, KEPT, ref=USERS),

@@ -43,6 +43,7 @@ from restow.migration.terms import terms_of
 from restow.model import kinds
 from restow.model.cluster.names import Key
 from restow.model.cluster.owners import group_name
+from restow.model.cluster.seat import is_being_deleted
 from restow.model.objects import (
     ConfigMap,
     JobConditionType,
@@ -207,7 +208,7 @@ class Feed:
         """Who has taken seats, by what the job and the reservation say; once that is gone, by what pods say."""
         placements = (reservation.status.placements if reservation else None) or ()
         named = [job.status.pod_ref, *(one.pod_ref for one in placements)]
-        if reservation is None:
+        if reservation is None or is_being_deleted(reservation):
             bound = self._pods.find("seat", "/".join(reservation_key(job)))
             named += [ObjectReference(name=one.metadata.name, uid=one.metadata.uid) for one in bound]
         namespace = job.spec.pod_ref.namespace

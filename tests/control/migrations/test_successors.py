@@ -14,6 +14,7 @@ from restow.model import kinds
 from restow.model.objects import Document, Pod
 from tests.control.migrations.stage import Move, arguments, controller, scheduled, stays
 from tests.control.migrations.test_given_seats import GIVEN, give
+from tests.control.reservations.test_undecided import Slow
 from tests.sim.stage import node, pass_time, pod, ready, template, virtual, workload
 
 ON_DELETE = {"type": "OnDelete"}

@@ -53,8 +53,9 @@ class Vacancies:
         """A seat is not vacant any more; harmless for one that was not."""
         key = (name.namespace, name.reservation)
         seats = self._seats.get(key, ())
-        place = _place(seats, name)
-        if place is not None:
+        if seats and seats[0] == name:  # most are taken in order
+            self._leave(key, seats[1:])
+        elif (place := _place(seats, name)) is not None:
             self._leave(key, seats[:place] + seats[place + 1 :])
 
     def close_all(self, key: Key, names: Collection[SeatName]) -> None:
@@ -75,6 +76,6 @@ class Vacancies:
 
 
 def _place(seats: tuple[SeatName, ...], name: SeatName) -> int | None:
-    """Where a seat is among these, which are sorted; None if it is not. Most often the first is asked for."""
-    place = 0 if seats and seats[0] == name else bisect_left(seats, name)
+    """Where a seat is among these, which are sorted; None if it is not."""
+    place = bisect_left(seats, name)
     return place if place < len(seats) and seats[place] == name else None

@@ -134,6 +134,8 @@ def _look_for_seats(session: Session, job: Job, names: Names | None, swarm: Swar
         result = _insist(session, job, names) if names is not None else NOTHING
         if job.pods and isinstance(result, Unused):
             result = _try_all(session, job, swarm)
+        if result is SEATED:
+            return True
         if result == NOTHING:
             result = _passed_over(session, job)
     except Exception as error:  # of a plugin: it must not keep other jobs from starting

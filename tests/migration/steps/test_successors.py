@@ -326,30 +326,7 @@ ROWS: list[Row] = [
         "a given one, taken, and it is not known since when it was kept",
         left(
             **(given(seat(by="new"), seat(index=1)) | {"of": job(TIMELESS, ref=USERS)}),
-            takers=(successor(age=40.0),),
-        ),
-        Wait,
-        "WaitForPodBindReservation",
-        "has not taken",
-    ),
-    (
-        "a given one was taken by one made before the eviction by as much as clocks may differ",
-        left(
-            of=job(said("Eviction", "False", "Evicting", lastProbeTime=format_time(NOW - 20)), KEPT, ref=USERS),
-            reservation=reservation(seat(by="new"), seat(index=1), name=USERS),
-            takers=(successor(age=28.0),),
-        ),
-        Done,
-        "",
-        "moved to node n2",
-    ),
-    (
-        "a given one was taken by one that sat there before the eviction, whatever clocks say",
-        left(
-            of=job(said("Eviction", "False", "Evicting", lastProbeTime=format_time(NOW - 20)), KEPT, ref=USERS),
-            reservation=reservation(seat(by="new"), seat(index=1), name=USERS),
-            takers=(successor(age=10.0),),
-            of_others=frozenset({"new"}),
+            takers=(successor(age=30.0),),
         ),
         Wait,
         "WaitForPodBindReservation",

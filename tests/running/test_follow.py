@@ -27,7 +27,7 @@ async def test_every_post_hears_once_of_a_file_that_has_changed_for_good(tmp_pat
     path.write_text("migration: {evictBurst: 1}\n")
     file = ConfigurationFile(path)
     file.read()
-    following = asyncio.create_task(file.follow(posts))  # type: ignore[arg-type]
+    following = asyncio.create_task(file.follow(posts))
     heard: list[list[Any]] = []
     for written in (1, -1, 2):
         path.write_text(f"migration: {{evictBurst: {written}}}\n")

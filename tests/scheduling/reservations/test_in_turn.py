@@ -41,9 +41,9 @@ def test_nor_does_a_gang_that_has_too_few_seats(uses: str | None) -> None:
     ],
 )
 def test_when_it_is_its_turn_it_has_its_seat_and_what_is_beside_it(groups: Sequence[object], low: list[Pod]) -> None:
-    outcome = Stage(node("n1"), SEAT, *groups).session(*low, vip(TWO))  # type: ignore[arg-type]
+    outcome = Stage(node("n1"), SEAT, *groups).session(*low, vip(TWO))
     assert (outcome.seats, list(outcome.nodes)) == ({}, ["vip"])
-    outcome = Stage(node("n1"), SEAT, *groups).session(*low)  # type: ignore[arg-type]
+    outcome = Stage(node("n1"), SEAT, *groups).session(*low)
     assert (outcome.seats, len(outcome.nodes)) == ({"p": "r/t/0"}, len(low))
 
 

@@ -1,6 +1,6 @@
 """Garbage collection of reservations. Start reading at `collector`."""
 
-from restow.control.reservations.collector import Collector
-from restow.control.reservations.metrics import Metrics
+from restow.control.reservations.garbage_collector import ReservationGarbageCollector
+from restow.control.reservations.metrics import ReservationMetrics
 
-__all__ = ["Collector", "Metrics"]
+__all__ = ["ReservationGarbageCollector", "ReservationMetrics"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
-class Metrics:
+class ReservationMetrics:
     """Without a registry nobody sees them."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

@@ -1,7 +1,7 @@
 """The scheduler as a running loop. Start reading at `scheduler`."""
 
-from restow.control.scheduler.metrics import Metrics
+from restow.control.scheduler.metrics import SchedulerMetrics
 from restow.control.scheduler.scheduler import Scheduler
-from restow.control.scheduler.settings import Settings
+from restow.control.scheduler.settings import SchedulerSettings
 
-__all__ = ["Metrics", "Scheduler", "Settings"]
+__all__ = ["SchedulerMetrics", "Scheduler", "SchedulerSettings"]

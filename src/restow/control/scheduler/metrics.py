@@ -10,7 +10,7 @@ SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 _BUCKETS = tuple(0.0001 * 2**power for power in range(16))
 
 
-class Metrics:
+class SchedulerMetrics:
     """Without a registry nobody sees them."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

@@ -31,16 +31,16 @@ from msgspec.structs import replace
 from restow.client.events import EventRecorder
 from restow.client.informers import Informers
 from restow.client.verbs import Client
-from restow.control.scheduler.binding import Binding
-from restow.control.scheduler.feed import Feed
-from restow.control.scheduler.holding import Holding
-from restow.control.scheduler.leaks import Leaks
-from restow.control.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, Metrics
-from restow.control.scheduler.musters import Musters
-from restow.control.scheduler.outcomes import Bound, Failed, Lost, Outcome, Rejected
-from restow.control.scheduler.settings import Settings
-from restow.control.scheduler.steady import steady_time
-from restow.control.scheduler.telling import SCHEDULER_ERROR, Telling
+from restow.control.scheduler.binding_cycle import BindingCycle
+from restow.control.scheduler.event_handlers import EventHandlers
+from restow.control.scheduler.reservation_status import ReservationStatusController
+from restow.control.scheduler.assumed_pod_expiry import AssumedPodExpiry
+from restow.control.scheduler.metrics import ERROR, SCHEDULED, UNSCHEDULABLE, SchedulerMetrics
+from restow.control.scheduler.gang_bind_barrier import GangBindBarriers
+from restow.control.scheduler.binding_outcomes import Bound, Failed, Lost, BindingOutcome, Rejected
+from restow.control.scheduler.settings import SchedulerSettings
+from restow.control.scheduler.monotonic_clock import monotonic_time
+from restow.control.scheduler.pod_status import SCHEDULER_ERROR, PodStatusWriter
 from restow.model.cluster.names import Key, key_of
 from restow.model.objects import Pod, Reservation
 from restow.ports import Api, Clock
@@ -51,7 +51,7 @@ from restow.scheduling.jobs import is_half_placed
 from restow.scheduling.queue import SchedulingQueue, Where, order_by
 from restow.scheduling.registry import Profile
 from restow.scheduling.session import Session
-from restow.scheduling.wakeups import Deed, News, Thing
+from restow.scheduling.cluster_events import ActionType, ClusterEvent, EventResource
 
 log = logging.getLogger(__name__)
 
@@ -82,25 +82,25 @@ class Scheduler:
         rng: Random,
         *,
         profile: Profile,
-        settings: Settings | None = None,
-        metrics: Metrics | None = None,
+        settings: SchedulerSettings | None = None,
+        metrics: SchedulerMetrics | None = None,
         informers: Informers | None = None,
     ) -> None:
-        self._settings = settings or Settings()
+        self._settings = settings or SchedulerSettings()
         self._profile = profile
         self._clock = clock
-        self._metrics = metrics or Metrics()
+        self._metrics = metrics or SchedulerMetrics()
         client = Client(api, manager="restow-scheduler")
         self._queue = SchedulingQueue(wakeups=profile.wakeups, gates=profile.gates, order=order_by(profile.engine.sort))
-        self._feed = Feed(informers or Informers(client, rng), self._queue, profile.scheduler_names)
+        self._feed = EventHandlers(informers or Informers(client, rng), self._queue, profile.scheduler_names)
         self._snapshot, self._roster = self._feed.snapshot, self._feed.roster
         self._recorder = EventRecorder(client, clock, Random(rng.getrandbits(64)))
         self._queue.lane_of = self._roster.queue_of
-        self._telling = Telling(client, clock, self._recorder, self._feed)
-        self._musters = Musters(self._roster, self._snapshot)
+        self._telling = PodStatusWriter(client, clock, self._recorder, self._feed)
+        self._musters = GangBindBarriers(self._roster, self._snapshot)
         self._telling.is_pending = self._musters.is_pending
-        self._binding = Binding(client, clock, profile.engine, self._feed, self._musters, self._settings)
-        self._holding = Holding(client, clock, self._recorder, self._feed, profile.engine, self._settings)
+        self._binding = BindingCycle(client, clock, profile.engine, self._feed, self._musters, self._settings)
+        self._holding = ReservationStatusController(client, clock, self._recorder, self._feed, profile.engine, self._settings)
         self._post_binds = [plugin for plugin in profile.engine.plugins if isinstance(plugin, PostBindPlugin)]
         self._feed.on_member = self._telling.member
         self._queue.on_gated = self._telling.gated
@@ -108,7 +108,7 @@ class Scheduler:
         self._binding.permitted = self._queue.decided
         self._binding.expects = self._telling.expects
         self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._leaks = Leaks(client, clock, self._feed, self._under_way, self._settings)
+        self._leaks = AssumedPodExpiry(client, clock, self._feed, self._under_way, self._settings)
         self._leaks.withdraw = self._withdraw
         self._broken: set[Key] = set()
         self._ready = asyncio.Event()
@@ -139,7 +139,7 @@ class Scheduler:
     async def _schedule(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             self._feed.changed.clear()
-            now = steady_time()
+            now = monotonic_time()
             self._queue.flush(now)
             batch = self._take(now)
             if batch.pods:
@@ -167,10 +167,10 @@ class Scheduler:
             if any(self._queue.is_called(pod.metadata.uid) for pod in self._roster.members(gang)):
                 pods |= self._rest_of(gang)
         limit = self._room_ahead(now)
-        lanes: Sequence[str | None] = self._queue.lanes(now) if self._roster.counts else [None]
+        lanes: Sequence[str | None] = self._queue.lanes(now) if self._roster.is_usage_limited else [None]
         for lane in lanes if limit > 0 else ():
             pods |= self._first(now, lane, -(-limit // len(lanes)))
-        cut = self._queue.lanes(now) if self._roster.counts else ()
+        cut = self._queue.lanes(now) if self._roster.is_usage_limited else ()
         return _Batch(list(pods.values()), frozenset(cut))
 
     def _room_ahead(self, now: float) -> int:
@@ -212,7 +212,7 @@ class Scheduler:
         """One session. If it breaks, what it decided before stands, and the others are told."""
         pods, reservations = self._told_apart(batch.pods)
         self._feed.catch_up()
-        began = steady_time()
+        began = monotonic_time()
         session = None
         try:
             session = Session(
@@ -234,7 +234,7 @@ class Scheduler:
             log.exception("session failed", extra={"pods": len(pods)})
             decisions = _completed(session.decided if session else (), pods, reservations, error)
         self._return_tickets(reservations, decisions)
-        self._measure(decisions, pods, steady_time() - began)
+        self._measure(decisions, pods, monotonic_time() - began)
         return decisions
 
     def _told_apart(self, taken: list[Pod]) -> tuple[list[Pod], list[Reservation]]:
@@ -292,7 +292,7 @@ class Scheduler:
         self._broken = {gang for gang in self._broken if self._is_half_placed(gang)}
 
     def _refuse(self, refuse: Refuse, nominated: str) -> None:
-        pod, uid, now = refuse.pod, refuse.pod.metadata.uid, steady_time()
+        pod, uid, now = refuse.pod, refuse.pod.metadata.uid, monotonic_time()
         if nominated:
             self._nominate(pod, nominated)
         else:
@@ -309,7 +309,7 @@ class Scheduler:
         self._feed.nominate(replace(pod, status=replace(pod.status, nominated_node_name=node)))
 
     def _decline(self, decline: Decline) -> None:
-        uid, now = decline.reservation.metadata.uid, steady_time()
+        uid, now = decline.reservation.metadata.uid, monotonic_time()
         if decline.code is Code.ERROR:
             self._queue.failed(uid, now)
         else:
@@ -325,18 +325,18 @@ class Scheduler:
         self._conclude(assign, outcome)
         self._feed.changed.set()
 
-    def _conclude(self, assign: Assign, outcome: Outcome) -> None:
+    def _conclude(self, assign: Assign, outcome: BindingOutcome) -> None:
         """What follows from how a binding cycle ended."""
         self._settle(assign, outcome)
         self._musters.dismiss(assign.pod)
 
-    def _settle(self, assign: Assign, outcome: Outcome) -> None:
-        pod, uid, now = assign.pod, assign.pod.metadata.uid, steady_time()
+    def _settle(self, assign: Assign, outcome: BindingOutcome) -> None:
+        pod, uid, now = assign.pod, assign.pod.metadata.uid, monotonic_time()
         del self._under_way[uid]
         if isinstance(outcome, Bound):
             self._queue.done(uid)
-            self._telling.scheduled(assign, outcome.taken)
-            self._holding.bound(assign, outcome.taken)
+            self._telling.scheduled(assign, outcome.consumed_seat)
+            self._holding.bound(assign, outcome.consumed_seat)
             self._post_bind(assign)
             return
         self._give_back(assign, outcome)
@@ -355,7 +355,7 @@ class Scheduler:
             self._telling.refused(pod, outcome.message, reason=SCHEDULER_ERROR)
             self._complete_gang(assign, outcome.message, at_once=outcome.at_once)
 
-    def _give_back(self, assign: Assign, outcome: Outcome) -> None:
+    def _give_back(self, assign: Assign, outcome: BindingOutcome) -> None:
         """Every Unreserve in reverse, then the assumption; others may have been waiting for that room."""
         if isinstance(outcome, Lost) and outcome.pod is not None:
             self._feed.show(outcome.pod)
@@ -369,7 +369,7 @@ class Scheduler:
         """Others may have waited for its room; of one that is gone, for volumes that were promised to it."""
         if self._snapshot.forget(pod):
             self._roster.forget(pod)
-        self._queue.tell(News(Thing.POD, Deed.DELETED, old=pod), steady_time())
+        self._queue.tell(ClusterEvent(EventResource.POD, ActionType.DELETED, old=pod), monotonic_time())
 
     def _post_bind(self, assign: Assign) -> None:
         for plugin in self._post_binds:
@@ -390,7 +390,7 @@ class Scheduler:
         self._broken.add(gang)
         self._telling.broken(group, pod, why)
         if at_once:
-            self._queue.activate([pod.metadata.uid], steady_time())
+            self._queue.activate([pod.metadata.uid], monotonic_time())
         elif self._queue.where(pod.metadata.uid) is not None:  # the room stays its own while it waits
             self._nominate(pod, assign.node)
 

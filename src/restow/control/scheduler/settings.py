@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds."""
 
     ahead: int = 1000

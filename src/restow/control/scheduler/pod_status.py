@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from restow.client.events import EventRecorder, about
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
-from restow.control.scheduler.feed import Feed
-from restow.control.scheduler.outcomes import Taken
+from restow.control.scheduler.event_handlers import EventHandlers
+from restow.control.scheduler.binding_outcomes import ConsumedSeat
 from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import POD, POD_GROUP
 from restow.model.objects import (
@@ -64,13 +64,13 @@ class _Wish(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Telling:
+class PodStatusWriter:
     def __init__(
         self,
         client: Client,
         clock: Clock,
         recorder: EventRecorder,
-        feed: Feed,
+        feed: EventHandlers,
     ) -> None:
         self.is_pending: Callable[[Key], bool] = lambda gang: False
         """Whether it may still turn out that a gang does not start, although its pods have been given nodes."""
@@ -86,7 +86,7 @@ class Telling:
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
-    def scheduled(self, assign: Assign, taken: Taken | None) -> None:
+    def scheduled(self, assign: Assign, taken: ConsumedSeat | None) -> None:
         meta = assign.pod.metadata
         self._pods.pop(meta.uid, None)
         message = f"Successfully assigned {meta.namespace}/{meta.name} to {assign.node}"

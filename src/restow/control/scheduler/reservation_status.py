@@ -24,14 +24,14 @@ from msgspec.structs import replace
 from restow.client.events import EventRecorder
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
-from restow.control.scheduler.afresh import Afresh
-from restow.control.scheduler.feed import Feed
-from restow.control.scheduler.findings import Findings
-from restow.control.scheduler.marks import Marks
-from restow.control.scheduler.outcomes import Taken
-from restow.control.scheduler.settings import Settings
-from restow.control.scheduler.statuses import Statuses
-from restow.control.scheduler.steady import steady_time
+from restow.control.scheduler.live_reads import LiveReads
+from restow.control.scheduler.event_handlers import EventHandlers
+from restow.control.scheduler.reservation_observation import ReservationObserver
+from restow.control.scheduler.consumption_writes import ConsumptionWrites
+from restow.control.scheduler.binding_outcomes import ConsumedSeat
+from restow.control.scheduler.settings import SchedulerSettings
+from restow.control.scheduler.reservation_status_writer import ReservationStatusWriter
+from restow.control.scheduler.monotonic_clock import monotonic_time
 from restow.control.scheduler.takers import Takers
 from restow.model.cluster import SeatName
 from restow.model.cluster.names import Key, key_of
@@ -59,15 +59,15 @@ _MARK_DELAY, _LONGEST_MARK_DELAY = 0.25, 1.0
 others are known to be on their way."""
 
 
-class Holding:
+class ReservationStatusController:
     def __init__(
         self,
         client: Client,
         clock: Clock,
         recorder: EventRecorder,
-        feed: Feed,
+        feed: EventHandlers,
         engine: Engine,
-        settings: Settings,
+        settings: SchedulerSettings,
     ) -> None:
         self._clock = clock
         self._feed = feed
@@ -77,10 +77,10 @@ class Holding:
         self._engine = engine
         self._settings = settings
         self._takers = Takers(self._book)
-        self._findings = Findings(feed, engine, self._takers, settings.namespace_share)
-        self._afresh = Afresh(client, feed)
-        self._statuses = Statuses(client, recorder, feed)
-        self.marks = Marks(settings)
+        self._findings = ReservationObserver(feed, engine, self._takers, settings.namespace_share)
+        self._afresh = LiveReads(client, feed)
+        self._statuses = ReservationStatusWriter(client, recorder, feed)
+        self.marks = ConsumptionWrites(settings)
         self._queue: WorkQueue[Key] = WorkQueue(base=0.1, cap=10.0)
         self._live: set[Key] = set()
         """Ours, and not ended."""
@@ -112,16 +112,16 @@ class Holding:
         self._findings.declined(decline.reservation, decline.message)
         self._queue.add(key_of(decline.reservation))
 
-    def bound(self, assign: Assign, taken: Taken | None) -> None:
+    def bound(self, assign: Assign, taken: ConsumedSeat | None) -> None:
         """A pod was bound, into a seat or not. The seat may have been taken away, or be elsewhere, by now."""
         if taken is None:
             self.missed(assign)
             return
         key = (taken.seat.namespace, taken.seat.reservation)
         reservation = self._book.get(*key)
-        if reservation is None or reservation.metadata.uid != taken.life or self._takers.is_marked(taken.seat):
+        if reservation is None or reservation.metadata.uid != taken.reservation_uid or self._takers.is_marked(taken.seat):
             return
-        self._takers.bound(assign.pod, assign.node, taken.seat, taken.life)
+        self._takers.bound(assign.pod, assign.node, taken.seat, taken.reservation_uid)
         if self._feed.latest(assign.pod) is None:  # it has come and gone before we were told
             self._pod_changed(assign.pod, True)
         elif self._book.seat(taken.seat) is None:
@@ -254,7 +254,7 @@ class Holding:
         reservation = self._ours(key)
         if reservation is None:
             return
-        if self._resume.get(key, _NEVER) <= steady_time():
+        if self._resume.get(key, _NEVER) <= monotonic_time():
             del self._resume[key]
             self._feed.look_for_seats(key)
         facts = self._findings.look(reservation, self._clock.now())
@@ -336,7 +336,7 @@ class Holding:
         """Before the next try, longer each time."""
         self._refused[key] = times = self._refused.get(key, 0) + 1
         delay = float(min(_SHORTEST_PAUSE * 2 ** min(times, 10), _LONGEST_PAUSE))
-        self._resume[key] = steady_time() + delay
+        self._resume[key] = monotonic_time() + delay
         self._queue.add_after(key, delay + _MARK_DELAY)
 
     def _watch(self, key: Key, nodes: Iterable[str]) -> None:

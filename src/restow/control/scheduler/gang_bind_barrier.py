@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
-from restow.control.scheduler.outcomes import Bound, Failed, Lost, Outcome, Rejected
+from restow.control.scheduler.binding_outcomes import Bound, Failed, Lost, BindingOutcome, Rejected
 from restow.model.cluster import Snapshot
 from restow.model.cluster.names import Key
 from restow.model.objects import Pod, PodGroup
@@ -26,30 +26,30 @@ from restow.scheduling.decisions import Assign
 from restow.scheduling.explain import joined
 from restow.scheduling.framework import unschedulable
 from restow.scheduling.jobs import least_members, placed_members, suffices
-from restow.scheduling.roster import Roster
-from restow.scheduling.wakeups import GANG
+from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.cluster_events import GANG
 
-Look = Callable[[Assign], Outcome | None]
+Look = Callable[[Assign], BindingOutcome | None]
 """What keeps a pod from being bound now, if anything does."""
 
 
-class Muster:
+class GangBindBarrier:
     """One gang that is about to start."""
 
     def __init__(self, group: PodGroup) -> None:
         self.is_open = False
         """Whether its members go: from then on there is no way back."""
-        self.stopped: Outcome | None = None
+        self.stopped: BindingOutcome | None = None
         """Why nobody goes."""
         self._group = group
         self._called: dict[str, Assign] = {}
-        self._ready: dict[str, asyncio.Future[Outcome | None]] = {}
+        self._ready: dict[str, asyncio.Future[BindingOutcome | None]] = {}
         self._leaving: set[str] = set()
 
     def call(self, assign: Assign) -> None:
         self._called[assign.pod.metadata.uid] = assign
 
-    def ready(self, assign: Assign, look: Look) -> asyncio.Future[Outcome | None]:
+    def ready(self, assign: Assign, look: Look) -> asyncio.Future[BindingOutcome | None]:
         """A member has come as far as it can alone: resolved to None when it goes, else to what stops it."""
         told = self._ready[assign.pod.metadata.uid] = asyncio.get_running_loop().create_future()
         if self.is_open or self.stopped is not None:
@@ -58,7 +58,7 @@ class Muster:
             self._open_if_enough(look)
         return told
 
-    def stop(self, pod: Pod, outcome: Outcome) -> bool:
+    def stop(self, pod: Pod, outcome: BindingOutcome) -> bool:
         """One of them will not be bound now; whether that stops all others."""
         uid = pod.metadata.uid
         self._leaving.add(uid)
@@ -90,7 +90,7 @@ class Muster:
                 self._ready[assign.pod.metadata.uid].set_result(obstacle)
                 self.stop(assign.pod, obstacle)
 
-    def _first_hindered(self, look: Look) -> tuple[Assign, Outcome] | None:
+    def _first_hindered(self, look: Look) -> tuple[Assign, BindingOutcome] | None:
         for uid in self._ready:
             obstacle = look(self._called[uid])
             if obstacle is not None and not isinstance(obstacle, Bound):
@@ -103,13 +103,13 @@ class Muster:
         return suffices(self._group, [self._called[uid].pod for uid in uids])
 
 
-class Musters:
+class GangBindBarriers:
     """Every gang that is about to start."""
 
-    def __init__(self, roster: Roster, snapshot: Snapshot) -> None:
+    def __init__(self, roster: PodGroupCache, snapshot: Snapshot) -> None:
         self._roster = roster
         self._snapshot = snapshot
-        self._musters: dict[Key, Muster] = {}
+        self._musters: dict[Key, GangBindBarrier] = {}
 
     def call(self, assigned: Iterable[Assign]) -> None:
         """Pods were given nodes in one session: those of gangs that have nobody on a node yet wait for each other."""
@@ -121,11 +121,11 @@ class Musters:
         for gang, members in gangs.items():
             group = self._roster.group(gang)
             if gang not in self._musters and group is not None and not self._has_others(gang, members):
-                self._musters[gang] = Muster(group)
+                self._musters[gang] = GangBindBarrier(group)
             for assign in members if gang in self._musters else ():
                 self._musters[gang].call(assign)
 
-    def of(self, pod: Pod) -> Muster | None:
+    def of(self, pod: Pod) -> GangBindBarrier | None:
         """The muster that a pod takes part in."""
         if not self._musters:
             return None
@@ -150,7 +150,7 @@ class Musters:
         return any(pod.metadata.uid not in new for pod in placed)
 
 
-def _for_the_others(group: PodGroup, culprit: Pod, outcome: Outcome) -> Outcome:
+def _for_the_others(group: PodGroup, culprit: Pod, outcome: BindingOutcome) -> BindingOutcome:
     """What the others of a gang are told when one of them will not be bound."""
     meta = group.metadata
     name = f"pod group {meta.namespace}/{meta.name} does not start: pod {culprit.metadata.name}"

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 from restow.client.cache import Change, is_older
 from restow.client.informers import Informers
 from restow.client.reader import Reader
-from restow.control.scheduler.steady import steady_time
-from restow.control.scheduler.tickets import Tickets
+from restow.control.scheduler.monotonic_clock import monotonic_time
+from restow.control.scheduler.reservation_queue_entries import ReservationQueueEntries
 from restow.control.view import ClusterView
 from restow.model import kinds
 from restow.model.cluster import Occupant
@@ -26,21 +26,21 @@ from restow.model.kinds import Kind
 from restow.model.objects import Node, OwnerReference, Pod, PodGroup, Reservation
 from restow.model.pods import is_finished, is_pending, scheduler_of
 from restow.scheduling.queue import SchedulingQueue
-from restow.scheduling.wakeups import Deed, News, Thing, is_same_offer
+from restow.scheduling.cluster_events import ActionType, ClusterEvent, EventResource, is_same_offer
 
 T = TypeVar("T", Node, Pod)
 
-_DEEDS = {"ADDED": Deed.ADDED, "MODIFIED": Deed.UPDATED, "DELETED": Deed.DELETED}
-_THINGS: Final[dict[Kind[Any], Thing]] = {
-    kinds.NAMESPACE: Thing.NAMESPACE,
-    kinds.PERSISTENT_VOLUME: Thing.VOLUME,
-    kinds.PERSISTENT_VOLUME_CLAIM: Thing.CLAIM,
-    kinds.STORAGE_CLASS: Thing.STORAGE_CLASS,
-    kinds.CSI_NODE: Thing.CSI_NODE,
-    kinds.CSI_DRIVER: Thing.CSI_DRIVER,
-    kinds.CSI_STORAGE_CAPACITY: Thing.CSI_CAPACITY,
-    kinds.VOLUME_ATTACHMENT: Thing.ATTACHMENT,
-    kinds.QUEUE: Thing.QUEUE,
+_DEEDS = {"ADDED": ActionType.ADDED, "MODIFIED": ActionType.UPDATED, "DELETED": ActionType.DELETED}
+_THINGS: Final[dict[Kind[Any], EventResource]] = {
+    kinds.NAMESPACE: EventResource.NAMESPACE,
+    kinds.PERSISTENT_VOLUME: EventResource.VOLUME,
+    kinds.PERSISTENT_VOLUME_CLAIM: EventResource.CLAIM,
+    kinds.STORAGE_CLASS: EventResource.STORAGE_CLASS,
+    kinds.CSI_NODE: EventResource.CSI_NODE,
+    kinds.CSI_DRIVER: EventResource.CSI_DRIVER,
+    kinds.CSI_STORAGE_CAPACITY: EventResource.CSI_CAPACITY,
+    kinds.VOLUME_ATTACHMENT: EventResource.ATTACHMENT,
+    kinds.QUEUE: EventResource.QUEUE,
 }
 """Of which every change is told to those who wait."""
 _OWNER_KINDS = frozenset(kind.kind for kind in kinds.OWNERS)
@@ -56,7 +56,7 @@ _KINDS: Final[tuple[Kind[Any], ...]] = (
 """What is kept here as everywhere; of nodes, pods and reservations there is more to be made."""
 
 
-class Feed:
+class EventHandlers:
     """Fills `snapshot`, `roster` and `queue`. `changed` is set by every change and cleared by who waits for it."""
 
     def __init__(self, informers: Informers, queue: SchedulingQueue, names: frozenset[str]) -> None:
@@ -64,7 +64,7 @@ class Feed:
         self._cluster = ClusterView(reader, _KINDS)
         self.snapshot, self.roster = self._cluster.snapshot, self._cluster.roster
         self.queue = queue
-        self.tickets = Tickets(self.snapshot, self.roster, queue, names)
+        self.tickets = ReservationQueueEntries(self.snapshot, self.roster, queue, names)
         self.nominated: dict[str, Pod] = {}
         """Pending pods of ours that have a node in prospect, by UID."""
         self.changed = asyncio.Event()
@@ -152,7 +152,7 @@ class Feed:
         self.roster.apply_pod(pod)
         after = known.get(uid)
         if before is not None and after is None:
-            self._tell(Thing.POD, Deed.DELETED, pod)
+            self._tell(EventResource.POD, ActionType.DELETED, pod)
         if self._is_ours(pod) and is_pending(pod):
             self._queue_up(pod, old)
         else:
@@ -166,7 +166,7 @@ class Feed:
         self.roster.remove_pod(pod)
         self._dequeue(pod)
         if took_room:
-            self._tell(Thing.POD, Deed.DELETED, pod)
+            self._tell(EventResource.POD, ActionType.DELETED, pod)
         self.on_pod(pod, True)
 
     def nominate(self, pod: Pod) -> None:
@@ -181,7 +181,7 @@ class Feed:
         """No room is kept for a pod any more: unless it is on that very node now, it has left to those who wait."""
         pod = self.nominated.pop(uid, None)
         if pod is not None and pod.status.nominated_node_name != node:
-            self._tell(Thing.POD, Deed.DELETED, pod)
+            self._tell(EventResource.POD, ActionType.DELETED, pod)
 
     def _dequeue(self, pod: Pod) -> None:
         self.queue.delete(pod.metadata.uid)
@@ -210,8 +210,8 @@ class Feed:
         if self.queue.where(uid) is None and uid in self.snapshot.pods.known:
             return
         if self.queue.where(uid) is None and group_name(pod) is not None:
-            self._tell(Thing.PENDING_POD, Deed.ADDED, pod)
-        self.queue.add(pod, steady_time())
+            self._tell(EventResource.PENDING_POD, ActionType.ADDED, pod)
+        self.queue.add(pod, monotonic_time())
 
     def _pod(self, change: Change[Pod]) -> None:
         pod, old, known = change.object, change.old, self.snapshot.pods.known
@@ -224,9 +224,9 @@ class Feed:
             after = known.get(pod.metadata.uid)
             if after is not None and pod.spec.node_name:
                 if old is None or not old.spec.node_name:
-                    self._tell(Thing.POD, Deed.ADDED, pod)
+                    self._tell(EventResource.POD, ActionType.ADDED, pod)
                 elif before is None or _matters_to_others(before, after):
-                    self._tell(Thing.POD, Deed.UPDATED, pod, old)
+                    self._tell(EventResource.POD, ActionType.UPDATED, pod, old)
         if self._is_ours(pod) and group_name(pod) is not None:
             self.on_member(pod)
 
@@ -250,19 +250,19 @@ class Feed:
             self.hide_node(_as_last_seen(change.object, self.snapshot.node(change.object.metadata.name)))
         else:
             self.show_node(change.object)
-        self._tell_change(Thing.NODE, change)
+        self._tell_change(EventResource.NODE, change)
 
     def _group(self, change: Change[PodGroup]) -> None:
         group, old = change.object, change.old
         if change.type != "MODIFIED" or old is None or not _says_the_same(old, group):
-            self._tell_change(Thing.POD_GROUP, change)
+            self._tell_change(EventResource.POD_GROUP, change)
 
     def _reservation(self, change: Change[Reservation]) -> None:
         if change.type == "DELETED":
             self.tickets.hide(change.object)
         else:
             self.tickets.show(change.object)
-        self._tell_change(Thing.RESERVATION, change)
+        self._tell_change(EventResource.RESERVATION, change)
 
     def _owner(self, change: Change[Any]) -> None:
         metadata = change.object.metadata
@@ -272,7 +272,7 @@ class Feed:
             self._note_orphan(uid, metadata.owner_references or ())
             if not self._awaited[uid]:
                 del self._awaited[uid]
-        self.queue.activate(young, steady_time())
+        self.queue.activate(young, monotonic_time())
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -280,12 +280,12 @@ class Feed:
         self.changed.set()
         self.rouse()
 
-    def _tell_change(self, thing: Thing, change: Change[Any]) -> None:
+    def _tell_change(self, thing: EventResource, change: Change[Any]) -> None:
         self._tell(thing, _DEEDS[change.type], change.object, change.old)
 
-    def _tell(self, thing: Thing, deed: Deed, item: Any, old: Any = None) -> None:
-        news = News(thing, deed, old=item, new=None) if deed is Deed.DELETED else News(thing, deed, old=old, new=item)
-        self.queue.tell(news, steady_time())
+    def _tell(self, thing: EventResource, deed: ActionType, item: Any, old: Any = None) -> None:
+        news = ClusterEvent(thing, deed, old=item, new=None) if deed is ActionType.DELETED else ClusterEvent(thing, deed, old=old, new=item)
+        self.queue.tell(news, monotonic_time())
 
 
 def _as_last_seen(gone: T, seen: T | None) -> T:

@@ -16,7 +16,7 @@ from random import Random
 from restow.client.informers import Informers
 from restow.client.reader import Reader
 from restow.client.verbs import Client
-from restow.control.reservations.metrics import Metrics
+from restow.control.reservations.metrics import ReservationMetrics
 from restow.model.cluster.names import key_of
 from restow.model.cluster.seat import is_being_deleted, is_ended
 from restow.model.kinds import RESERVATION
@@ -35,7 +35,7 @@ _SEATS: dict[str, Callable[[ReservationStatus], int | None]] = {
 }
 
 
-class Collector:
+class ReservationGarbageCollector:
     """`run()` it until it is cancelled; one at a time per cluster, which leader election sees to."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Collector:
         names: frozenset[str],
         arguments: Arguments,
         informers: Informers | None = None,
-        metrics: Metrics | None = None,
+        metrics: ReservationMetrics | None = None,
     ) -> None:
         self._client = client = Client(api, manager="restow-reservations")
         self._clock = clock
@@ -56,7 +56,7 @@ class Collector:
         self._reader = Reader(informers or Informers(client, rng))
         self._reservations = self._reader.read(RESERVATION)
         self._ready = asyncio.Event()
-        self._metrics = metrics or Metrics()
+        self._metrics = metrics or ReservationMetrics()
         for phase in ReservationPhase:
             self._metrics.reservations(phase, partial(self._count, phase))
         for state, count in _SEATS.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from restow.control.scheduler.steady import steady_time
+from restow.control.scheduler.monotonic_clock import monotonic_time
 from restow.model.cluster import SeatName, Snapshot
 from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.seat import is_being_deleted, is_ended, wanted
@@ -17,12 +17,12 @@ from restow.model.objects import ObjectMeta, Pod, PodSpec, Reservation
 from restow.model.tenancy import DEFAULT_QUEUE, QUEUE_ANNOTATION
 from restow.scheduling.queue import SchedulingQueue
 from restow.scheduling.reservations.validity import is_for
-from restow.scheduling.roster import Roster
-from restow.scheduling.wakeups import Deed, News, Thing
+from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.cluster_events import ActionType, ClusterEvent, EventResource
 
 
-class Tickets:
-    def __init__(self, snapshot: Snapshot, roster: Roster, queue: SchedulingQueue, names: frozenset[str]) -> None:
+class ReservationQueueEntries:
+    def __init__(self, snapshot: Snapshot, roster: PodGroupCache, queue: SchedulingQueue, names: frozenset[str]) -> None:
         self.on_change: Callable[[Reservation, bool], None] = lambda reservation, gone: None
         """Told of every reservation of ours that is shown as it was not known, or gone."""
         self.is_valid: Callable[[Reservation], bool] = lambda reservation: True
@@ -71,7 +71,7 @@ class Tickets:
     def held(self, reservation: Reservation) -> None:
         """Seats were decided: to those who want to be near, or evenly spread, pods have come."""
         for seat in self._survey(reservation)[0].values():
-            self._queue.tell(News(Thing.POD, Deed.ADDED, new=seat), steady_time())
+            self._queue.tell(ClusterEvent(EventResource.POD, ActionType.ADDED, new=seat), monotonic_time())
 
     def give_back(self, reservation: Reservation) -> None:
         """Seats that were decided are not to be; `issue` lets them be looked for anew."""
@@ -102,7 +102,7 @@ class Tickets:
             return
         if self._has_more_to_place(reservation):
             self._issued[reservation.metadata.uid] = key
-            self._queue.add(_ticket(reservation, self._roster.priority_of(reservation)), steady_time())
+            self._queue.add(_ticket(reservation, self._roster.reservation_priority(reservation)), monotonic_time())
         else:
             self._withdraw(reservation)
 
@@ -130,9 +130,9 @@ class Tickets:
         for seat in sorted(before.keys() | after.keys() if edited else before.keys() ^ after.keys()):
             old, new = before.get(seat), after.get(seat)
             if old is None or new is None:
-                self._queue.tell(News(Thing.POD, Deed.DELETED if new is None else Deed.ADDED, old, new), steady_time())
+                self._queue.tell(ClusterEvent(EventResource.POD, ActionType.DELETED if new is None else ActionType.ADDED, old, new), monotonic_time())
             else:
-                self._queue.tell(News(Thing.POD, Deed.UPDATED, old, new), steady_time())
+                self._queue.tell(ClusterEvent(EventResource.POD, ActionType.UPDATED, old, new), monotonic_time())
 
     def _survey(self, reservation: Reservation) -> tuple[dict[SeatName, Pod], set[SeatName]]:
         """The seats of a reservation that hold room, if only beside a pod, each with the pod it stands for; and those
@@ -148,7 +148,7 @@ class Tickets:
         if seat is None or taker is None:
             return  # nobody took it, or whoever did is gone, which was told
         if self._roster.queue_of(taker.pod) != (seat.queue or DEFAULT_QUEUE):
-            self._queue.tell(News(Thing.POD, Deed.DELETED, old=seat.stand_in), steady_time())
+            self._queue.tell(ClusterEvent(EventResource.POD, ActionType.DELETED, old=seat.stand_in), monotonic_time())
 
 
 def _ticket(reservation: Reservation, priority: int) -> Pod:

@@ -6,6 +6,6 @@ from __future__ import annotations
 import asyncio
 
 
-def steady_time() -> float:
+def monotonic_time() -> float:
     """Seconds since some moment; only differences mean something."""
     return asyncio.get_running_loop().time()

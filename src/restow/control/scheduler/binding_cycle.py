@@ -22,11 +22,11 @@ from typing import Any
 import msgspec
 
 from restow.client.verbs import Client
-from restow.control.scheduler.feed import Feed
-from restow.control.scheduler.musters import Muster, Musters
-from restow.control.scheduler.outcomes import Bound, Failed, Lost, Outcome, Rejected, Taken
-from restow.control.scheduler.settings import Settings
-from restow.control.scheduler.steady import steady_time
+from restow.control.scheduler.event_handlers import EventHandlers
+from restow.control.scheduler.gang_bind_barrier import GangBindBarrier, GangBindBarriers
+from restow.control.scheduler.binding_outcomes import Bound, Failed, Lost, BindingOutcome, Rejected, ConsumedSeat
+from restow.control.scheduler.settings import SchedulerSettings
+from restow.control.scheduler.monotonic_clock import monotonic_time
 from restow.model.cluster import (
     MOVED_AT_ANNOTATION,
     MOVED_FROM_ANNOTATION,
@@ -56,11 +56,11 @@ _POLL = 10.0
 _READ_AGAIN = 1.0
 
 
-class Binding:
+class BindingCycle:
     """Carries binding cycles out, any number at once; only the writes are limited."""
 
     def __init__(
-        self, client: Client, clock: Clock, engine: Engine, feed: Feed, musters: Musters, settings: Settings
+        self, client: Client, clock: Clock, engine: Engine, feed: EventHandlers, musters: GangBindBarriers, settings: SchedulerSettings
     ) -> None:
         self.permitted: Callable[[str], None] = lambda uid: None
         """Told the UID of a pod that every plugin has permitted."""
@@ -83,7 +83,7 @@ class Binding:
         """Whether as much is being written as may be under way at once."""
         return self._slots.locked()
 
-    async def run(self, assign: Assign) -> Outcome:
+    async def run(self, assign: Assign) -> BindingOutcome:
         muster = self._musters.of(assign.pod)
         try:
             stopped = await self._prepare(assign, muster)
@@ -95,7 +95,7 @@ class Binding:
             stopped = await self._muster(assign, muster, stopped)
         return stopped or await self._bind(assign)
 
-    async def _prepare(self, assign: Assign, muster: Muster | None) -> Outcome | None:
+    async def _prepare(self, assign: Assign, muster: GangBindBarrier | None) -> BindingOutcome | None:
         """All that comes before the first write that cannot be undone."""
         rejected = await self._wait_for_permit(assign, muster)
         if rejected is not None:
@@ -115,7 +115,7 @@ class Binding:
         finally:
             self.waiting -= 1
 
-    def _in_vain(self, assign: Assign, muster: Muster | None) -> Outcome | None:
+    def _in_vain(self, assign: Assign, muster: GangBindBarrier | None) -> BindingOutcome | None:
         """Why there is nothing left to wait for."""
         if assign.pod.metadata.uid not in self._snapshot.pods.known:
             return Lost(None)
@@ -123,11 +123,11 @@ class Binding:
 
     # --- 1: Permit ----------------------------------------------------------------------------------------------------
 
-    async def _wait_for_permit(self, assign: Assign, muster: Muster | None) -> Outcome | None:
+    async def _wait_for_permit(self, assign: Assign, muster: GangBindBarrier | None) -> BindingOutcome | None:
         if not assign.waits:
             return None
         self.expects(assign.pod, assign.node)
-        begun = steady_time()
+        begun = monotonic_time()
         while True:
             granted = self._engine.permit(assign.cycle, assign.node)
             if isinstance(granted, Verdict):
@@ -138,7 +138,7 @@ class Binding:
                 return None
             limits = {plugin: begun + assign.waits.get(plugin, more) for plugin, more in granted.waits.items()}
             first = min(limits, key=lambda plugin: limits[plugin])
-            left = limits[first] - steady_time()
+            left = limits[first] - monotonic_time()
             if left <= 0:
                 return Rejected(
                     msgspec.structs.replace(unschedulable(f"{first} did not permit it in time"), plugin=first)
@@ -150,7 +150,7 @@ class Binding:
 
     # --- 2: PreBind ---------------------------------------------------------------------------------------------------
 
-    async def _pre_bind(self, assign: Assign, muster: Muster | None) -> Outcome | None:
+    async def _pre_bind(self, assign: Assign, muster: GangBindBarrier | None) -> BindingOutcome | None:
         for plugin in self._pre_binds:
             assign.cycle.now = self._clock.now()
             writes = plugin.pre_bind(assign.cycle, assign.node)
@@ -166,8 +166,8 @@ class Binding:
                 return Failed(f"{plugin.name}: {joined(verdict.reasons) or verdict.code.value}")
         return None
 
-    async def _settled(self, plugin: PreBindPlugin, assign: Assign, muster: Muster | None) -> Verdict:
-        cycle, begun, waits = assign.cycle, steady_time(), False
+    async def _settled(self, plugin: PreBindPlugin, assign: Assign, muster: GangBindBarrier | None) -> Verdict:
+        cycle, begun, waits = assign.cycle, monotonic_time(), False
         while True:
             cycle.now = self._clock.now()
             verdict = plugin.settled(cycle, assign.node)
@@ -176,7 +176,7 @@ class Binding:
             if not waits:  # for something that was written earlier, perhaps by a predecessor
                 self.expects(assign.pod, assign.node)
             waits = True
-            if steady_time() - begun >= self._settle_limit:
+            if monotonic_time() - begun >= self._settle_limit:
                 return Verdict(Code.ERROR, (f"not settled within {self._settle_limit:g} seconds", *verdict.reasons))
             await self._pause(_POLL)
 
@@ -196,7 +196,7 @@ class Binding:
 
     # --- 3: Muster ----------------------------------------------------------------------------------------------------
 
-    async def _muster(self, assign: Assign, muster: Muster, stopped: Outcome | None) -> Outcome | None:
+    async def _muster(self, assign: Assign, muster: GangBindBarrier, stopped: BindingOutcome | None) -> BindingOutcome | None:
         """Go when the gang does; one that cannot stops the others, unless they are enough without it."""
         if stopped is None:
             told = muster.ready(assign, self._obstacle)
@@ -210,7 +210,7 @@ class Binding:
 
     # --- 4: a last look -----------------------------------------------------------------------------------------------
 
-    def _obstacle(self, assign: Assign) -> Outcome | None:
+    def _obstacle(self, assign: Assign) -> BindingOutcome | None:
         """What has happened to the pod or to its place since it was given it."""
         occupant = self._snapshot.pods.known.get(assign.pod.metadata.uid)
         if occupant is None:
@@ -227,7 +227,7 @@ class Binding:
 
     # --- 5: Bind ------------------------------------------------------------------------------------------------------
 
-    async def _bind(self, assign: Assign) -> Outcome:
+    async def _bind(self, assign: Assign) -> BindingOutcome:
         """By the first plugin that wants to, else by a Binding; a seat is taken by a Binding only, which names it."""
         if self._takes(assign.pod) is None:
             for plugin in self._binds:
@@ -236,9 +236,9 @@ class Binding:
                     return await self._bind_by(plugin, writes, assign)
         return await self._post(assign)
 
-    async def _bind_by(self, plugin: BindPlugin, writes: Sequence[Write], assign: Assign) -> Outcome:
+    async def _bind_by(self, plugin: BindPlugin, writes: Sequence[Write], assign: Assign) -> BindingOutcome:
         """Write what makes somebody else bind the pod, and wait until it is."""
-        known, begun = self._obstacle(assign), steady_time()
+        known, begun = self._obstacle(assign), monotonic_time()
         if known is None:
             try:
                 for write in writes:
@@ -246,13 +246,13 @@ class Binding:
             except (ApiError, WireError) as error:
                 return Failed(f"{plugin.name}: {error}")
         while known is None:
-            if steady_time() - begun >= self._settle_limit:
+            if monotonic_time() - begun >= self._settle_limit:
                 return Failed(f"{plugin.name}: not bound to node {assign.node} within {self._settle_limit:g} seconds")
             await self._pause(_POLL)
             known = self._obstacle(assign)
         return known
 
-    async def _post(self, assign: Assign) -> Outcome:
+    async def _post(self, assign: Assign) -> BindingOutcome:
         meta = assign.pod.metadata
         for delay in (*_RETRIES, None):
             async with self._slots:
@@ -283,7 +283,7 @@ class Binding:
                 await asyncio.sleep(max(delay, getattr(failure, "retry_after", None) or 0.0))
         return await self._look(assign) or Failed(f"binding to node {assign.node}: {failure}", at_once=True)
 
-    def _takes(self, pod: Pod) -> Taken | None:
+    def _takes(self, pod: Pod) -> ConsumedSeat | None:
         """The seat that a pod takes if it is bound now."""
         occupant = self._snapshot.pods.known.get(pod.metadata.uid)
         book = self._snapshot.reservations
@@ -292,20 +292,20 @@ class Binding:
             return None  # released since: it is a pod like any other
         if seat.node != occupant.node or not book.promises.allows(seat, pod.metadata.uid):
             return None  # and so is one of which the seat is elsewhere now, or another one of that name
-        return Taken(seat.name, seat.life)
+        return ConsumedSeat(seat.name, seat.life)
 
-    def _annotations(self, taken: Taken | None) -> dict[str, str] | None:
+    def _annotations(self, taken: ConsumedSeat | None) -> dict[str, str] | None:
         """What names the seat: naming it and taking it are the same write. Of one that was made for a move also whence,
         and when."""
         if taken is None:
             return None
-        named = {RESERVATION_ANNOTATION: str(taken.seat), RESERVATION_UID_ANNOTATION: taken.life}
+        named = {RESERVATION_ANNOTATION: str(taken.seat), RESERVATION_UID_ANNOTATION: taken.reservation_uid}
         reservation = self._snapshot.reservations.get(taken.seat.namespace, taken.seat.reservation)
         source = ((reservation and reservation.metadata.annotations) or {}).get(MOVED_FROM_ANNOTATION)
         moved = {MOVED_FROM_ANNOTATION: source, MOVED_AT_ANNOTATION: format_time(self._clock.now())} if source else {}
         return named | moved
 
-    async def _look(self, assign: Assign) -> Outcome | None:
+    async def _look(self, assign: Assign) -> BindingOutcome | None:
         """What the API server knows of the pod; None if it still waits to be bound."""
         meta = assign.pod.metadata
         while True:
@@ -332,10 +332,10 @@ class Binding:
         return Lost(None)
 
 
-def _taken(assign: Assign, pod: Pod) -> Taken | None:
+def _taken(assign: Assign, pod: Pod) -> ConsumedSeat | None:
     """The seat that a pod was bound into, according to the pod: the one that it was given; others it may make up."""
     life = (pod.metadata.annotations or {}).get(RESERVATION_UID_ANNOTATION)
-    return Taken(assign.seat, life) if assign.seat is not None and life and named_seat(pod) == assign.seat else None
+    return ConsumedSeat(assign.seat, life) if assign.seat is not None and life and named_seat(pod) == assign.seat else None
 
 
 def _told(error: Exception) -> str:

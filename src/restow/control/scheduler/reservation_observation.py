@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.control.scheduler.feed import Feed
+from restow.control.scheduler.event_handlers import EventHandlers
 from restow.control.scheduler.takers import Takers, mark_of, works_for
 from restow.model.cluster import SeatName
 from restow.model.cluster.names import Key, key_of
@@ -24,8 +24,8 @@ from restow.scheduling.reservations.standing import Troubled, kept_off, troubles
 from restow.scheduling.reservations.validity import problems
 
 
-class Findings:
-    def __init__(self, feed: Feed, engine: Engine, takers: Takers, namespace_share: int) -> None:
+class ReservationObserver:
+    def __init__(self, feed: EventHandlers, engine: Engine, takers: Takers, namespace_share: int) -> None:
         self._feed = feed
         self._snapshot = feed.snapshot
         self._book = feed.snapshot.reservations

@@ -12,7 +12,7 @@ import msgspec
 
 from restow.client.events import EventRecorder, about
 from restow.client.verbs import Client
-from restow.control.scheduler.feed import Feed
+from restow.control.scheduler.event_handlers import EventHandlers
 from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import RESERVATION
 from restow.model.objects import Reservation, ReservationPhase, ReservationStatus
@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 _WARNINGS = (ReservationPhase.PENDING, ReservationPhase.FAILED)
 
 
-class Statuses:
-    def __init__(self, client: Client, recorder: EventRecorder, feed: Feed) -> None:
+class ReservationStatusWriter:
+    def __init__(self, client: Client, recorder: EventRecorder, feed: EventHandlers) -> None:
         self._client = client
         self._recorder = recorder
         self._feed = feed

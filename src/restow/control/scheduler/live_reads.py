@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from restow.client.verbs import Client
-from restow.control.scheduler.feed import Feed
+from restow.control.scheduler.event_handlers import EventHandlers
 from restow.model.kinds import NODE, POD
 from restow.ports import Invalid, NotFound
 
 
-class Afresh:
-    def __init__(self, client: Client, feed: Feed) -> None:
+class LiveReads:
+    def __init__(self, client: Client, feed: EventHandlers) -> None:
         self._client = client
         self._feed = feed
 

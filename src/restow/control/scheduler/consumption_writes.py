@@ -15,16 +15,16 @@ import asyncio
 from collections.abc import Callable
 
 from restow.client.workqueue import WorkQueue
-from restow.control.scheduler.settings import Settings
-from restow.control.scheduler.steady import steady_time
+from restow.control.scheduler.settings import SchedulerSettings
+from restow.control.scheduler.monotonic_clock import monotonic_time
 from restow.model.cluster.names import Key
 
 _LOOK_AGAIN = 0.1
 """Seconds, while bindings wait."""
 
 
-class Marks:
-    def __init__(self, settings: Settings) -> None:
+class ConsumptionWrites:
+    def __init__(self, settings: SchedulerSettings) -> None:
         self.must_wait: Callable[[], bool] = lambda: False
         """Whether there is more urgent work for the API server."""
         self._patience = settings.mark_patience
@@ -38,7 +38,7 @@ class Marks:
 
     def ask(self, key: Key, delay: float) -> None:
         """Let seats of a reservation be marked, after so many seconds or later."""
-        self._since.setdefault(key, steady_time())
+        self._since.setdefault(key, monotonic_time())
         self._queue.add_after(key, delay)
 
     async def run(self, write: Callable[[Key], None]) -> None:
@@ -70,5 +70,5 @@ class Marks:
             self._queue.add(key)
 
     async def _wait(self, key: Key) -> None:
-        while self.must_wait() and steady_time() < self._since.get(key, 0.0) + self._patience:
+        while self.must_wait() and monotonic_time() < self._since.get(key, 0.0) + self._patience:
             await asyncio.sleep(_LOOK_AGAIN)

@@ -9,18 +9,18 @@ from restow.model.objects import Pod
 from restow.scheduling.framework import Verdict
 
 
-class Taken(msgspec.Struct, frozen=True):
+class ConsumedSeat(msgspec.Struct, frozen=True):
     """The seat that a Binding named: what was decided may have been released before that was written."""
 
     seat: SeatName
-    life: str
+    reservation_uid: str
     """The UID of its reservation."""
 
 
 class Bound(msgspec.Struct, frozen=True):
     """The pod is on its node."""
 
-    taken: Taken | None = None
+    consumed_seat: ConsumedSeat | None = None
     """In which seat, if in one."""
 
 
@@ -45,4 +45,4 @@ class Failed(msgspec.Struct, frozen=True):
     """Whether trying again without back-off can help."""
 
 
-Outcome = Bound | Lost | Rejected | Failed
+BindingOutcome = Bound | Lost | Rejected | Failed

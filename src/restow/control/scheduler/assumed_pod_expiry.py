@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Container
 
 from restow.client.verbs import Client
-from restow.control.scheduler.feed import Feed
-from restow.control.scheduler.settings import Settings
+from restow.control.scheduler.event_handlers import EventHandlers
+from restow.control.scheduler.settings import SchedulerSettings
 from restow.model.cluster.pods import is_stale
 from restow.model.kinds import POD
 from restow.model.objects import Pod
@@ -22,8 +22,8 @@ from restow.ports import ApiError, Clock, NotFound
 log = logging.getLogger(__name__)
 
 
-class Leaks:
-    def __init__(self, client: Client, clock: Clock, feed: Feed, under_way: Container[str], settings: Settings) -> None:
+class AssumedPodExpiry:
+    def __init__(self, client: Client, clock: Clock, feed: EventHandlers, under_way: Container[str], settings: SchedulerSettings) -> None:
         """`under_way` has the UIDs of pods that are being bound."""
         self.withdraw: Callable[[Pod], None] = lambda pod: None
         """Takes an assumption back."""

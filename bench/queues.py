@@ -22,7 +22,7 @@ from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.queues.counting import count_jobs
 from restow.queues.fleet import Fleet, Use, read_fleet
 from restow.queues.locking import Lock, relock
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 
 NODES, QUEUES, PODS = 5_000, 200, 50_000
 SECONDS, MEAN_GAP = 1.0, 0.05
@@ -85,7 +85,7 @@ def locking(when: str) -> Callable[[], Any]:
 def reading() -> Callable[[], Any]:
     """What is read off the cluster in a pass."""
     random = np.random.default_rng(13)
-    snapshot, roster = Snapshot(), Roster()
+    snapshot, roster = Snapshot(), PodGroupCache()
     for node in nodes(NODES):
         snapshot.apply_node(node)
     names, found = snapshot.rows.names(), []

@@ -24,7 +24,7 @@ from bench.workloads import node_document, nodes
 from restow.adapters.clock import SystemClock
 from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
-from restow.control.scheduler import Scheduler, Settings
+from restow.control.scheduler import Scheduler, SchedulerSettings
 from restow.model.cluster import Snapshot
 from restow.model.crds import custom_resource_definitions
 from restow.model.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, RESERVATION, STATEFUL_SET
@@ -32,13 +32,13 @@ from restow.model.objects import Document, Pod, Reservation
 from restow.ports import Api, Request, Response
 from restow.scheduling.decisions import Assign
 from restow.scheduling.registry import read_profile
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Session
 
 NODES, RUNNING_NODES = 5_000, 500
 RESERVATIONS, SEATS = 1_000, 10
 PODS = RESERVATIONS * SEATS
-PER_SESSION = Settings().at_once
+PER_SESSION = SchedulerSettings().at_once
 REQUESTS = {"cpu": "100m", "memory": "256Mi"}
 RESERVED, PLAIN = "reserved", "plain"
 LEAST = 0.8
@@ -50,7 +50,7 @@ SETTLE_SECONDS = 3.0
 
 def deciding(which: str) -> Callable[[], dict[str, float]]:
     """Decide where all pods go."""
-    snapshot, roster, profile = Snapshot(), Roster(), read_profile({})
+    snapshot, roster, profile = Snapshot(), PodGroupCache(), read_profile({})
     for node in nodes(NODES):
         snapshot.apply_node(node)
     if which == RESERVED:

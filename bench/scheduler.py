@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from bench.measure import Cost, measured_in_turns
 from bench.report import Claim, Report, Row
 from bench.workloads import KINDS, PREFERENCES, nodes, pods
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model.cluster import Snapshot
 from restow.model.objects import Node, ObjectMeta, Pod, Queue, QueueReservation, QueueStatus
 from restow.model.resources import PODS, amounts, pod_requests
@@ -34,7 +34,7 @@ from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.scheduling.decisions import Assign, Decision
 from restow.scheduling.jobs import Job
 from restow.scheduling.registry import read_profile
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Session
 
 NODES, MORE_NODES = 5_000, 20_000
@@ -44,7 +44,7 @@ COUNT = 4_000  # a node takes one pod at most of a class that keeps apart
 PLAIN_COUNT = 20_000
 QUEUED_COUNT = 10_000
 NAIVE_COUNT = 20
-PER_SESSION = Settings().at_once  # as many as the running scheduler takes at once
+PER_SESSION = SchedulerSettings().at_once  # as many as the running scheduler takes at once
 IN_TURNS = "in turns"
 QUEUES, LOCKED = 200, NODES // 2
 QUEUED_CLASSES = (1, 20)
@@ -68,7 +68,7 @@ class _Timed(Session):
 
 def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[], dict[str, float]]:
     """Place pods of a kind on this many nodes."""
-    snapshot, roster, profile = Snapshot(), Roster(), read_profile({})
+    snapshot, roster, profile = Snapshot(), PodGroupCache(), read_profile({})
     for node in nodes(int(count)):
         snapshot.apply_node(node)
     total = int(classes) + (PLAIN_COUNT if kind == "plain" else COUNT)
@@ -95,7 +95,7 @@ def placing(kind: str, classes: str, count: str, order: str = "") -> Callable[[]
 
 def queued(classes: str, locked: str) -> Callable[[], dict[str, float]]:
     """Place plain pods of many queues, for which this many nodes are locked."""
-    snapshot, roster, profile = Snapshot(), Roster(), read_profile({})
+    snapshot, roster, profile = Snapshot(), PodGroupCache(), read_profile({})
     for node in nodes(NODES):
         snapshot.apply_node(node)
     for queue in _queues(snapshot.rows.names()[: int(locked)]):

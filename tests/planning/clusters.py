@@ -29,7 +29,7 @@ from restow.planning.movable import Movability, WorkloadLimit
 from restow.planning.plan import Move, Plan
 from restow.planning.request import Request
 from restow.scheduling.registry import read_profile
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.model.cluster.builders import node, pod
 
 NOW = 1_000_000.0
@@ -79,7 +79,7 @@ def request(
     budgets: Iterable[PodDisruptionBudget] = (),
     limit: WorkloadLimit = lambda replicas, has_budget: None,
     protections: Protections | None = None,
-    roster: Roster | None = None,
+    roster: PodGroupCache | None = None,
     **fields: Any,
 ) -> Request:
     known, workloads = Budgets(), Workloads()
@@ -92,7 +92,7 @@ def request(
         claims.setdefault(claim.metadata.namespace or "", {})[claim.metadata.name] = claim
     mobility = Movability(
         snapshot=snapshot,
-        roster=roster or Roster(),
+        roster=roster or PodGroupCache(),
         now=NOW,
         protections=protections or Protections(),
         budgets=known,

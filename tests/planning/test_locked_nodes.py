@@ -9,7 +9,7 @@ import pytest
 
 from restow.planning.replay import replay
 from restow.planning.strategies import make_plan
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.model.cluster.builders import of_queue, pod, queue
 from tests.planning.clusters import app, cluster, request, ten
 
@@ -27,7 +27,7 @@ def asked(strategy: str, seed: int):
     ]
     snapshot = cluster([ten(name) for name in NAMES], pods)
     holders = {name: random.choice((*QUEUES, "")) for name in NAMES[1:]}
-    roster = Roster()
+    roster = PodGroupCache()
     for name in QUEUES:
         one = queue(name, *(node for node in NAMES[1:] if holders[node] == name))
         snapshot.apply_queue(one)

@@ -10,7 +10,7 @@ from restow.eviction.protections import Protections
 from restow.model.objects import ObjectMeta, Pod, PodGroup, PodGroupSpec
 from restow.planning.movable import foreign_refusal, guests_of
 from restow.planning.request import Allowance
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.model.cluster.builders import pod, reservation
 from tests.planning.clusters import annotated, app, budget, cluster, request, ten
 
@@ -56,7 +56,7 @@ def test_one_reason_is_given(one: Pod, budgets: list[Any], reason: str) -> None:
 
 def test_no_move_is_offered_to_a_pod_whose_gang_is_not_all_there() -> None:
     one, other = (annotated(ours(name), {"scheduling.k8s.io/group-name": "g"}) for name in "pq")
-    snapshot, roster = cluster([ten("a")], [one, other]), Roster()
+    snapshot, roster = cluster([ten("a")], [one, other]), PodGroupCache()
     mobility = request(snapshot, roster=roster).mobility
     roster.apply_group(PodGroup(metadata=ObjectMeta(name="g", namespace="default"), spec=PodGroupSpec(min_member=2)))
     roster.apply_pod(one)

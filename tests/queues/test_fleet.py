@@ -10,7 +10,7 @@ from restow.model.cluster import Snapshot
 from restow.model.objects import Node, Pod
 from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.queues.fleet import Fleet, read_fleet
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 
 
 def a_node(name: str, *, ready: str = "True", cordoned: bool = False, taint: str = "") -> Node:
@@ -41,7 +41,7 @@ def a_pod(name: str, node: str, cpu: str, *, queue: str = "", owner: str = "Repl
 
 
 def read(nodes: list[Node], pods: list[Pod]) -> Fleet:
-    snapshot, roster = Snapshot(), Roster()
+    snapshot, roster = Snapshot(), PodGroupCache()
     for node in nodes:
         snapshot.apply_node(node)
     for pod in pods:

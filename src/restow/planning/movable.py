@@ -23,7 +23,7 @@ from restow.planning.plan import Refusal
 from restow.planning.request import Allowance, Mobility
 from restow.scheduling.jobs import stranded
 from restow.scheduling.reservations.matching import keeps_to, named_by
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 
 WorkloadLimit = Callable[[int, bool], int | None]
 """How many pods of a workload may be on the move at once: of so many replicas, with a budget or without; None for any
@@ -34,7 +34,7 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of eviction, read off a cluster."""
 
     snapshot: Snapshot
-    roster: Roster
+    roster: PodGroupCache
     """The gangs that pods belong to."""
     now: float
     protections: Protections = Protections()
@@ -66,7 +66,7 @@ class Movability(msgspec.Struct, frozen=True, kw_only=True):
 
     def _stranded(self, pod: Pod) -> str | None:
         gang = self.roster.gang_of(pod)
-        return stranded(pod, self.roster.group(gang), self.roster.turnout(gang)) if gang is not None else None
+        return stranded(pod, self.roster.group(gang), self.roster.readiness(gang)) if gang is not None else None
 
     def allowances(self, pod: Pod) -> Sequence[Allowance]:
         covering = self._covering(pod)

@@ -20,7 +20,7 @@ from restow.planning.plan import Place
 from restow.planning.request import Request
 from restow.scheduling.framework import Cycle
 from restow.scheduling.jobs import jobs_of
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 
 Name = tuple[str, str]
 
@@ -71,7 +71,7 @@ def _fullest(snapshot: Snapshot, request: Request, pod: Pod) -> str | None:
 
 def _needed(snapshot: Snapshot, request: Request) -> dict[Name, int]:
     """By gang, how many pods more have to find a place for it to start."""
-    jobs = jobs_of(request.pending, request.roster or Roster(), snapshot)
+    jobs = jobs_of(request.pending, request.roster or PodGroupCache(), snapshot)
     return {_gang(job.pods[0]): job.least - job.placed for job in jobs if job.is_gang and job.pods}
 
 

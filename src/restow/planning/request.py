@@ -23,7 +23,7 @@ from restow.planning.plan import Plan, Refusal
 from restow.scheduling.actions.enqueue import enqueue
 from restow.scheduling.actions.reserve import reserve
 from restow.scheduling.engine import Engine
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Action
 
 
@@ -76,7 +76,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     pending: tuple[Pod, ...] = ()
     """Pods of ours that wait for a node."""
-    roster: Roster | None = None
+    roster: PodGroupCache | None = None
     """The gangs and queues that pending pods belong to."""
     left_out: tuple[Refusal, ...] = ()
     """Pods that wait for a node and are not among `pending`, and why; with an empty pod, a sentence about many."""

@@ -15,7 +15,7 @@ import msgspec
 from restow.model.objects import Pod, PodGroupPhase
 from restow.model.pods import is_finished
 from restow.model.tenancy import DEFAULT_QUEUE
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 
 
 class JobCounts(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class JobCounts(msgspec.Struct, frozen=True):
         return self.pending + self.inqueue + self.running + self.unknown
 
 
-def count_jobs(pods: Iterable[Pod], roster: Roster) -> dict[str, JobCounts]:
+def count_jobs(pods: Iterable[Pod], roster: PodGroupCache) -> dict[str, JobCounts]:
     """The jobs of every queue that has some."""
     phases: dict[str, Counter[str]] = defaultdict(Counter)
     for group in roster.groups():

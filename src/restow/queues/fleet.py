@@ -18,7 +18,7 @@ from restow.model.cluster import Mask, Occupant, RowIndex, Snapshot
 from restow.model.pods import condition, stays_with_node
 from restow.model.taints import untolerated
 from restow.model.tenancy import DEFAULT_QUEUE
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 
 Cells = NDArray[np.int64]
 """A line per resource, a column per node, in base units."""
@@ -76,7 +76,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return dict(zip(self.resources, self.idle[:, nodes].sum(axis=1).tolist(), strict=True))
 
 
-def read_fleet(snapshot: Snapshot, roster: Roster) -> Fleet:
+def read_fleet(snapshot: Snapshot, roster: PodGroupCache) -> Fleet:
     """The nodes that exist now."""
     table, room = snapshot.rows, snapshot.room
     names = tuple(name for name in table.names() if snapshot.node(name) is not None)
@@ -110,7 +110,7 @@ def read_fleet(snapshot: Snapshot, roster: Roster) -> Fleet:
     )
 
 
-def queue_of(occupant: Occupant, snapshot: Snapshot, roster: Roster) -> str:
+def queue_of(occupant: Occupant, snapshot: Snapshot, roster: PodGroupCache) -> str:
     """The queue of a pod, or of the reservation that holds a seat."""
     if occupant.book == "requested" or occupant.seat is None:
         return roster.queue_of(occupant.pod)

@@ -21,8 +21,8 @@ from restow.model.tenancy import DEFAULT_QUEUE, queue_name
 from restow.model.words import number_of
 from restow.scheduling.framework import QueueSortPlugin
 from restow.scheduling.reservations.validity import least
-from restow.scheduling.roster import Roster
-from restow.scheduling.turnout import Turnout, role_of
+from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.gang_readiness import GangReadiness, role_of
 
 _NO_ROLES: Counter[str] = Counter()  # not to be written to
 
@@ -90,7 +90,7 @@ class Job:
         """Why nobody of a gang is placed that is not all there."""
         if not self.is_gang:
             return None
-        return _incomplete(self.name, self.group, Turnout(self.known, self.roles, Counter(map(role_of, self.pods))))
+        return _incomplete(self.name, self.group, GangReadiness(self.known, self.roles, Counter(map(role_of, self.pods))))
 
     @property
     def is_broken(self) -> bool:
@@ -145,7 +145,7 @@ class Job:
         return self.is_enough(more) or (self.is_broken and len(more) > 0)
 
 
-def jobs_of(pods: Sequence[Pod], roster: Roster, snapshot: Snapshot, sort: QueueSortPlugin | None = None) -> list[Job]:
+def jobs_of(pods: Sequence[Pod], roster: PodGroupCache, snapshot: Snapshot, sort: QueueSortPlugin | None = None) -> list[Job]:
     """The jobs that these pending pods make up, in order."""
     jobs: list[Job] = []
     gangs: dict[Key, list[Pod]] = {}
@@ -159,18 +159,18 @@ def jobs_of(pods: Sequence[Pod], roster: Roster, snapshot: Snapshot, sort: Queue
     return sorted(jobs, key=lambda job: job.order(sort))
 
 
-def reservation_jobs(reservations: Iterable[Reservation], roster: Roster, snapshot: Snapshot) -> list[Job]:
+def reservation_jobs(reservations: Iterable[Reservation], roster: PodGroupCache, snapshot: Snapshot) -> list[Job]:
     """The jobs of placing what these reservations have left to place."""
     jobs = [_reservation(one, roster, snapshot) for one in reservations if not is_ended(one)]
     return [job for job in jobs if job.pods]
 
 
-def _reservation(reservation: Reservation, roster: Roster, snapshot: Snapshot) -> Job:
+def _reservation(reservation: Reservation, roster: PodGroupCache, snapshot: Snapshot) -> Job:
     metadata, spec = reservation.metadata, reservation.spec
     namespace = metadata.namespace or ""
     queue, created = spec.queue or DEFAULT_QUEUE, metadata.creation_timestamp or ""
     name = f"reservation {namespace}/{metadata.name}"
-    job = Job(name, queue, None, roster.priority_of(reservation), created, is_gang=False)
+    job = Job(name, queue, None, roster.reservation_priority(reservation), created, is_gang=False)
     job.reservation = reservation
     for task in spec.tasks or ():
         for index in range(replicas(task)):
@@ -200,7 +200,7 @@ def _single(pod: Pod) -> Job:
     return job
 
 
-def _gang(key: Key, pods: Sequence[Pod], roster: Roster, snapshot: Snapshot) -> Job:
+def _gang(key: Key, pods: Sequence[Pod], roster: PodGroupCache, snapshot: Snapshot) -> Job:
     group, members = roster.group(key), roster.members(key)
     created = (group.metadata if group else pods[0].metadata).creation_timestamp or ""
     queue, priority = queue_name(group, pods[0]), roster.priority(group, pods)
@@ -219,7 +219,7 @@ def placed_members(members: Iterable[Pod], snapshot: Snapshot) -> list[Pod]:
     return [pod for pod in members if _is_placed(pod, snapshot)]
 
 
-def is_half_placed(gang: Key, roster: Roster, snapshot: Snapshot) -> bool:
+def is_half_placed(gang: Key, roster: PodGroupCache, snapshot: Snapshot) -> bool:
     """Whether some members of a gang are on nodes and too few, or none of a role: it is broken."""
     group = roster.group(gang)
     placed = placed_members(roster.members(gang), snapshot)
@@ -257,7 +257,7 @@ def _has_all(needed: Mapping[str, int], roles: Counter[str]) -> bool:
     return all(roles[role] >= least for role, least in needed.items())
 
 
-def stranded(pod: Pod, group: PodGroup | None, there: Turnout) -> str | None:
+def stranded(pod: Pod, group: PodGroup | None, there: GangReadiness) -> str | None:
     """Why whoever is made in the place of a member of a gang would not be scheduled; `there` is who is there now."""
     name = group_name(pod)
     if name is None:
@@ -266,14 +266,14 @@ def stranded(pod: Pod, group: PodGroup | None, there: Turnout) -> str | None:
     return f"{lacking}: nobody would be scheduled in its place" if lacking is not None else None
 
 
-def _incomplete(gang: str, group: PodGroup | None, there: Turnout) -> str | None:
+def _incomplete(gang: str, group: PodGroup | None, there: GangReadiness) -> str | None:
     """Why nobody of a gang is placed. Where some are on nodes already, any that bring it nearer to being whole are."""
     if group is None:
         return f"pod group {gang} does not exist"
     placed, waiting, least = there.placed.total(), there.waiting.total(), least_members(group)
     if placed + waiting < least:
-        fewer = "" if placed + waiting == there.known else f" and {placed + waiting} of them can be placed"
-        return _shortfall(gang, least, there.known) + fewer
+        fewer = "" if placed + waiting == there.existing else f" and {placed + waiting} of them can be placed"
+        return _shortfall(gang, least, there.existing) + fewer
     may_go_on = _has_all(least_roles(group), there.placed + there.waiting) or (placed > 0 and waiting > 0)
     return None if may_go_on else lacks_roles(gang)
 

@@ -25,9 +25,9 @@ from typing import Any
 
 from restow.model.objects import Pod
 from restow.scheduling.explain import culprit, spoken
-from restow.scheduling.flights import Flights
+from restow.scheduling.in_flight_pods import InFlightPods
 from restow.scheduling.framework import Code, PreEnqueuePlugin, QueueSortPlugin, Verdict
-from restow.scheduling.wakeups import News, Wakeups
+from restow.scheduling.cluster_events import ClusterEvent, QueueingHints
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 10.0
@@ -116,14 +116,14 @@ class SchedulingQueue:
     def __init__(
         self,
         *,
-        wakeups: Wakeups | None = None,
+        wakeups: QueueingHints | None = None,
         gates: Sequence[PreEnqueuePlugin] = (),
         order: Order = by_priority,
     ) -> None:
         self.lane_of: Callable[[Pod], Lane] = lambda pod: ""
         self.on_gated: Callable[[Pod, Verdict], None] = lambda pod, verdict: None
         """Told what holds a pod back, where that is news."""
-        self._wakeups = wakeups or Wakeups()
+        self._wakeups = wakeups or QueueingHints()
         self._gates = tuple(gates)
         self._order = order
         self._some_turn: Any = ()
@@ -132,7 +132,7 @@ class SchedulingQueue:
         self._backoff: list[tuple[float, Any, int, str]] = []
         self._unschedulable: dict[str, None] = {}
         self._waiting: dict[frozenset[str], dict[str, None]] = {}  # unschedulable and gated, by who refused them
-        self._flights = Flights()
+        self._flights = InFlightPods()
         self._tickets = 0
 
     def __len__(self) -> int:
@@ -242,7 +242,7 @@ class SchedulingQueue:
         entry.woken = (
             entry.updated
             or missed is None  # after `decided`, what happened meanwhile was not kept
-            or any(self._wakeups.wakes(entry.pod, entry.plugins, news) for news in missed)
+            or any(self._wakeups.is_worth_requeuing(entry.pod, entry.plugins, news) for news in missed)
         )
         if entry.woken or not entry.plugins:
             self._admit(entry, now)
@@ -264,10 +264,10 @@ class SchedulingQueue:
 
     # --- news ---------------------------------------------------------------------------------------------------------
 
-    def tell(self, news: News, now: float) -> list[str]:
+    def tell(self, news: ClusterEvent, now: float) -> list[str]:
         """Something happened: returns the UIDs of pods that are tried again because of it."""
         self._flights.tell(news)
-        concerned = [uids for plugins, uids in self._waiting.items() if self._wakeups.concerns(plugins, news)]
+        concerned = [uids for plugins, uids in self._waiting.items() if self._wakeups.may_help_any(plugins, news)]
         found = [self._entries[uid] for uids in concerned for uid in uids if self._is_woken(uid, news)]
         woken = [entry.pod.metadata.uid for entry in found if entry.where is Where.UNSCHEDULABLE]
         for entry in found:
@@ -407,9 +407,9 @@ class SchedulingQueue:
         entry.waits_for = entry.plugins
         self._waiting.setdefault(entry.plugins, {})[entry.pod.metadata.uid] = None
 
-    def _is_woken(self, uid: str, news: News) -> bool:
+    def _is_woken(self, uid: str, news: ClusterEvent) -> bool:
         entry = self._entries[uid]
-        return self._wakeups.wakes(entry.pod, entry.plugins, news)
+        return self._wakeups.is_worth_requeuing(entry.pod, entry.plugins, news)
 
     def _is_current(self, uid: str, ticket: int, where: Where) -> bool:
         entry = self._entries.get(uid)

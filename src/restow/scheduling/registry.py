@@ -50,8 +50,8 @@ from restow.scheduling.plugins.volume_binding import VolumeBinding
 from restow.scheduling.plugins.volume_restrictions import VolumeRestrictions
 from restow.scheduling.plugins.volume_zone import VolumeZone
 from restow.scheduling.session import Action
-from restow.scheduling.wakeups import BUILT_IN as BUILT_IN_RULES
-from restow.scheduling.wakeups import Wakeups, Woken
+from restow.scheduling.cluster_events import BUILT_IN_EVENTS as BUILT_IN_RULES
+from restow.scheduling.cluster_events import QueueingHints, EnqueueExtensions
 
 ENTRY_POINTS = "restow.plugins"
 
@@ -117,7 +117,7 @@ class Profile(msgspec.Struct, frozen=True):
     engine: Engine
     actions: tuple[Action, ...]
     gates: tuple[PreEnqueuePlugin, ...]
-    wakeups: Wakeups
+    wakeups: QueueingHints
     scheduler_names: frozenset[str]
 
 
@@ -216,7 +216,7 @@ def _make(kind: Make, path: str, entry: PluginEntry, problems: list[Problem]) ->
     return None
 
 
-def _wakeups(plugins: Sequence[Plugin]) -> Wakeups:
+def _wakeups(plugins: Sequence[Plugin]) -> QueueingHints:
     """The built-in rules, and those of plugins that bring their own."""
-    own = {plugin.name: plugin.wakes_on() for plugin in plugins if isinstance(plugin, Woken)}
-    return Wakeups({**BUILT_IN_RULES, **own})
+    own = {plugin.name: plugin.events_to_register() for plugin in plugins if isinstance(plugin, EnqueueExtensions)}
+    return QueueingHints({**BUILT_IN_RULES, **own})

@@ -30,7 +30,7 @@ from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Cycle, FilterPlugin, Reach
 from restow.scheduling.jobs import Job, is_half_placed, jobs_of, reservation_jobs
 from restow.scheduling.reservations.sizes import Sizes
-from restow.scheduling.roster import Roster, requests_of
+from restow.scheduling.pod_group_cache import PodGroupCache, requests_of
 from restow.scheduling.shares import Shares
 from restow.scheduling.statement import Statement
 
@@ -56,7 +56,7 @@ class Session:
         self,
         snapshot: Snapshot,
         engine: Engine,
-        roster: Roster,
+        roster: PodGroupCache,
         *,
         now: float,
         pods: Sequence[Pod],

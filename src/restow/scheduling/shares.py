@@ -26,7 +26,7 @@ from restow.model.objects import Queue, Reservation
 from restow.model.quantity import quantity_of
 from restow.model.resources import Vector, add, amounts, subtract
 from restow.model.tenancy import DEFAULT_QUEUE, is_closed
-from restow.scheduling.roster import Roster, requests_of
+from restow.scheduling.pod_group_cache import PodGroupCache, requests_of
 
 ROOT_QUEUE = "root"
 """The parent that Volcano gives to queues without one."""
@@ -38,10 +38,10 @@ _NOTHING: Mapping[str, int] = {}
 class Shares:
     """The queues during one session: what is placed is charged at once, so that shares are always fresh."""
 
-    def __init__(self, roster: Roster, snapshot: Snapshot) -> None:
+    def __init__(self, roster: PodGroupCache, snapshot: Snapshot) -> None:
         self._roster = roster
         self._queues = roster.queues
-        self.counts = roster.counts
+        self.counts = roster.is_usage_limited
         self._offered = offered(snapshot) if self.counts else {}
         self._used: dict[str, Vector] = _usage(roster, snapshot) if self.counts else {}
         self._guaranteed = roster.guarantees(cluster_of(snapshot)) if self.counts else {}
@@ -163,13 +163,13 @@ class Shares:
         self._orders.pop(name, None)
 
 
-def shut(roster: Roster, name: str) -> str | None:
+def shut(roster: PodGroupCache, name: str) -> str | None:
     """Why a queue lets nobody in, whatever is asked for; None if it may."""
     queue = roster.queues.get(name)
     if queue is None:
         return f"queue {name} does not exist"
-    if name in roster.unreadable:
-        return f"queue {name} has limits that cannot be read: {roster.unreadable[name]}"
+    if name in roster.unreadable_queues:
+        return f"queue {name} has limits that cannot be read: {roster.unreadable_queues[name]}"
     if queue.spec.parent not in (None, "", ROOT_QUEUE):
         return f"queue {name} has the parent {queue.spec.parent}: Restow does not support spec.parent of queues"
     if queue.metadata.deletion_timestamp:
@@ -209,7 +209,7 @@ class NamespaceShare:
         return f"{self._whose}: {', '.join(over)}" if over else None
 
 
-def given_back(snapshot: Snapshot, roster: Roster, reservation: Reservation, queue: str) -> Vector:
+def given_back(snapshot: Snapshot, roster: PodGroupCache, reservation: Reservation, queue: str) -> Vector:
     """What a queue has back of the pod that is to move into a seat charged to it. Where another reservation has a seat
     for the same pod, that one had it."""
     book, uid = snapshot.reservations, migrating_pod(reservation)
@@ -221,7 +221,7 @@ def given_back(snapshot: Snapshot, roster: Roster, reservation: Reservation, que
     return {} if any(seat.open for seat in seats) else requests_of(mover.pod)
 
 
-def _usage(roster: Roster, snapshot: Snapshot) -> dict[str, Vector]:
+def _usage(roster: PodGroupCache, snapshot: Snapshot) -> dict[str, Vector]:
     """What each queue uses: its pods on nodes, and the seats that its reservations hold."""
     usage = dict(roster.usage())
     for queue, held in snapshot.reservations.holdings.by_queue().items():

@@ -33,7 +33,7 @@ from restow.model.tenancy import QUEUE_ANNOTATION
 from restow.model.wire import document
 from restow.planning.packing import CRITICAL_LABEL
 from restow.scheduling.plugins.image_locality import tagged
-from restow.scheduling.turnout import ROLE_ANNOTATION
+from restow.scheduling.gang_readiness import ROLE_ANNOTATION
 
 Name = Callable[[str], str]
 Change = Callable[[Any], Any]

@@ -58,7 +58,7 @@ from restow.scheduling.decisions import Assign, Refuse, Tell
 from restow.scheduling.framework import Code
 from restow.scheduling.registry import Profile
 from restow.scheduling.reservations.validity import is_for, problems
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Session
 
 
@@ -88,7 +88,7 @@ class Cluster:
         self.inventory = inventory
         self.pods = [_identified(pod) for pod in inventory.of(POD)]
         self.snapshot = snapshot = Snapshot()
-        self.roster = roster = Roster()
+        self.roster = roster = PodGroupCache()
         for kind in OWNERS:
             for owner in inventory.of(kind):
                 snapshot.apply_owner(owner.metadata)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.control.scheduler.tickets import Tickets
+from restow.control.scheduler.reservation_queue_entries import ReservationQueueEntries
 from restow.model.cluster import Snapshot
 from restow.model.objects import ObjectMeta, Pod, Reservation
 from restow.scheduling.queue import SchedulingQueue, Where
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.model.cluster.builders import placements_of
 from tests.scheduling.reservations.stage import booking
 from tests.sim.stage import virtual
@@ -18,7 +18,7 @@ from tests.sim.stage import virtual
 async def test_of_one_that_only_has_the_name_of_an_earlier_one_nothing_is_decided_yet() -> None:
     """The end of the earlier one was never shown."""
     snapshot, queue = Snapshot(), SchedulingQueue()
-    tickets = Tickets(snapshot, Roster(), queue, frozenset({"restow"}))
+    tickets = ReservationQueueEntries(snapshot, PodGroupCache(), queue, frozenset({"restow"}))
     before = booking("r", version=1)
     tickets.show(before)
     snapshot.assume_placements(before, placements_of({0: "n1"}), at=1.0)
@@ -35,7 +35,7 @@ def renewed(one: Reservation, version: int) -> Reservation:
 
 @virtual
 async def test_what_we_wrote_last_is_what_is_told_last_though_events_come_later() -> None:
-    tickets, told = Tickets(Snapshot(), Roster(), SchedulingQueue(), frozenset({"restow"})), []
+    tickets, told = ReservationQueueEntries(Snapshot(), PodGroupCache(), SchedulingQueue(), frozenset({"restow"})), []
     tickets.on_change = lambda reservation, gone: told.append((reservation.metadata.resource_version, gone))
     held, over = booking("r", at={0: "n1"}, version=8), booking("r", phase="Succeeded", version=9)
     for one in (held, over, held, over):
@@ -48,7 +48,7 @@ async def test_what_we_wrote_last_is_what_is_told_last_though_events_come_later(
 @virtual
 async def test_news_of_an_earlier_one_of_that_name_is_none_of_this_one() -> None:
     snapshot, queue = Snapshot(), SchedulingQueue()
-    tickets, told = Tickets(snapshot, Roster(), queue, frozenset({"restow"})), []
+    tickets, told = ReservationQueueEntries(snapshot, PodGroupCache(), queue, frozenset({"restow"})), []
     before = booking("r", version=1)
     now = renewed(before, 5)
     tickets.show(now)
@@ -63,7 +63,7 @@ async def test_news_of_an_earlier_one_of_that_name_is_none_of_this_one() -> None
 @virtual
 async def test_what_asks_for_something_that_cannot_be_is_not_even_tried() -> None:
     queue = SchedulingQueue()
-    tickets = Tickets(Snapshot(), Roster(), queue, frozenset({"restow"}))
+    tickets = ReservationQueueEntries(Snapshot(), PodGroupCache(), queue, frozenset({"restow"}))
     tickets.is_valid = lambda reservation: False
     tickets.show(booking("r"))
     assert queue.pods(Where.ACTIVE) == []

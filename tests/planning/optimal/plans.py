@@ -20,7 +20,7 @@ from restow.planning.optimal.problem import Demand, Problem
 from restow.planning.optimal.strategy import optimal
 from restow.planning.plan import Plan
 from restow.planning.replay import replay
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.planning.clusters import annotated, app, cluster, request, ten
 
 
@@ -43,14 +43,14 @@ def scattered() -> Snapshot:
     return cluster([ten("a"), ten("b"), ten("c")], [*pods, app("c1", "4", on="c")])
 
 
-def gang(*pods: Pod, least: int) -> tuple[tuple[Pod, ...], Roster]:
+def gang(*pods: Pod, least: int) -> tuple[tuple[Pod, ...], PodGroupCache]:
     group = PodGroup(
         metadata=ObjectMeta(name="ring", namespace="default"),
         spec=PodGroupSpec(min_member=least),
         status=PodGroupStatus(phase=PodGroupPhase.INQUEUE),
     )
     members = tuple(annotated(pod, {"scheduling.k8s.io/group-name": "ring"}) for pod in pods)
-    roster = Roster()
+    roster = PodGroupCache()
     roster.apply_group(group)
     for member in members:
         roster.apply_pod(member)

@@ -12,9 +12,9 @@ from restow.model.objects import Guarantee, ObjectMeta, Pod, PodGroup, PodGroupS
 from restow.planning.plan import Plan
 from restow.scheduling.decisions import Refuse
 from restow.scheduling.registry import read_profile
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Session
-from restow.scheduling.turnout import ROLE_ANNOTATION
+from restow.scheduling.gang_readiness import ROLE_ANNOTATION
 from tests.model.cluster.builders import of_queue, pod, queue, reservation
 from tests.planning.clusters import ENGINE, NOW, annotated, app, cluster, reasons, ten
 from tests.planning.optimal.plans import planned, waits
@@ -25,8 +25,8 @@ def crowded() -> Snapshot:
     return cluster([ten("a"), ten("b")], [app("a1", "5", on="a"), app("b1", "5", on="b")])
 
 
-def roster(pods: list[Pod], *queues: Queue, **gang: Any) -> Roster:
-    known = Roster()
+def roster(pods: list[Pod], *queues: Queue, **gang: Any) -> PodGroupCache:
+    known = PodGroupCache()
     for each in queues:
         known.apply_queue(each)
     if gang:
@@ -44,11 +44,11 @@ def named(name: str, cpu: str = "2") -> Pod:
     return of_queue(waits(name, cpu), "q")
 
 
-def asked(pods: list[Pod], known: Roster, snapshot: Snapshot | None = None) -> Plan:
+def asked(pods: list[Pod], known: PodGroupCache, snapshot: Snapshot | None = None) -> Plan:
     return planned(snapshot or crowded(), objective="pending", pending=tuple(pods), roster=known)
 
 
-def said_by_scheduler(pods: list[Pod], known: Roster) -> dict[str, str]:
+def said_by_scheduler(pods: list[Pod], known: PodGroupCache) -> dict[str, str]:
     session = Session(crowded(), ENGINE, known, now=NOW, pods=pods)
     decided = session.run(read_profile({}).actions)
     return {one.pod.metadata.name: one.message for one in decided if isinstance(one, Refuse)}
@@ -77,7 +77,7 @@ INSISTS = [annotated(waits("p", "1"), {"restow.sh/use-reservation": "none"})]
         pytest.param(INSISTS, roster(INSISTS), id="a pod that insists on a reservation"),
     ],
 )
-def test_whom_the_scheduler_refuses_a_plan_refuses_in_the_same_words(pods: list[Pod], known: Roster) -> None:
+def test_whom_the_scheduler_refuses_a_plan_refuses_in_the_same_words(pods: list[Pod], known: PodGroupCache) -> None:
     plan, said = asked(pods, known), said_by_scheduler(pods, known)
     assert said
     assert {name: why for name, why in reasons(plan).items() if name} == said

@@ -29,7 +29,7 @@ from restow.planning.strategies import make_plan
 from restow.running.configuration import Configuration
 from restow.scheduling.jobs import jobs_of
 from restow.scheduling.registry import read_profile
-from restow.scheduling.roster import requests_of
+from restow.scheduling.pod_group_cache import requests_of
 from restow.scheduling.shares import Shares
 from restow.snapshots.offline import Cluster, Wish, plan_request, schedule
 from tests.planning.optimal.nasty import nasty

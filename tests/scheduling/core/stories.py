@@ -18,7 +18,7 @@ from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import enqueue
 from restow.scheduling.decisions import Assign, Nominate, Refuse, SetGroup
 from restow.scheduling.engine import Engine
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import pod
 from tests.scheduling.core.doubles import Eligible, Fit, cluster
@@ -58,7 +58,7 @@ class Story:
 
     def __init__(self, *there, running=(), groups=(), queues=(), plugins=()):
         self.snapshot = cluster(*there, pods=running)
-        self.roster = Roster()
+        self.roster = PodGroupCache()
         for one in running:
             self.roster.apply_pod(one)
         for group in groups:

@@ -16,7 +16,7 @@ from restow.model.objects import (
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.decisions import Assign, Refuse
 from restow.scheduling.registry import read_profile
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import cluster
@@ -33,7 +33,7 @@ def outcome(asking, *, promised, running=()):
         replace(pod(f"w{number}", labels={"app": "x"}, priority=9), status=PodStatus(nominated_node_name=where))
         for number, where in enumerate(promised)
     ]
-    session = Session(snapshot, read_profile({}).engine, Roster(), now=0.0, pods=[asking], nominated=waiting)
+    session = Session(snapshot, read_profile({}).engine, PodGroupCache(), now=0.0, pods=[asking], nominated=waiting)
     (decision,) = [one for one in session.run([allocate]) if isinstance(one, (Assign, Refuse))]
     return decision.node if isinstance(decision, Assign) else decision.message
 

@@ -20,7 +20,7 @@ from restow.model.objects import (
 )
 from restow.scheduling.decisions import Assign, Refuse
 from restow.scheduling.registry import read_profile
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import cluster
@@ -86,7 +86,7 @@ def pod_of(name, cpu, zone, tolerates, port, apart, spread):
 def test_no_hard_constraint_is_violated(nodes, pods):
     there, waiting = {one.metadata.name: one for one in nodes_of(nodes)}, pods_of(pods)
     profile = read_profile({})
-    decisions = Session(cluster(*there.values()), profile.engine, Roster(), now=0.0, pods=waiting).run(profile.actions)
+    decisions = Session(cluster(*there.values()), profile.engine, PodGroupCache(), now=0.0, pods=waiting).run(profile.actions)
     on: dict[str, list] = {name: [] for name in there}
     web = Counter({one.metadata.labels[ZONE]: 0 for one in there.values()})
     for step in decisions:

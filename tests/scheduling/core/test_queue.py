@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from restow.model.objects import ObjectMeta, PodGroup, SchedulingGate
 from restow.scheduling.framework import SUCCESS, PreEnqueuePlugin, unresolvable, unschedulable
 from restow.scheduling.queue import LONGEST_STAY, SchedulingQueue, Where
-from restow.scheduling.wakeups import Deed, News, Rule, Thing, Wakeups
+from restow.scheduling.cluster_events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHints
 from tests.model.cluster.builders import node, pod
 
-POD_LEFT = News(Thing.POD, Deed.DELETED)
-NODE_CAME = News(Thing.NODE, Deed.ADDED)
-CLASS_CAME = News(Thing.STORAGE_CLASS, Deed.ADDED)
+POD_LEFT = ClusterEvent(EventResource.POD, ActionType.DELETED)
+NODE_CAME = ClusterEvent(EventResource.NODE, ActionType.ADDED)
+CLASS_CAME = ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADDED)
 
 
 def popped(queue, now=0.0):
@@ -124,7 +124,7 @@ def test_a_pod_past_its_back_off_is_active_at_once():
         pytest.param(["TaintToleration"], NODE_CAME, True, id="a new node has other taints"),
         pytest.param(["TaintToleration", "NodeResourcesFit"], POD_LEFT, True, id="one of two is enough"),
         pytest.param(["SomebodyElses"], CLASS_CAME, True, id="a plugin without rules hears everything"),
-        pytest.param(["SchedulingGates"], News(Thing.ANYTHING), True, id="news that cannot be told apart wake all"),
+        pytest.param(["SchedulingGates"], ClusterEvent(EventResource.ANYTHING), True, id="news that cannot be told apart wake all"),
     ],
 )
 def test_who_is_woken(plugins, news, woken):
@@ -141,23 +141,23 @@ def test_who_is_woken(plugins, news, woken):
     ],
 )
 def test_a_node_wakes_when_it_says_something_new(old, new, woken):
-    assert bool(refused_at(0.0).tell(News(Thing.NODE, Deed.UPDATED, old, new), 60.0)) is woken
+    assert bool(refused_at(0.0).tell(ClusterEvent(EventResource.NODE, ActionType.UPDATED, old, new), 60.0)) is woken
 
 
 @pytest.mark.parametrize(("name", "woken"), [("g", True), ("other", False)])
 def test_a_gang_is_woken_by_its_own(name, woken):
     member = replace(pod("p"), metadata=replace(pod("p").metadata, annotations={"scheduling.k8s.io/group-name": "g"}))
     group = PodGroup(metadata=ObjectMeta(name=name, namespace="default"))
-    assert Wakeups().wakes(member, ["Gang"], News(Thing.POD_GROUP, Deed.UPDATED, group, group)) is woken
+    assert QueueingHints().is_worth_requeuing(member, ["Gang"], ClusterEvent(EventResource.POD_GROUP, ActionType.UPDATED, group, group)) is woken
 
 
 def test_a_hint_looks_closer_and_a_broken_one_wakes():
     rules = {
-        "Picky": [Rule(Thing.NODE, Deed.ANY, lambda pod, news: False)],
-        "Broken": [Rule(Thing.NODE, Deed.ANY, lambda pod, news: 1 / 0 > 0)],
+        "Picky": [ClusterEventWithHint(EventResource.NODE, ActionType.ANY, lambda pod, news: False)],
+        "Broken": [ClusterEventWithHint(EventResource.NODE, ActionType.ANY, lambda pod, news: 1 / 0 > 0)],
     }
-    assert not Wakeups(rules).wakes(pod("p"), ["Picky"], NODE_CAME)
-    assert Wakeups(rules).wakes(pod("p"), ["Broken"], NODE_CAME)
+    assert not QueueingHints(rules).is_worth_requeuing(pod("p"), ["Picky"], NODE_CAME)
+    assert QueueingHints(rules).is_worth_requeuing(pod("p"), ["Broken"], NODE_CAME)
 
 
 def test_news_during_the_attempt_are_replayed():
@@ -241,7 +241,7 @@ def test_a_deleted_pod_is_gone_from_everywhere(where):
     assert queue.where("uid-p") is where
     queue.delete("uid-p")
     queue.refused("uid-p", [], 0.0)
-    queue.tell(News(Thing.ANYTHING), 99.0)
+    queue.tell(ClusterEvent(EventResource.ANYTHING), 99.0)
     assert (len(queue), queue.pop(99.0), queue.next_at(99.0)) == (0, None, None)
 
 
@@ -327,7 +327,7 @@ class NoWakeupIsLost(RuleBasedStateMachine):
         super().__init__()
         self.queue = SchedulingQueue()
         self.now = 0.0
-        self.since: dict[str, list[News]] = {}
+        self.since: dict[str, list[ClusterEvent]] = {}
         self.refused_by: dict[str, set[str]] = {}
 
     @rule(name=st.sampled_from("abc"))
@@ -378,7 +378,7 @@ class NoWakeupIsLost(RuleBasedStateMachine):
     def nobody_sleeps_through_news(self):
         for one in self.queue.pods(Where.UNSCHEDULABLE):
             uid = one.metadata.uid
-            assert not any(Wakeups().wakes(one, self.refused_by[uid], news) for news in self.since[uid])
+            assert not any(QueueingHints().is_worth_requeuing(one, self.refused_by[uid], news) for news in self.since[uid])
 
     @precondition(lambda self: len(self.queue) > 0)
     @invariant()

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.objects import Condition, ObjectMeta, PodGroup
-from restow.scheduling.wakeups import QUEUE, Deed, News, Thing, Wakeups
+from restow.scheduling.cluster_events import QUEUE, ActionType, ClusterEvent, EventResource, QueueingHints
 from tests.model.cluster.builders import node, of_queue, queue
 from tests.scheduling.core.stories import task
 
@@ -15,7 +15,7 @@ OURS, THEIRS, MEMBER = of_queue(task("p"), "q"), of_queue(task("p"), "r"), task(
 
 
 def changed(old, new):
-    return News(Thing.QUEUE, Deed.UPDATED, old=old, new=new)
+    return ClusterEvent(EventResource.QUEUE, ActionType.UPDATED, old=old, new=new)
 
 
 def with_status(**fields):
@@ -26,23 +26,23 @@ REJECTED = with_status(conditions=[Condition(type="Rejected", status="True")])
 MOVED = changed(queue("q", "n1"), queue("q", "n2"))
 MORE = changed(queue("q", "n1"), queue("q", "n1", "n2"))
 SAME = changed(queue("q", "n1"), queue("q", "n1", weight=3))
-GONE = News(Thing.QUEUE, Deed.DELETED, old=queue("q", "n1"))
+GONE = ClusterEvent(EventResource.QUEUE, ActionType.DELETED, old=queue("q", "n1"))
 
 
 @pytest.mark.parametrize(
     ("news", "pod", "woken"),
     [
         pytest.param(GONE, THEIRS, True, id="a queue with locks is deleted"),
-        pytest.param(News(Thing.QUEUE, Deed.DELETED, old=queue("q")), THEIRS, False, id="one without locks is deleted"),
+        pytest.param(ClusterEvent(EventResource.QUEUE, ActionType.DELETED, old=queue("q")), THEIRS, False, id="one without locks is deleted"),
         pytest.param(MOVED, THEIRS, True, id="a lock moves: the old node is free"),
         pytest.param(MORE, THEIRS, False, id="a node is locked for somebody else"),
         pytest.param(MORE, OURS, True, id="a node is locked for the pod's own queue"),
         pytest.param(MORE, MEMBER, True, id="a node is locked for what may be the gang's queue"),
         pytest.param(SAME, THEIRS, False, id="the locks are the same"),
-        pytest.param(News(Thing.NODE, Deed.ADDED, new=node("n9")), THEIRS, True, id="a node comes"),
-        pytest.param(News(Thing.POD, Deed.DELETED, old=task("x")), THEIRS, False, id="a pod leaves"),
+        pytest.param(ClusterEvent(EventResource.NODE, ActionType.ADDED, new=node("n9")), THEIRS, True, id="a node comes"),
+        pytest.param(ClusterEvent(EventResource.POD, ActionType.DELETED, old=task("x")), THEIRS, False, id="a pod leaves"),
         pytest.param(
-            News(Thing.POD_GROUP, new=PodGroup(metadata=ObjectMeta(name="g", namespace="default"))),
+            ClusterEvent(EventResource.POD_GROUP, new=PodGroup(metadata=ObjectMeta(name="g", namespace="default"))),
             MEMBER,
             True,
             id="the gang's queue may be another now",
@@ -50,7 +50,7 @@ GONE = News(Thing.QUEUE, Deed.DELETED, old=queue("q", "n1"))
     ],
 )
 def test_who_is_woken_that_locks_kept_off(news, pod, woken):
-    assert Wakeups().wakes(pod, [LOCKED], news) is woken
+    assert QueueingHints().is_worth_requeuing(pod, [LOCKED], news) is woken
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_who_is_woken_that_locks_kept_off(news, pod, woken):
         pytest.param(changed(queue("q"), REJECTED), True, id="a guarantee is rejected: others may have that"),
         pytest.param(changed(queue("q"), with_status(allocated={"cpu": "3"})), False, id="what it uses is counted"),
         pytest.param(changed(queue("q"), queue("q", "n1")), False, id="nodes are locked"),
-        pytest.param(News(Thing.QUEUE, Deed.ADDED, new=queue("q")), True, id="it is created"),
+        pytest.param(ClusterEvent(EventResource.QUEUE, ActionType.ADDED, new=queue("q")), True, id="it is created"),
     ],
 )
 def test_who_is_woken_that_a_queue_refused(news, woken):
-    assert Wakeups().wakes(OURS, [QUEUE], news) is woken
+    assert QueueingHints().is_worth_requeuing(OURS, [QUEUE], news) is woken

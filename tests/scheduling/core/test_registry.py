@@ -16,7 +16,7 @@ from restow.scheduling.actions.reserve import reserve
 from restow.scheduling.framework import FilterPlugin, QueueSortPlugin
 from restow.scheduling.plugins.refusing import refused
 from restow.scheduling.registry import read_profile
-from restow.scheduling.wakeups import Deed, News, Rule, Thing
+from restow.scheduling.cluster_events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
 from tests.model.cluster.builders import pod
 
 
@@ -29,8 +29,8 @@ class Foreign(FilterPlugin):
     def refusals(self, cycle, rows):
         return refused("never", ~self.filter(cycle, rows))
 
-    def wakes_on(self):
-        return [Rule(Thing.QUEUE)]
+    def events_to_register(self):
+        return [ClusterEventWithHint(EventResource.QUEUE)]
 
 
 class ShortestFirst(QueueSortPlugin):
@@ -87,8 +87,8 @@ def test_plugins_of_others_run_when_they_are_listed_after_the_built_in_ones():
     assert "Foreign" not in names(read_profile({}, OTHERS))
     profile = read_profile(plugins({"name": "Foreign"}), OTHERS)
     assert names(profile)[-1] == "Foreign"
-    assert profile.wakeups.wakes(pod("p"), ["Foreign"], News(Thing.QUEUE, Deed.ADDED))
-    assert not profile.wakeups.wakes(pod("p"), ["Foreign"], News(Thing.NODE, Deed.ADDED))
+    assert profile.wakeups.is_worth_requeuing(pod("p"), ["Foreign"], ClusterEvent(EventResource.QUEUE, ActionType.ADDED))
+    assert not profile.wakeups.is_worth_requeuing(pod("p"), ["Foreign"], ClusterEvent(EventResource.NODE, ActionType.ADDED))
 
 
 def test_one_plugin_at_most_sorts_the_queue():

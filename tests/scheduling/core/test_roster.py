@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.objects import ObjectMeta, PriorityClass
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.scheduling.core.stories import task
 
 
@@ -18,7 +18,7 @@ from tests.scheduling.core.stories import task
     ],
 )
 def test_what_changed_about_a_running_pod_is_counted_and_nothing_of_it_stays(before, after, used):
-    roster = Roster()
+    roster = PodGroupCache()
     assert roster.usage() == {}
     roster.apply_pod(task("t", on="n0", **before))
     roster.apply_pod(task("t", on="n0", **after))
@@ -29,7 +29,7 @@ def test_what_changed_about_a_running_pod_is_counted_and_nothing_of_it_stays(bef
 
 @pytest.mark.parametrize("later", ["other", None])
 def test_a_pod_that_left_a_gang_is_no_member_of_it(later):
-    roster = Roster()
+    roster = PodGroupCache()
     roster.apply_pod(task("t", "first"))
     roster.apply_pod(task("t", later))
     assert roster.members(("default", "first")) == []
@@ -38,9 +38,9 @@ def test_a_pod_that_left_a_gang_is_no_member_of_it(later):
 
 
 def test_a_priority_class_that_is_the_default_no_longer_is_forgotten_as_such():
-    roster = Roster()
+    roster = PodGroupCache()
     default = PriorityClass(metadata=ObjectMeta(name="usual"), value=5, global_default=True)
     roster.apply_priority_class(default)
-    assert roster.default_class == "usual"
+    assert roster.default_priority_class == "usual"
     roster.apply_priority_class(replace(default, global_default=False))
-    assert roster.default_class == ""
+    assert roster.default_priority_class == ""

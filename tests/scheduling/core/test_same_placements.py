@@ -25,7 +25,7 @@ from restow.model.objects import (
 from restow.scheduling.decisions import Assign, Refuse
 from restow.scheduling.engine import Engine
 from restow.scheduling.registry import read_profile
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import cluster
@@ -88,7 +88,7 @@ def name_of(session: int, index: int, own: int) -> str:
 
 def outcome(engine: Engine, seed: int) -> list[tuple[str, str]]:
     """What happens to every pod of several sessions, between which pods end and nodes change."""
-    random, profile, roster = Random(seed), read_profile({}), Roster()
+    random, profile, roster = Random(seed), read_profile({}), PodGroupCache()
     snapshot, told = cluster(*nodes_of(random)), []
     requests = [
         {"cpu": f"{random.randint(1, 20)}00m", "memory": f"{random.randint(1, 30)}00Mi"} for _ in range(CLASSES)

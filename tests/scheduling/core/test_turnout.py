@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from restow.model.objects import SchedulingGate
 from restow.scheduling.jobs import stranded
-from restow.scheduling.roster import Roster
-from restow.scheduling.turnout import Turnout
+from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.gang_readiness import GangReadiness
 from tests.scheduling.core.doubles import nodes
 from tests.scheduling.core.stories import Story, gang, task
 
@@ -64,7 +64,7 @@ ROLES = {"min_task_member": {"chief": 1, "worker": 2}}
 )
 def test_a_successor_is_scheduled_or_told_why_not(group, others, why):
     told = f"pod group default/g {why}" if why else None
-    turnout = Turnout.of([MOVER, *others])
+    turnout = GangReadiness.of([MOVER, *others])
     assert stranded(MOVER, group, turnout) == (told and f"{told}: nobody would be scheduled in its place")
     pending = [one for one in others if not (one.spec.node_name or one.spec.scheduling_gates)]
     running = [one for one in others if one not in pending]
@@ -74,17 +74,17 @@ def test_a_successor_is_scheduled_or_told_why_not(group, others, why):
 
 
 def test_a_pod_of_no_gang_lacks_nobody():
-    assert stranded(task("t0", on="n0"), None, Turnout.of(())) is None
+    assert stranded(task("t0", on="n0"), None, GangReadiness.of(())) is None
 
 
 def test_the_roster_counts_anew_when_somebody_comes_changes_or_goes():
-    roster, gone = Roster(), replace(MOVER, metadata=replace(MOVER.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
+    roster, gone = PodGroupCache(), replace(MOVER, metadata=replace(MOVER.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
     key = roster.gang_of(MOVER)
-    assert roster.turnout(key) == Turnout.of([])
+    assert roster.readiness(key) == GangReadiness.of([])
     roster.apply_pod(MOVER)
-    assert roster.turnout(key) == Turnout.of([MOVER]) != Turnout.of([])
-    assert roster.turnout(key) is roster.turnout(key)
+    assert roster.readiness(key) == GangReadiness.of([MOVER]) != GangReadiness.of([])
+    assert roster.readiness(key) is roster.readiness(key)
     roster.apply_pod(gone)
-    assert roster.turnout(key) == Turnout.of([gone]) != Turnout.of([MOVER])
+    assert roster.readiness(key) == GangReadiness.of([gone]) != GangReadiness.of([MOVER])
     roster.remove_pod(gone)
-    assert roster.turnout(key) == Turnout.of([])
+    assert roster.readiness(key) == GangReadiness.of([])

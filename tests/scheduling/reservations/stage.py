@@ -33,7 +33,7 @@ from restow.model.objects import (
 )
 from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Refuse, Tell
 from restow.scheduling.registry import Profile, read_profile
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, placements_of, pod, spec
 
@@ -140,7 +140,7 @@ class Stage:
 
     def __init__(self, *things: Node | Pod | Reservation | PodGroup | Queue, profile: Profile = PROFILE) -> None:
         self.snapshot = Snapshot()
-        self.roster = Roster()
+        self.roster = PodGroupCache()
         self.profile = profile
         self.now = 0.0
         for thing in things:

@@ -6,7 +6,7 @@ import pytest
 
 from restow.model.objects import Pod, Reservation
 from restow.scheduling.decisions import Refuse
-from restow.scheduling.wakeups import RESERVATION
+from restow.scheduling.cluster_events import RESERVATION
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.reservations.stage import (
     ALL,

@@ -10,7 +10,7 @@ from restow.model.objects import (
     QueueSpec,
 )
 from restow.scheduling.decisions import Refuse
-from restow.scheduling.wakeups import QUEUE, RESERVATION
+from restow.scheduling.cluster_events import QUEUE, RESERVATION
 from tests.model.cluster.builders import of_queue, pod
 from tests.scheduling.reservations.stage import (
     ALL,

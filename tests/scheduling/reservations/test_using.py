@@ -16,7 +16,7 @@ from restow.model.objects import (
     ReservationOwner,
 )
 from restow.scheduling.decisions import Refuse
-from restow.scheduling.wakeups import RESERVATION
+from restow.scheduling.cluster_events import RESERVATION
 from tests.model.cluster.builders import ROOM, node, pod
 from tests.scheduling.reservations.stage import (
     ALL,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from restow.model.objects import ObjectReference, OwnerReference, ReservationOwner
-from restow.scheduling.wakeups import RESERVATION, Deed, News, Thing, Wakeups
+from restow.scheduling.cluster_events import RESERVATION, ActionType, ClusterEvent, EventResource, QueueingHints
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.reservations.stage import booking, user
 
 PENDING, AVAILABLE = booking("r", phase="Pending"), booking("r", at={0: "n1"})
-OPENED = News(Thing.RESERVATION, Deed.UPDATED, old=PENDING, new=AVAILABLE)
+OPENED = ClusterEvent(EventResource.RESERVATION, ActionType.UPDATED, old=PENDING, new=AVAILABLE)
 SET = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="uid-1")
 BY_CONTROLLER = booking("r", at={0: "n1"}, owners=[ReservationOwner(controller=ObjectReference(name="web"))])
 
@@ -23,37 +23,37 @@ BY_CONTROLLER = booking("r", at={0: "n1"}, owners=[ReservationOwner(controller=O
         pytest.param(user("p", namespace="other"), OPENED, False, id="of another namespace"),
         pytest.param(
             user("p", labels={}, owner=SET),
-            News(Thing.RESERVATION, Deed.ADDED, new=BY_CONTROLLER),
+            ClusterEvent(EventResource.RESERVATION, ActionType.ADDED, new=BY_CONTROLLER),
             True,
             id="its owner's owner may be meant",
         ),
         pytest.param(
             user("p"),
-            News(Thing.RESERVATION, Deed.UPDATED, old=AVAILABLE, new=AVAILABLE),
+            ClusterEvent(EventResource.RESERVATION, ActionType.UPDATED, old=AVAILABLE, new=AVAILABLE),
             False,
             id="it was available already",
         ),
-        pytest.param(user("p"), News(Thing.RESERVATION, Deed.ADDED, new=PENDING), False, id="not available yet"),
+        pytest.param(user("p"), ClusterEvent(EventResource.RESERVATION, ActionType.ADDED, new=PENDING), False, id="not available yet"),
     ],
 )
-def test_a_seat_that_opens_wakes_those_who_may_take_it(waiting, news: News, woken: bool) -> None:
-    wakeups = Wakeups()
+def test_a_seat_that_opens_wakes_those_who_may_take_it(waiting, news: ClusterEvent, woken: bool) -> None:
+    wakeups = QueueingHints()
     plugins = frozenset(["NodeResourcesFit"])
-    assert (wakeups.concerns(plugins, news) and wakeups.wakes(waiting, plugins, news)) == woken
+    assert (wakeups.may_help_any(plugins, news) and wakeups.is_worth_requeuing(waiting, plugins, news)) == woken
 
 
 @pytest.mark.parametrize(
     ("news", "woken"),
     [
-        pytest.param(News(Thing.RESERVATION, Deed.UPDATED, old=AVAILABLE, new=PENDING), True, id="any change of one"),
-        pytest.param(News(Thing.RESERVATION, Deed.DELETED, old=AVAILABLE), True, id="one is gone"),
-        pytest.param(News(Thing.POD, Deed.DELETED, old=pod("old")), True, id="a pod has left"),
-        pytest.param(News(Thing.POD, Deed.DELETED, old=pod("old", namespace="other")), False, id="elsewhere"),
-        pytest.param(News(Thing.POD, Deed.ADDED, new=pod("new")), False, id="a pod has come"),
+        pytest.param(ClusterEvent(EventResource.RESERVATION, ActionType.UPDATED, old=AVAILABLE, new=PENDING), True, id="any change of one"),
+        pytest.param(ClusterEvent(EventResource.RESERVATION, ActionType.DELETED, old=AVAILABLE), True, id="one is gone"),
+        pytest.param(ClusterEvent(EventResource.POD, ActionType.DELETED, old=pod("old")), True, id="a pod has left"),
+        pytest.param(ClusterEvent(EventResource.POD, ActionType.DELETED, old=pod("old", namespace="other")), False, id="elsewhere"),
+        pytest.param(ClusterEvent(EventResource.POD, ActionType.ADDED, new=pod("new")), False, id="a pod has come"),
         pytest.param(
-            News(Thing.NODE, Deed.UPDATED, old=node("n1"), new=node("n1", unschedulable=True)), True, id="a node"
+            ClusterEvent(EventResource.NODE, ActionType.UPDATED, old=node("n1"), new=node("n1", unschedulable=True)), True, id="a node"
         ),
     ],
 )
-def test_who_waits_for_a_reservation_is_woken_by_what_may_open_it(news: News, woken: bool) -> None:
-    assert Wakeups().wakes(user("p", uses="r"), [RESERVATION], news) == woken
+def test_who_waits_for_a_reservation_is_woken_by_what_may_open_it(news: ClusterEvent, woken: bool) -> None:
+    assert QueueingHints().is_worth_requeuing(user("p", uses="r"), [RESERVATION], news) == woken

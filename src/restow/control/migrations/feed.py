@@ -64,7 +64,7 @@ from restow.scheduling.engine import Engine
 from restow.scheduling.jobs import stranded
 from restow.scheduling.reservations.arriving import Arrival
 from restow.scheduling.reservations.matching import named_by
-from restow.scheduling.turnout import Turnout
+from restow.scheduling.gang_readiness import GangReadiness
 
 T = TypeVar("T", bound=Object)
 
@@ -307,7 +307,7 @@ class Feed:
 
     def _stranded(self, pod: Pod) -> str | None:
         members = (one for gang in by_gang(pod) for one in self._pods.find("gang", gang))
-        return stranded(pod, self._group_of(pod), Turnout.of(members))
+        return stranded(pod, self._group_of(pod), GangReadiness.of(members))
 
     def _group_of(self, pod: Pod) -> PodGroup | None:
         gang = group_name(pod)

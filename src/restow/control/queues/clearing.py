@@ -25,7 +25,7 @@ from restow.model.objects import Document, JobMode, JobPhase, JobReason, Pod, Po
 from restow.model.pods import stays_with_node
 from restow.model.words import number_of
 from restow.queues.fleet import queue_of
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 
 QUEUE_LABEL: Final = "restow.sh/queue"
 """On a job: the queue that it makes room for; shortened where it is too long for a label."""
@@ -151,7 +151,7 @@ class Journal:
 
 
 def clear(
-    queue: str, nodes: Sequence[str], snapshot: Snapshot, roster: Roster, journal: Journal, why_not: WhyNot
+    queue: str, nodes: Sequence[str], snapshot: Snapshot, roster: PodGroupCache, journal: Journal, why_not: WhyNot
 ) -> Clearing:
     """What becomes of the pods of other queues on these nodes."""
     wanted: list[Wanted] = []
@@ -181,7 +181,7 @@ def clear(
     )
 
 
-def _others(queue: str, nodes: Sequence[str], snapshot: Snapshot, roster: Roster) -> Iterator[tuple[Pod, str]]:
+def _others(queue: str, nodes: Sequence[str], snapshot: Snapshot, roster: PodGroupCache) -> Iterator[tuple[Pod, str]]:
     for node in nodes:
         for one in snapshot.occupants(node):
             if stays_with_node(one.pod) or queue_of(one, snapshot, roster) == queue:

@@ -62,7 +62,7 @@ from restow.queues.fleet import read_fleet
 from restow.queues.locking import Lock, locks_shown, relock
 from restow.queues.parameters import Promise, parameters
 from restow.queues.status import SATISFIED, Facts, next_status
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.shares import cluster_of, shut
 
 log = logging.getLogger(__name__)
@@ -346,7 +346,7 @@ def _standing(queue: Queue) -> Condition | None:
     return condition(queue.status.conditions, REJECTED if is_rejected(queue) else SATISFIED)
 
 
-def _why_not(migration: MigrationArguments, rules: Movability, roster: Roster, pod: Pod) -> str | None:
+def _why_not(migration: MigrationArguments, rules: Movability, roster: PodGroupCache, pod: Pod) -> str | None:
     """Why a pod may never be moved, as arbitration will see it, or the scheduler that is asked for its seat."""
     if not migration.enabled:
         return "may not be moved: migrations are disabled"

@@ -18,13 +18,13 @@ from restow.model.cluster import Snapshot
 from restow.model.kinds import Kind
 from restow.model.objects import Namespace, Node, Pod, PodGroup, PriorityClass, Queue, Reservation
 from restow.scheduling.jobs import least_resources
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 
 
 class ClusterView:
     def __init__(self, reader: Reader, wanted: Iterable[Kind[Any]]) -> None:
         self.snapshot = Snapshot()
-        self.roster = Roster()
+        self.roster = PodGroupCache()
         self._reader = reader
         self._pods = reader.read(kinds.POD)
         handlers: dict[Kind[Any], Callable[[Change[Any]], None]] = {

@@ -21,7 +21,7 @@ from restow.scheduling.actions.reserve import take_turn
 from restow.scheduling.actions.starting import inadmissible
 from restow.scheduling.decisions import Assign, Decision, Refuse
 from restow.scheduling.jobs import Job
-from restow.scheduling.roster import Roster
+from restow.scheduling.pod_group_cache import PodGroupCache
 from restow.scheduling.session import Session
 from restow.scheduling.shares import Shares
 
@@ -40,7 +40,7 @@ class Admitted(msgspec.Struct, frozen=True, eq=False):
 
 def admitted(snapshot: Snapshot, request: Request) -> Admitted:
     """Ask the scheduler, which looks at everything but the room on nodes. The snapshot is left as it was."""
-    roster, mark = request.roster or Roster(), snapshot.mark()
+    roster, mark = request.roster or PodGroupCache(), snapshot.mark()
     session = Session(snapshot, request.engine, roster, now=request.now, pods=request.pending, names=request.schedulers)
     try:
         for action in request.actions:

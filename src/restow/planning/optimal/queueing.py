@@ -19,7 +19,7 @@ from restow.planning.movable import about_all, refused
 from restow.planning.optimal.problem import Ints, Quota
 from restow.planning.optimal.worth import Line, Waiting
 from restow.planning.plan import Place, Refusal
-from restow.scheduling.roster import requests_of
+from restow.scheduling.pod_group_cache import requests_of
 
 
 def quotas(line: Line) -> list[Quota]:

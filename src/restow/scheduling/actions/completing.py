@@ -14,7 +14,7 @@ import numpy as np
 from restow.scheduling.framework import Cycle
 from restow.scheduling.jobs import Job
 from restow.scheduling.reservations.sizes import weightless
-from restow.scheduling.roster import requests_of
+from restow.scheduling.pod_group_cache import requests_of
 from restow.scheduling.session import Session
 
 _HELD = 64

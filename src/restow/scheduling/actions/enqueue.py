@@ -12,7 +12,7 @@ from restow.model.resources import Vector, add, subtract
 from restow.scheduling.jobs import Job, least_resources
 from restow.scheduling.session import Session
 from restow.scheduling.shares import offered, requested
-from restow.scheduling.wakeups import QUEUE
+from restow.scheduling.cluster_events import QUEUE
 
 _OVERCOMMIT = (6, 5)
 _NO_ROOM = "what it needs to start does not fit beside what was let in already"

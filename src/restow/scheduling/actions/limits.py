@@ -16,7 +16,7 @@ from restow.scheduling.framework import Cycle, Verdict, unresolvable
 from restow.scheduling.jobs import Job
 from restow.scheduling.session import Session
 from restow.scheduling.shares import NamespaceShare, given_back
-from restow.scheduling.wakeups import QUEUE, RESERVATION
+from restow.scheduling.cluster_events import QUEUE, RESERVATION
 
 
 class Limits:

@@ -59,10 +59,10 @@ from restow.scheduling.reservations.matching import (
     why_passed_over,
 )
 from restow.scheduling.reservations.sizes import largest_first
-from restow.scheduling.roster import requests_of
+from restow.scheduling.pod_group_cache import requests_of
 from restow.scheduling.session import Session
 from restow.scheduling.statement import Statement
-from restow.scheduling.wakeups import QUEUE, RESERVATION
+from restow.scheduling.cluster_events import QUEUE, RESERVATION
 
 
 def reserve(session: Session) -> None:

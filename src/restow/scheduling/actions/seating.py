@@ -125,7 +125,7 @@ def _seats(session: Session, pod: Pod, reservations: Iterable[Reservation]) -> I
 def _one_per_node(session: Session, pod: Pod, reservation: Reservation) -> Iterator[Seat | Mismatch]:
     """The seats of a reservation in order; of one task, one per node, because the others there are no better."""
     tried: set[tuple[str, str]] = set()
-    for seat in fitting_seats(reservation, pod, session.snapshot, session.sizes, session.roster.default_class):
+    for seat in fitting_seats(reservation, pod, session.snapshot, session.sizes, session.roster.default_priority_class):
         alike = ("", "") if isinstance(seat, Mismatch) else (seat.name.task, seat.node)
         if alike not in tried:
             tried.add(alike)

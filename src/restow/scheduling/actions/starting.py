@@ -23,7 +23,7 @@ from restow.scheduling.jobs import Job, lacks_roles, seat_of
 from restow.scheduling.reservations.standing import seats_on
 from restow.scheduling.session import Session
 from restow.scheduling.statement import Statement, assign
-from restow.scheduling.wakeups import GANG
+from restow.scheduling.cluster_events import GANG
 
 _LOOK_AHEAD = 512
 """How many pods at most are imagined gone to see when a gang fits."""
@@ -242,7 +242,7 @@ def inadmissible(session: Session, job: Job) -> Failure | None:
 
 
 def _inadmissible(session: Session, job: Job, limits: Limits) -> Failure | None:
-    missing = session.roster.missing_class(job.reservation) if job.reservation is not None else None
+    missing = session.roster.missing_priority_class(job.reservation) if job.reservation is not None else None
     if missing is not None:
         return Failure(f"priority class {missing} does not exist", frozenset())
     refused = incomplete(job) if job.is_gang else None

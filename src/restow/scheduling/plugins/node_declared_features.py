@@ -11,7 +11,7 @@ from restow.model.cluster import Mask, Which
 from restow.model.cluster.nodes import NodeTable
 from restow.scheduling.framework import SKIP, SUCCESS, Cycle, FilterPlugin, Reach, Refusal, Verdict
 from restow.scheduling.plugins.refusing import refused
-from restow.scheduling.wakeups import Deed, Rule, Thing
+from restow.scheduling.cluster_events import ActionType, ClusterEventWithHint, EventResource
 
 
 class NodeDeclaredFeatures(FilterPlugin):
@@ -28,8 +28,8 @@ class NodeDeclaredFeatures(FilterPlugin):
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         return refused("node(s) didn't match Pod's required features", ~self.filter(cycle, rows))
 
-    def wakes_on(self) -> Sequence[Rule]:
-        return [Rule(Thing.NODE, Deed.ADDED | Deed.UPDATED)]
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return [ClusterEventWithHint(EventResource.NODE, ActionType.ADDED | ActionType.UPDATED)]
 
 
 def _declared(nodes: NodeTable, row: int) -> frozenset[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from restow.model.cluster import Mask, Which
 from restow.model.objects import PodSpec
 from restow.scheduling.framework import SKIP, Cycle, FilterPlugin, Reach, Refusal, Verdict, unresolvable
-from restow.scheduling.wakeups import Rule
+from restow.scheduling.cluster_events import ClusterEventWithHint
 
 
 class Unsupported(FilterPlugin):
@@ -27,7 +27,7 @@ class Unsupported(FilterPlugin):
     def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         return []
 
-    def wakes_on(self) -> Sequence[Rule]:
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return []  # only the pod itself can change it
 
 

@@ -21,7 +21,7 @@ from restow.model.quantity import QuantityError
 from restow.model.resources import PODS, Vector, add, amounts, subtract
 from restow.model.tenancy import DEFAULT_QUEUE
 from restow.scheduling.reservations.standing import Trouble, Troubled
-from restow.scheduling.roster import Roster, requests_of
+from restow.scheduling.pod_group_cache import PodGroupCache, requests_of
 from restow.scheduling.shares import NamespaceShare, Shares, given_back
 
 
@@ -47,7 +47,7 @@ class _Growth(msgspec.Struct, frozen=True):
 
 
 def beyond_limits(
-    snapshot: Snapshot, roster: Roster, reservation: Reservation, namespace_share: int, gone: Container[SeatName] = ()
+    snapshot: Snapshot, roster: PodGroupCache, reservation: Reservation, namespace_share: int, gone: Container[SeatName] = ()
 ) -> dict[SeatName, Troubled]:
     """The seats that a reservation may not have any more, because of what it was changed to; besides those that are
     gone anyway."""
@@ -84,7 +84,7 @@ class _Limits:
     def __init__(
         self,
         snapshot: Snapshot,
-        roster: Roster,
+        roster: PodGroupCache,
         own: Reservation,
         growth: _Growth,
         behind: list[_Growth],

@@ -18,8 +18,8 @@ from restow.model.pods import is_finished, is_pending, is_terminating
 ROLE_ANNOTATION: Final = "volcano.sh/task-spec"
 
 
-class Turnout(msgspec.Struct, frozen=True):
-    known: int
+class GangReadiness(msgspec.Struct, frozen=True):
+    existing: int
     """Members that exist."""
     placed: Counter[str]
     """By role, those that are on a node, or have been and succeeded."""

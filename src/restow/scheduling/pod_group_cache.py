@@ -17,22 +17,22 @@ from restow.model.objects import ObjectMeta, Pod, PodGroup, PodSpec, PriorityCla
 from restow.model.pods import is_finished
 from restow.model.resources import PODS, Vector, add, pod_requests, subtract
 from restow.model.tenancy import DEFAULT_QUEUE, is_open, queue_name
-from restow.scheduling.turnout import Turnout
+from restow.scheduling.gang_readiness import GangReadiness
 
 
-class Roster:
+class PodGroupCache:
     """The members of gangs, the queues, and what the pods of each queue take."""
 
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {DEFAULT_QUEUE: Queue(metadata=ObjectMeta(name=DEFAULT_QUEUE))}
-        self.unreadable: dict[str, str] = {}
+        self.unreadable_queues: dict[str, str] = {}
         """Queues with limits that cannot be read, and what is wrong with them: nobody knows what they may take."""
         self._groups: dict[Key, PodGroup] = {}
         self._members: dict[Key, dict[str, Pod]] = {}
         self._gang_of: dict[str, Key] = {}
-        self._turnouts: dict[Key, Turnout] = {}
+        self._turnouts: dict[Key, GangReadiness] = {}
         self._priorities: dict[str, int] = {}
-        self.default_class = ""
+        self.default_priority_class = ""
         """The priority class of pods that name none, if there is one."""
         self._placed: dict[str, Pod] = {}
         self._usage: dict[str, dict[str, int]] | None = None
@@ -76,30 +76,30 @@ class Roster:
             self.remove_queue(queue)
             return
         self._guarantees = None
-        self.unreadable.pop(name, None)
+        self.unreadable_queues.pop(name, None)
         if problems:
-            self.unreadable[name] = "; ".join(map(str, problems))
+            self.unreadable_queues[name] = "; ".join(map(str, problems))
             queue = replace(queue, spec=replace(queue.spec, capability=None, deserved=None, guarantee=None))
         self.queues[name] = queue
 
     def remove_queue(self, queue: Queue) -> None:
         """The default queue always exists: without limits, where nobody made one."""
         self._guarantees = None
-        self.unreadable.pop(queue.metadata.name, None)
+        self.unreadable_queues.pop(queue.metadata.name, None)
         self.queues.pop(queue.metadata.name, None)
         self.queues.setdefault(DEFAULT_QUEUE, Queue(metadata=ObjectMeta(name=DEFAULT_QUEUE)))
 
     def apply_priority_class(self, priority: PriorityClass) -> None:
         self._priorities[priority.metadata.name] = priority.value or 0
         if priority.global_default:
-            self.default_class = priority.metadata.name
-        elif self.default_class == priority.metadata.name:
-            self.default_class = ""
+            self.default_priority_class = priority.metadata.name
+        elif self.default_priority_class == priority.metadata.name:
+            self.default_priority_class = ""
 
     def remove_priority_class(self, priority: PriorityClass) -> None:
         self._priorities.pop(priority.metadata.name, None)
-        if self.default_class == priority.metadata.name:
-            self.default_class = ""
+        if self.default_priority_class == priority.metadata.name:
+            self.default_priority_class = ""
 
     # --- what the scheduler decides, ahead of the API -----------------------------------------------------------------
 
@@ -118,10 +118,10 @@ class Roster:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     @property
-    def counts(self) -> bool:
+    def is_usage_limited(self) -> bool:
         """Whether it matters what a queue uses: there are several, or the only one is limited."""
         limited = (one.spec.capability or one.spec.parent or one.status.state for one in self.queues.values())
-        return len(self.queues) > 1 or bool(self.unreadable) or any(limited)
+        return len(self.queues) > 1 or bool(self.unreadable_queues) or any(limited)
 
     def usage(self) -> Mapping[str, Vector]:
         """What the pods of each queue take on nodes."""
@@ -152,11 +152,11 @@ class Roster:
         members = self._members.get(key, {})
         return sorted(members.values(), key=lambda pod: (pod.metadata.name, pod.metadata.uid))
 
-    def turnout(self, key: Key) -> Turnout:
+    def readiness(self, key: Key) -> GangReadiness:
         """Who of a gang is there: counted once, however many of its pods are asked about."""
         found = self._turnouts.get(key)
         if found is None:
-            found = self._turnouts[key] = Turnout.of(self._members.get(key, {}).values())
+            found = self._turnouts[key] = GangReadiness.of(self._members.get(key, {}).values())
         return found
 
     def gang_of(self, pod: Pod) -> Key | None:
@@ -178,13 +178,13 @@ class Roster:
         named = self._priorities.get(group.spec.priority_class_name or "") if group else None
         return named if named is not None else max((pod.spec.priority or 0 for pod in pods), default=0)
 
-    def missing_class(self, reservation: Reservation) -> str | None:
+    def missing_priority_class(self, reservation: Reservation) -> str | None:
         """A priority class that a reservation names and nobody knows: no pod could come to take its seat."""
         specs = [task.template.spec for task in reservation.spec.tasks or () if task.template.spec.priority is None]
         named = [spec.priority_class_name for spec in specs if spec.priority_class_name]
         return next((name for name in named if name not in self._priorities), None)
 
-    def priority_of(self, reservation: Reservation) -> int:
+    def reservation_priority(self, reservation: Reservation) -> int:
         """That of the most important pod it is for, as the API server will set it."""
         specs = [task.template.spec for task in reservation.spec.tasks or ()]
         return max((self._future_priority(spec) for spec in specs), default=0)
@@ -192,7 +192,7 @@ class Roster:
     def _future_priority(self, spec: PodSpec) -> int:
         if spec.priority is not None:
             return spec.priority
-        return self._priorities.get(spec.priority_class_name or self.default_class, 0)
+        return self._priorities.get(spec.priority_class_name or self.default_priority_class, 0)
 
     def _leave_gang(self, uid: str) -> None:
         key = self._gang_of.pop(uid, None)

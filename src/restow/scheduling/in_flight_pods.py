@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from restow.scheduling.wakeups import News
+from restow.scheduling.cluster_events import ClusterEvent
 
 
-class Flights:
+class InFlightPods:
     __slots__ = ("_dropped", "_news", "_seen")
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}  # how many news there were when an attempt began, the oldest attempt first
-        self._news: list[News] = []
+        self._news: list[ClusterEvent] = []
         self._dropped = 0
 
     def begin(self, uid: str) -> None:
         self._seen[uid] = self._dropped + len(self._news)
 
-    def missed(self, uid: str) -> Sequence[News] | None:
+    def missed(self, uid: str) -> Sequence[ClusterEvent] | None:
         """What happened since a pod's attempt began; None if it is not in flight."""
         seen = self._seen.get(uid)
         return None if seen is None else self._news[seen - self._dropped :]
@@ -31,7 +31,7 @@ class Flights:
         if self._seen.pop(uid, None) is not None:
             self._trim()
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: ClusterEvent) -> None:
         if self._seen:
             self._news.append(news)
 

@@ -20,7 +20,7 @@ from restow.model.selectors import SelectorError, label_selector
 from restow.model.tenancy import locked_nodes, queue_name
 
 
-class Thing(enum.Enum):
+class EventResource(enum.Enum):
     """What the news are about."""
 
     NODE = "Node"
@@ -42,38 +42,38 @@ class Thing(enum.Enum):
     """News that cannot be told apart: a list was read anew."""
 
 
-class Deed(enum.Flag):
+class ActionType(enum.Flag):
     ADDED = enum.auto()
     UPDATED = enum.auto()
     DELETED = enum.auto()
     ANY = ADDED | UPDATED | DELETED
 
 
-class News(msgspec.Struct, frozen=True):
+class ClusterEvent(msgspec.Struct, frozen=True):
     """Something happened to an object of the cluster."""
 
-    thing: Thing
-    deed: Deed = Deed.ANY
+    resource: EventResource
+    action: ActionType = ActionType.ANY
     old: Any = None
     new: Any = None
 
 
-Hint = Callable[[Pod, News], bool]
+QueueingHint = Callable[[Pod, ClusterEvent], bool]
 
 
-class Rule(msgspec.Struct, frozen=True):
+class ClusterEventWithHint(msgspec.Struct, frozen=True):
     """News that may help a pod which a plugin refused."""
 
-    thing: Thing
-    deed: Deed = Deed.ANY
-    hint: Hint | None = None
+    resource: EventResource
+    action: ActionType = ActionType.ANY
+    hint: QueueingHint | None = None
 
-    def is_about(self, news: News) -> bool:
-        return news.thing is self.thing and bool(news.deed & self.deed)
+    def matches(self, news: ClusterEvent) -> bool:
+        return news.resource is self.resource and bool(news.action & self.action)
 
-    def wakes(self, pod: Pod, news: News) -> bool:
+    def may_help(self, pod: Pod, news: ClusterEvent) -> bool:
         """A hint that fails counts as yes."""
-        if not self.is_about(news):
+        if not self.matches(news):
             return False
         try:
             return self.hint is None or self.hint(pod, news)
@@ -82,10 +82,10 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Woken(Protocol):
+class EnqueueExtensions(Protocol):
     """A plugin that knows which news matter to it."""
 
-    def wakes_on(self) -> Sequence[Rule]: ...
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]: ...
 
 
 def is_same_offer(old: Node, new: Node) -> bool:
@@ -98,11 +98,11 @@ def is_same_offer(old: Node, new: Node) -> bool:
     )
 
 
-def _is_more_than_heartbeat(pod: Pod, news: News) -> bool:
+def _is_more_than_heartbeat(pod: Pod, news: ClusterEvent) -> bool:
     return news.old is None or news.new is None or not is_same_offer(news.old, news.new)
 
 
-def _is_of_same_gang(pod: Pod, news: News) -> bool:
+def _is_of_same_gang(pod: Pod, news: ClusterEvent) -> bool:
     other = news.new or news.old
     return other is None or (_gang(other) == _gang(pod) and other.metadata.namespace == pod.metadata.namespace)
 
@@ -111,15 +111,15 @@ def _gang(item: Any) -> str | None:
     return item.metadata.name if isinstance(item, PodGroup) else group_name(item)
 
 
-def _is_of_same_namespace(pod: Pod, news: News) -> bool:
+def _is_of_same_namespace(pod: Pod, news: ClusterEvent) -> bool:
     other = news.new or news.old
     return other is None or other.metadata.namespace == pod.metadata.namespace
 
 
-def _opens(news: News) -> bool:
+def _opens(news: ClusterEvent) -> bool:
     """Whether a reservation has become available, is for others than it was, or was changed, and decided about:
     whatever refused its owner's pods, a seat may be had there."""
-    if news.thing is not Thing.RESERVATION or not isinstance(news.new, Reservation):
+    if news.resource is not EventResource.RESERVATION or not isinstance(news.new, Reservation):
         return False
     if news.new.status.state.phase != ReservationPhase.AVAILABLE:
         return False
@@ -153,7 +153,7 @@ def _selects(owner: ReservationOwner, labels: dict[str, str]) -> bool:
         return False
 
 
-def _changes_shares(pod: Pod, news: News) -> bool:
+def _changes_shares(pod: Pod, news: ClusterEvent) -> bool:
     """Whether a queue may have more now, or leave more to others; what is counted in its status is of no concern."""
     old, new = news.old, news.new
     if old is None or new is None:
@@ -161,7 +161,7 @@ def _changes_shares(pod: Pod, news: News) -> bool:
     return bool(old.spec != new.spec or old.status.state != new.status.state or is_rejected(old) != is_rejected(new))
 
 
-def _unlocks(pod: Pod, news: News) -> bool:
+def _unlocks(pod: Pod, news: ClusterEvent) -> bool:
     """Whether some nodes are not locked any more, or are now locked for what may be the pod's own queue."""
     before, after = locked_nodes(news.old), locked_nodes(news.new)
     if before - after:
@@ -170,7 +170,7 @@ def _unlocks(pod: Pod, news: News) -> bool:
     return bool(after - before) and (group_name(pod) is not None or queue_name(None, pod) == name)
 
 
-def _gives_volumes_back(pod: Pod, news: News) -> bool:
+def _gives_volumes_back(pod: Pod, news: ClusterEvent) -> bool:
     """Whether the pod that is gone may have been promised volumes, of which the API server was never told."""
     return news.old is None or any(
         volume.persistent_volume_claim is not None or volume.ephemeral is not None
@@ -178,79 +178,79 @@ def _gives_volumes_back(pod: Pod, news: News) -> bool:
     )
 
 
-def _room_freed(*more: Rule) -> tuple[Rule, ...]:
-    return (Rule(Thing.POD, Deed.DELETED | Deed.UPDATED), *_NODES, *more)
+def _room_freed(*more: ClusterEventWithHint) -> tuple[ClusterEventWithHint, ...]:
+    return (ClusterEventWithHint(EventResource.POD, ActionType.DELETED | ActionType.UPDATED), *_NODES, *more)
 
 
-_NODES = (Rule(Thing.NODE, Deed.ADDED | Deed.UPDATED, _is_more_than_heartbeat),)
+_NODES = (ClusterEventWithHint(EventResource.NODE, ActionType.ADDED | ActionType.UPDATED, _is_more_than_heartbeat),)
 _STORAGE = tuple(
-    Rule(thing)
-    for thing in (Thing.VOLUME, Thing.CLAIM, Thing.STORAGE_CLASS, Thing.CSI_NODE, Thing.CSI_DRIVER, Thing.CSI_CAPACITY)
+    ClusterEventWithHint(thing)
+    for thing in (EventResource.VOLUME, EventResource.CLAIM, EventResource.STORAGE_CLASS, EventResource.CSI_NODE, EventResource.CSI_DRIVER, EventResource.CSI_CAPACITY)
 )
-_PODS_MOVED = (Rule(Thing.POD), Rule(Thing.NODE, Deed.ANY, _is_more_than_heartbeat), Rule(Thing.NAMESPACE))
-_GANGS = tuple(Rule(thing, Deed.ANY, _is_of_same_gang) for thing in (Thing.POD, Thing.PENDING_POD, Thing.POD_GROUP))
+_PODS_MOVED = (ClusterEventWithHint(EventResource.POD), ClusterEventWithHint(EventResource.NODE, ActionType.ANY, _is_more_than_heartbeat), ClusterEventWithHint(EventResource.NAMESPACE))
+_GANGS = tuple(ClusterEventWithHint(thing, ActionType.ANY, _is_of_same_gang) for thing in (EventResource.POD, EventResource.PENDING_POD, EventResource.POD_GROUP))
 
 GANG, QUEUE, RESERVATION = "Gang", "Queue", "Reservation"
 """Who refuses beside the plugins."""
 
-BUILT_IN: Mapping[str, tuple[Rule, ...]] = {
+BUILT_IN_EVENTS: Mapping[str, tuple[ClusterEventWithHint, ...]] = {
     "SchedulingGates": (),  # only the pod itself can change it
     "NodeUnschedulable": _NODES,
     "NodeName": _NODES,
     "TaintToleration": _NODES,
     "NodeAffinity": _NODES,
     "NodeReservation": (
-        Rule(Thing.QUEUE, Deed.ANY, _unlocks),
-        Rule(Thing.POD_GROUP, Deed.ANY, _is_of_same_gang),
+        ClusterEventWithHint(EventResource.QUEUE, ActionType.ANY, _unlocks),
+        ClusterEventWithHint(EventResource.POD_GROUP, ActionType.ANY, _is_of_same_gang),
         *_NODES,
     ),
     "NodePorts": _room_freed(),
     "NodeResourcesFit": _room_freed(),
-    "VolumeRestrictions": _room_freed(Rule(Thing.CLAIM)),
-    "NodeVolumeLimits": _room_freed(Rule(Thing.ATTACHMENT, Deed.DELETED), *_STORAGE),
-    "VolumeBinding": (*_NODES, *_STORAGE, Rule(Thing.POD, Deed.DELETED, _gives_volumes_back)),
+    "VolumeRestrictions": _room_freed(ClusterEventWithHint(EventResource.CLAIM)),
+    "NodeVolumeLimits": _room_freed(ClusterEventWithHint(EventResource.ATTACHMENT, ActionType.DELETED), *_STORAGE),
+    "VolumeBinding": (*_NODES, *_STORAGE, ClusterEventWithHint(EventResource.POD, ActionType.DELETED, _gives_volumes_back)),
     "VolumeZone": (*_NODES, *_STORAGE),
     "PodTopologySpread": _PODS_MOVED,
     "InterPodAffinity": _PODS_MOVED,
     GANG: _room_freed(*_GANGS),
-    QUEUE: _room_freed(Rule(Thing.QUEUE, Deed.ANY, _changes_shares), Rule(Thing.POD_GROUP)),
+    QUEUE: _room_freed(ClusterEventWithHint(EventResource.QUEUE, ActionType.ANY, _changes_shares), ClusterEventWithHint(EventResource.POD_GROUP)),
     RESERVATION: (
-        Rule(Thing.RESERVATION, Deed.ANY, _is_of_same_namespace),
-        Rule(Thing.POD, Deed.DELETED | Deed.UPDATED, _is_of_same_namespace),
-        Rule(Thing.POD_GROUP, Deed.ANY, _is_of_same_gang),
+        ClusterEventWithHint(EventResource.RESERVATION, ActionType.ANY, _is_of_same_namespace),
+        ClusterEventWithHint(EventResource.POD, ActionType.DELETED | ActionType.UPDATED, _is_of_same_namespace),
+        ClusterEventWithHint(EventResource.POD_GROUP, ActionType.ANY, _is_of_same_gang),
         *_NODES,
     ),
 }
 
 
-class Wakeups:
+class QueueingHints:
     """The rules of every plugin."""
 
-    def __init__(self, rules: Mapping[str, Sequence[Rule]] = BUILT_IN) -> None:
+    def __init__(self, rules: Mapping[str, Sequence[ClusterEventWithHint]] = BUILT_IN_EVENTS) -> None:
         self._rules = {name: tuple(some) for name, some in rules.items()}
-        self._concerned: dict[tuple[frozenset[str], Thing, Deed], bool] = {}
+        self._concerned: dict[tuple[frozenset[str], EventResource, ActionType], bool] = {}
 
-    def concerns(self, plugins: frozenset[str], news: News) -> bool:
+    def may_help_any(self, plugins: frozenset[str], news: ClusterEvent) -> bool:
         """Whether news of this kind can help any pod that these plugins refused; hints are not asked."""
         if _opens(news):
             return True
-        key = (plugins, news.thing, news.deed)
+        key = (plugins, news.resource, news.action)
         known = self._concerned.get(key)
         if known is None:
             named = [self._rules.get(name) for name in plugins]
-            known = not named or news.thing is Thing.ANYTHING
-            known = known or any(rules is None or any(one.is_about(news) for one in rules) for rules in named)
+            known = not named or news.resource is EventResource.ANYTHING
+            known = known or any(rules is None or any(one.matches(news) for one in rules) for rules in named)
             self._concerned[key] = known
         return known
 
-    def wakes(self, pod: Pod, plugins: Iterable[str], news: News) -> bool:
+    def is_worth_requeuing(self, pod: Pod, plugins: Iterable[str], news: ClusterEvent) -> bool:
         """Whether news may help a pod that these plugins refused."""
-        if news.thing is Thing.ANYTHING or (_opens(news) and _may_be_its(news.new, pod)):
+        if news.resource is EventResource.ANYTHING or (_opens(news) and _may_be_its(news.new, pod)):
             return True
         refused = False
         for name in plugins:
             refused = True
             rules = self._rules.get(name)
-            if rules is None or any(rule.wakes(pod, news) for rule in rules):
+            if rules is None or any(rule.may_help(pod, news) for rule in rules):
                 return True
         return not refused  # nobody is known to have refused it: anything may have been the reason

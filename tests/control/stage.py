@@ -11,7 +11,7 @@ import msgspec
 
 from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.crds import custom_resource_definitions
 from restow.model.objects import Document, Pod
@@ -52,7 +52,7 @@ async def stage(
     nodes: int = 3,
     cpu: str = "4",
     seed: int = 1,
-    settings: Settings | None = None,
+    settings: SchedulerSettings | None = None,
     **world_settings: Any,
 ) -> AsyncIterator[Stage]:
     """The world with the scheduler in it."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Pod
 from restow.scheduling.framework import (
@@ -204,7 +204,7 @@ BOOM, NO_CODE, NO_PAIR = "Odd: RuntimeError: boom", "no attribute 'code'", "cann
 @virtual
 async def test_who_is_answered_nonsense_is_told_so_and_nobody_else_notices(plugin: Odd, told: str) -> None:
     large = "9" if isinstance(plugin, OddPostFilter) else "1100m"
-    async with stage(plugin, settings=Settings(settle_limit=10.0)) as it:
+    async with stage(plugin, settings=SchedulerSettings(settle_limit=10.0)) as it:
         for name, cpu in (("a", "1"), ("odd", large), ("b", "1")):
             await it.create(kinds.POD, pod(name, cpu))
         await pass_time(15)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
-from restow.model.cluster import Snapshot
 from restow.model.kinds import Kind
 from restow.model.objects import Document, Node
+from restow.model.snapshot import Snapshot
 from tests.control.reservations.stage import reservation, seats
 from tests.control.stage import places, stage
 from tests.sim.stage import job, node, pass_time, pod, template, virtual, workload

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from restow.client.verbs import Client
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.quantity import amount
 from restow.ports import Api, Request, Response
@@ -229,7 +229,7 @@ def test_a_member_whose(happens: Callable[[Stage, str], Awaitable[None]]) -> Non
         async with world(nodes=3) as it:
             api = Displacing(it.api)
             api.happens = partial(happens, it)
-            async with scheduler(api, it.clock, settings=Settings(writers=1)):
+            async with scheduler(api, it.clock, settings=SchedulerSettings(writers=1)):
                 await it.create(kinds.POD_GROUP, group("train", 2))
                 for name in ("w1", "w2"):
                     await it.create(kinds.POD, member(name, "train", "3"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Placement
 from tests.control.interference import Blind
@@ -19,7 +19,7 @@ from tests.sim.stage import pass_time, pod, scheduler, virtual
 def test_an_assumption_that_no_event_confirms_is_looked_up(deleted: bool, fits: bool) -> None:
     @virtual
     async def run() -> None:
-        settings = Settings(leak_check=5.0, leak_age=10.0)
+        settings = SchedulerSettings(leak_check=5.0, leak_age=10.0)
         async with stage(around=lambda api: Blind(api, "a"), nodes=1, settings=settings) as it:
             await it.create(kinds.POD, pod("a", "4"))
             await pass_time(2)
@@ -38,7 +38,7 @@ def test_an_assumption_that_no_event_confirms_is_looked_up(deleted: bool, fits: 
 async def test_an_assumption_that_a_clock_put_back_made_young_is_looked_up_too() -> None:
     async with world(nodes=1) as it:
         clock = PutBack(it.clock)
-        async with scheduler(Blind(it.api, "a"), clock, settings=Settings(leak_check=5.0)):
+        async with scheduler(Blind(it.api, "a"), clock, settings=SchedulerSettings(leak_check=5.0)):
             await it.create(kinds.POD, pod("a", "4"))
             await pass_time(2)
             await it.delete(kinds.POD, "a", grace_seconds=0)
@@ -61,7 +61,7 @@ async def test_seats_that_nobody_writes_down_are_looked_at(by: float, seconds: f
     """Because nobody was told of them."""
     async with world(nodes=1) as it:
         clock = PutBack(it.clock)
-        async with scheduler(it.api, clock, settings=Settings(leak_age=30.0)) as made:
+        async with scheduler(it.api, clock, settings=SchedulerSettings(leak_age=30.0)) as made:
             found = await it.create(kinds.RESERVATION, reservation(replicas=1, cpu="9"))
             await pass_time(2)
             snapshot = made._feed.snapshot

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
-from tests.control.migrations.stage import controller, scheduled
+from tests.control.migrations.migration_cluster import controller, scheduled
 from tests.control.stage import condition, group, member, places, stage
 from tests.sim.stage import Stage, pass_time, pod, template, virtual, workload
 

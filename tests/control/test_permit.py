@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.scheduling.framework import SUCCESS, Cycle, PreBindPlugin, Verdict, error, unschedulable, wait
 from restow.scheduling.writes import Write
@@ -95,7 +95,7 @@ class Slow(PreBindPlugin):
 
 @virtual
 async def test_pods_that_wait_for_others_hold_up_nobody() -> None:
-    async with stage(Slow(), settings=Settings(ahead=2, writers=1, settle_limit=60.0)) as it:
+    async with stage(Slow(), settings=SchedulerSettings(ahead=2, writers=1, settle_limit=60.0)) as it:
         for number in range(4):
             await it.create(kinds.POD, pod(f"slow{number}"))
         await pass_time(5)

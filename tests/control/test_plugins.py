@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Pod
 from restow.scheduling.framework import (
@@ -76,7 +76,7 @@ class ByLetter(BindPlugin):
 @virtual
 async def test_a_bind_plugin_gets_pods_bound_in_its_own_way_and_leaves_others_to_a_binding() -> None:
     made, around = interfered()
-    async with stage(ByLetter(), around=around, nodes=1, settings=Settings(settle_limit=30.0)) as it:
+    async with stage(ByLetter(), around=around, nodes=1, settings=SchedulerSettings(settle_limit=30.0)) as it:
         await it.create(kinds.POD, pod("letter"))
         await it.create(kinds.POD, pod("plain"))
         await pass_time(5)
@@ -92,7 +92,7 @@ async def test_a_bind_plugin_gets_pods_bound_in_its_own_way_and_leaves_others_to
 
 @virtual
 async def test_a_bind_plugin_that_binds_nothing_in_time_gives_the_room_back() -> None:
-    async with stage(ByLetter(), nodes=1, settings=Settings(settle_limit=30.0)) as it:
+    async with stage(ByLetter(), nodes=1, settings=SchedulerSettings(settle_limit=30.0)) as it:
         await it.create(kinds.POD, pod("letter", "4"))
         await pass_time(31)
         assert (await condition(it, "letter"))[2] == "ByLetter: not bound to node n1 within 30 seconds"

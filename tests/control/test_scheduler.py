@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from restow.control.scheduler import Metrics, Scheduler, Settings
+from restow.control.scheduler import Scheduler, SchedulerMetrics, SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Document
 from restow.scheduling.actions.allocate import allocate
@@ -233,7 +233,7 @@ async def test_sessions_of_competing_queues_are_bounded_and_share_fairly(monkeyp
             for name in ("a", "b"):
                 queue = {"scheduling.volcano.sh/queue-name": name}
                 await it.create(kinds.POD, pod(f"{name}{number:02}", "1", annotations=queue))
-        async with scheduler(it.api, it.clock, settings=Settings(ahead=4)):
+        async with scheduler(it.api, it.clock, settings=SchedulerSettings(ahead=4)):
             await pass_time(5)
         placed = Counter(name[0] for name, where in (await places(it)).items() if where)
         assert placed == {"a": 12, "b": 4}
@@ -306,7 +306,7 @@ def test_a_second_pod_goes(spec: Document, n2: Document, why: str | None) -> Non
 
 @virtual
 async def test_few_pods_are_decided_ahead_of_their_binding() -> None:
-    async with stage(nodes=3, cpu="32", settings=Settings(ahead=3, writers=1)) as it:
+    async with stage(nodes=3, cpu="32", settings=SchedulerSettings(ahead=3, writers=1)) as it:
         for number in range(30):
             await it.create(kinds.POD, pod(f"p{number}"))
         await pass_time(10)
@@ -322,7 +322,7 @@ def _samples(registry: CollectorRegistry, name: str) -> dict[Iterable[str], floa
 async def test_attempts_and_waiting_pods_are_counted() -> None:
     registry = CollectorRegistry()
     async with world(nodes=1) as it:
-        made = Scheduler(it.api, it.clock, random.Random(1), profile=profile(), metrics=Metrics(registry))
+        made = Scheduler(it.api, it.clock, random.Random(1), profile=profile(), metrics=SchedulerMetrics(registry))
         async with running(made):
             for name, cpu in (("a", "1"), ("b", "1"), ("big", "64")):
                 await it.create(kinds.POD, pod(name, cpu))

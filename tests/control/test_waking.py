@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Document
 from restow.ports import Api, Request
@@ -20,7 +20,7 @@ from tests.sim.stage import Stage, pass_time, pod, template, virtual, workload
 
 Change = Callable[[Stage], Awaitable[None]]
 TEAM = {"labelSelector": {"matchLabels": {"team": "x"}}}
-GREEDY = Settings(namespace_share=100)
+GREEDY = SchedulerSettings(namespace_share=100)
 
 
 async def waits(it: Stage, *names: str) -> None:

@@ -44,7 +44,7 @@ import msgspec
 from restow.adapters.memory import MemoryApi
 from restow.client.verbs import Client
 from restow.model import kinds
-from restow.model.cluster.owners import Kinship, Owners
+from restow.model.cluster.owners import OwnerChains, Owners
 from restow.model.cluster.seat import awaited_pods, is_changed, is_ended, is_expired, replicas, wanted
 from restow.model.cluster.undo import UndoLog
 from restow.model.kinds import Kind
@@ -345,8 +345,8 @@ class Auditor:
     async def _pod(self, uid: str) -> Pod | None:
         return next((one for one in await self._all(kinds.POD) if one.metadata.uid == uid), None)
 
-    async def _kinship(self) -> Kinship:
-        known = Kinship(UndoLog())
+    async def _kinship(self) -> OwnerChains:
+        known = OwnerChains(UndoLog())
         for owner in await self._all(kinds.REPLICA_SET):
             known.put(owner.metadata)
         for job in await self._all(kinds.JOB):

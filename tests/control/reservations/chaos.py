@@ -20,8 +20,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from restow.client.election import Fenced
-from restow.control.scheduler import Scheduler, Settings
+from restow.client.leader_election import Fenced
+from restow.control.scheduler import Scheduler, SchedulerSettings
 from restow.model import kinds
 from restow.model.cluster.seat import is_ended, migrating_pod, wanted
 from restow.model.objects import Document, Pod
@@ -38,7 +38,7 @@ from tests.sim.stage import Stage, node, pass_time, pod, profile, scheduler, tem
 
 NODES = ("n1", "n2", "n3")
 STEPS = 25
-SETTINGS = Settings(writers=int(os.environ.get("RESTOW_WRITERS", str(Settings().writers))))
+SETTINGS = SchedulerSettings(writers=int(os.environ.get("RESTOW_WRITERS", str(SchedulerSettings().writers))))
 OTHER = {"labelSelector": {"matchLabels": {"app": "other"}}}
 
 

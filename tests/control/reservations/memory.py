@@ -38,8 +38,8 @@ import msgspec
 
 from restow.adapters.memory import MemoryApi
 from restow.adapters.memory.store import Change, Collection, Stored
-from restow.control.scheduler import Scheduler, Settings
-from restow.control.scheduler.steady import steady_time
+from restow.control.scheduler import Scheduler, SchedulerSettings
+from restow.control.scheduler.monotonic_clock import monotonic_time
 from restow.model import kinds
 from restow.model.cluster.names import Key, key_of
 from restow.model.cluster.seat import is_ended, is_expired, wanted
@@ -73,13 +73,15 @@ _KINDS: dict[str, Any] = {
 class Memory:
     """`leader` says which scheduler leads, if one does."""
 
-    def __init__(self, api: MemoryApi, clock: Clock, *, profile: Profile, settings: Settings | None = None) -> None:
+    def __init__(
+        self, api: MemoryApi, clock: Clock, *, profile: Profile, settings: SchedulerSettings | None = None
+    ) -> None:
         self.faults: list[str] = []
         self.counts: Counter[str] = Counter()
         self._api = api
         self._clock = clock
         self._profile = profile
-        self._settings = settings or Settings()
+        self._settings = settings or SchedulerSettings()
         self.leader: Callable[[], Scheduler | None] = lambda: None
         self._asked: Scheduler | None = None
         """Who led at the last event."""
@@ -156,7 +158,7 @@ class Memory:
         self._lasting(steps, when)
         self._room(steps, when)
         self._seats(steps, when)
-        self._since = steady_time()
+        self._since = monotonic_time()
         self.due = {one.metadata.uid for key, one in steps.settled.items() if _says_else(self._reservation(key), one)}
 
     def _explain(self, known: Known, when: str) -> None:
@@ -240,7 +242,7 @@ class Memory:
         self._asked = leader
         if leader is not before:
             self._due_since.clear()
-            self._since = steady_time()
+            self._since = monotonic_time()
         if leader is None or known is None or not self._has_heard_everything(leader):
             self._due_since.clear()
             return
@@ -291,9 +293,9 @@ class Memory:
         """What a successor would write at once is written before long."""
         self._due_since = {uid: self._due_since.get(uid, self._since) for uid in self.due}
         for uid, since in self._due_since.items():
-            if steady_time() - since > LONGEST:
+            if monotonic_time() - since > LONGEST:
                 one = next(one for one in self._reservations if one.metadata.uid == uid)
-                self._blame(when, f"{one.metadata.name} was to be written {steady_time() - since:.1f} s before")
+                self._blame(when, f"{one.metadata.name} was to be written {monotonic_time() - since:.1f} s before")
 
     # ------------------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar
 
 from restow.client.verbs import Client
-from restow.control.reservations import Collector, Metrics
+from restow.control.reservations import ReservationGarbageCollector, ReservationMetrics
 from restow.model import kinds
 from restow.model.cluster.seat import is_ended
 from restow.model.objects import Document, Pod, Reservation
@@ -54,11 +54,11 @@ async def seats(it: Stage, name: str = "r") -> dict[int, tuple[str, str | None]]
 
 @asynccontextmanager
 async def collecting(
-    it: Stage, api: Api | None = None, metrics: Metrics | None = None, **section: str
+    it: Stage, api: Api | None = None, metrics: ReservationMetrics | None = None, **section: str
 ) -> AsyncIterator[None]:
     """Somebody deletes what has ended; `section` is what is configured."""
     terms = read_arguments({"gcPeriod": "5s", **section})
-    collector = Collector(
+    collector = ReservationGarbageCollector(
         api or it.api, it.clock, random.Random(1), names=frozenset({"restow"}), arguments=terms, metrics=metrics
     )
     task = asyncio.create_task(collector.run())

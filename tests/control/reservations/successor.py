@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from restow.adapters.memory import MemoryApi
 from restow.client.cache import Change
-from restow.client.informers import Informers
-from restow.control.scheduler import Scheduler, Settings
-from restow.control.scheduler.steady import steady_time
+from restow.client.shared_informers import SharedInformers
+from restow.control.scheduler import Scheduler, SchedulerSettings
+from restow.control.scheduler.monotonic_clock import monotonic_time
 from restow.model import kinds
 from restow.model.cluster.names import Key, key_of
 from restow.model.kinds import Kind
@@ -86,7 +86,14 @@ class Steps(msgspec.Struct):
 
 class Successor:
     def __init__(
-        self, api: MemoryApi, clock: Clock, lists: Lists, *, profile: Profile, settings: Settings, pods_first: bool
+        self,
+        api: MemoryApi,
+        clock: Clock,
+        lists: Lists,
+        *,
+        profile: Profile,
+        settings: SchedulerSettings,
+        pods_first: bool,
     ) -> None:
         self._api = _Unwritten(api)
         self._lists = lists
@@ -96,7 +103,7 @@ class Successor:
             random.Random(0),
             profile=profile,
             settings=settings,
-            informers=cast(Informers, _Listing(lists, str(api.version))),
+            informers=cast(SharedInformers, _Listing(lists, str(api.version))),
         )
         self._holding = made._holding
         self._holding._queue.close()  # what is to be done is asked for here
@@ -128,7 +135,7 @@ class Successor:
 
     def _decide(self) -> list[Pod]:
         scheduler, assigned, told = self._scheduler, list[Assign](), dict[Key, None]()
-        now = steady_time()
+        now = monotonic_time()
         scheduler._queue.flush(now)
         for decision in scheduler._decide(scheduler._take(now)):
             if isinstance(decision, Assign):

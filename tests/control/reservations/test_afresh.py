@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.kinds import Kind
 from restow.model.tenancy import QUEUE_ANNOTATION
@@ -18,7 +18,7 @@ from tests.control.reservations.stage import THEIRS, over_committed, phase, rese
 from tests.control.stage import places, stage
 from tests.sim.stage import Stage, node, pass_time, pod, virtual
 
-ALL = Settings(namespace_share=100)
+ALL = SchedulerSettings(namespace_share=100)
 THIEF = {"app": "other", "nodeName": "n1", "schedulerName": "other"}
 SMALL = {QUEUE_ANNOTATION: "small"}
 

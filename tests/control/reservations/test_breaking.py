@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.stage import Barrier, phase, read, reservation, seats
 from tests.control.stage import places, world
 from tests.sim.stage import Stage, node, pass_time, pod, scheduler, template, virtual
 
-ALL = Settings(namespace_share=100)
+ALL = SchedulerSettings(namespace_share=100)
 PAST = "2020-01-01T00:00:00Z"
 ROOM = {"memory": "16Gi", "pods": "110"}
 Deed = Callable[[Stage], Awaitable[Any]]

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from restow.control.reservations import Metrics
+from restow.control.reservations import ReservationMetrics
 from restow.model import kinds
 from restow.model.objects import ReservationPhase
 from restow.ports import Request, Response
@@ -43,7 +43,7 @@ async def test_what_ended_is_kept_for_a_while_and_then_deleted() -> None:
 @virtual
 async def test_how_many_there_are_is_counted() -> None:
     registry = CollectorRegistry()
-    async with stage(nodes=1) as it, collecting(it, metrics=Metrics(registry), gcDuration="30s"):
+    async with stage(nodes=1) as it, collecting(it, metrics=ReservationMetrics(registry), gcDuration="30s"):
         await it.create(kinds.RESERVATION, reservation("half", replicas=2))
         await it.create(kinds.RESERVATION, reservation("waits", replicas=9))
         await it.create(kinds.RESERVATION, reservation("expires", replicas=1, ttl="10s", owners=[]))
@@ -62,7 +62,7 @@ async def test_how_many_there_are_is_counted() -> None:
 @virtual
 async def test_others_reservations_are_not_counted_and_ours_are_pending_until_they_have_a_phase() -> None:
     registry = CollectorRegistry()
-    async with world(nodes=1) as it, collecting(it, metrics=Metrics(registry)):
+    async with world(nodes=1) as it, collecting(it, metrics=ReservationMetrics(registry)):
         await it.create(kinds.RESERVATION, reservation("new"))
         await it.create(kinds.RESERVATION, reservation("theirs", schedulerName="other"))
         available = {"status": {"state": {"phase": "Available"}, "available": 2}}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from restow.client.verbs import Client
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Document
 from restow.ports import INITIAL_EVENTS_END, Api, Request
@@ -21,7 +21,7 @@ from tests.control.reservations.stage import Barrier, phase, read, reservation, 
 from tests.control.stage import places, stage, world
 from tests.sim.stage import Stage, pass_time, pod, scheduler, virtual
 
-ALL = Settings(namespace_share=100)
+ALL = SchedulerSettings(namespace_share=100)
 BOUND, MARKED = "bind Pod default/a", "patch Reservation/status default/r (2)"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.ports import Forbidden, Request
 from tests.control.reservations.auditor import Auditor
@@ -15,7 +15,7 @@ from tests.control.reservations.stage import Barrier, message, phase, reservatio
 from tests.control.stage import Answering, stage, world
 from tests.sim.stage import pass_time, pod, scheduler, template, virtual
 
-ALL = Settings(namespace_share=100)
+ALL = SchedulerSettings(namespace_share=100)
 HELD, LOST = ("Available", "Reserved"), ("Failed", "RoomTaken")
 NO_RIGHTS = Forbidden.because(403, "Forbidden", "no rights")
 
@@ -201,7 +201,7 @@ EXCEEDED = ("Failed", "LimitExceeded")
 async def test_what_a_change_asks_for_beyond_a_limit_is_lost(
     fields: dict[str, Any], share: int, change: dict[str, Any], says: str, seen: bool
 ) -> None:
-    settings = Settings(namespace_share=share)
+    settings = SchedulerSettings(namespace_share=share)
     async with world(nodes=3) as it:
         for name, cpu in (("q", "2"), ("small", "500m")):
             await it.create(kinds.QUEUE, limited(name, cpu))

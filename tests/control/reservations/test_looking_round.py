@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.scheduling.reservations import standing
 from tests.control.reservations.stage import phase, reservation
@@ -18,7 +18,7 @@ async def test_how_often_the_seats_of_one_that_waits_are_asked_about(seats: int,
     looks, blocked = list[str](), standing.blocked
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(standing, "blocked", lambda *given: looks.append("") or blocked(*given))
-        async with stage(nodes=0, settings=Settings(namespace_share=100)) as it:
+        async with stage(nodes=0, settings=SchedulerSettings(namespace_share=100)) as it:
             await it.create(kinds.NODE, node("n1", memory="60Gi", pods="1000"))
             await it.create(kinds.RESERVATION, reservation(replicas=seats, cpu="1m"))
             await pass_time(3)

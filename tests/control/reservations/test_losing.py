@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from tests.control.reservations.stage import THEIRS, message, phase, reservation, seats, settled
 from tests.control.stage import places, stage
@@ -78,7 +78,7 @@ async def test_an_unfit_node_makes_it_wait_until_it_is_fit_again(change: Any, ba
 
 @virtual
 async def test_a_seat_on_an_unfit_node_stays_when_enough_others_can_be_relied_on_again() -> None:
-    async with stage(nodes=2, settings=Settings(namespace_share=100)) as it:
+    async with stage(nodes=2, settings=SchedulerSettings(namespace_share=100)) as it:
         await it.create(kinds.RESERVATION, reservation(minAvailable=1, cpu="3"))
         await settled(it)
         for name in ("n1", "n2"):

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from restow.client.verbs import Client
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.ports import Api, Forbidden, OutcomeUnknown, Request, Response
 from tests.control.reservations.stage import Barrier, over_committed, phase, read, reservation, seats, take_away
 from tests.control.stage import events, places, stage
 from tests.sim.stage import Stage, node, pass_time, pod, virtual
 
-ALL = Settings(namespace_share=100)
+ALL = SchedulerSettings(namespace_share=100)
 OTHERS = {"spec": {"owners": [{"labelSelector": {"matchLabels": {"app": "db"}}}]}}
 
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from restow.control.scheduler.marks import Marks
-from restow.control.scheduler.settings import Settings
+from restow.control.scheduler.consumption_writes import ConsumptionWrites
+from restow.control.scheduler.settings import SchedulerSettings
 from restow.model.cluster.names import Key
 from tests.sim.stage import pass_time, virtual
 
@@ -16,15 +16,15 @@ OTHERS = [("default", name) for name in "abc"]
 
 
 @asynccontextmanager
-async def marking(writers: int) -> AsyncIterator[tuple[Marks, list[Key]]]:
+async def marking(writers: int) -> AsyncIterator[tuple[ConsumptionWrites, list[Key]]]:
     """Marks, and those whose turn has come so far."""
-    marks, turns = Marks(Settings(mark_writers=writers)), list[Key]()
+    marks, turns = ConsumptionWrites(SchedulerSettings(mark_writers=writers)), list[Key]()
     running = asyncio.create_task(marks.run(turns.append))
     yield marks, turns
     running.cancel()
 
 
-async def take_seats(marks: Marks, *keys: Key) -> None:
+async def take_seats(marks: ConsumptionWrites, *keys: Key) -> None:
     for key in keys:
         marks.ask(key, 0.25)
     await pass_time(1)

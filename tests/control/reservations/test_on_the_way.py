@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from tests.control.reservations.stage import Barrier, over_committed, read, reservation, seats, take_away
 from tests.control.stage import events, places, stage
@@ -72,7 +72,7 @@ async def test_a_seat_that_was_released_is_not_named(happens: Callable[[Stage], 
 
 @virtual
 async def test_a_pod_that_is_smaller_than_its_seat_need_not_wait_until_all_of_that_is_left() -> None:
-    async with stage(nodes=2, settings=Settings(namespace_share=100), stop=600.0) as it:
+    async with stage(nodes=2, settings=SchedulerSettings(namespace_share=100), stop=600.0) as it:
         theirs = {"nodeName": "n2", "schedulerName": "other", "terminationGracePeriodSeconds": 600}
         await it.create(kinds.POD, pod("old", "3", app="other", **theirs))
         await pass_time(3)

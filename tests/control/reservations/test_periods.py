@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from restow.client.informers import Informers
+from restow.client.shared_informers import SharedInformers
 from restow.client.verbs import Client
 from restow.model import kinds
 from restow.running.configuration import Configuration
@@ -24,7 +24,7 @@ from tests.sim.stage import Stage, pass_time, running, virtual
 async def looked_after(it: Stage, section: dict[str, str]) -> AsyncIterator[None]:
     """A scheduler and a collector, as `restow run` makes them."""
     rng = random.Random(1)
-    means = Means(it.api, it.clock, rng, Informers(Client(it.api), rng))
+    means = Means(it.api, it.clock, rng, SharedInformers(Client(it.api), rng))
     async with AsyncExitStack() as acting:
         for name in ("scheduler", "reservations"):
             part = PARTS[name](CollectorRegistry(), "restow-system")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from tests.control.reservations.stage import phase, reservation, seats
 from tests.control.reservations.test_marking import Slow
@@ -23,7 +23,7 @@ WAITING = {"x": 20.0, "y": 20.0}
 @asynccontextmanager
 async def pressed(patience: float = 300.0, cpu: str = "1", **annotations: str) -> AsyncIterator[Stage]:
     """Pod a took one of two seats, all of it or less, and others wait to be bound: there is one who binds."""
-    settings = Settings(namespace_share=100, writers=1, mark_patience=patience)
+    settings = SchedulerSettings(namespace_share=100, writers=1, mark_patience=patience)
     async with stage(nodes=1, around=Slow(WAITING).around, settings=settings) as it:
         made = reservation()
         made["metadata"]["annotations"] = annotations

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from restow.client.verbs import Client
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Document
 from restow.ports import Api, ApiError, Conflict, Forbidden, Request, Response
@@ -166,7 +166,7 @@ async def test_what_was_worked_out_from_something_older_is_not_written_but_worke
     change: Document, left: str | None
 ) -> None:
     overtaken = Overtaken(change)
-    async with stage(nodes=1, around=overtaken.around, settings=Settings(namespace_share=100)) as it:
+    async with stage(nodes=1, around=overtaken.around, settings=SchedulerSettings(namespace_share=100)) as it:
         await it.create(kinds.RESERVATION, reservation(cpu="2"))
         await pass_time(3)
         assert (overtaken.conflicts, await phase(it)) == (1, ("Available", "Reserved"))
@@ -178,7 +178,7 @@ async def test_what_was_worked_out_from_something_older_is_not_written_but_worke
 @virtual
 async def test_a_seat_that_is_asked_for_no_more_before_it_is_written_down_is_nobodys() -> None:
     busy = Strict(UNKNOWN)
-    async with stage(nodes=1, around=busy.around, settings=Settings(namespace_share=100)) as it:
+    async with stage(nodes=1, around=busy.around, settings=SchedulerSettings(namespace_share=100)) as it:
         await it.create(kinds.RESERVATION, reservation(cpu="2"))
         await pass_time(1)
         await it.patch(kinds.RESERVATION, "r", FEWER)

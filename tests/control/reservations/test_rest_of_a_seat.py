@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Document
 from tests.control.reservations.stage import THEIRS, over_committed, phase, reservation, seats
@@ -13,7 +13,7 @@ from tests.control.reservations.test_undecided import IN_Q, Slow, in_q, tasks
 from tests.control.stage import condition, places, stage, world
 from tests.sim.stage import Stage, pass_time, pod, scheduler, virtual
 
-ALL = Settings(namespace_share=100)
+ALL = SchedulerSettings(namespace_share=100)
 
 
 async def bound(it: Stage, name: str) -> None:

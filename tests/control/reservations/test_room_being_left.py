@@ -8,7 +8,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from restow.control.scheduler.holding import told_apart
+from restow.control.scheduler.reservation_status import told_apart
 from restow.model import kinds
 from restow.model.objects import Document, ObjectReference, Placement
 from restow.ports import Api, Request, Response

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from restow.control.scheduler.takers import Takers, works_for
-from restow.model.cluster import SeatName, Snapshot
+from restow.model.cluster import SeatName
 from restow.model.objects import OwnerReference, Pod
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import pod, reservation
 from tests.scheduling.reservations.stage import user
 
@@ -18,7 +19,7 @@ def test_who_is_gone_before_anything_showed_it_has_taken_a_seat_of_its_own_reser
     seat = snapshot.reservations.seat(SeatName("default", "r", "t", 0))
     takers = Takers(snapshot.reservations)
     assert seat is not None
-    takers.bound(gone, "n1", seat.name, "that of another one of this name" if renewed else seat.life)
+    takers.bound(gone, "n1", seat.name, "that of another one of this name" if renewed else seat.reservation_uid)
     takers.hide(gone)
     took = takers.of(seat.name)
     assert (took and took.metadata.uid) == (None if renewed else gone.metadata.uid)
@@ -32,7 +33,7 @@ def test_of_a_reservation_that_is_gone_nothing_is_kept_when_its_pods_go_unseen()
     seat = snapshot.reservations.seat(SeatName("default", "r", "t", 0))
     takers = Takers(snapshot.reservations)
     assert seat is not None
-    takers.bound(gone, "n1", seat.name, seat.life)
+    takers.bound(gone, "n1", seat.name, seat.reservation_uid)
     snapshot.remove_reservation(reservation("r", version=2))
     takers.forget("default", "r")
     assert takers.hide(gone) == seat.name
@@ -47,7 +48,7 @@ def test_of_two_that_name_a_seat_the_one_that_was_bound_into_it_has_taken_it(bou
     takers = Takers(snapshot.reservations)
     assert seat is not None
     pods = {name: pod(name, on="n1", labels={"app": "web"}, seat=str(seat.name)) for name in "pq"}
-    takers.bound(pods[bound], "n1", seat.name, seat.life)
+    takers.bound(pods[bound], "n1", seat.name, seat.reservation_uid)
     for one in pods.values():
         takers.show(one)
     assert takers.of(seat.name) is pods[bound]

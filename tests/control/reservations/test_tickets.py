@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from restow.control.scheduler.reservation_queue_entries import ReservationQueueEntries
-from restow.model.cluster import Snapshot
 from restow.model.objects import ObjectMeta, Pod, Reservation
-from restow.scheduling.queue import SchedulingQueue, Where
+from restow.model.snapshot import Snapshot
 from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.queue import SchedulingQueue, Where
 from tests.model.cluster.builders import placements_of
 from tests.scheduling.reservations.stage import booking
 from tests.sim.stage import virtual

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import ReservationPhase
 from restow.ports import Api, Request, Response
@@ -113,7 +113,7 @@ STORIES: dict[str, tuple[list[Step], str]] = {
 @virtual
 async def test_phases_follow_each_other(steps: list[Step], phases: str) -> None:
     seen = Phases()
-    async with stage(nodes=1, around=seen.around, settings=Settings(namespace_share=100)) as it:
+    async with stage(nodes=1, around=seen.around, settings=SchedulerSettings(namespace_share=100)) as it:
         for step in steps:
             await step(it)
             await pass_time(3)

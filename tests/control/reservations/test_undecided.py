@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from restow.model.objects import Document
 from restow.ports import Api, Request, Response
@@ -18,7 +18,7 @@ from tests.control.reservations.stage import phase, reservation, seats
 from tests.control.stage import condition, events, places, world
 from tests.sim.stage import Stage, pass_time, pod, scheduler, template, virtual
 
-ALL = Settings(namespace_share=100)
+ALL = SchedulerSettings(namespace_share=100)
 IN_Q = {"scheduling.volcano.sh/queue-name": "q"}
 
 

@@ -9,7 +9,7 @@ from msgspec import convert
 
 from restow.eviction.budgets import Budgets
 from restow.eviction.workloads import Owner, Workloads
-from restow.migration.scene import Scene
+from restow.migration.cluster_context import Scene
 from restow.model.objects import Pod, PodDisruptionBudget, PodMigrationJob
 from restow.model.times import format_time
 

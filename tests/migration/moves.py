@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from restow.migration.effective_options import Terms
 from restow.migration.facts import Answer, Facts
-from restow.migration.terms import Terms
 from restow.model.objects import Document, Node, OwnerReference, Pod, PodMigrationJob, Reservation
 from restow.model.times import format_time
 

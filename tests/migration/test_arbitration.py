@@ -12,8 +12,8 @@ from msgspec import convert
 from restow.eviction.protections import Protections
 from restow.migration.arbitration import Admitted, Refused, Verdict, Waiting, arbitrate
 from restow.migration.arguments import Arguments
+from restow.migration.cluster_context import Scene
 from restow.migration.limits import Limits, Window, most_missing
-from restow.migration.scene import Scene
 from restow.model.objects import PersistentVolumeClaim, PodMigrationJob
 from restow.model.selectors import parse_label_selector
 from tests.eviction.objects import deployment, pdb, pod, replica_set

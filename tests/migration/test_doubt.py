@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from restow.migration.conditions import admitted, is_in_doubt, is_running
-from restow.migration.instructions import Fail, Wait
-from restow.migration.steps import next_step
+from restow.migration.state_machine import next_step
+from restow.migration.steps import Fail, Wait
 from tests.migration.moves import NOW, facts, job, reservation
 
 NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu."

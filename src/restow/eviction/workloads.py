@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from restow.eviction.ordering import is_held_back, out_of_order
-from restow.eviction.retries import end_by_loss, is_fresh_loss
+from restow.eviction.job_backoff import end_by_loss, is_fresh_loss
+from restow.eviction.statefulset_order import is_held_back, out_of_order
 from restow.model.objects import (
     Deployment,
     Job,

@@ -15,14 +15,14 @@ import msgspec
 
 from restow.eviction.costs import deletion_cost, eviction_cost
 from restow.eviction.protections import Surroundings, lasting_refusal, unknown
-from restow.eviction.ranks import priority, qos
+from restow.eviction.qos_and_priority import priority, qos
 from restow.migration.arguments import Arguments
+from restow.migration.cluster_context import Candidate, Scene, candidate
 from restow.migration.conditions import is_ended, is_running
 from restow.migration.history import History, find_pod
+from restow.migration.job_annotations import PRIORITY_ANNOTATION, number_on
+from restow.migration.limit_usage import Full, Occupation, scarcity
 from restow.migration.limits import smallness
-from restow.migration.notes import PRIORITY_ANNOTATION, number_on
-from restow.migration.occupation import Full, Occupation, scarcity
-from restow.migration.scene import Candidate, Scene, candidate
 from restow.migration.waves import Waves
 from restow.model.objects import JobMode, JobReason, Pod, PodMigrationJob
 

@@ -13,10 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.migration.conditions import condition, is_evicting
-from restow.migration.likeness import likenesses, newcomer
+from restow.migration.effective_options import Terms
 from restow.migration.reservation import is_made_for, reservation_name
-from restow.migration.seats import Place, may_come_first, place_of, seats_elsewhere, seats_here, unreliable
-from restow.migration.terms import Terms
+from restow.migration.successor_seats import Place, may_come_first, place_of, seats_elsewhere, seats_here, unreliable
+from restow.migration.successor_spec import likenesses, newcomer
 from restow.model.affinity import node_constraint
 from restow.model.cluster.seat import is_being_deleted, named_seat
 from restow.model.objects import (

@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from restow.migration.likeness import keeps_name, likenesses
+from restow.migration.successor_spec import keeps_name, likenesses
 from restow.model.affinity import bound_to
 from restow.model.cluster import MIGRATING_ANNOTATION, MOVED_FROM_ANNOTATION
 from restow.model.cluster.names import Key

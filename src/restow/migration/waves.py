@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from restow.migration.conditions import is_ended
-from restow.migration.notes import PLAN_ANNOTATION, WAVE_ANNOTATION, number_on
+from restow.migration.job_annotations import PLAN_ANNOTATION, WAVE_ANNOTATION, number_on
 from restow.model.objects import JobPhase, PodMigrationJob
 
 

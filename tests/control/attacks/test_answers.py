@@ -17,7 +17,7 @@ from restow.ports import (
     Request,
     TooManyRequests,
 )
-from tests.control.migrations.stage import controller, scheduled, stays
+from tests.control.migrations.migration_cluster import cluster_with_scheduler, pod_stays, running_controller
 from tests.control.reservations.stage import phase, reservation
 from tests.control.stage import Answering, events, world
 from tests.sim.stage import pass_time, scheduler, virtual
@@ -63,13 +63,13 @@ def means_no_name(request: Request) -> bool:
 async def test_a_refusal_is_told_and_asked_again_now_and_then(
     about: Callable[[Request], bool], error: ApiError
 ) -> None:
-    async with scheduled() as it:
+    async with cluster_with_scheduler() as it:
         api = Answering(it.api, about, error)
-        async with controller(api, it.clock):
+        async with running_controller(api, it.clock):
             old = (await it.start(2))[0]
             await it.move(old)
             await pass_time(100)
-            assert await it.told() == ("Running", "FailedEvict", str(error)) and await stays(it, old)
+            assert await it.told() == ("Running", "FailedEvict", str(error)) and await pod_stays(it, old)
             assert 1 < api.asked < 40
             api.answer = None
             await pass_time(60)
@@ -78,19 +78,19 @@ async def test_a_refusal_is_told_and_asked_again_now_and_then(
 
 @virtual
 async def test_trouble_that_lasts_is_told() -> None:
-    async with scheduled() as it, controller(Answering(it.api, looks_at_a_node, BLIND), it.clock):
+    async with cluster_with_scheduler() as it, running_controller(Answering(it.api, looks_at_a_node, BLIND), it.clock):
         old = (await it.start(2))[0]
         await it.move(old)
         await pass_time(60)
         told = await events(it, "Interrupted", "PodMigrationJob")
         assert told and all(message.endswith("s: nodes are forbidden") for _, message in told), told
-        assert len(told) < 5 and await stays(it, old)
+        assert len(told) < 5 and await pod_stays(it, old)
 
 
 @pytest.mark.parametrize("reference", [{"name": ".."}, {"namespace": ".."}], ids=str)
 @virtual
 async def test_what_cannot_be_a_name_is_nobodys(reference: Document) -> None:
-    async with scheduled() as it, controller(Answering(it.api, means_no_name, NO_NAME), it.clock):
+    async with cluster_with_scheduler() as it, running_controller(Answering(it.api, means_no_name, NO_NAME), it.clock):
         spec = {"podRef": {"namespace": "default", "name": "web", **reference}}
         await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "move"}, "spec": spec})
         await pass_time(10)

@@ -15,8 +15,15 @@ from restow.model.cluster import Mask, Which
 from restow.model.objects import Document, Pod, Reservation
 from restow.ports import STRATEGIC_PATCH
 from restow.scheduling.framework import Cycle, FilterPlugin, Refusal
-from tests.control.attacks.stage import held_up, node_of
-from tests.control.migrations.stage import SYSTEM, Move, arguments, controller, scheduled, stays
+from tests.control.attacks.stopped_move import held_up, node_of
+from tests.control.migrations.migration_cluster import (
+    SYSTEM,
+    MigrationCluster,
+    cluster_with_scheduler,
+    migration_arguments,
+    pod_stays,
+    running_controller,
+)
 from tests.control.stage import group, world
 from tests.sim.stage import job, pass_time, pod, profile, running, scheduler, template, virtual, workload
 
@@ -49,14 +56,14 @@ def serving(port: int) -> list[Document]:
 )
 @virtual
 async def test_somebody_elses_pod_comes_to_its_seat(mine: Document, theirs: Document, why: str) -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1, **mine)
         async with held_up(it, old) as seat:
             thief = pod("thief", "100m", app="noisy", nodeName=node_of(seat), **FOREIGN, **theirs)
             await it.create(kinds.POD, thief)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Running", "Waiting") and why in (message or ""), message
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
         await it.delete(kinds.POD, "thief", grace_seconds=0)
         await pass_time(30)
         assert (await it.told())[0] == "Succeed"
@@ -64,18 +71,18 @@ async def test_somebody_elses_pod_comes_to_its_seat(mine: Document, theirs: Docu
 
 @virtual
 async def test_somebody_is_relabelled_whom_it_must_not_be_near() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1, affinity=apart_from("noisy"))
         for name in ("n1", "n2", "n3"):
             await it.create(kinds.POD, pod(f"quiet-{name}", "100m", app="quiet", nodeName=name))
         async with held_up(it, old) as seat:
             await it.patch(kinds.POD, f"quiet-{node_of(seat)}", {"metadata": {"labels": {"app": "noisy"}}})
-        assert (await it.told())[:2] == ("Running", "Waiting") and await stays(it, old)
+        assert (await it.told())[:2] == ("Running", "Waiting") and await pod_stays(it, old)
 
 
 @virtual
 async def test_a_pod_that_asks_for_a_reservation_by_name_is_not_moved_to_another_seat() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await reserve(it, "first")
         made = template("500m", app="web", annotations={"restow.sh/use-reservation": "first"})
         await it.create(kinds.DEPLOYMENT, workload("web", 1, pods=made))
@@ -85,12 +92,12 @@ async def test_a_pod_that_asks_for_a_reservation_by_name_is_not_moved_to_another
         await pass_time(60)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and "reservation first by name" in (message or "")
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
 
 
 @virtual
 async def test_a_reservation_of_the_same_name_is_not_the_one_that_was_given() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
         given = await reserve(it, "spare")
         reference = {"name": "spare", "uid": given.metadata.uid}
@@ -98,11 +105,11 @@ async def test_a_reservation_of_the_same_name_is_not_the_one_that_was_given() ->
         await reserve(it, "spare")
         await it.move(old, reservationOptions={"reservationRef": reference})
         await pass_time(30)
-        assert (await it.told())[:2] == ("Failed", "MissingReservation") and await stays(it, old)
+        assert (await it.told())[:2] == ("Failed", "MissingReservation") and await pod_stays(it, old)
         assert [one.status.state.phase for one in await it.reservations()] == ["Available"]
 
 
-async def reserve(it: Move, name: str, cpu: str = "500m", **spec: Any) -> Reservation:
+async def reserve(it: MigrationCluster, name: str, cpu: str = "500m", **spec: Any) -> Reservation:
     """A seat for pods of web."""
     task = {"name": "web", "replicas": 1, "template": template(cpu, app="web")}
     owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
@@ -114,7 +121,7 @@ async def reserve(it: Move, name: str, cpu: str = "500m", **spec: Any) -> Reserv
     return made
 
 
-async def resized(it: Move) -> Pod:
+async def resized(it: MigrationCluster) -> Pod:
     """A pod that was given less while it runs; whoever is made anew asks for as much as before."""
     [old] = await it.start(1)
     less = [{"name": "main", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}]
@@ -123,7 +130,7 @@ async def resized(it: Move) -> Pod:
     return old
 
 
-async def outdated(it: Move) -> Pod:
+async def outdated(it: MigrationCluster) -> Pod:
     """A pod of an earlier revision, which its set makes anew only once it is gone."""
     made = workload("web", 1, pods=template("100m", app="web"), updateStrategy={"type": "OnDelete"})
     await it.create(kinds.STATEFUL_SET, made)
@@ -135,15 +142,15 @@ async def outdated(it: Move) -> Pod:
 @pytest.mark.parametrize("pod_that_shrank", [resized, outdated], ids=lambda one: one.__name__)
 @virtual
 async def test_a_seat_is_large_enough_for_whoever_is_made_anew(pod_that_shrank: Any) -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = await pod_that_shrank(it)
         await crowd(it, old)
         await it.move(old)
         await pass_time(60)
-        assert (await it.told())[:2] == ("Running", "Unschedulable") and await stays(it, old)
+        assert (await it.told())[:2] == ("Running", "Unschedulable") and await pod_stays(it, old)
 
 
-async def crowd(it: Move, old: Pod) -> None:
+async def crowd(it: MigrationCluster, old: Pod) -> None:
     """Elsewhere there is just room for a pod of the old size."""
     for name in {"n1", "n2", "n3"} - {old.spec.node_name}:
         await it.create(kinds.POD, pod(f"filler-{name}", "3800m", app="other", nodeName=name))
@@ -153,7 +160,7 @@ async def crowd(it: Move, old: Pod) -> None:
 @pytest.mark.parametrize("pod_that_shrank", [resized, outdated], ids=lambda one: one.__name__)
 @virtual
 async def test_a_seat_that_is_given_is_for_whoever_is_made_anew(pod_that_shrank: Any, policy: str) -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = await pod_that_shrank(it)
         await crowd(it, old)
         await it.patch(kinds.NODE, old.spec.node_name or "", {"spec": {"unschedulable": True}})
@@ -161,13 +168,13 @@ async def test_a_seat_that_is_given_is_for_whoever_is_made_anew(pod_that_shrank:
         await it.move(old, reservationOptions={"reservationRef": {"name": "spare"}})
         await pass_time(60)
         phase, reason, message = await it.told()
-        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and await stays(it, old), message
+        assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and await pod_stays(it, old), message
         assert ("too small" if policy == "Fits" else "differs") in (message or "")
 
 
 @virtual
 async def test_what_is_made_anew_grows_while_its_seat_is_kept() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         made = workload("web", 1, pods=template("100m", app="web"), updateStrategy={"type": "OnDelete"})
         await it.create(kinds.STATEFUL_SET, made)
         await pass_time(5)
@@ -177,13 +184,13 @@ async def test_what_is_made_anew_grows_while_its_seat_is_kept() -> None:
             await it.patch(kinds.STATEFUL_SET, "web", {"spec": {"template": template("500m", app="web")}})
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and "too small" in (message or ""), message
-        assert await stays(it, old) and await it.reservations() == []
+        assert await pod_stays(it, old) and await it.reservations() == []
 
 
 @pytest.mark.parametrize("before", [{}, {"nodeSelector": {"disk": "slow"}}], ids=["anywhere", "elsewhere"])
 @virtual
 async def test_a_seat_is_where_whoever_is_made_anew_may_go(before: Document) -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         for name in ("n1", "n2", "n3"):
             await it.patch(kinds.NODE, name, {"metadata": {"labels": {"disk": "slow"}}})
         made = workload("web", 1, pods=template("100m", app="web", **before), updateStrategy={"type": "OnDelete"})
@@ -219,7 +226,7 @@ NOWHERE = {"maxSkew": 1, "topologyKey": "no-such-key", "whenUnsatisfiable": "DoN
 @virtual
 async def test_a_pod_stays_if_whoever_is_made_anew_insists_on(anew: Document) -> None:
     """What its set makes pods from has changed since, and nowhere is a place for that."""
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         labels = anew.pop("labels", {})
         made = workload("web", 1, pods=template("500m", app="web"), updateStrategy={"type": "OnDelete"})
         await it.create(kinds.STATEFUL_SET, made)
@@ -236,7 +243,7 @@ async def test_a_pod_stays_if_whoever_is_made_anew_insists_on(anew: Document) ->
         await pass_time(1)
         await it.move(old)
         await pass_time(60)
-        assert await stays(it, old), await it.told()
+        assert await pod_stays(it, old), await it.told()
 
 
 @pytest.mark.parametrize(
@@ -244,7 +251,7 @@ async def test_a_pod_stays_if_whoever_is_made_anew_insists_on(anew: Document) ->
 )
 @virtual
 async def test_a_job_that_may_lose_no_pod_keeps_it(limit: int, phase: str) -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.JOB, job("etl", run=500, backoffLimit=limit))
         await pass_time(5)
         await it.move((await it.pods())[0])
@@ -264,7 +271,7 @@ async def test_a_job_that_may_lose_no_pod_keeps_it(limit: int, phase: str) -> No
 )
 @virtual
 async def test_a_pod_stays_whose_gang(deed: Any, why: str) -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.POD_GROUP, group("g", 2))
         made = template("500m", app="web", annotations={"scheduling.k8s.io/group-name": "g"})
         await it.create(kinds.DEPLOYMENT, workload("web", 2, pods=made))
@@ -277,13 +284,13 @@ async def test_a_pod_stays_whose_gang(deed: Any, why: str) -> None:
         await pass_time(600)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "Timeout") and why in (message or ""), message
-        assert await stays(it, old) and await it.reservations() == []
+        assert await pod_stays(it, old) and await it.reservations() == []
 
 
 @virtual
 async def test_of_a_gang_one_moves_after_the_other() -> None:
     """While the first is on its way there are fewer of them than must be, and that is waited for."""
-    async with scheduled(nodes=4) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
         await it.create(kinds.POD_GROUP, group("g", 2))
         slow = {"sim.restow.sh/stop-seconds": "20", "scheduling.k8s.io/group-name": "g"}
         pods = template("500m", app="web", annotations=slow)
@@ -298,7 +305,7 @@ async def test_of_a_gang_one_moves_after_the_other() -> None:
 
 @virtual
 async def test_whoever_is_done_still_counts_for_its_gang() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.POD_GROUP, group("g", 3))
         of_gang = {"scheduling.k8s.io/group-name": "g"}
         await it.create(kinds.DEPLOYMENT, workload("web", 2, pods=template("500m", app="web", annotations=of_gang)))
@@ -317,7 +324,7 @@ async def test_whoever_is_done_still_counts_for_its_gang() -> None:
 @virtual
 async def test_a_seat_that_was_taken_is_kept_for_nobody_when_time_is_up() -> None:
     """Somebody's finalizer keeps the pod that has left."""
-    async with scheduled() as it, controller(it.api, it.clock, defaultJobTTL="60s"):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock, defaultJobTTL="60s"):
         old = (await it.start(2))[0]
         await it.patch(kinds.POD, old.metadata.name, {"metadata": {"finalizers": ["example.com/audit"]}})
         await it.move(old)
@@ -329,7 +336,7 @@ async def test_a_seat_that_was_taken_is_kept_for_nobody_when_time_is_up() -> Non
 
 @virtual
 async def test_a_time_that_cannot_be_is_no_time_without_end() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
         await it.move(old, ttl="-5s")
         await pass_time(10)
@@ -339,9 +346,9 @@ async def test_a_time_that_cannot_be_is_no_time_without_end() -> None:
 @virtual
 async def test_nobody_is_evicted_for_room_that_was_taken_while_no_scheduler_runs() -> None:
     async with world(nodes=2) as base:
-        it = Move(base.api, base.world, base.clock)
+        it = MigrationCluster(base.api, base.world, base.clock)
         await it.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
-        async with controller(it.api, it.clock), AsyncExitStack() as until_then:
+        async with running_controller(it.api, it.clock), AsyncExitStack() as until_then:
             await until_then.enter_async_context(scheduler(it.api, it.clock))
             [old] = await it.start(1)
             async with held_up(it, old) as seat:
@@ -351,7 +358,7 @@ async def test_nobody_is_evicted_for_room_that_was_taken_while_no_scheduler_runs
             phase, reason, message = await it.told()
             assert (phase, reason) == ("Running", "Waiting"), message
             assert "would not take its successor: Insufficient cpu" in (message or "")
-            assert await stays(it, old)
+            assert await pod_stays(it, old)
 
 
 class Broken(FilterPlugin):
@@ -370,15 +377,15 @@ class Broken(FilterPlugin):
 @virtual
 async def test_nobody_is_evicted_while_a_plugin_breaks_and_that_is_told() -> None:
     plugin = Broken()
-    async with scheduled() as it:
-        made = Migrations(it.api, it.clock, Random(1), arguments=arguments(), scheduler=profile(plugin))
+    async with cluster_with_scheduler() as it:
+        made = Migrations(it.api, it.clock, Random(1), arguments=migration_arguments(), scheduler=profile(plugin))
         async with running(made):
             [old] = await it.start(1)
             await it.move(old)
             await pass_time(30)
             phase, reason, message = await it.told()
             assert (phase, reason) == ("Running", "Waiting") and "Broken: RuntimeError: no idea" in (message or "")
-            assert await stays(it, old)
+            assert await pod_stays(it, old)
             plugin.is_broken = False
             await pass_time(30)
             assert (await it.told())[0] == "Succeed", await it.told()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from restow.control.scheduler import Settings
+from restow.control.scheduler import SchedulerSettings
 from restow.model import kinds
 from tests.control.reservations.stage import phase, reservation
 from tests.control.stage import stage
@@ -13,7 +13,7 @@ TEAM = {"scheduling.volcano.sh/queue-name": "team"}
 
 @virtual
 async def test_one_pod_makes_room_in_its_queue_for_one_seat_however_many_say_that_they_move_it() -> None:
-    async with stage(settings=Settings(namespace_share=100)) as it:
+    async with stage(settings=SchedulerSettings(namespace_share=100)) as it:
         capability = {"weight": 1, "capability": {"cpu": "1"}}
         await it.create(kinds.QUEUE, {"metadata": {"name": "team"}, "spec": capability})
         await pass_time(2)

@@ -22,9 +22,9 @@ from restow.client.verbs import Client
 from restow.eviction.costs import NEVER, eviction_cost
 from restow.migration.conditions import holds, is_evicting
 from restow.migration.reservation import is_made_for
-from restow.migration.stop import stopped
+from restow.migration.stop_switch import stopped
 from restow.model import kinds
-from restow.model.cluster.owners import Kinship, Owners
+from restow.model.cluster.owners import OwnerChains, Owners
 from restow.model.cluster.seat import migrating_pod
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import ConfigMap, Node, Pod, PodMigrationJob, Reservation
@@ -176,7 +176,7 @@ class Auditor:
 
     async def _may_take(self, pod: Pod, reservation: Reservation) -> bool:
         """Whether a pod like this one may take a seat, by owners, by the mark of who moves, and by its size."""
-        kinship = Kinship(UndoLog())
+        kinship = OwnerChains(UndoLog())
         for owner in (await self._truth.list(kinds.REPLICA_SET)).items:
             kinship.put(owner.metadata)
         mine = Owners.of(reservation.spec.owners or ()).match(pod, kinship)

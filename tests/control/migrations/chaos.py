@@ -26,7 +26,12 @@ from restow.sim.loop import VirtualLoop
 from tests.control.accidents import Accidents, main
 from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.limits import Limits
-from tests.control.migrations.stage import Move, arguments, controller, scheduled
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_scheduler,
+    migration_arguments,
+    running_controller,
+)
 from tests.control.migrations.test_scarce import mend, spoil
 from tests.control.reservations.auditor import Auditor as SeatAuditor
 from tests.control.stage import check_room, trouble
@@ -65,7 +70,7 @@ class Books:
     def __init__(self, it: Stage, section: Document, *, alone: bool) -> None:
         self.faults: list[str] = []
         self.seats = SeatAuditor(it.api, it.clock)
-        self.limits = Limits(it.api, arguments(**section), alone=alone)
+        self.limits = Limits(it.api, migration_arguments(**section), alone=alone)
 
     def check(self) -> None:
         found = [*self.faults, *self.seats.faults, *self.limits.faults]
@@ -75,7 +80,9 @@ class Books:
 class Leaders:
     """One controller after the other; most of them die after some write."""
 
-    def __init__(self, it: Move, books: Books, section: Document, rng: random.Random, plan: FaultPlan) -> None:
+    def __init__(
+        self, it: MigrationCluster, books: Books, section: Document, rng: random.Random, plan: FaultPlan
+    ) -> None:
         self.lives = self.evictions = 0
         self._it = it
         self._books = books
@@ -99,7 +106,7 @@ class Leaders:
         self.evictions += auditor.evictions
 
     async def _live(self, api: Api, seconds: float) -> None:
-        async with controller(api, self._it.clock, seed=self.lives, **self._section) as made:
+        async with running_controller(api, self._it.clock, seed=self.lives, **self._section) as made:
             self._leading.add(made)
             try:
                 await asyncio.sleep(seconds)
@@ -109,11 +116,13 @@ class Leaders:
     async def configure(self, section: Document) -> None:
         """Tell whoever leads what is in the file now, beside what always is."""
         for one in list(self._leading):
-            one.configure(arguments(**(self._section | section)))
+            one.configure(migration_arguments(**(self._section | section)))
 
 
 class MoveAccidents(Accidents):
-    def __init__(self, it: Move, seats: SeatAuditor, leaders: Leaders, rng: random.Random, *, given: int) -> None:
+    def __init__(
+        self, it: MigrationCluster, seats: SeatAuditor, leaders: Leaders, rng: random.Random, *, given: int
+    ) -> None:
         """Reservations are `given` to jobs as often as that."""
         super().__init__(it, rng, NODES)
         self._it = it
@@ -281,7 +290,7 @@ async def run(seed: int) -> Counter[str]:
         books.append(Books(it, section, alone=at_once == 1))
         return books[0].seats
 
-    async with scheduled(nodes=len(NODES), seed=seed, around=audited) as it:
+    async with cluster_with_scheduler(nodes=len(NODES), seed=seed, around=audited) as it:
         await _begin(it)
         leaders = Leaders(it, books[0], section, rng, trouble(rng))
         accidents = MoveAccidents(it, books[0].seats, leaders, random.Random(seed + 1), given=2 * (seed % 2))
@@ -302,7 +311,7 @@ async def run(seed: int) -> Counter[str]:
         return ends + Counter(evictions=leaders.evictions, lives=leaders.lives)
 
 
-async def _begin(it: Move) -> None:
+async def _begin(it: MigrationCluster) -> None:
     await it.create(kinds.DEPLOYMENT, workload("web", 3, pods=template("500m", app="web")))
     await it.create(kinds.STATEFUL_SET, workload("db", 2, pods=template("700m", app="db")))
     await it.create(kinds.DEPLOYMENT, workload("api", 3, pods=template("400m", app="api")))
@@ -312,7 +321,7 @@ async def _begin(it: Move) -> None:
     await pass_time(10)
 
 
-async def _is_at_rest(it: Move) -> None:
+async def _is_at_rest(it: MigrationCluster) -> None:
     """Every job has ended and says why, nothing is held for nobody, workloads are whole, and no node has too much."""
     jobs = (await it.client.list(kinds.POD_MIGRATION_JOB)).items
     assert [job.metadata.name for job in jobs if not is_ended(job)] == []

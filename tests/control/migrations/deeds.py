@@ -13,21 +13,21 @@ from restow.eviction.costs import EVICTION_COST, NEVER
 from restow.model import kinds
 from restow.model.objects import Pod
 from restow.sim.loop import VirtualLoop
-from tests.control.migrations.stage import SYSTEM, Move, controller
+from tests.control.migrations.migration_cluster import SYSTEM, MigrationCluster, running_controller
 from tests.sim.stage import node
 
 SECTION: dict[str, Any] = {"defaultJobTTL": "90s", "waitingTTL": "2m", "maxConcurrentReconciles": 2}
 """What is configured while they are done."""
 SHORT = ("1s", "20s")
-Deed = Callable[[Move, Pod], Awaitable[object]]
+Deed = Callable[[MigrationCluster, Pod], Awaitable[object]]
 
 
-async def seat(it: Move) -> Any:
+async def seat(it: MigrationCluster) -> Any:
     return (await it.reservations())[0] if await it.reservations() else None
 
 
 def change_seat(**changes: Any) -> Deed:
-    async def deed(it: Move, old: Pod) -> None:
+    async def deed(it: MigrationCluster, old: Pod) -> None:
         found = await seat(it)
         if found is not None:
             await it.patch(kinds.RESERVATION, found.metadata.name, changes)
@@ -36,40 +36,40 @@ def change_seat(**changes: Any) -> Deed:
 
 
 def change_job(**spec: Any) -> Deed:
-    async def deed(it: Move, old: Pod) -> None:
+    async def deed(it: MigrationCluster, old: Pod) -> None:
         await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": spec})
 
     return deed
 
 
-async def delete_seat(it: Move, old: Pod) -> None:
+async def delete_seat(it: MigrationCluster, old: Pod) -> None:
     found = await seat(it)
     if found is not None:
         await it.delete(kinds.RESERVATION, found.metadata.name)
 
 
-async def delete_pod(it: Move, old: Pod) -> None:
+async def delete_pod(it: MigrationCluster, old: Pod) -> None:
     await it.delete(kinds.POD, old.metadata.name)
 
 
-async def kill_pod(it: Move, old: Pod) -> None:
+async def kill_pod(it: MigrationCluster, old: Pod) -> None:
     await it.delete(kinds.POD, old.metadata.name, grace_seconds=0)
 
 
-async def delete_job(it: Move, old: Pod) -> None:
+async def delete_job(it: MigrationCluster, old: Pod) -> None:
     await it.delete(kinds.POD_MIGRATION_JOB, "move")
 
 
-async def ask_again(it: Move, old: Pod) -> None:
+async def ask_again(it: MigrationCluster, old: Pod) -> None:
     await it.move(old, "again")
 
 
-async def delete_and_ask_again(it: Move, old: Pod) -> None:
+async def delete_and_ask_again(it: MigrationCluster, old: Pod) -> None:
     await it.delete(kinds.POD_MIGRATION_JOB, "move")
     await it.move(old)
 
 
-async def use_the_same_seat(it: Move, old: Pod) -> None:
+async def use_the_same_seat(it: MigrationCluster, old: Pod) -> None:
     found = await seat(it)
     if found is not None:
         other = next(one for one in await it.pods() if one.metadata.uid != old.metadata.uid)
@@ -77,37 +77,37 @@ async def use_the_same_seat(it: Move, old: Pod) -> None:
         await it.move(other, "again", reservationOptions={"reservationRef": reference})
 
 
-async def move_another(it: Move, old: Pod) -> None:
+async def move_another(it: MigrationCluster, old: Pod) -> None:
     other = next(one for one in await it.pods() if one.metadata.uid != old.metadata.uid)
     reference = {"name": other.metadata.name, "uid": other.metadata.uid}
     await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"podRef": reference}})
 
 
-async def scale_to_none(it: Move, old: Pod) -> None:
+async def scale_to_none(it: MigrationCluster, old: Pod) -> None:
     await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 0}})
 
 
-async def pause_workload(it: Move, old: Pod) -> None:
+async def pause_workload(it: MigrationCluster, old: Pod) -> None:
     """Which keeps it from being upgraded; its pods are replaced all the same."""
     await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"paused": True}})
 
 
-async def delete_workload(it: Move, old: Pod) -> None:
+async def delete_workload(it: MigrationCluster, old: Pod) -> None:
     await it.delete(kinds.DEPLOYMENT, "web")
 
 
-async def budget(it: Move, old: Pod) -> None:
+async def budget(it: MigrationCluster, old: Pod) -> None:
     spec = {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}}
     await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
 
 
-async def cordon(it: Move, old: Pod) -> None:
+async def cordon(it: MigrationCluster, old: Pod) -> None:
     found = await seat(it)
     if found is not None and found.status.placements:
         await it.patch(kinds.NODE, found.status.placements[0].node_name, {"spec": {"unschedulable": True}})
 
 
-async def delete_node(it: Move, old: Pod) -> None:
+async def delete_node(it: MigrationCluster, old: Pod) -> None:
     found = await seat(it)
     if found is not None and found.status.placements:
         await it.delete(kinds.NODE, found.status.placements[0].node_name)
@@ -116,7 +116,7 @@ async def delete_node(it: Move, old: Pod) -> None:
 def renew_node(cpu: str) -> Deed:
     """Another node of the same name; an empty one, for what is on it is not ours to answer for."""
 
-    async def deed(it: Move, old: Pod) -> None:
+    async def deed(it: MigrationCluster, old: Pod) -> None:
         found = await seat(it)
         name = found.status.placements[0].node_name if found is not None and found.status.placements else None
         if name is not None and all(one.spec.node_name != name for one in await it.pods()):
@@ -126,17 +126,17 @@ def renew_node(cpu: str) -> Deed:
     return deed
 
 
-async def lead_as_well(it: Move, old: Pod) -> None:
+async def lead_as_well(it: MigrationCluster, old: Pod) -> None:
     """Somebody who knows nothing of the other."""
 
     async def lead() -> None:
-        async with controller(it.api, it.clock, seed=2, **SECTION):
+        async with running_controller(it.api, it.clock, seed=2, **SECTION):
             await asyncio.sleep(600)
 
     going_on.append(asyncio.create_task(lead()))
 
 
-async def steal_room(it: Move, old: Pod) -> None:
+async def steal_room(it: MigrationCluster, old: Pod) -> None:
     """While it is only held: a node with too much on it is not ours to answer for."""
     found = await seat(it)
     taken = any("restow.sh/reservation" in (one.metadata.annotations or {}) for one in await it.pods())
@@ -146,17 +146,17 @@ async def steal_room(it: Move, old: Pod) -> None:
         await it.create(kinds.POD, {"metadata": {"name": "thief", "namespace": "default"}, "spec": spec})
 
 
-async def stop(it: Move, old: Pod) -> None:
+async def stop(it: MigrationCluster, old: Pod) -> None:
     await it.create(
         kinds.CONFIG_MAP, {"metadata": {"name": "restow-stop", "namespace": SYSTEM}, "data": {"paused": "true"}}
     )
 
 
-async def abort(it: Move, old: Pod) -> None:
+async def abort(it: MigrationCluster, old: Pod) -> None:
     await it.set_status("move", phase="Aborted")
 
 
-async def forge(it: Move, old: Pod) -> None:
+async def forge(it: MigrationCluster, old: Pod) -> None:
     """A reservation of somebody else, under the name that the job's own will have, and marked as its own."""
     job = await it.job()
     stranger = {"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "stranger"}}
@@ -179,7 +179,7 @@ async def forge(it: Move, old: Pod) -> None:
     await it.create(kinds.RESERVATION, made)
 
 
-async def pause(it: Move, old: Pod) -> None:
+async def pause(it: MigrationCluster, old: Pod) -> None:
     """For two minutes, which is more than the job's time."""
     await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": True}})
 
@@ -194,16 +194,16 @@ going_on: list[asyncio.Task[None]] = []
 """Kept, or they would be forgotten before their time."""
 
 
-async def hesitate(it: Move, old: Pod) -> None:
+async def hesitate(it: MigrationCluster, old: Pod) -> None:
     """Paused and resumed, before anybody may have seen it."""
     for paused in (True, False):
         await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": paused}})
 
 
-def for_a_while(kind: Any, name: Callable[[Move, Pod], Awaitable[str | None]]) -> Deed:
+def for_a_while(kind: Any, name: Callable[[MigrationCluster, Pod], Awaitable[str | None]]) -> Deed:
     """Deleted, and kept by somebody's finalizer for a while."""
 
-    async def deed(it: Move, old: Pod) -> None:
+    async def deed(it: MigrationCluster, old: Pod) -> None:
         found = await name(it, old)
         if found is None:
             return
@@ -219,41 +219,41 @@ def for_a_while(kind: Any, name: Callable[[Move, Pod], Awaitable[str | None]]) -
     return deed
 
 
-async def name_of_job(it: Move, old: Pod) -> str | None:
+async def name_of_job(it: MigrationCluster, old: Pod) -> str | None:
     return "move"
 
 
-async def name_of_pod(it: Move, old: Pod) -> str | None:
+async def name_of_pod(it: MigrationCluster, old: Pod) -> str | None:
     return old.metadata.name
 
 
-async def name_of_seat(it: Move, old: Pod) -> str | None:
+async def name_of_seat(it: MigrationCluster, old: Pod) -> str | None:
     found = await seat(it)
     return found.metadata.name if found is not None else None
 
 
 def change_status(**status: Any) -> Deed:
-    async def deed(it: Move, old: Pod) -> None:
+    async def deed(it: MigrationCluster, old: Pod) -> None:
         await it.set_status("move", **status)
 
     return deed
 
 
 def change_pod(**metadata: Any) -> Deed:
-    async def deed(it: Move, old: Pod) -> None:
+    async def deed(it: MigrationCluster, old: Pod) -> None:
         await it.patch(kinds.POD, old.metadata.name, {"metadata": metadata})
 
     return deed
 
 
-async def two_budgets(it: Move, old: Pod) -> None:
+async def two_budgets(it: MigrationCluster, old: Pod) -> None:
     """Of which the API server wants to hear nothing."""
     for name in ("web", "all"):
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
         await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
 
 
-async def redirect(it: Move, old: Pod) -> None:
+async def redirect(it: MigrationCluster, old: Pod) -> None:
     """To where it has no seat."""
     found = await seat(it)
     kept = {one.node_name for one in (found.status.placements if found is not None else None) or ()}
@@ -262,7 +262,7 @@ async def redirect(it: Move, old: Pod) -> None:
     await it.patch(kinds.POD_MIGRATION_JOB, "move", {"metadata": {"annotations": annotations}})
 
 
-async def narrow_seat(it: Move, old: Pod) -> None:
+async def narrow_seat(it: MigrationCluster, old: Pod) -> None:
     """To nodes that do not exist."""
     found = await it.document(kinds.RESERVATION, await name_of_seat(it, old) or "")
     [task] = found["spec"]["tasks"]
@@ -270,7 +270,7 @@ async def narrow_seat(it: Move, old: Pod) -> None:
     await it.patch(kinds.RESERVATION, found["metadata"]["name"], {"spec": {"tasks": [task]}})
 
 
-async def taint(it: Move, old: Pod) -> None:
+async def taint(it: MigrationCluster, old: Pod) -> None:
     found = await seat(it)
     if found is not None and found.status.placements:
         spec = {"taints": [{"key": "example.com/broken", "effect": "NoExecute"}]}
@@ -280,7 +280,7 @@ async def taint(it: Move, old: Pod) -> None:
 def jump(seconds: float) -> Deed:
     """Everybody's wall clock is set, as somebody does who corrects it by hand."""
 
-    async def deed(it: Move, old: Pod) -> None:
+    async def deed(it: MigrationCluster, old: Pod) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         loop.start += seconds

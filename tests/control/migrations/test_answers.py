@@ -21,7 +21,12 @@ from restow.ports import (
     TooManyRequests,
 )
 from tests.control.migrations.limits import Limits
-from tests.control.migrations.stage import arguments, cluster, controller, stays
+from tests.control.migrations.migration_cluster import (
+    cluster_with_stub_scheduler,
+    migration_arguments,
+    pod_stays,
+    running_controller,
+)
 from tests.control.migrations.test_breaking import about_to_leave
 from tests.control.stage import Answering
 from tests.sim.stage import pass_time, virtual
@@ -59,13 +64,13 @@ def evicts(request: Request) -> bool:
 async def test_a_no_for_now_is_told_and_asked_again(
     about: Callable[[Request], bool], answer: ApiError, told: tuple[str, str | None]
 ) -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         api = Answering(it.api, about, answer)
-        async with controller(api, it.clock):
+        async with running_controller(api, it.clock):
             old = (await it.start())[0]
             await it.move(old)
             await pass_time(10)
-            assert (await it.told())[:2] == told and await stays(it, old)
+            assert (await it.told())[:2] == told and await pod_stays(it, old)
             assert told[1] is None or answer.status.message in ((await it.told())[2] or "")
             api.answer = None
             await pass_time(60)
@@ -75,13 +80,13 @@ async def test_a_no_for_now_is_told_and_asked_again(
 @pytest.mark.parametrize("answer", [BAD, NO_NAMESPACE], ids=["it is not accepted", "there is nowhere to make it"])
 @virtual
 async def test_a_reservation_that_will_never_be_ends_the_job(answer: ApiError) -> None:
-    async with cluster() as it, controller(Answering(it.api, reserves, answer), it.clock):
+    async with cluster_with_stub_scheduler() as it, running_controller(Answering(it.api, reserves, answer), it.clock):
         old = (await it.start())[0]
         await it.move(old)
         await pass_time(10)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "FailedCreateReservation") and answer.status.message in (message or "")
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
 
 
 def really_evicts(request: Request) -> bool:
@@ -90,7 +95,10 @@ def really_evicts(request: Request) -> bool:
 
 @virtual
 async def test_an_eviction_that_is_refused_though_it_was_tried_is_told_and_was_none() -> None:
-    async with cluster() as it, controller(Answering(it.api, really_evicts, BUDGET), it.clock):
+    async with (
+        cluster_with_stub_scheduler() as it,
+        running_controller(Answering(it.api, really_evicts, BUDGET), it.clock),
+    ):
         old = (await it.start())[0]
         await it.move(old)
         await pass_time(10)
@@ -98,16 +106,16 @@ async def test_an_eviction_that_is_refused_though_it_was_tried_is_told_and_was_n
         assert (phase, reason) == ("Running", "FailedEvict") and "needs 2 healthy pods" in (message or "")
         await it.set_status("move", phase="Aborted")
         await pass_time(5)
-        assert await it.reservations() == [] and await stays(it, old)
+        assert await it.reservations() == [] and await pod_stays(it, old)
 
 
 @virtual
 async def test_a_budget_that_changes_is_asked_at_once() -> None:
-    async with cluster() as it, controller(it.api, it.clock), about_to_leave(it) as old:
+    async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock), about_to_leave(it) as old:
         await pass_time(0.5)
         await it.patch(kinds.POD_DISRUPTION_BUDGET, "web", {"spec": {"minAvailable": 1}})
         await pass_time(2)
-        assert not await stays(it, old)
+        assert not await pod_stays(it, old)
 
 
 # --- admission --------------------------------------------------------------------------------------------------------
@@ -137,11 +145,11 @@ class Silent:
 async def test_a_job_that_was_admitted_without_a_word_counts() -> None:
     """One pod may move at a time; the second job would go before the first."""
     section = {"maxMigratingPerWorkload": 1, "maxMigratingGlobally": 1}
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         first, second = await it.start(2)
-        limits = Limits(it.api, arguments(**section))
+        limits = Limits(it.api, migration_arguments(**section))
         api = Silent(it.api)
-        async with controller(api, it.clock, **section):
+        async with running_controller(api, it.clock, **section):
             it.seats.refusing = "no room"
             await it.move(first, "first")
             await pass_time(0.2)

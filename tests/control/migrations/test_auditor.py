@@ -12,7 +12,11 @@ from restow.model.objects import Document, Pod
 from restow.model.times import format_time
 from restow.sim.loop import VirtualLoop
 from tests.control.migrations.limits import Limits
-from tests.control.migrations.stage import Move, arguments, cluster
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_stub_scheduler,
+    migration_arguments,
+)
 from tests.control.migrations.test_scarce import spoil
 from tests.sim.stage import pass_time, virtual
 
@@ -20,12 +24,12 @@ SLOWLY: Document = {"evictQPS": 0.1, "evictBurst": 1}
 A_MINUTE: Document = {"objectLimiters": {"workload": {"duration": "60s", "maxMigrating": 1}}}
 
 
-async def _admit(it: Move, pod: Pod, name: str) -> None:
+async def _admit(it: MigrationCluster, pod: Pod, name: str) -> None:
     await it.move(pod, name)
     await it.set_status(name, phase="Running", conditions=[{"type": "Admitted", "status": "True"}])
 
 
-async def _evict(it: Move, pod: Pod, name: str) -> None:
+async def _evict(it: MigrationCluster, pod: Pod, name: str) -> None:
     """As the controller does: it is written down before."""
     now = format_time(it.clock.now())
     asked = {"type": "Eviction", "status": "False", "reason": "Evicting", "lastProbeTime": now}
@@ -49,9 +53,9 @@ async def _evict(it: Move, pod: Pod, name: str) -> None:
 @virtual
 async def test_jobs_under_way(section: dict[str, Any], told: str | None, alone: bool) -> None:
     """Two of three pods on one node; of the first nobody complains."""
-    async with cluster(nodes=1) as it:
+    async with cluster_with_stub_scheduler(nodes=1) as it:
         pods = await it.start(3)
-        limits = Limits(it.api, arguments(**section), alone=alone)
+        limits = Limits(it.api, migration_arguments(**section), alone=alone)
         await _admit(it, pods[0], "a")
         assert limits.faults == []
         await _admit(it, pods[1], "b")
@@ -60,9 +64,9 @@ async def test_jobs_under_way(section: dict[str, Any], told: str | None, alone: 
 
 @virtual
 async def test_a_pod_that_two_jobs_move() -> None:
-    async with cluster(nodes=1) as it:
+    async with cluster_with_stub_scheduler(nodes=1) as it:
         pods = await it.start(3)
-        limits = Limits(it.api, arguments())
+        limits = Limits(it.api, migration_arguments())
         await _admit(it, pods[0], "a")
         await _admit(it, pods[0], "b")
         [fault] = limits.faults
@@ -72,9 +76,9 @@ async def test_a_pod_that_two_jobs_move() -> None:
 @pytest.mark.parametrize(("least", "faults"), [(1, 0), (2, 1)])
 @virtual
 async def test_jobs_that_are_to_evict_take_from_budgets(least: int, faults: int) -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
-        limits = Limits(it.api, arguments())
+        limits = Limits(it.api, migration_arguments())
         await it.budget(least)
         await pass_time(100)  # before there was a budget it allowed nothing
         for number, pod in enumerate(pods[:2]):
@@ -94,9 +98,9 @@ async def test_jobs_that_are_to_evict_take_from_budgets(least: int, faults: int)
 )
 @virtual
 async def test_evictions_one_after_the_other(section: Document, pause: float, told: str | None) -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
-        limits = Limits(it.api, arguments(**section))
+        limits = Limits(it.api, migration_arguments(**section))
         for number, pod in enumerate(pods[:2]):
             await it.move(pod, f"move-{number}")
             await _evict(it, pod, f"move-{number}")
@@ -108,9 +112,9 @@ async def test_evictions_one_after_the_other(section: Document, pause: float, to
 @virtual
 async def test_what_nobody_remembers(what: str, faults: int) -> None:
     """Windows go by jobs and clocks; a rate by what a leader did itself, else by the same."""
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
-        limits = Limits(it.api, arguments(**SLOWLY, **A_MINUTE))
+        limits = Limits(it.api, migration_arguments(**SLOWLY, **A_MINUTE))
         await it.move(pods[0], "first")
         await _evict(it, pods[0], "first")
         if what == "deleted":
@@ -129,9 +133,9 @@ async def test_what_nobody_remembers(what: str, faults: int) -> None:
 
 @virtual
 async def test_what_was_written_down_long_ago() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         [pod, _] = await it.start(2)
-        limits = Limits(it.api, arguments())
+        limits = Limits(it.api, migration_arguments())
         await it.move(pod)
         asked = {"type": "Eviction", "status": "False", "reason": "Evicting"}
         told = asked | {"lastProbeTime": format_time(it.clock.now())}
@@ -146,9 +150,9 @@ async def test_what_was_written_down_long_ago() -> None:
 @virtual
 async def test_a_budget_that_is_overdrawn(by_us: bool) -> None:
     """Whoever keeps it has miscounted. Of what others do at the same moment it cannot have heard."""
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         pods = await it.start(3)
-        limits = Limits(it.api, arguments())
+        limits = Limits(it.api, migration_arguments())
         await it.budget(2)
         forged = {"status": {"disruptionsAllowed": 2}}
         await it.client.patch(kinds.POD_DISRUPTION_BUDGET, "web", forged, "default", subresource="status")
@@ -163,8 +167,8 @@ async def test_a_budget_that_is_overdrawn(by_us: bool) -> None:
 @pytest.mark.parametrize(("lost", "blamed"), [(59.0, False), (61.0, True)], ids=["nobody can know", "long ago"])
 @virtual
 async def test_an_eviction_beside_pods_that_were_lost(lost: float, blamed: bool) -> None:
-    async with cluster() as it:
-        limits = Limits(it.api, arguments(maxUnavailablePerWorkload=1))
+    async with cluster_with_stub_scheduler() as it:
+        limits = Limits(it.api, migration_arguments(maxUnavailablePerWorkload=1))
         pods = await it.start(3)
         await _admit(it, pods[0], "a")
         await spoil(it, pods[1])

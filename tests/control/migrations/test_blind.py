@@ -11,12 +11,17 @@ import pytest
 from restow.model import kinds
 from restow.model.objects import Pod
 from restow.ports import Api, Request
-from tests.control.migrations.stage import Move, cluster, controller, stays
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_stub_scheduler,
+    pod_stays,
+    running_controller,
+)
 from tests.control.migrations.test_breaking import Slow, about_to_leave
 from tests.control.migrations.test_changes import cordon, delete_node, remove_seat, take_room
 from tests.sim.stage import pass_time, virtual
 
-Deed = Callable[[Move, Pod], Awaitable[Any]]
+Deed = Callable[[MigrationCluster, Pod], Awaitable[Any]]
 
 
 class Blind:
@@ -35,36 +40,36 @@ class Blind:
             yield event
 
 
-async def stop(it: Move, old: Pod) -> None:
+async def stop(it: MigrationCluster, old: Pod) -> None:
     await it.stop()
 
 
-async def pause(it: Move, old: Pod) -> None:
+async def pause(it: MigrationCluster, old: Pod) -> None:
     await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": True}})
 
 
-async def abort(it: Move, old: Pod) -> None:
+async def abort(it: MigrationCluster, old: Pod) -> None:
     await it.set_status("move", phase="Aborted")
 
 
-async def delete_job(it: Move, old: Pod) -> None:
+async def delete_job(it: MigrationCluster, old: Pod) -> None:
     await it.delete(kinds.POD_MIGRATION_JOB, "move")
 
 
-async def ask_again(it: Move, old: Pod) -> None:
+async def ask_again(it: MigrationCluster, old: Pod) -> None:
     """Under the same name: nothing is known of the new job yet."""
     await delete_job(it, old)
     await it.move(old)
 
 
-async def change_seat(it: Move, old: Pod) -> None:
+async def change_seat(it: MigrationCluster, old: Pod) -> None:
     """And the scheduler does not look at it."""
     it.seats.looking = False
     [made] = await it.reservations()
     await it.patch(kinds.RESERVATION, made.metadata.name, {"spec": {"minAvailable": 0}})
 
 
-async def refer_elsewhere(it: Move, old: Pod) -> None:
+async def refer_elsewhere(it: MigrationCluster, old: Pod) -> None:
     reference = {"namespace": "default", "name": "another"}
     changed = {"spec": {"reservationOptions": {"reservationRef": {**reference, "uid": None}}}}
     await it.patch(kinds.POD_MIGRATION_JOB, "move", changed)
@@ -88,13 +93,13 @@ async def refer_elsewhere(it: Move, old: Pod) -> None:
 )
 @virtual
 async def test_nobody_leaves_on_old_news(deed: Deed, told: Any) -> None:
-    async with cluster(nodes=4) as it:
+    async with cluster_with_stub_scheduler(nodes=4) as it:
         api = Blind(it.api)
-        async with controller(api, it.clock):
+        async with running_controller(api, it.clock):
             async with about_to_leave(it) as old:
                 api.blind = True
                 await deed(it, old)
-            assert await stays(it, old)
+            assert await pod_stays(it, old)
             assert told is None or (await it.told())[:2] == told
 
 
@@ -122,16 +127,16 @@ class SlowAndBlind(Slow):
 )
 @virtual
 async def test_who_was_long_writing_down_an_intent_reads_everything_again(deed: Deed, told: tuple[str, str]) -> None:
-    async with cluster(nodes=4) as it:
+    async with cluster_with_stub_scheduler(nodes=4) as it:
         old = (await it.start(2))[0]
-        async with controller(SlowAndBlind(it.api, 20, lambda: deed(it, old)), it.clock):
+        async with running_controller(SlowAndBlind(it.api, 20, lambda: deed(it, old)), it.clock):
             await it.move(old)
             await pass_time(60)
-            assert await stays(it, old)
+            assert await pod_stays(it, old)
             assert (await it.told())[:2] == told
 
 
-async def lose_target(it: Move) -> None:
+async def lose_target(it: MigrationCluster) -> None:
     await it.delete(kinds.NODE, it.seats.places or "")
 
 
@@ -139,12 +144,12 @@ async def lose_target(it: Move) -> None:
     ("deed", "plural"),
     [
         pytest.param(lose_target, "nodes", id="the target is gone"),
-        pytest.param(Move.stop, "configmaps", id="evictions are stopped"),
+        pytest.param(MigrationCluster.stop, "configmaps", id="evictions are stopped"),
     ],
 )
 @virtual
 async def test_what_is_read_for_one_job_counts_for_another_before_any_watch_shows_it(deed: Any, plural: str) -> None:
-    async with cluster(nodes=4) as it:
+    async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, third = await it.start(3)
         it.seats.places = min({"n1", "n2", "n3", "n4"} - {one.spec.node_name for one in (first, second, third)})
 
@@ -153,18 +158,18 @@ async def test_what_is_read_for_one_job_counts_for_another_before_any_watch_show
             await it.move(second, "b")
 
         api = SlowAndBlind(it.api, 3, meanwhile, plural)
-        async with controller(api, it.clock, maxConcurrentReconciles=4):
+        async with running_controller(api, it.clock, maxConcurrentReconciles=4):
             await it.move(first, "a")
             await pass_time(20)
-            assert await stays(it, first) and await stays(it, second)
+            assert await pod_stays(it, first) and await pod_stays(it, second)
 
 
 @virtual
 async def test_a_seat_whose_job_was_not_shown_yet_is_not_swept() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         api = Blind(it.api, "podmigrationjobs")
         api.blind = True
-        async with controller(api, it.clock, seed=2), controller(it.api, it.clock):
+        async with running_controller(api, it.clock, seed=2), running_controller(it.api, it.clock):
             it.seats.refusing = "no room"
             await it.move((await it.start())[0])
             await pass_time(120)
@@ -174,9 +179,9 @@ async def test_a_seat_whose_job_was_not_shown_yet_is_not_swept() -> None:
 @virtual
 async def test_what_was_not_heard_of_yet_is_waited_for() -> None:
     """That nothing is known of a claim is no answer: an ended job stays so."""
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         api = Blind(it.api, "persistentvolumeclaims")
-        async with controller(api, it.clock):
+        async with running_controller(api, it.clock):
             api.blind = True
             claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
             await it.create(
@@ -187,6 +192,6 @@ async def test_what_was_not_heard_of_yet_is_waited_for() -> None:
             await it.move(old)
             await pass_time(60)
             assert await it.told() == ("Pending", "News", "waits for news: nothing is known of its claims data")
-        async with controller(it.api, it.clock):
+        async with running_controller(it.api, it.clock):
             await pass_time(60)
             assert (await it.job()).status.phase != "Pending"

@@ -13,17 +13,25 @@ from restow.model import kinds
 from restow.model.objects import Pod
 from restow.model.wire import WireError
 from restow.ports import Api, NotFound, Request, Response
-from tests.control.migrations.stage import Move, arguments, cluster, controller, scheduled, stage, stays
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_controller,
+    cluster_with_scheduler,
+    cluster_with_stub_scheduler,
+    migration_arguments,
+    pod_stays,
+    running_controller,
+)
 from tests.control.migrations.test_given_seats import GIVEN, give
 from tests.control.migrations.test_interference import forget_rules
 from tests.sim.stage import pass_time, pod, virtual
 
 NEVER = {"scheduling.koordinator.sh/eviction-cost": str(2**31 - 1)}
-Deed = Callable[[Move, Pod], Awaitable[Any]]
+Deed = Callable[[MigrationCluster, Pod], Awaitable[Any]]
 
 
 @asynccontextmanager
-async def about_to_leave(it: Move, **spec: Any) -> AsyncIterator[Pod]:
+async def about_to_leave(it: MigrationCluster, **spec: Any) -> AsyncIterator[Pod]:
     """A pod that has its seat, and leaves when the block ends: until then a budget keeps it."""
     old = await it.seek(**spec)
     await it.budget(2)
@@ -35,20 +43,20 @@ async def about_to_leave(it: Move, **spec: Any) -> AsyncIterator[Pod]:
     await pass_time(15)
 
 
-async def never(it: Move, old: Pod) -> None:
+async def never(it: MigrationCluster, old: Pod) -> None:
     await it.patch(kinds.POD, old.metadata.name, {"metadata": {"annotations": NEVER}})
 
 
-async def orphan(it: Move, old: Pod) -> None:
+async def orphan(it: MigrationCluster, old: Pod) -> None:
     await it.patch(kinds.POD, old.metadata.name, {"metadata": {"ownerReferences": None}})
 
 
-async def another_budget(it: Move, old: Pod) -> None:
+async def another_budget(it: MigrationCluster, old: Pod) -> None:
     await it.budget(1, "another")
     await it.budget(1, "a-third")
 
 
-async def redirect(it: Move, old: Pod) -> None:
+async def redirect(it: MigrationCluster, old: Pod) -> None:
     elsewhere = {"n1", "n2", "n3"} - {old.spec.node_name, (await it.job()).status.node_name}
     target = {"restow.sh/target-node": min(str(one) for one in elsewhere)}
     await it.patch(kinds.POD_MIGRATION_JOB, "move", {"metadata": {"annotations": target}})
@@ -65,43 +73,43 @@ async def redirect(it: Move, old: Pod) -> None:
 )
 @virtual
 async def test_what_forbids_a_move_does_so_until_the_pod_leaves(deed: Deed, why: str) -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         async with about_to_leave(it) as old:
             await deed(it, old)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and why in (message or ""), message
-        assert await it.reservations() == [] and await stays(it, old)
+        assert await it.reservations() == [] and await pod_stays(it, old)
 
 
 @virtual
 async def test_what_is_configured_holds_for_moves_under_way() -> None:
-    async with cluster() as it, controller(it.api, it.clock) as made:
+    async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
         async with about_to_leave(it) as old:
-            made.configure(arguments(namespaces={"exclude": ["default"]}))
-        assert (await it.told())[:2] == ("Failed", "ForbiddenMigratePod") and await stays(it, old)
+            made.configure(migration_arguments(namespaces={"exclude": ["default"]}))
+        assert (await it.told())[:2] == ("Failed", "ForbiddenMigratePod") and await pod_stays(it, old)
 
 
 @virtual
 async def test_a_deleted_job_that_a_finalizer_keeps_does_nothing_more() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         async with about_to_leave(it) as old:
             kept = {"metadata": {"finalizers": ["example.com/audit"]}}
             await it.patch(kinds.POD_MIGRATION_JOB, "move", kept)
             await it.delete(kinds.POD_MIGRATION_JOB, "move")
         assert await it.told() == ("Aborted", "Aborted", "the job is being deleted")
-        assert await it.reservations() == [] and await stays(it, old)
+        assert await it.reservations() == [] and await pod_stays(it, old)
 
 
 @virtual
 async def test_a_seat_that_was_changed_is_not_relied_on_until_it_was_looked_at() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         async with about_to_leave(it) as old:
             it.seats.looking = False
             [seat] = await it.reservations()
             await it.patch(kinds.RESERVATION, seat.metadata.name, {"spec": {"minAvailable": 0}})
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Running", "Pending") and "has not looked at it since" in (message or ""), message
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
         it.seats.looking = True
         await pass_time(30)
         assert (await it.told())[0] == "Succeed"
@@ -109,7 +117,7 @@ async def test_a_seat_that_was_changed_is_not_relied_on_until_it_was_looked_at()
 
 @virtual
 async def test_the_seat_of_another_scheduler_is_nobodys() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start(2))[0]
         it.seats.places = min({"n1", "n2", "n3"} - {old.spec.node_name})
         await give(it, schedulerName="another")
@@ -117,13 +125,13 @@ async def test_the_seat_of_another_scheduler_is_nobodys() -> None:
         await pass_time(30)
         phase, _, message = await it.told()
         assert phase == "Failed" and "another scheduler's" in (message or ""), message
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
 
 
 @virtual
 async def test_a_job_that_cannot_be_read_keeps_no_other_from_being_cleared_away() -> None:
     """Where somebody else's definition lets anything be written."""
-    async with stage(finishedJobTTL="10m") as it:
+    async with cluster_with_controller(finishedJobTTL="10m") as it:
         await it.let_anything_be_written(kinds.POD_MIGRATION_JOB, "spec")
         with suppress(WireError):  # it is made, but the answer cannot be read either
             await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "odd"}, "spec": {"podRef": "a pod"}})
@@ -161,7 +169,11 @@ class Slow:
 
 
 @pytest.mark.parametrize(
-    "staged", [pytest.param(scheduled, id="its scheduler looks"), pytest.param(cluster, id="its scheduler does not")]
+    "staged",
+    [
+        pytest.param(cluster_with_scheduler, id="its scheduler looks"),
+        pytest.param(cluster_with_stub_scheduler, id="its scheduler does not"),
+    ],
 )
 @virtual
 async def test_a_seat_that_is_spoiled_while_an_intent_is_written_down_is_not_relied_on(staged: Any) -> None:
@@ -174,20 +186,20 @@ async def test_a_seat_that_is_spoiled_while_an_intent_is_written_down_is_not_rel
             where = (made.status.placements or [])[0].node_name
             await it.create(kinds.POD, pod("loud", "100m", app="loud", nodeName=where, containers=port))
 
-        async with controller(Slow(it.api, 2, spoil), it.clock):
+        async with running_controller(Slow(it.api, 2, spoil), it.clock):
             await it.move(old, ttl="20m")
             await pass_time(60)
-            assert await stays(it, old)
+            assert await pod_stays(it, old)
 
 
 @virtual
 async def test_who_was_long_writing_down_an_intent_looks_again() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
-        async with controller(Slow(it.api, 20, it.stop), it.clock):
+        async with running_controller(Slow(it.api, 20, it.stop), it.clock):
             await it.move(old)
             await pass_time(60)
-            assert await stays(it, old)
+            assert await pod_stays(it, old)
             await it.go()
             await pass_time(60)
             assert (await it.told())[0] == "Succeed"
@@ -203,29 +215,29 @@ async def test_who_was_long_writing_down_an_intent_looks_again() -> None:
 @virtual
 async def test_whoever_stops_a_job_while_its_intent_is_written_is_heard(change: Any, told: tuple[str, str]) -> None:
     part = "status" if "status" in change else None
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
         stop = it.client.patch(kinds.POD_MIGRATION_JOB, "move", change, subresource=part)
-        async with controller(Slow(it.api, 0, lambda: stop), it.clock):
+        async with running_controller(Slow(it.api, 0, lambda: stop), it.clock):
             await it.move(old)
             await pass_time(30)
-            assert await stays(it, old) and (await it.told())[:2] == told
+            assert await pod_stays(it, old) and (await it.told())[:2] == told
 
 
 @virtual
 async def test_an_intent_is_not_written_over_an_abort_that_no_definition_protects() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         await forget_rules(it)
         old = (await it.start(2))[0]
-        async with controller(Slow(it.api, 0, lambda: it.set_status("move", phase="Aborted")), it.clock):
+        async with running_controller(Slow(it.api, 0, lambda: it.set_status("move", phase="Aborted")), it.clock):
             await it.move(old)
             await pass_time(30)
-            assert await stays(it, old) and (await it.told())[:2] == ("Aborted", "Aborted")
+            assert await pod_stays(it, old) and (await it.told())[:2] == ("Aborted", "Aborted")
 
 
 @virtual
 async def test_what_is_read_for_one_job_keeps_another_from_evicting() -> None:
-    async with cluster(nodes=4) as it:
+    async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, third = await it.start(3)
         target = min({"n1", "n2", "n3", "n4"} - {one.spec.node_name for one in (first, second, third)})
         it.seats.places = target
@@ -234,16 +246,16 @@ async def test_what_is_read_for_one_job_keeps_another_from_evicting() -> None:
             await it.delete(kinds.NODE, target)
             await it.move(second, "b")
 
-        async with controller(Slow(it.api, 3, lose_node), it.clock, maxConcurrentReconciles=4):
+        async with running_controller(Slow(it.api, 3, lose_node), it.clock, maxConcurrentReconciles=4):
             await it.move(first, "a")
             await pass_time(20)
-            assert await stays(it, first) and await stays(it, second)
+            assert await pod_stays(it, first) and await pod_stays(it, second)
             assert {(await it.told(name))[1] for name in "ab"} == {"Unschedulable"}
 
 
 @virtual
 async def test_one_seat_is_not_given_to_two_whose_intents_are_long_in_writing() -> None:
-    async with cluster(nodes=4) as it:
+    async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, third = await it.start(3)
         it.seats.places = min({"n1", "n2", "n3", "n4"} - {one.spec.node_name for one in (first, second, third)})
         it.seats.binding = False
@@ -251,7 +263,7 @@ async def test_one_seat_is_not_given_to_two_whose_intents_are_long_in_writing() 
         await it.move(first, "a", paused=True, reservationOptions=GIVEN)  # which would come first
         resumed = {"spec": {"paused": False}}
         late = it.patch(kinds.POD_MIGRATION_JOB, "a", resumed)
-        async with controller(Slow(it.api, 2, lambda: late), it.clock, maxConcurrentReconciles=4):
+        async with running_controller(Slow(it.api, 2, lambda: late), it.clock, maxConcurrentReconciles=4):
             await it.move(second, "b", reservationOptions=GIVEN)
             await pass_time(20)
-            assert [await stays(it, one) for one in (first, second)] == [True, False]
+            assert [await pod_stays(it, one) for one in (first, second)] == [True, False]

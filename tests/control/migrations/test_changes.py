@@ -8,31 +8,31 @@ import pytest
 
 from restow.model import kinds
 from restow.model.objects import Pod
-from tests.control.migrations.stage import Move, stage, stays
+from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_controller, pod_stays
 from tests.sim.stage import pass_time, template, virtual
 
 
-async def cordon(it: Move, old: Pod) -> None:
+async def cordon(it: MigrationCluster, old: Pod) -> None:
     [made] = await it.reservations()
     await it.patch(kinds.NODE, (made.status.placements or [])[0].node_name, {"spec": {"unschedulable": True}})
 
 
-async def remove_seat(it: Move, old: Pod) -> None:
+async def remove_seat(it: MigrationCluster, old: Pod) -> None:
     [made] = await it.reservations()
     await it.delete(kinds.RESERVATION, made.metadata.name)
 
 
-async def expire(it: Move, old: Pod) -> None:
+async def expire(it: MigrationCluster, old: Pod) -> None:
     [made] = await it.reservations()
     await it.seats.write(made, phase="Failed", reason="Expired")
 
 
-async def take_room(it: Move, old: Pod) -> None:
+async def take_room(it: MigrationCluster, old: Pod) -> None:
     [made] = await it.reservations()
     await it.seats.write(made, phase="Failed", reason="RoomTaken")
 
 
-async def delete_node(it: Move, old: Pod) -> None:
+async def delete_node(it: MigrationCluster, old: Pod) -> None:
     [made] = await it.reservations()
     await it.delete(kinds.NODE, (made.status.placements or [])[0].node_name)
 
@@ -49,7 +49,7 @@ async def delete_node(it: Move, old: Pod) -> None:
 )
 @virtual
 async def test_a_seat_that_is_lost_keeps_the_pod_where_it_is(change: Any, reason: str) -> None:
-    async with stage(nodes=4) as it:
+    async with cluster_with_controller(nodes=4) as it:
         old = await it.seek()
         await it.stop()
         it.seats.refusing = None
@@ -58,13 +58,13 @@ async def test_a_seat_that_is_lost_keeps_the_pod_where_it_is(change: Any, reason
         await it.go()
         await pass_time(30)
         assert (await it.told())[:2] == ("Failed", reason)
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
         assert [one for one in await it.reservations() if one.status.state.phase != "Failed"] == []
 
 
 @virtual
 async def test_a_pod_that_another_hand_deletes_finds_its_seat() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = await it.seek()
         await it.stop()
         it.seats.refusing = None
@@ -76,7 +76,7 @@ async def test_a_pod_that_another_hand_deletes_finds_its_seat() -> None:
 
 @virtual
 async def test_a_pod_that_is_gone_before_anything_happened() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.delete(kinds.POD, old.metadata.name)
         await pass_time(10)
@@ -87,7 +87,7 @@ async def test_a_pod_that_is_gone_before_anything_happened() -> None:
 
 @virtual
 async def test_a_namesake_is_not_evicted_in_its_place() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start(2, kinds.STATEFUL_SET))[0]
         it.seats.refusing = "no room"
         await it.move(old)
@@ -98,12 +98,12 @@ async def test_a_namesake_is_not_evicted_in_its_place() -> None:
         [new] = [one for one in await it.pods() if one.metadata.name == old.metadata.name]
         await pass_time(30)
         assert (await it.told())[:2] == ("Failed", "MissingPod")
-        assert await stays(it, new) and await it.reservations() == []
+        assert await pod_stays(it, new) and await it.reservations() == []
 
 
 @virtual
 async def test_a_workload_that_is_upgraded_meanwhile_still_uses_the_seat() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         await it.leave()
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"template": template("400m", app="web")}})
         await pass_time(2)
@@ -114,7 +114,7 @@ async def test_a_workload_that_is_upgraded_meanwhile_still_uses_the_seat() -> No
 
 @virtual
 async def test_a_workload_that_is_deleted_meanwhile_leaves_a_seat_that_expires() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         await it.leave(ttl="60s")
         await it.delete(kinds.DEPLOYMENT, "web")
         await pass_time(70)
@@ -125,7 +125,7 @@ async def test_a_workload_that_is_deleted_meanwhile_leaves_a_seat_that_expires()
 
 @virtual
 async def test_a_workload_that_shrinks_before_the_eviction() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         await it.seek()
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 0}})
         await pass_time(20)
@@ -148,10 +148,10 @@ async def test_a_workload_that_shrinks_before_the_eviction() -> None:
 )
 @virtual
 async def test_pods_that_must_stay(kind: Any, spec: Any, why: str) -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start(None if kind is kinds.DAEMON_SET else 2, kind, **spec))[0]
         await it.move(old)
         await pass_time(10)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and why in (message or "")
-        assert await stays(it, old) and await it.reservations() == []
+        assert await pod_stays(it, old) and await it.reservations() == []

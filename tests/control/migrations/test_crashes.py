@@ -16,7 +16,7 @@ import pytest
 from restow.model import kinds
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
-from tests.control.migrations.stage import Move, cluster, controller
+from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_stub_scheduler, running_controller
 from tests.sim.stage import pass_time, ready
 
 SAMPLE = os.environ.get("RESTOW_CRASHES", "4")
@@ -28,12 +28,12 @@ USUAL = (kinds.DEPLOYMENT, "ReservationFirst")
 Outcome = dict[str, Any]
 
 
-async def live(it: Move, seconds: float, crash: int | None, seed: int) -> FaultyApi:
+async def live(it: MigrationCluster, seconds: float, crash: int | None, seed: int) -> FaultyApi:
     """One life of the controller, perhaps cut short."""
     api = FaultyApi(it.api, random.Random(seed), FaultPlan(crash_after=crash))
 
     async def process() -> None:
-        async with controller(api, it.clock, seed=seed):
+        async with running_controller(api, it.clock, seed=seed):
             await asyncio.sleep(seconds)
 
     await run_until_crash(api, process())
@@ -44,7 +44,7 @@ async def story(
     kind: Any, crashes: tuple[int | None, ...], mode: str = "ReservationFirst"
 ) -> tuple[Outcome, list[int]]:
     """A move with one life of the controller per crash, and one more; what it comes to, and how much each one wrote."""
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2, kind))[0]
         await it.move(old, mode=mode)
         lives = [await live(it, 12, crash, seed) for seed, crash in enumerate(crashes)]

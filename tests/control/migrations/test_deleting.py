@@ -10,12 +10,12 @@ from restow.model import kinds
 from restow.model.pods import is_available
 from restow.ports import Api, Forbidden, Request, Response, Status
 from restow.sim.faults import FaultyApi
-from tests.control.migrations.stage import Move, cluster, controller
+from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_stub_scheduler, running_controller
 from tests.control.migrations.test_scarce import spoil
 from tests.sim.stage import pass_time, virtual
 
 
-async def _fewest(it: Move, seconds: int) -> int:
+async def _fewest(it: MigrationCluster, seconds: int) -> int:
     """How few pods were available at any time."""
     fewest = 99
     for _ in range(seconds * 5):
@@ -27,10 +27,10 @@ async def _fewest(it: Move, seconds: int) -> int:
 @pytest.mark.parametrize("workers", [1, 4])
 @virtual
 async def test_a_budget_that_comes_while_two_wait_for_room_lets_one_go_at_a_time(workers: int) -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         old = await it.start(3, terminationGracePeriodSeconds=20)
         it.seats.refusing = "no room"
-        async with controller(it.api, it.clock, evictionPolicy="Delete", maxConcurrentReconciles=workers):
+        async with running_controller(it.api, it.clock, evictionPolicy="Delete", maxConcurrentReconciles=workers):
             for name, pod in zip("ab", old, strict=False):
                 await it.move(pod, name)
             await pass_time(5)
@@ -42,11 +42,11 @@ async def test_a_budget_that_comes_while_two_wait_for_room_lets_one_go_at_a_time
 
 @virtual
 async def test_a_budget_that_shrinks_while_two_wait_for_room_lets_one_go_at_a_time() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         old = await it.start(4, terminationGracePeriodSeconds=20)
         it.seats.refusing = "no room"
         await it.budget(2)
-        async with controller(it.api, it.clock, evictionPolicy="Delete"):
+        async with running_controller(it.api, it.clock, evictionPolicy="Delete"):
             for name, pod in zip("ab", old, strict=False):
                 await it.move(pod, name)
             await pass_time(5)
@@ -83,7 +83,7 @@ class Unlisted:
 )
 @virtual
 async def test_who_is_deleted_and_who_is_evicted(budgets: tuple[str, ...], lists: bool, verb: str) -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         unlisted = Unlisted(it.api)
         seen = FaultyApi(unlisted, random.Random(1))
         old = await it.start(3)
@@ -93,7 +93,7 @@ async def test_who_is_deleted_and_who_is_evicted(budgets: tuple[str, ...], lists
                 kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": app, "namespace": "default"}, "spec": spec}
             )
         await pass_time(2)
-        async with controller(seen, it.clock, evictionPolicy="Delete"):
+        async with running_controller(seen, it.clock, evictionPolicy="Delete"):
             await pass_time(2)
             unlisted.lists = lists
             await it.move(old[0])

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
-from tests.control.migrations.stage import Move, cluster, controller, scheduled, stage, stays
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_controller,
+    cluster_with_scheduler,
+    cluster_with_stub_scheduler,
+    pod_stays,
+    running_controller,
+)
 from tests.sim.stage import pass_time, pod, template, virtual
 
 WEB = {"controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
@@ -16,7 +23,7 @@ GIVEN = {"reservationRef": {"namespace": "default", "name": "given"}}
 
 
 async def give(
-    it: Move, cpu: str = "500m", seats: int = 1, name: str = "given", on: str | None = None, **spec: Any
+    it: MigrationCluster, cpu: str = "500m", seats: int = 1, name: str = "given", on: str | None = None, **spec: Any
 ) -> None:
     """A reservation of a user for pods of web."""
     where = {"nodeSelector": {HOST: on}} if on else {}
@@ -28,7 +35,7 @@ async def give(
 
 @virtual
 async def test_one_seat_is_not_given_to_two() -> None:
-    async with stage(nodes=4, maxConcurrentReconciles=4) as it:
+    async with cluster_with_controller(nodes=4, maxConcurrentReconciles=4) as it:
         first, second, third = await it.start(3)
         await it.stop()
         taken = {one.spec.node_name for one in (first, second, third)}
@@ -40,7 +47,7 @@ async def test_one_seat_is_not_given_to_two() -> None:
         await pass_time(3)
         await it.go()
         await pass_time(3)
-        assert [await stays(it, one) for one in (first, second, third)].count(False) == 1
+        assert [await pod_stays(it, one) for one in (first, second, third)].count(False) == 1
         told = str([await it.told(name) for name in "bc"])
         assert "reservation given has 1 free seat for it and for jobs before it: a" in told
         it.seats.binding = True
@@ -54,7 +61,7 @@ async def test_one_seat_is_not_given_to_two() -> None:
 @virtual
 async def test_nobody_is_evicted_to_come_back_to_where_it_was(target: str | None) -> None:
     """The reservation has a seat elsewhere, and one on the pod's own node that its successor would take first."""
-    async with scheduled(nodes=2) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock):
         await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": True}})
         [old] = await it.start(1)
         await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": None}})
@@ -66,14 +73,14 @@ async def test_nobody_is_evicted_to_come_back_to_where_it_was(target: str | None
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod"), message
         assert "its successor may take the seat on node n1, where it is already" in (message or "")
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["with room beside it", "with no room beside it"])
 @virtual
 async def test_a_seat_of_an_older_reservation_that_is_too_small(busy: bool) -> None:
     """The scheduler tries it all the same: a successor takes it if there is room beside it."""
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         for name in ("n2", "n3"):
             await it.patch(kinds.NODE, name, {"spec": {"unschedulable": True}})
         [old] = await it.start(1)
@@ -88,11 +95,11 @@ async def test_a_seat_of_an_older_reservation_that_is_too_small(busy: bool) -> N
         await pass_time(60)
         phase, reason, message = await it.told()
         if busy:
-            assert (phase, await stays(it, old)) == ("Succeed", False), message
+            assert (phase, await pod_stays(it, old)) == ("Succeed", False), message
         else:
             assert (phase, reason) == ("Failed", "ForbiddenMigratePod"), message
             assert "reservation older is for the same pods and comes before given" in (message or "")
-            assert await stays(it, old)
+            assert await pod_stays(it, old)
 
 
 @pytest.mark.parametrize(
@@ -106,14 +113,14 @@ async def test_a_seat_of_an_older_reservation_that_is_too_small(busy: bool) -> N
 )
 @virtual
 async def test_a_seat_that_its_successor_could_not_take(spec: Any, why: str) -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
         await give(it, **spec)
         await it.move(old, reservationOptions=GIVEN)
         await pass_time(20)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and why in (message or ""), message
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
 
 
 ALONE = {
@@ -136,7 +143,7 @@ PORT = [{"name": "main", "image": "web", "ports": [{"containerPort": 80, "hostPo
 @virtual
 async def test_a_seat_whose_node_would_not_take_its_successor(web: Any, other: Any, why: str) -> None:
     """The reservation asks for room alone, and somebody is there whom its pods must not meet."""
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         old, another = await it.start(2, **web)
         free = min({"n1", "n2", "n3"} - {old.spec.node_name, another.spec.node_name})
         await it.create(kinds.POD, pod("loud", "100m", app="loud", nodeName=free, **other))
@@ -147,7 +154,7 @@ async def test_a_seat_whose_node_would_not_take_its_successor(web: Any, other: A
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Running", "Waiting"), message
         assert f"node {free} would not take its successor" in (message or "") and why in (message or ""), message
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
         await it.delete(kinds.POD, "loud", "default")
         await pass_time(60)
         assert (await it.told())[0] == "Succeed", await it.told()
@@ -155,7 +162,7 @@ async def test_a_seat_whose_node_would_not_take_its_successor(web: Any, other: A
 
 @virtual
 async def test_the_same_template_is_as_good() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
         await give(it, matchPolicy="Template")
         await it.move(old, reservationOptions=GIVEN)
@@ -165,7 +172,7 @@ async def test_the_same_template_is_as_good() -> None:
 
 @virtual
 async def test_the_seat_of_another_move_is_not_for_this_one() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         first, second = await it.start(2)
         it.seats.refusing = "no room"
         await it.move(first, "a")
@@ -180,13 +187,13 @@ async def test_the_seat_of_another_move_is_not_for_this_one() -> None:
         assert (await it.told("a"))[0] == "Succeed"
         phase, reason, message = await it.told("b")
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod"), message
-        assert await stays(it, second)
+        assert await pod_stays(it, second)
 
 
 @virtual
 async def test_a_successor_that_comes_late_is_known_by_the_given_seat() -> None:
     """The old pod was long gone when its successor was bound."""
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         it.seats.places = min({"n1", "n2", "n3"} - {old.spec.node_name})
         await give(it)
@@ -201,22 +208,22 @@ async def test_a_successor_that_comes_late_is_known_by_the_given_seat() -> None:
 @virtual
 async def test_a_used_seat_that_was_cleared_away_is_not_missed() -> None:
     """Collected before the controller looked: the pod itself says whose seat it took."""
-    async with cluster() as it:
-        async with controller(it.api, it.clock):
+    async with cluster_with_stub_scheduler() as it:
+        async with running_controller(it.api, it.clock):
             await it.leave()
         it.seats.binding = True
         await pass_time(10)
         [used] = await it.reservations()
         assert used.status.state.phase == "Succeeded"
         await it.delete(kinds.RESERVATION, used.metadata.name)
-        async with controller(it.api, it.clock):
+        async with running_controller(it.api, it.clock):
             await pass_time(10)
             assert (await it.told())[0] == "Succeed", await it.told()
 
 
 @virtual
 async def test_a_job_that_is_told_to_use_another_seat_leaves_none_behind() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         it.seats.refusing = "no room"
         await give(it)
@@ -226,4 +233,4 @@ async def test_a_job_that_is_told_to_use_another_seat_leaves_none_behind() -> No
         await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"reservationOptions": GIVEN}})
         await pass_time(100)
         assert [one.metadata.name for one in await it.reservations()] == ["given"]
-        assert await stays(it, old)
+        assert await pod_stays(it, old)

@@ -6,7 +6,12 @@ import pytest
 
 from restow.model import kinds
 from restow.model.objects import Pod
-from tests.control.migrations.stage import Move, controller, scheduled, stays
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_scheduler,
+    pod_stays,
+    running_controller,
+)
 from tests.sim.stage import pass_time, template, virtual, workload
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -17,14 +22,14 @@ ONE_IN_FIVE_MINUTES = {
 ONE_IN_A_HUNDRED_SECONDS = {"evictQPS": 0.01, "evictBurst": 1, "defaultJobTTL": "30m"}
 
 
-async def begin(it: Move) -> list[Pod]:
+async def begin(it: MigrationCluster) -> list[Pod]:
     slow = {"annotations": {"sim.restow.sh/stop-seconds": "100"}, "terminationGracePeriodSeconds": 120}
     await it.create(kinds.DEPLOYMENT, workload("web", 6, pods=template("500m", app="web", **slow)))
     await pass_time(10)
     return await it.pods()
 
 
-async def move(it: Move, first: Pod, *, held_up: bool) -> None:
+async def move(it: MigrationCluster, first: Pod, *, held_up: bool) -> None:
     """Evict a pod; maybe only after it was stopped for longer than any limit looks back."""
     others = [name for name in NODES if name != first.spec.node_name and held_up]
     for name in others:
@@ -36,31 +41,31 @@ async def move(it: Move, first: Pod, *, held_up: bool) -> None:
         for name in others:
             await it.patch(kinds.NODE, name, {"spec": {"unschedulable": None}})
         await pass_time(400)
-        assert (await it.told("a"))[1] == "Stopped" and await stays(it, first)
+        assert (await it.told("a"))[1] == "Stopped" and await pod_stays(it, first)
         await it.go()
     await pass_time(5)
-    assert not await stays(it, first)
+    assert not await pod_stays(it, first)
 
 
 @pytest.mark.parametrize("held_up", [False, True])
 @virtual
 async def test_a_window_begins_with_it(held_up: bool) -> None:
-    async with scheduled(nodes=4) as it, controller(it.api, it.clock, **ONE_IN_FIVE_MINUTES):
+    async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock, **ONE_IN_FIVE_MINUTES):
         first, second, *_ = await begin(it)
         await move(it, first, held_up=held_up)
         await it.move(second, "b")
         await pass_time(30)
-        assert await stays(it, second), await it.told("b")
+        assert await pod_stays(it, second), await it.told("b")
 
 
 @pytest.mark.parametrize("held_up", [False, True])
 @virtual
 async def test_the_next_leader_keeps_the_rate(held_up: bool) -> None:
-    async with scheduled(nodes=4) as it:
-        async with controller(it.api, it.clock, **ONE_IN_A_HUNDRED_SECONDS):
+    async with cluster_with_scheduler(nodes=4) as it:
+        async with running_controller(it.api, it.clock, **ONE_IN_A_HUNDRED_SECONDS):
             first, second, *_ = await begin(it)
             await move(it, first, held_up=held_up)
-        async with controller(it.api, it.clock, **ONE_IN_A_HUNDRED_SECONDS):
+        async with running_controller(it.api, it.clock, **ONE_IN_A_HUNDRED_SECONDS):
             await it.move(second, "b")
             await pass_time(30)
-            assert await stays(it, second), await it.told("b")
+            assert await pod_stays(it, second), await it.told("b")

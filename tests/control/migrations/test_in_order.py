@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from restow.model import kinds
-from tests.control.migrations.stage import cluster, controller, stage, stays
+from tests.control.migrations.migration_cluster import (
+    cluster_with_controller,
+    cluster_with_stub_scheduler,
+    pod_stays,
+    running_controller,
+)
 from tests.control.migrations.test_scarce import mend, spoil
 from tests.sim.stage import pass_time, template, virtual, workload
 
@@ -15,12 +20,12 @@ FIRST = "waits for its order: StatefulSet default/web makes nobody in its place 
 @pytest.mark.parametrize("mode", ["ReservationFirst", "EvictDirectly"])
 @virtual
 async def test_a_job_waits_for_admission_until_those_before_its_pod_are_ready(mode: str) -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         pods = sorted(await it.start(3, kinds.STATEFUL_SET), key=lambda pod: pod.metadata.name)
         await spoil(it, pods[0])
         await it.move(pods[2], mode=mode)
         await pass_time(60)
-        assert await stays(it, pods[2]) and await it.told() == ("Pending", "Order", FIRST)
+        assert await pod_stays(it, pods[2]) and await it.told() == ("Pending", "Order", FIRST)
         await mend(it, pods[0])
         await pass_time(60)
         assert (await it.told())[0] == "Succeed" and len(await it.pods()) == 3
@@ -28,7 +33,7 @@ async def test_a_job_waits_for_admission_until_those_before_its_pod_are_ready(mo
 
 @virtual
 async def test_one_that_was_admitted_waits_too_and_says_so() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         pods = sorted(await it.start(3, kinds.STATEFUL_SET), key=lambda pod: pod.metadata.name)
         it.seats.refusing = "no room"
         await it.move(pods[2])
@@ -36,7 +41,7 @@ async def test_one_that_was_admitted_waits_too_and_says_so() -> None:
         await spoil(it, pods[0])
         it.seats.refusing = None
         await pass_time(60)
-        assert await stays(it, pods[2]) and await it.told() == ("Running", "Order", FIRST)
+        assert await pod_stays(it, pods[2]) and await it.told() == ("Running", "Order", FIRST)
         await mend(it, pods[0])
         await pass_time(60)
         assert (await it.told())[0] == "Succeed"
@@ -44,7 +49,7 @@ async def test_one_that_was_admitted_waits_too_and_says_so() -> None:
 
 @virtual
 async def test_so_does_one_without_a_seat_whose_turn_it_is_not_yet() -> None:
-    async with cluster() as it, controller(it.api, it.clock, evictQPS=0.05, evictBurst=1):
+    async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock, evictQPS=0.05, evictBurst=1):
         pods = sorted(await it.start(3, kinds.STATEFUL_SET), key=lambda pod: pod.metadata.name)
         await it.create(kinds.REPLICA_SET, workload("one", 1, pods=template("500m", app="one")))
         await pass_time(5)
@@ -55,12 +60,12 @@ async def test_so_does_one_without_a_seat_whose_turn_it_is_not_yet() -> None:
         await pass_time(5)
         await spoil(it, pods[0])
         await pass_time(60)
-        assert await stays(it, pods[2]) and await it.told() == ("Running", "Order", FIRST)
+        assert await pod_stays(it, pods[2]) and await it.told() == ("Running", "Order", FIRST)
 
 
 @virtual
 async def test_a_set_that_makes_its_pods_all_at_once_keeps_nobody() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         spec = {"podManagementPolicy": "Parallel"}
         await it.create(kinds.STATEFUL_SET, workload("web", 3, pods=template("500m", app="web"), **spec))
         await pass_time(5)

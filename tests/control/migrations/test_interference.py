@@ -22,7 +22,7 @@ from restow.sim.loop import run_virtual
 from restow.sim.writes import is_write
 from tests.control.migrations.auditor import Auditor
 from tests.control.migrations.deeds import DEEDS, SECTION, SHORT, Deed
-from tests.control.migrations.stage import Move, controller, scheduled
+from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_scheduler, running_controller
 from tests.control.stage import check_room
 from tests.sim.stage import pass_time, ready
 
@@ -54,7 +54,7 @@ class Interloper:
 # --- the story --------------------------------------------------------------------------------------------------------
 
 
-async def forget_rules(it: Move) -> None:
+async def forget_rules(it: MigrationCluster) -> None:
     """As if the definition of jobs were one of somebody else, by which everything can be changed."""
     name = kinds.POD_MIGRATION_JOB.qualified_name
     found = await it.document(kinds.CUSTOM_RESOURCE_DEFINITION, name)
@@ -70,7 +70,7 @@ async def forget_rules(it: Move) -> None:
 
 async def story(deed: Deed | None, after: int | None) -> int:
     faults: list[str] = []
-    async with scheduled(nodes=4) as it:
+    async with cluster_with_scheduler(nodes=4) as it:
         await forget_rules(it)
         old = (await it.start(3))[0]
 
@@ -80,7 +80,7 @@ async def story(deed: Deed | None, after: int | None) -> int:
 
         api = Interloper(it.api, after, interfere)
         auditor = Auditor(api, it.api, it.clock, faults)
-        async with controller(auditor, it.clock, **SECTION):
+        async with running_controller(auditor, it.clock, **SECTION):
             await it.move(old)
             await pass_time(600)
         assert faults == []
@@ -90,7 +90,7 @@ async def story(deed: Deed | None, after: int | None) -> int:
         return api.writes
 
 
-async def at_rest(it: Move) -> None:
+async def at_rest(it: MigrationCluster) -> None:
     jobs = (await it.client.list(kinds.POD_MIGRATION_JOB)).items
     open_jobs = [job for job in jobs if job.status.phase not in ("Succeed", "Failed", "Aborted")]
     assert open_jobs == []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from restow.model import kinds
-from tests.control.migrations.stage import stage
+from tests.control.migrations.migration_cluster import cluster_with_controller
 from tests.sim.stage import pass_time, virtual
 
 
 @virtual
 async def test_jobs_are_judged_no_more_often_than_configured() -> None:
-    async with stage(arbitrationArgs={"interval": "10s"}) as it:
+    async with cluster_with_controller(arbitrationArgs={"interval": "10s"}) as it:
         first, second = await it.start(2)
         await it.move(first, "first")
         await pass_time(1)
@@ -23,7 +23,7 @@ async def test_jobs_are_judged_no_more_often_than_configured() -> None:
 
 @virtual
 async def test_numbers_that_change_all_the_time_are_told_from_time_to_time() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start(2))[0]
         await it.budget(9)
         await it.move(old)
@@ -38,7 +38,7 @@ async def test_numbers_that_change_all_the_time_are_told_from_time_to_time() -> 
 
 @virtual
 async def test_a_number_that_was_held_back_is_told_although_no_more_news_come() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start(2))[0]
         await it.budget(9)
         await it.move(old)

@@ -7,7 +7,12 @@ from typing import Any
 
 from restow.model import kinds
 from restow.ports import Api, Request, Response
-from tests.control.migrations.stage import cluster, controller, stage, stays
+from tests.control.migrations.migration_cluster import (
+    cluster_with_controller,
+    cluster_with_stub_scheduler,
+    pod_stays,
+    running_controller,
+)
 from tests.sim.stage import pass_time, virtual
 
 
@@ -30,7 +35,7 @@ class Meanwhile:
 
 @virtual
 async def test_a_seat_that_is_taken_while_it_is_let_go_stays_taken() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
         it.seats.binding = False
 
@@ -39,7 +44,7 @@ async def test_a_seat_that_is_taken_while_it_is_let_go_stays_taken() -> None:
             await it.client.delete(kinds.POD, old.metadata.name, "default", grace_seconds=0)
             await pass_time(5)
 
-        async with controller(Meanwhile(it.api, "delete", "reservations", be_taken), it.clock):
+        async with running_controller(Meanwhile(it.api, "delete", "reservations", be_taken), it.clock):
             it.seats.refusing = "no room"
             await it.move(old)
             await pass_time(5)
@@ -53,14 +58,14 @@ async def test_a_seat_that_is_taken_while_it_is_let_go_stays_taken() -> None:
 
 @virtual
 async def test_a_seat_that_somebody_else_extends_ends_when_they_say() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
 
         async def extend() -> None:
             [made] = await it.reservations()
             await it.patch(kinds.RESERVATION, made.metadata.name, {"spec": {"ttl": "5h"}})
 
-        async with controller(Meanwhile(it.api, "patch", "reservations", extend), it.clock):
+        async with running_controller(Meanwhile(it.api, "patch", "reservations", extend), it.clock):
             await it.move(old, reservationOptions={"template": {"spec": {"ttl": "30s"}}})
             await pass_time(30)
             assert (await it.told())[0] == "Succeed"
@@ -69,12 +74,12 @@ async def test_a_seat_that_somebody_else_extends_ends_when_they_say() -> None:
 
 @virtual
 async def test_a_deleted_job_leaves_its_seat_to_whoever_follows_a_pod_that_takes_long_to_leave() -> None:
-    async with stage(world_settings={"stop": 200.0}) as it:
+    async with cluster_with_controller(world_settings={"stop": 200.0}) as it:
         old = (await it.start(terminationGracePeriodSeconds=300))[0]
         it.seats.binding = False
         await it.move(old)
         await pass_time(10)
         await it.delete(kinds.POD_MIGRATION_JOB, "move")
         await pass_time(120)
-        assert not await stays(it, old) and old.metadata.uid in {one.metadata.uid for one in await it.pods()}
+        assert not await pod_stays(it, old) and old.metadata.uid in {one.metadata.uid for one in await it.pods()}
         assert len(await it.reservations()) == 1

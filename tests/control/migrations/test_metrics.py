@@ -14,7 +14,11 @@ from prometheus_client import CollectorRegistry
 from restow.control.migrations import Metrics, Migrations, Settings
 from restow.model import kinds
 from restow.ports import Api, ApiError, OutcomeUnknown, Request
-from tests.control.migrations.stage import Move, arguments, cluster
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_stub_scheduler,
+    migration_arguments,
+)
 from tests.control.migrations.test_answers import BUDGET, really_evicts
 from tests.control.migrations.test_moving import Hasty
 from tests.control.stage import Answering
@@ -37,13 +41,13 @@ class Counts:
 
 
 @asynccontextmanager
-async def counted(it: Move, api: Api | None = None, **section: Any) -> AsyncIterator[Counts]:
+async def counted(it: MigrationCluster, api: Api | None = None, **section: Any) -> AsyncIterator[Counts]:
     counts = Counts()
     made = Migrations(
         api or it.api,
         it.clock,
         random.Random(1),
-        arguments=arguments(**section),
+        arguments=migration_arguments(**section),
         settings=Settings(sweep=30.0),
         metrics=Metrics(counts.registry),
     )
@@ -53,7 +57,7 @@ async def counted(it: Move, api: Api | None = None, **section: Any) -> AsyncIter
 
 @virtual
 async def test_jobs_and_how_they_ended() -> None:
-    async with cluster() as it, counted(it) as counts:
+    async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         old = (await it.start())[0]
         await it.move(old)
         await pass_time(30)
@@ -64,7 +68,7 @@ async def test_jobs_and_how_they_ended() -> None:
 
 @virtual
 async def test_how_long_they_took() -> None:
-    async with cluster() as it, counted(it) as counts:
+    async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         await it.seek(ttl="1m")
         await pass_time(60)
         assert counts("job_duration_seconds_count", phase="Failed") == 1
@@ -73,7 +77,7 @@ async def test_how_long_they_took() -> None:
 
 @virtual
 async def test_whether_evictions_are_stopped() -> None:
-    async with cluster() as it, counted(it) as counts:
+    async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         assert counts("stopped") == 0
         await it.stop()
         await asyncio.sleep(1)
@@ -82,7 +86,7 @@ async def test_whether_evictions_are_stopped() -> None:
 
 @virtual
 async def test_reservations_whose_job_was_deleted() -> None:
-    async with cluster() as it, counted(it) as counts:
+    async with cluster_with_stub_scheduler() as it, counted(it) as counts:
         await it.seek()
         await it.delete(kinds.POD_MIGRATION_JOB, "move")
         await pass_time(120)
@@ -92,7 +96,7 @@ async def test_reservations_whose_job_was_deleted() -> None:
 @pytest.mark.parametrize(("answer", "result"), [(BUDGET, "refused"), (LOST, "unknown")])
 @virtual
 async def test_evictions_by_the_answer(answer: ApiError, result: str) -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         api = Answering(it.api, really_evicts, answer)
         async with counted(it, api) as counts:
             await it.move((await it.start())[0])
@@ -105,7 +109,7 @@ async def test_evictions_by_the_answer(answer: ApiError, result: str) -> None:
 
 @virtual
 async def test_evictions_in_a_dry_run() -> None:
-    async with cluster() as it, counted(it, dryRun=True) as counts:
+    async with cluster_with_stub_scheduler() as it, counted(it, dryRun=True) as counts:
         await it.move((await it.start())[0])
         await pass_time(10)
         assert counts.evictions() == {"dry-run": 1}
@@ -113,7 +117,7 @@ async def test_evictions_in_a_dry_run() -> None:
 
 @virtual
 async def test_not_the_eviction_of_a_pod_that_was_gone_already() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         old = (await it.start())[0]
 
         async def be_gone(request: Request) -> None:

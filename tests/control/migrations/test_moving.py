@@ -16,7 +16,13 @@ from restow.model.crds import custom_resource_definition
 from restow.model.objects import Document
 from restow.ports import Api, Request, Response
 from restow.sim.faults import FaultyApi
-from tests.control.migrations.stage import cluster, controller, scheduled, stage, stays
+from tests.control.migrations.migration_cluster import (
+    cluster_with_controller,
+    cluster_with_scheduler,
+    cluster_with_stub_scheduler,
+    pod_stays,
+    running_controller,
+)
 from tests.control.stage import events
 from tests.sim.stage import pass_time, ready, template, virtual, workload
 
@@ -34,9 +40,9 @@ def spare() -> Document:
 
 @virtual
 async def test_a_pod_of_a_deployment_gets_its_seat_first_and_then_leaves() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         seen = FaultyApi(it.api, random.Random(1))
-        async with controller(seen, it.clock):
+        async with running_controller(seen, it.clock):
             old, other = await it.start(2)
             await it.move(old)
             await pass_time(30)
@@ -68,7 +74,7 @@ async def test_a_pod_of_a_deployment_gets_its_seat_first_and_then_leaves() -> No
 
 @virtual
 async def test_what_comes_at_once_is_not_told_on_the_way_and_seen_when_it_comes() -> None:
-    async with scheduled(ready=2.0) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(ready=2.0) as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
         await it.move(old)
         await pass_time(1.9)
@@ -79,7 +85,7 @@ async def test_what_comes_at_once_is_not_told_on_the_way_and_seen_when_it_comes(
 
 @virtual
 async def test_what_takes_longer_is_told() -> None:
-    async with scheduled(ready=60.0) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(ready=60.0) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         await it.move(old)
         await pass_time(10)
@@ -88,7 +94,7 @@ async def test_what_takes_longer_is_told() -> None:
 
 @virtual
 async def test_a_pod_of_a_stateful_set_comes_back_under_its_name() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start(2, kinds.STATEFUL_SET))[0]
         await it.move(old)
         await pass_time(30)
@@ -99,7 +105,7 @@ async def test_a_pod_of_a_stateful_set_comes_back_under_its_name() -> None:
 
 @virtual
 async def test_a_job_written_by_hand_needs_no_uid() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         reference = {"namespace": "default", "name": old.metadata.name}
         await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "move"}, "spec": {"podRef": reference}})
@@ -113,7 +119,7 @@ async def test_a_job_written_by_hand_needs_no_uid() -> None:
 
 @virtual
 async def test_it_goes_where_it_is_planned_to_go() -> None:
-    async with stage(nodes=4) as it:
+    async with cluster_with_controller(nodes=4) as it:
         old = (await it.start())[0]
         await it.move(old, annotations={"restow.sh/target-node": "n4"})
         await pass_time(30)
@@ -123,7 +129,7 @@ async def test_it_goes_where_it_is_planned_to_go() -> None:
 
 @virtual
 async def test_without_a_seat_if_that_is_asked_for() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.move(old, mode="EvictDirectly")
         await pass_time(30)
@@ -134,9 +140,9 @@ async def test_without_a_seat_if_that_is_asked_for() -> None:
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 @virtual
 async def test_it_is_evicted_or_deleted_with_its_grace_period(policy: str) -> None:
-    async with cluster(stop=60.0) as it:
+    async with cluster_with_stub_scheduler(stop=60.0) as it:
         seen = FaultyApi(it.api, random.Random(1))
-        async with controller(seen, it.clock, evictionPolicy=policy):
+        async with running_controller(seen, it.clock, evictionPolicy=policy):
             old = (await it.start(terminationGracePeriodSeconds=60))[0]
             await it.move(old, deleteOptions={"gracePeriodSeconds": 7})
             await pass_time(4)
@@ -186,9 +192,11 @@ async def test_what_is_sent_is_what_the_job_says_else_what_is_configured(policy:
         body = msgspec.json.decode(request.body)
         sent.append(body.get("deleteOptions", body))
 
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         options = {"gracePeriodSeconds": 9, "propagationPolicy": "Background"}
-        async with controller(Hasty(it.api, hear), it.clock, evictionPolicy=policy, defaultDeleteOptions=options):
+        async with running_controller(
+            Hasty(it.api, hear), it.clock, evictionPolicy=policy, defaultDeleteOptions=options
+        ):
             first, second = await it.start(2)
             for pod, own in ((first, {}), (second, {"gracePeriodSeconds": 7, "propagationPolicy": "Orphan"})):
                 await it.move(pod, pod.metadata.name, deleteOptions=own)
@@ -202,9 +210,9 @@ async def test_what_is_sent_is_what_the_job_says_else_what_is_configured(policy:
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 @virtual
 async def test_what_is_tried_is_what_is_sent_then(policy: str) -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         seen = Tries(it.api)
-        async with controller(seen, it.clock, evictionPolicy=policy):
+        async with running_controller(seen, it.clock, evictionPolicy=policy):
             old = (await it.start())[0]
             await it.move(old, deleteOptions={"gracePeriodSeconds": 7, "propagationPolicy": "Orphan"})
             await pass_time(30)
@@ -215,7 +223,7 @@ async def test_what_is_tried_is_what_is_sent_then(policy: str) -> None:
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 @virtual
 async def test_a_namesake_that_comes_while_the_eviction_is_on_its_way_is_not_evicted(policy: str) -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2, kinds.STATEFUL_SET))[0]
         name, came = old.metadata.name, list[str]()
 
@@ -225,17 +233,17 @@ async def test_a_namesake_that_comes_while_the_eviction_is_on_its_way_is_not_evi
                 await pass_time(3)
                 came.append((await it.client.get(kinds.POD, name, "default")).metadata.uid)
 
-        async with controller(Hasty(it.api, be_replaced), it.clock, evictionPolicy=policy):
+        async with running_controller(Hasty(it.api, be_replaced), it.clock, evictionPolicy=policy):
             await it.move(old)
             await pass_time(40)
             now = await it.client.get(kinds.POD, name, "default")
-            assert [now.metadata.uid] == came != [old.metadata.uid] and await stays(it, now)
+            assert [now.metadata.uid] == came != [old.metadata.uid] and await pod_stays(it, now)
             assert (await it.told())[0] == "Succeed"
 
 
 @virtual
 async def test_a_reservation_that_is_given_is_used_as_it_is() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         it.seats.places = "n3" if old.spec.node_name != "n3" else "n2"
         await it.create(kinds.RESERVATION, spare())
@@ -249,7 +257,7 @@ async def test_a_reservation_that_is_given_is_used_as_it_is() -> None:
 
 @virtual
 async def test_a_given_reservation_outlives_a_job_that_fails() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         it.seats.places = old.spec.node_name
         await it.create(kinds.RESERVATION, spare())
@@ -262,7 +270,7 @@ async def test_a_given_reservation_outlives_a_job_that_fails() -> None:
 
 @virtual
 async def test_a_template_is_merged_with_the_pod() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         template = {"metadata": {"labels": {"team": "a"}}, "spec": {"queue": "gold", "ttl": "1m"}}
         await it.move(old, reservationOptions={"template": template})
@@ -275,7 +283,7 @@ async def test_a_template_is_merged_with_the_pod() -> None:
 
 @virtual
 async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         it.seats.refusing = "0/3 nodes are available: 3 Insufficient cpu."
         await it.move(old)
@@ -293,7 +301,7 @@ async def test_what_is_told_is_told_once_and_everywhere_the_same() -> None:
 
 @virtual
 async def test_that_a_job_failed_is_a_warning_and_that_it_was_aborted_is_not() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         first, second = await it.start(2)
         it.seats.refusing = "no room"
         await it.move(first, "late", ttl="30s")
@@ -311,7 +319,7 @@ async def test_that_a_job_failed_is_a_warning_and_that_it_was_aborted_is_not() -
 )
 @virtual
 async def test_the_pod_is_told_why_it_leaves(mode: str, seat: str) -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.move(old, mode=mode)
         await pass_time(30)
@@ -328,7 +336,7 @@ async def test_a_list_of_jobs_tells_who_goes_where_and_why_in_words() -> None:
     [version] = custom_resource_definition(kinds.POD_MIGRATION_JOB)["spec"]["versions"]
     printer = custom_printer(version["additionalPrinterColumns"])
     shown = [place for place, column in enumerate(printer.columns) if not column.priority]
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.move(old)
         await pass_time(30)
@@ -375,9 +383,9 @@ class Counting:
 async def test_a_move_costs_few_calls() -> None:
     """Of a move the API server sees all that there is to see once before the seat is made, and once before the pod is
     evicted; everything else comes from watches."""
-    async with scheduled() as it:
+    async with cluster_with_scheduler() as it:
         seen = Counting(it.api)
-        async with controller(seen, it.clock):
+        async with running_controller(seen, it.clock):
             old = (await it.start())[0]
             seen.calls.clear()
             await it.move(old)
@@ -388,7 +396,7 @@ async def test_a_move_costs_few_calls() -> None:
 
 @virtual
 async def test_many_at_once() -> None:
-    async with stage(nodes=6, maxConcurrentReconciles=4) as it:
+    async with cluster_with_controller(nodes=6, maxConcurrentReconciles=4) as it:
         for number in range(3):
             made = template("100m", app=f"w{number}")
             await it.create(kinds.DEPLOYMENT, workload(f"w{number}", 4, pods=made))
@@ -404,7 +412,7 @@ async def test_many_at_once() -> None:
 
 @virtual
 async def test_a_seat_is_of_the_queue_of_its_pod() -> None:
-    async with cluster() as it, controller(it.api, it.clock):
+    async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(annotations={"scheduling.volcano.sh/queue-name": "gold"}))[0]
         await it.move(old)
         await pass_time(20)

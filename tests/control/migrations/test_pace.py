@@ -16,7 +16,13 @@ from restow.ports import (
 )
 from restow.sim.faults import FaultyApi
 from tests.control.migrations.limits import Limits
-from tests.control.migrations.stage import arguments, cluster, controller, scheduled, stays
+from tests.control.migrations.migration_cluster import (
+    cluster_with_scheduler,
+    cluster_with_stub_scheduler,
+    migration_arguments,
+    pod_stays,
+    running_controller,
+)
 from tests.control.migrations.test_answers import evicts
 from tests.control.stage import Answering
 from tests.sim.stage import pass_time, virtual
@@ -30,9 +36,9 @@ def evictions(api: FaultyApi) -> int:
 
 @virtual
 async def test_evictions_have_their_pace() -> None:
-    async with cluster(nodes=4) as it:
+    async with cluster_with_stub_scheduler(nodes=4) as it:
         seen = FaultyApi(it.api, random.Random(1))
-        async with controller(seen, it.clock, evictQPS=0.1, evictBurst=1, maxConcurrentReconciles=4):
+        async with running_controller(seen, it.clock, evictQPS=0.1, evictBurst=1, maxConcurrentReconciles=4):
             pods = await it.start(4)
             for pod in pods:
                 await it.move(pod, pod.metadata.name)
@@ -46,9 +52,9 @@ async def test_evictions_have_their_pace() -> None:
 @pytest.mark.parametrize("burst", [1, 3])
 @virtual
 async def test_so_many_go_at_once(burst: int) -> None:
-    async with cluster(nodes=4) as it:
+    async with cluster_with_stub_scheduler(nodes=4) as it:
         seen = FaultyApi(it.api, random.Random(1))
-        async with controller(seen, it.clock, evictQPS=0.01, evictBurst=burst, maxConcurrentReconciles=4):
+        async with running_controller(seen, it.clock, evictQPS=0.01, evictBurst=burst, maxConcurrentReconciles=4):
             for pod in await it.start(4):
                 await it.move(pod, pod.metadata.name)
             await pass_time(30)
@@ -58,11 +64,11 @@ async def test_so_many_go_at_once(burst: int) -> None:
 @virtual
 async def test_those_who_were_stopped_do_not_all_go_at_once_when_they_may() -> None:
     """Each had its turn, and could not use it."""
-    async with cluster(nodes=4) as it:
+    async with cluster_with_stub_scheduler(nodes=4) as it:
         pods = await it.start(4)
         section = {"evictQPS": 0.1, "evictBurst": 1, "maxConcurrentReconciles": 4}
-        limits = Limits(it.api, arguments(**section))
-        async with controller(it.api, it.clock, **section):
+        limits = Limits(it.api, migration_arguments(**section))
+        async with running_controller(it.api, it.clock, **section):
             for pod in pods:
                 await it.move(pod, pod.metadata.name)
             await pass_time(5)
@@ -79,17 +85,17 @@ async def test_an_eviction_that_was_long_in_vain_counts_from_when_it_was_accepte
     """The API server is broken for three minutes in which one pod should be evicted. It leaves; another of its workload
     has to wait for as long as is configured."""
     section = {"objectLimiters": {"workload": {"duration": "2m", "maxMigrating": 1}}, "defaultJobTTL": "10m"}
-    async with cluster(nodes=4) as it:
+    async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, *_ = await it.start(4)
-        limits = Limits(it.api, arguments(**section))
+        limits = Limits(it.api, migration_arguments(**section))
         broken = OutcomeUnknown.because(500, "InternalError", "no idea")
         api = Answering(it.api, lambda request: evicts(request) and "dryRun" not in request.query, broken)
-        async with controller(api, it.clock, **section):
+        async with running_controller(api, it.clock, **section):
             await it.move(first, "first")
             await pass_time(10)
             await it.move(second, "second")
             await pass_time(180)
-            assert await stays(it, first) and (await it.told("second"))[0] == "Pending"
+            assert await pod_stays(it, first) and (await it.told("second"))[0] == "Pending"
             api.answer = None
             await pass_time(60)
             assert ((await it.told("first"))[0], (await it.told("second"))[0]) == ("Succeed", "Pending")
@@ -100,13 +106,13 @@ async def test_an_eviction_that_was_long_in_vain_counts_from_when_it_was_accepte
 
 @virtual
 async def test_evictions_have_their_pace_whoever_leads_and_say_so() -> None:
-    async with cluster(nodes=4) as it:
+    async with cluster_with_stub_scheduler(nodes=4) as it:
         seen = FaultyApi(it.api, random.Random(1))
         first, second = await it.start(2)
-        async with controller(seen, it.clock, **SLOWLY):
+        async with running_controller(seen, it.clock, **SLOWLY):
             await it.move(first, "a")
             await pass_time(8)
-        async with controller(seen, it.clock, seed=2, **SLOWLY):
+        async with running_controller(seen, it.clock, seed=2, **SLOWLY):
             await it.move(second, "b")
             await pass_time(8)
             phase, reason, message = await it.told("b")
@@ -118,11 +124,11 @@ async def test_evictions_have_their_pace_whoever_leads_and_say_so() -> None:
 
 @virtual
 async def test_another_pace_holds_at_once() -> None:
-    async with cluster(nodes=4) as it, controller(it.api, it.clock, **SLOWLY) as made:
+    async with cluster_with_stub_scheduler(nodes=4) as it, running_controller(it.api, it.clock, **SLOWLY) as made:
         first, second = await it.start(2)
         await it.move(first, "a")
         await pass_time(8)
-        made.configure(arguments(evictQPS=100))
+        made.configure(migration_arguments(evictQPS=100))
         await it.move(second, "b")
         await pass_time(8)
         assert (await it.told("b"))[0] == "Succeed"
@@ -149,10 +155,10 @@ class Unhurried:
 async def test_no_turn_is_lost_to_the_time_that_it_takes_to_get_ready(workers: int, seconds: float) -> None:
     section = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
     section |= {"evictQPS": 10, "evictBurst": 1, "maxConcurrentReconciles": workers}
-    async with scheduled(nodes=4) as it:
+    async with cluster_with_scheduler(nodes=4) as it:
         pods = await it.start(12)
         api = Unhurried(it.api, seconds)
-        async with controller(api, it.clock, **section):
+        async with running_controller(api, it.clock, **section):
             for pod in pods:
                 await it.move(pod, pod.metadata.name)
             await pass_time(30)
@@ -163,12 +169,15 @@ async def test_no_turn_is_lost_to_the_time_that_it_takes_to_get_ready(workers: i
 
 @virtual
 async def test_another_rate_is_for_those_who_wait_already() -> None:
-    async with cluster(nodes=4) as it, controller(it.api, it.clock, evictQPS=0.01, evictBurst=1) as made:
+    async with (
+        cluster_with_stub_scheduler(nodes=4) as it,
+        running_controller(it.api, it.clock, evictQPS=0.01, evictBurst=1) as made,
+    ):
         pods = await it.start(4)
         for pod in pods:
             await it.move(pod, pod.metadata.name)
         await pass_time(20)
         assert [(await it.told(pod.metadata.name))[1] for pod in pods] == [None, "EvictQPS", "EvictQPS", "EvictQPS"]
-        made.configure(arguments(evictQPS=1, evictBurst=1))
+        made.configure(migration_arguments(evictQPS=1, evictBurst=1))
         await pass_time(30)
         assert {(await it.told(pod.metadata.name))[0] for pod in pods} == {"Succeed"}

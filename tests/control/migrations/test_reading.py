@@ -9,7 +9,7 @@ from restow.control.migrations import Migrations
 from restow.model import kinds
 from restow.ports import ApiError, Request, Response
 from restow.sim.faults import FaultyApi
-from tests.control.migrations.stage import cluster, controller
+from tests.control.migrations.migration_cluster import cluster_with_stub_scheduler, running_controller
 from tests.sim.stage import pass_time, virtual
 
 
@@ -32,9 +32,9 @@ class Uneven(FaultyApi):
 
 @virtual
 async def test_a_read_that_fails_ends_the_reads_beside_it() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         api = Uneven(it.api, random.Random(1))
-        async with controller(api, it.clock):
+        async with running_controller(api, it.clock):
             await it.move((await it.start(2))[0])
             await pass_time(70)
             assert api.begun > 1 and api.ended == 0
@@ -56,7 +56,7 @@ class Abrupt(FaultyApi):
 
 @virtual
 async def test_whoever_is_stopped_while_it_reads_is_stopped_whatever_fails() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         await it.start(2)
         api = Abrupt(it.api, random.Random(1))
         made = Migrations(api, it.clock, random.Random(1))

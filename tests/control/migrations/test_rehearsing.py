@@ -9,7 +9,12 @@ import pytest
 from restow.control.migrations import Migrations
 from restow.model import kinds
 from tests.control.attacks.test_before_the_eviction import Broken
-from tests.control.migrations.stage import arguments, controller, scheduled, stays
+from tests.control.migrations.migration_cluster import (
+    cluster_with_scheduler,
+    migration_arguments,
+    pod_stays,
+    running_controller,
+)
 from tests.sim.stage import pass_time, pod, profile, running, virtual
 
 NOTHING = "dry run, nothing was changed: reservation default/restow-{uid} would be created, "
@@ -34,7 +39,7 @@ ELSEWHERE = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) other than t
 async def test_where_the_seat_would_be(
     target: str | None, filled: tuple[str, ...], cordoned: tuple[str, ...], expected: str
 ) -> None:
-    async with scheduled() as it, controller(it.api, it.clock, dryRun=True):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock, dryRun=True):
         for name in ("n2", "n3"):
             await it.patch(kinds.NODE, name, {"spec": {"unschedulable": True}})
         [old] = await it.start(1)
@@ -48,13 +53,13 @@ async def test_where_the_seat_would_be(
         node = target or ("n3" if filled else "n2")
         told = expected.format(uid=(await it.job()).metadata.uid, node=node, pod=old.metadata.name)
         assert await it.told() == ("Aborted", "DryRun", told)
-        assert await stays(it, old) and await it.reservations() == []
+        assert await pod_stays(it, old) and await it.reservations() == []
 
 
 @virtual
 async def test_a_plugin_that_breaks_is_told() -> None:
-    async with scheduled() as it:
-        section = arguments(dryRun=True)
+    async with cluster_with_scheduler() as it:
+        section = migration_arguments(dryRun=True)
         async with running(Migrations(it.api, it.clock, Random(1), arguments=section, scheduler=profile(Broken()))):
             [old] = await it.start(1)
             await it.move(old)

@@ -13,22 +13,28 @@ from restow.model.objects import Pod
 from restow.model.pods import is_available
 from restow.sim.world.settings import NEVER_READY
 from tests.control.migrations.limits import Limits
-from tests.control.migrations.stage import Move, arguments, cluster, controller, stays
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_stub_scheduler,
+    migration_arguments,
+    pod_stays,
+    running_controller,
+)
 from tests.sim.stage import job as batch
 from tests.sim.stage import pass_time, virtual
 
 
-async def spoil(it: Move, *pods: Pod) -> None:
+async def spoil(it: MigrationCluster, *pods: Pod) -> None:
     """They are not Ready any more, and will not be."""
     for pod in pods:
         await _set_ready(it, pod, False)
 
 
-async def mend(it: Move, pod: Pod) -> None:
+async def mend(it: MigrationCluster, pod: Pod) -> None:
     await _set_ready(it, pod, True)
 
 
-async def _set_ready(it: Move, pod: Pod, ready: bool) -> None:
+async def _set_ready(it: MigrationCluster, pod: Pod, ready: bool) -> None:
     name = pod.metadata.name
     await it.patch(kinds.POD, name, {"metadata": {"annotations": {NEVER_READY: None if ready else "true"}}})
     status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
@@ -36,13 +42,13 @@ async def _set_ready(it: Move, pod: Pod, ready: bool) -> None:
 
 
 @asynccontextmanager
-async def waiting(pods: int, movers: int, **section: Any) -> AsyncIterator[tuple[Move, list[Pod], Limits]]:
+async def waiting(pods: int, movers: int, **section: Any) -> AsyncIterator[tuple[MigrationCluster, list[Pod], Limits]]:
     """Jobs a, b, … that were admitted while all pods were well, and wait for room; and who looks at the limits."""
-    async with cluster() as it:
-        limits = Limits(it.api, arguments(**section))
+    async with cluster_with_stub_scheduler() as it:
+        limits = Limits(it.api, migration_arguments(**section))
         it.seats.refusing = "no room"
         found = await it.start(pods)
-        async with controller(it.api, it.clock, **section):
+        async with running_controller(it.api, it.clock, **section):
             for name, pod in zip("abc"[:movers], found, strict=False):
                 await it.move(pod, name)
             await pass_time(5)
@@ -59,7 +65,7 @@ async def test_the_last_one_that_serves_stays_until_the_others_do_again() -> Non
         await pass_time(5)
         it.seats.refusing = None
         await pass_time(30)
-        assert await stays(it, pods[0])
+        assert await pod_stays(it, pods[0])
         assert await it.told("a") == ("Running", "MaxUnavailablePerWorkload", SCARCE.format(2, 3, 1))
         for pod in pods[1:]:
             await mend(it, pod)
@@ -72,10 +78,10 @@ async def test_so_does_one_that_has_its_seat_and_waits_for_its_turn() -> None:
     async with waiting(4, 2, maxUnavailablePerWorkload=2, evictQPS=0.05, evictBurst=1) as (it, pods, limits):
         it.seats.refusing = None
         await pass_time(15)
-        assert [await stays(it, pod) for pod in pods[:2]] == [False, True]
+        assert [await pod_stays(it, pod) for pod in pods[:2]] == [False, True]
         await spoil(it, *pods[2:])
         await pass_time(30)
-        assert await stays(it, pods[1]) and limits.faults == []
+        assert await pod_stays(it, pods[1]) and limits.faults == []
         assert await it.told("b") == ("Running", "MaxUnavailablePerWorkload", SCARCE.format(2, 4, 2))
 
 
@@ -88,7 +94,7 @@ async def test_by_the_default_ladder_and_without_a_seat() -> None:
         await pass_time(10)
         await spoil(it, *pods[2:])
         await pass_time(30)
-        assert await stays(it, pods[1]) and limits.faults == []
+        assert await pod_stays(it, pods[1]) and limits.faults == []
         assert await it.told("b") == ("Running", "MaxUnavailablePerWorkload", SCARCE.format(2, 4, 2))
 
 
@@ -110,7 +116,10 @@ async def test_of_two_that_may_go_at_the_same_moment_one_goes_if_another_was_los
 
 @virtual
 async def test_a_pod_that_is_over_leaves_whatever_its_workload_wants() -> None:
-    async with cluster() as it, controller(it.api, it.clock, maxUnavailablePerWorkload="50%"):
+    async with (
+        cluster_with_stub_scheduler() as it,
+        running_controller(it.api, it.clock, maxUnavailablePerWorkload="50%"),
+    ):
         await it.create(kinds.JOB, batch("once", run=5))
         await pass_time(30)
         [over] = await it.pods()

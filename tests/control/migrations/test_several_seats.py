@@ -11,7 +11,12 @@ import pytest
 
 from restow.model import kinds
 from restow.model.objects import Pod
-from tests.control.migrations.stage import Move, controller, scheduled, stays
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_scheduler,
+    pod_stays,
+    running_controller,
+)
 from tests.control.migrations.test_given_seats import GIVEN, PORT, WEB, give
 from tests.control.stage import group
 from tests.sim.stage import pass_time, pod, template, virtual, workload
@@ -19,12 +24,12 @@ from tests.sim.stage import pass_time, pod, template, virtual, workload
 SLOW = {"annotations": {"sim.restow.sh/stop-seconds": "100"}, "terminationGracePeriodSeconds": 120}
 
 
-async def cordon(it: Move, *names: str | None, back: bool = False) -> None:
+async def cordon(it: MigrationCluster, *names: str | None, back: bool = False) -> None:
     for name in names:
         await it.patch(kinds.NODE, name or "", {"spec": {"unschedulable": None if back else True}})
 
 
-async def admit(it: Move, old: Pod, name: str = "move", **spec: str) -> None:
+async def admit(it: MigrationCluster, old: Pod, name: str = "move", **spec: str) -> None:
     """A job begins, with a given seat, and evictions are stopped."""
     await it.move(old, name, reservationOptions=GIVEN, paused=True, **spec)
     await pass_time(1)
@@ -34,14 +39,14 @@ async def admit(it: Move, old: Pod, name: str = "move", **spec: str) -> None:
     await it.stop()
 
 
-async def seats_of(it: Move) -> list[str]:
+async def seats_of(it: MigrationCluster) -> list[str]:
     [given] = await it.reservations()
     return [one.node_name for one in given.status.placements or ()]
 
 
 @virtual
 async def test_of_two_nobody_is_evicted_for_the_seat_on_an_unfit_node() -> None:
-    async with scheduled(nodes=4) as it, controller(it.api, it.clock, maxConcurrentReconciles=4):
+    async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock, maxConcurrentReconciles=4):
         await cordon(it, "n3", "n4")
         first, second = await it.start(2)
         await cordon(it, "n1", "n2")
@@ -55,14 +60,17 @@ async def test_of_two_nobody_is_evicted_for_the_seat_on_an_unfit_node() -> None:
         await pass_time(10)
         await it.go()
         await pass_time(60)
-        assert [await stays(it, first), await stays(it, second)].count(False) == 1
+        assert [await pod_stays(it, first), await pod_stays(it, second)].count(False) == 1
 
 
 @virtual
 async def test_several_pods_move_together_or_not_at_all() -> None:
     """One reservation has the seats of all: it is Available once there is room for each, or fails as a whole."""
     limits = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
-    async with scheduled(nodes=6) as it, controller(it.api, it.clock, maxConcurrentReconciles=4, **limits):
+    async with (
+        cluster_with_scheduler(nodes=6) as it,
+        running_controller(it.api, it.clock, maxConcurrentReconciles=4, **limits),
+    ):
         await cordon(it, "n4", "n5", "n6")
         pods = await it.start(3)
         await cordon(it, "n1", "n2", "n3")
@@ -71,7 +79,7 @@ async def test_several_pods_move_together_or_not_at_all() -> None:
         for one in pods:
             await it.move(one, one.metadata.name, reservationOptions=GIVEN)
         await pass_time(60)
-        assert [await stays(it, one) for one in pods] == [True] * 3
+        assert [await pod_stays(it, one) for one in pods] == [True] * 3
         told = [await it.told(one.metadata.name) for one in pods]
         assert {(phase, reason) for phase, reason, _ in told} == {("Running", "Unschedulable")}, told
         await cordon(it, "n6", back=True)
@@ -84,8 +92,8 @@ async def test_several_pods_move_together_or_not_at_all() -> None:
 @virtual
 async def test_every_pod_that_moves_has_a_successor_of_its_own(cleared_away: bool) -> None:
     """They come at once, and every job hears of all of them; also if the reservation is gone by then."""
-    async with scheduled(nodes=6) as it, AsyncExitStack() as at_work:
-        await at_work.enter_async_context(controller(it.api, it.clock, maxConcurrentReconciles=8))
+    async with cluster_with_scheduler(nodes=6) as it, AsyncExitStack() as at_work:
+        await at_work.enter_async_context(running_controller(it.api, it.clock, maxConcurrentReconciles=8))
         await cordon(it, "n4", "n5", "n6")
         pods = await it.start(6)
         await cordon(it, "n1", "n2", "n3")
@@ -97,12 +105,12 @@ async def test_every_pod_that_moves_has_a_successor_of_its_own(cleared_away: boo
         await pass_time(5)
         await it.go()
         if cleared_away:
-            while any([await stays(it, one) for one in pods]):
+            while any([await pod_stays(it, one) for one in pods]):
                 await asyncio.sleep(0)
             await at_work.aclose()
             await pass_time(30)
             await it.delete(kinds.RESERVATION, "given")
-            await at_work.enter_async_context(controller(it.api, it.clock, maxConcurrentReconciles=8))
+            await at_work.enter_async_context(running_controller(it.api, it.clock, maxConcurrentReconciles=8))
         await pass_time(60)
         jobs = [await it.job(one.metadata.name) for one in pods]
         assert [one.status.phase for one in jobs] == ["Succeed"] * 6
@@ -111,19 +119,19 @@ async def test_every_pod_that_moves_has_a_successor_of_its_own(cleared_away: boo
 
 @virtual
 async def test_several_pods_stay_where_they_are_if_their_seats_fail() -> None:
-    async with scheduled(nodes=2) as it, controller(it.api, it.clock, maxConcurrentReconciles=4):
+    async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock, maxConcurrentReconciles=4):
         pods = await it.start(2)
         await give(it, seats=2, cpu="3", ttl="3m")
         for one in pods:
             await it.move(one, one.metadata.name, reservationOptions=GIVEN)
         await pass_time(300)
         assert [(await it.told(one.metadata.name))[:2] for one in pods] == [("Failed", "ReservationExpired")] * 2
-        assert [await stays(it, one) for one in pods] == [True] * 2
+        assert [await pod_stays(it, one) for one in pods] == [True] * 2
 
 
 @virtual
 async def test_a_fit_seat_behind_an_unfit_one_is_found() -> None:
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         await cordon(it, old.spec.node_name)
         await give(it, seats=2, cpu="3", minAvailable=1)
@@ -134,14 +142,14 @@ async def test_a_fit_seat_behind_an_unfit_one_is_found() -> None:
         assert (await it.told())[0] == "Succeed", await it.told()
 
 
-async def spoil(it: Move, name: str) -> None:
+async def spoil(it: MigrationCluster, name: str) -> None:
     """Somebody has the host port of the pods to come."""
     await it.create(kinds.POD, pod("loud", "100m", app="loud", nodeName=name, containers=PORT))
 
 
 @virtual
 async def test_a_seat_behind_one_that_others_have_spoiled_is_found() -> None:
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1, containers=PORT)
         await cordon(it, old.spec.node_name)
         await give(it, seats=2, cpu="2500m")
@@ -155,7 +163,7 @@ async def test_a_seat_behind_one_that_others_have_spoiled_is_found() -> None:
 
 @virtual
 async def test_a_seat_behind_one_that_is_being_left_is_found() -> None:
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         await cordon(it, old.spec.node_name)
         await give(it, seats=2, cpu="2500m", minAvailable=1)
@@ -170,7 +178,10 @@ async def test_a_seat_behind_one_that_is_being_left_is_found() -> None:
 @virtual
 async def test_nobody_is_evicted_for_a_seat_that_others_have_spoiled_while_another_takes_the_good_one() -> None:
     limits = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
-    async with scheduled(nodes=4) as it, controller(it.api, it.clock, maxConcurrentReconciles=4, **limits):
+    async with (
+        cluster_with_scheduler(nodes=4) as it,
+        running_controller(it.api, it.clock, maxConcurrentReconciles=4, **limits),
+    ):
         await cordon(it, "n3", "n4")
         pods = await it.start(2, kind=kinds.STATEFUL_SET, containers=PORT, **SLOW)
         await cordon(it, "n1", "n2")
@@ -180,7 +191,7 @@ async def test_nobody_is_evicted_for_a_seat_that_others_have_spoiled_while_anoth
         for one in pods:
             await it.move(one, one.metadata.name, reservationOptions=GIVEN, ttl="20m")
         await pass_time(180)
-        assert sorted([await stays(it, one) for one in pods]) == [False, True]
+        assert sorted([await pod_stays(it, one) for one in pods]) == [False, True]
         assert {(await it.told(one.metadata.name))[0] for one in pods} == {"Succeed", "Running"}
         await it.delete(kinds.POD, "loud", "default")
         await pass_time(180)
@@ -200,7 +211,7 @@ APART = {
 @virtual
 async def test_nobody_is_evicted_for_a_seat_beside_one_for_a_pod_that_it_must_not_meet(spec: Any) -> None:
     """The reservation asks for room alone, and has it on one node."""
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock, maxConcurrentReconciles=4):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock, maxConcurrentReconciles=4):
         await cordon(it, "n3")
         pods = await it.start(2, **spec)
         await cordon(it, "n1", "n2")
@@ -214,13 +225,13 @@ async def test_nobody_is_evicted_for_a_seat_beside_one_for_a_pod_that_it_must_no
         await it.go()
         await pass_time(60)
         assert [(await it.told(name))[:2] for name in "ab"] == [("Succeed", None), ("Running", "Waiting")]
-        assert await stays(it, pods[1]) and all(one.spec.node_name for one in await it.pods())
+        assert await pod_stays(it, pods[1]) and all(one.spec.node_name for one in await it.pods())
 
 
 @virtual
 async def test_nobody_is_evicted_for_room_that_others_have_not_left() -> None:
     """The reservation is Available by a seat that was taken, and the one that is left is being left."""
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         await cordon(it, "n2", "n3")
         [old] = await it.start(1)
         await cordon(it, "n2", "n3", back=True)
@@ -236,13 +247,13 @@ async def test_nobody_is_evicted_for_room_that_others_have_not_left() -> None:
         await pass_time(60)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Running", "Waiting") and "have not left node n2" in (message or ""), message
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
 
 
 @pytest.mark.parametrize("how", ["goes on", "is aborted", "times out"])
 @virtual
 async def test_a_seat_is_promised_once_whatever_becomes_of_the_first_job(how: str) -> None:
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         made = workload("web", 2, pods=template("500m", app="web", **SLOW), podManagementPolicy="Parallel")
         await it.create(kinds.STATEFUL_SET, made)
         await pass_time(10)
@@ -258,13 +269,13 @@ async def test_a_seat_is_promised_once_whatever_becomes_of_the_first_job(how: st
         await pass_time(10)
         phase, reason, message = await it.told("b")
         assert (phase, reason) == ("Running", "Waiting") and "and for jobs before it: a" in (message or ""), message
-        assert await stays(it, second) and not await stays(it, first)
+        assert await pod_stays(it, second) and not await pod_stays(it, first)
 
 
 @pytest.mark.parametrize("first", ["given", "other"])
 @virtual
 async def test_nobody_is_evicted_for_a_seat_that_another_reservation_comes_before(first: str) -> None:
-    async with scheduled(nodes=4) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         await cordon(it, old.spec.node_name)
         for name in sorted(("given", "other"), key=lambda name: name != first):
@@ -276,12 +287,12 @@ async def test_nobody_is_evicted_for_a_seat_that_another_reservation_comes_befor
         await pass_time(60)
         phase, _, message = await it.told()
         assert phase == ("Succeed" if first == "given" else "Failed"), message
-        assert await stays(it, old) is (first == "other")
+        assert await pod_stays(it, old) is (first == "other")
 
 
 @virtual
 async def test_only_a_pod_of_the_same_workload_is_the_successor() -> None:
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         await it.create(kinds.STATEFUL_SET, workload("web", 1, pods=template("500m", app="web", **SLOW)))
         await it.create(kinds.DEPLOYMENT, workload("db", 0, pods=template("500m", app="db")))
         await pass_time(5)
@@ -300,7 +311,7 @@ async def test_only_a_pod_of_the_same_workload_is_the_successor() -> None:
 @virtual
 async def test_who_came_before_the_eviction_is_no_successor() -> None:
     """It is held up while its workload grows, and the new pod takes one of two seats."""
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         await cordon(it, old.spec.node_name)
         await give(it, seats=2)
@@ -317,7 +328,7 @@ async def test_who_came_before_the_eviction_is_no_successor() -> None:
 
 @virtual
 async def test_a_seat_may_be_for_the_labels_of_a_gang() -> None:
-    async with scheduled(nodes=4) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
         made = group("g", 2)
         made["metadata"]["labels"] = {"team": "a"}
         await it.create(kinds.POD_GROUP, made)
@@ -335,7 +346,7 @@ async def test_a_seat_may_be_for_the_labels_of_a_gang() -> None:
 @virtual
 async def test_a_pod_that_was_never_evicted_may_be_moved_again() -> None:
     """Its first job ended, with an eviction that may have been on its way for a while."""
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         await cordon(it, old.spec.node_name)
         await give(it)
@@ -353,15 +364,15 @@ async def test_a_pod_that_was_never_evicted_may_be_moved_again() -> None:
 @virtual
 async def test_a_successor_is_known_though_somebody_else_took_the_pod_away() -> None:
     """And though we hear of that only when the successor is there."""
-    async with scheduled(nodes=3) as it:
+    async with cluster_with_scheduler(nodes=3) as it:
         [old] = await it.start(1, terminationGracePeriodSeconds=60, annotations={"sim.restow.sh/stop-seconds": "40"})
         await cordon(it, old.spec.node_name)
         await give(it)
-        async with controller(it.api, it.clock):
+        async with running_controller(it.api, it.clock):
             await admit(it, old, ttl="10m")
             await pass_time(5)
         await it.delete(kinds.POD, old.metadata.name)
         await pass_time(5)
-        async with controller(it.api, it.clock):
+        async with running_controller(it.api, it.clock):
             await pass_time(90)
             assert (await it.told())[0] == "Succeed", await it.told()

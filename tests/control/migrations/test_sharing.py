@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from restow.model import kinds
-from tests.control.migrations.stage import controller, scheduled, stays
+from tests.control.migrations.migration_cluster import cluster_with_scheduler, pod_stays, running_controller
 from tests.sim.stage import new_claim, pass_time, storage_class, virtual
 
 SHARED = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
@@ -11,7 +11,7 @@ SHARED = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
 
 @virtual
 async def test_nobody_leaves_a_volume_that_another_pod_uses_there() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.STORAGE_CLASS, storage_class("fast", "Immediate"))
         await it.create(kinds.PERSISTENT_VOLUME_CLAIM, new_claim("data"))
         for name in ("n2", "n3"):
@@ -24,7 +24,7 @@ async def test_nobody_leaves_a_volume_that_another_pod_uses_there() -> None:
         phase, reason, message = await it.told("first")
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod")
         assert f"cannot be moved: pod {other.metadata.name} on its node uses data as well" in (message or "")
-        assert await stays(it, one)
+        assert await pod_stays(it, one)
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 1}})
         await pass_time(20)
         [left] = await it.pods()

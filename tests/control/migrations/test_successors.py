@@ -12,7 +12,13 @@ import pytest
 
 from restow.model import kinds
 from restow.model.objects import Document, Pod
-from tests.control.migrations.stage import Move, arguments, controller, scheduled, stays
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_scheduler,
+    migration_arguments,
+    pod_stays,
+    running_controller,
+)
 from tests.control.migrations.test_given_seats import GIVEN, give
 from tests.control.reservations.test_undecided import Slow
 from tests.sim.stage import node, pass_time, pod, ready, template, virtual, workload
@@ -26,7 +32,7 @@ def near(disk: str) -> Document:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 
-async def one_of_a_set(it: Move, before: Document, after: Document, strategy: Document) -> Pod:
+async def one_of_a_set(it: MigrationCluster, before: Document, after: Document, strategy: Document) -> Pod:
     """The only pod of a StatefulSet that says something else since."""
     made = workload("db", 1, pods=template("500m", app="db", **before), updateStrategy=strategy)
     await it.create(kinds.STATEFUL_SET, made)
@@ -34,7 +40,7 @@ async def one_of_a_set(it: Move, before: Document, after: Document, strategy: Do
     [old] = await it.pods()
     await it.patch(kinds.STATEFUL_SET, "db", {"spec": {"template": {"spec": after}}})
     await pass_time(5)
-    assert await stays(it, old)
+    assert await pod_stays(it, old)
     return old
 
 
@@ -51,7 +57,7 @@ async def one_of_a_set(it: Move, before: Document, after: Document, strategy: Do
 )
 @virtual
 async def test_below_a_partition_pods_are_made_from_what_they_were(before: Document, after: Document) -> None:
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         for name, disk in (("n1", "slow"), ("n2", "slow"), ("n3", "fast")):
             await it.patch(kinds.NODE, name, {"metadata": {"labels": {"disk": disk}}})
         await it.patch(kinds.NODE, "n3", {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}})
@@ -76,19 +82,19 @@ async def test_below_a_partition_pods_are_made_from_what_they_were(before: Docum
 )
 @virtual
 async def test_a_pod_whose_successor_would_not_be_scheduled_stays(after: Document, why: str) -> None:
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         old = await one_of_a_set(it, {}, after, ON_DELETE)
         await it.move(old)
         await pass_time(60)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod") and why in (message or "")
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
 
 
 @virtual
 async def test_a_pod_that_was_given_to_us_when_it_was_made_moves() -> None:
     """Its template says another scheduler, as it did then: whoever changed that will do so again."""
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         made = workload("web", 1, pods=template("500m", app="web"))
         await it.create(kinds.DEPLOYMENT, made)
         await pass_time(5)
@@ -98,7 +104,7 @@ async def test_a_pod_that_was_given_to_us_when_it_was_made_moves() -> None:
         await it.move(old)
         for _ in range(100):
             await asyncio.sleep(0.1)
-            if not await stays(it, old):
+            if not await pod_stays(it, old):
                 return
         raise AssertionError(await it.told())
 
@@ -107,7 +113,7 @@ async def test_a_pod_that_was_given_to_us_when_it_was_made_moves() -> None:
 async def test_a_seat_has_room_for_an_init_container_that_stays_on() -> None:
     """Where the pod may go there is room for what it was, and not for what it becomes."""
     first = {"name": "init", "image": "i", "resources": {"requests": {"cpu": "400m"}}}
-    async with scheduled(nodes=2) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock):
         after = {"initContainers": [first | {"restartPolicy": "Always"}]}
         old = await one_of_a_set(it, {"initContainers": [first]}, after, ON_DELETE)
         other = "n2" if old.spec.node_name == "n1" else "n1"
@@ -115,7 +121,7 @@ async def test_a_seat_has_room_for_an_init_container_that_stays_on() -> None:
         await pass_time(3)
         await it.move(old)
         await pass_time(60)
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
         assert "Insufficient cpu" in ((await it.told())[2] or "")
 
 
@@ -123,11 +129,11 @@ async def test_a_seat_has_room_for_an_init_container_that_stays_on() -> None:
 
 
 @asynccontextmanager
-async def leaving(it: Move, one: Pod) -> AsyncIterator[None]:
+async def leaving(it: MigrationCluster, one: Pod) -> AsyncIterator[None]:
     """Until the pod is on its way."""
-    async with controller(it.api, it.clock):
+    async with running_controller(it.api, it.clock):
         await it.move(one)
-        while await stays(it, one):
+        while await pod_stays(it, one):
             await asyncio.sleep(0.02)
         yield
 
@@ -137,7 +143,7 @@ SLOWLY = {"terminationGracePeriodSeconds": 60, "annotations": {"sim.restow.sh/st
 
 @virtual
 async def test_another_member_of_the_set_does_not_take_the_seat() -> None:
-    async with scheduled(nodes=2) as it:
+    async with cluster_with_scheduler(nodes=2) as it:
         pods = template("3", app="db", **SLOWLY)
         await it.create(kinds.STATEFUL_SET, workload("db", 2, pods=pods, podManagementPolicy="Parallel"))
         await pass_time(10)
@@ -157,7 +163,7 @@ async def test_another_member_of_the_set_does_not_take_the_seat() -> None:
 async def test_what_only_has_the_same_owner_far_above_does_not_take_the_seat() -> None:
     """Two sets of one custom resource: the pod of the other one is made anew while ours leaves."""
     above = {"apiVersion": "example.org/v1", "kind": "Cluster", "name": "c", "uid": "c" * 8, "controller": True}
-    async with scheduled(nodes=2) as it:
+    async with cluster_with_scheduler(nodes=2) as it:
         for name in ("queue", "index"):
             made = workload(name, 1, pods=template("3", app=name, **SLOWLY))
             made["metadata"]["ownerReferences"] = [above]
@@ -178,7 +184,7 @@ async def test_what_only_has_the_same_owner_far_above_does_not_take_the_seat() -
 @pytest.mark.parametrize("label", ["by-hand", "controller-revision-hash"])
 @virtual
 async def test_owners_by_a_label_that_only_this_pod_has(label: str) -> None:
-    async with scheduled(nodes=2) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock):
         await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": True}})
         old = await one_of_a_set(it, {}, {"terminationGracePeriodSeconds": 7}, ON_DELETE)
         await it.patch(kinds.NODE, "n2", {"spec": {"unschedulable": None}})
@@ -189,7 +195,7 @@ async def test_owners_by_a_label_that_only_this_pod_has(label: str) -> None:
         await pass_time(60)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "ForbiddenMigratePod"), message
-        assert "do not include whoever takes its place" in (message or "") and await stays(it, old)
+        assert "do not include whoever takes its place" in (message or "") and await pod_stays(it, old)
 
 
 # --- who has come -----------------------------------------------------------------------------------------------------
@@ -211,10 +217,10 @@ class Ahead:
 @pytest.mark.parametrize("seconds", [0.2, 0.7, 8.0, -8.0])
 @virtual
 async def test_a_successor_is_known_whatever_the_clock_says(seconds: float) -> None:
-    async with scheduled(nodes=3) as it:
+    async with cluster_with_scheduler(nodes=3) as it:
         old = (await it.start(2))[0]
         await give(it, on="n3")
-        async with controller(it.api, Ahead(it.clock, seconds)):
+        async with running_controller(it.api, Ahead(it.clock, seconds)):
             await it.move(old, reservationOptions=GIVEN)
             await pass_time(60)
             assert (await it.told())[0] == "Succeed"
@@ -223,13 +229,13 @@ async def test_a_successor_is_known_whatever_the_clock_says(seconds: float) -> N
 @virtual
 async def test_who_sat_there_just_before_is_not_taken_for_the_successor() -> None:
     """The Deployment grows, and the new pod takes a seat that was given to a job, a moment before that evicts."""
-    async with scheduled(nodes=3) as it:
+    async with cluster_with_scheduler(nodes=3) as it:
         old = (await it.start(1))[0]
         await give(it, seats=2, on="n3" if old.spec.node_name != "n3" else "n2")
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 2}})
         await pass_time(3)
         [sibling] = [one for one in await it.pods() if one.metadata.uid != old.metadata.uid]
-        async with controller(it.api, it.clock):
+        async with running_controller(it.api, it.clock):
             await it.move(old, reservationOptions=GIVEN)
             await pass_time(60)
             phase, _, message = await it.told()
@@ -238,20 +244,20 @@ async def test_who_sat_there_just_before_is_not_taken_for_the_successor() -> Non
 
 @virtual
 async def test_who_sat_down_between_an_eviction_that_was_not_sent_and_the_next_is_not_taken_for_it_either() -> None:
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock) as made:
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock) as made:
         old = (await it.start(1))[0]
         await it.stop()
         await give(it, seats=2, on="n3" if old.spec.node_name != "n3" else "n2")
         await it.move(old, reservationOptions=GIVEN)
         await pass_time(3)
         job, rivals = await it.job(), made._feed.rivals
-        with rivals.evicting(made._feed.facts(job, arguments()), again=False):
+        with rivals.evicting(made._feed.facts(job, migration_arguments()), again=False):
             pass
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 2}})
         await pass_time(3)
         [sibling] = [one for one in await it.pods() if one.metadata.uid != old.metadata.uid]
         for again, counts in ((True, False), (False, True)):
-            facts = made._feed.facts(job, arguments())
+            facts = made._feed.facts(job, migration_arguments())
             with rivals.evicting(facts, again=again):
                 assert (sibling.metadata.uid in rivals.takers(facts)) is counts
 
@@ -260,7 +266,7 @@ async def test_who_sat_down_between_an_eviction_that_was_not_sent_and_the_next_i
 @virtual
 async def test_whose_reservation_is_deleted_before_its_seat_is_marked_has_moved(kept: bool) -> None:
     slow = Slow(0.0)
-    async with scheduled(nodes=3, around=lambda it: slow.around(it.api)) as it:
+    async with cluster_with_scheduler(nodes=3, around=lambda it: slow.around(it.api)) as it:
         await it.create(kinds.STATEFUL_SET, workload("db", 1, pods=template("500m", app="db", **SLOWLY)))
         await pass_time(10)
         [old] = await it.pods()

@@ -7,7 +7,7 @@ from typing import Any
 
 from restow.model import kinds
 from restow.ports import Api, Request, Response
-from tests.control.migrations.stage import Move, cluster, controller
+from tests.control.migrations.migration_cluster import MigrationCluster, cluster_with_stub_scheduler, running_controller
 from tests.sim.stage import pass_time, virtual
 
 
@@ -32,7 +32,7 @@ class Overtaken:
         return self._deed is None
 
 
-async def take_seat(it: Move) -> None:
+async def take_seat(it: MigrationCluster) -> None:
     """As the scheduler does when whoever may take it comes."""
     [made] = await it.reservations()
     taker = {"namespace": "default", "name": "web", "uid": "uid-web"}
@@ -42,9 +42,9 @@ async def take_seat(it: Move) -> None:
 
 @virtual
 async def test_a_reservation_without_a_job_that_is_taken_meanwhile_stays() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         api = Overtaken(it.api, "reservations", lambda: take_seat(it))
-        async with controller(api, it.clock):
+        async with running_controller(api, it.clock):
             await it.seek()
             await it.delete(kinds.POD_MIGRATION_JOB, "move")
             await pass_time(120)
@@ -54,7 +54,7 @@ async def test_a_reservation_without_a_job_that_is_taken_meanwhile_stays() -> No
 
 @virtual
 async def test_a_job_that_is_made_anew_while_the_one_before_it_is_cleared_away_stays() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         first, second = await it.start(2)
 
         async def ask_again() -> None:
@@ -62,7 +62,7 @@ async def test_a_job_that_is_made_anew_while_the_one_before_it_is_cleared_away_s
             await it.move(second)
 
         api = Overtaken(it.api, "podmigrationjobs", ask_again)
-        async with controller(api, it.clock, finishedJobTTL="10m"):
+        async with running_controller(api, it.clock, finishedJobTTL="10m"):
             await it.move(first)
             await pass_time(660)
             assert api.was_overtaken
@@ -72,9 +72,9 @@ async def test_a_job_that_is_made_anew_while_the_one_before_it_is_cleared_away_s
 
 @virtual
 async def test_what_a_finalizer_keeps_is_deleted_once() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         api = Counted(it.api)
-        async with controller(api, it.clock):
+        async with running_controller(api, it.clock):
             await it.seek()
             [made] = await it.reservations()
             await it.patch(kinds.RESERVATION, made.metadata.name, {"metadata": {"finalizers": ["example.org/keep"]}})

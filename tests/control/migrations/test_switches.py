@@ -7,29 +7,35 @@ from typing import Any
 
 import pytest
 
-from restow.control.migrations import admission
+from restow.control.migrations import arbitrator
 from restow.model import kinds
 from restow.sim.loop import run_virtual
-from tests.control.migrations.stage import arguments, cluster, controller, stage, stays
+from tests.control.migrations.migration_cluster import (
+    cluster_with_controller,
+    cluster_with_stub_scheduler,
+    migration_arguments,
+    pod_stays,
+    running_controller,
+)
 from tests.sim.stage import pass_time, virtual
 
 
 @virtual
 async def test_switched_off_on_the_way_nothing_happens_until_it_is_on_again() -> None:
-    async with cluster() as it, controller(it.api, it.clock) as made:
+    async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
         first, second, third = await it.start(3)
         it.seats.refusing = "no room"
         for pod, name in ((first, "a"), (second, "b")):
             await it.move(pod, name)
         await pass_time(5)
-        made.configure(arguments(enabled=False))
+        made.configure(migration_arguments(enabled=False))
         it.seats.refusing = None
         await it.delete(kinds.POD_MIGRATION_JOB, "b")
         await it.move(third, "late")
         await pass_time(120)
-        assert [await stays(it, pod) for pod in (first, second, third)] == [True, True, True]
+        assert [await pod_stays(it, pod) for pod in (first, second, third)] == [True, True, True]
         assert len(await it.reservations()) == 2 and (await it.job("late")).spec.mode is None
-        made.configure(arguments())
+        made.configure(migration_arguments())
         await pass_time(120)
         assert [(await it.told(name))[0] for name in ("a", "late")] == ["Succeed", "Succeed"]
         assert {one.status.state.phase for one in await it.reservations()} == {"Succeeded"}
@@ -37,15 +43,15 @@ async def test_switched_off_on_the_way_nothing_happens_until_it_is_on_again() ->
 
 @virtual
 async def test_more_work_at_once_begins_without_a_restart() -> None:
-    async with cluster() as it, controller(it.api, it.clock) as made:
-        made.configure(arguments(maxConcurrentReconciles=3))
+    async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
+        made.configure(migration_arguments(maxConcurrentReconciles=3))
         await pass_time(1)
         assert sum(task.get_name().startswith("migrations worker") for task in asyncio.all_tasks()) == 3
 
 
 @virtual
 async def test_a_window_opens_by_itself() -> None:
-    async with stage(objectLimiters={"workload": {"duration": "5m", "maxMigrating": 1}}) as it:
+    async with cluster_with_controller(objectLimiters={"workload": {"duration": "5m", "maxMigrating": 1}}) as it:
         first, second = await it.start(2)
         await it.move(first, "a")
         await pass_time(30)
@@ -60,7 +66,7 @@ async def test_a_window_opens_by_itself() -> None:
 @virtual
 async def test_a_wave_begins_and_knows_how_the_one_before_it_ended(phase: str, end: str) -> None:
     """After a failure it does not wait for a seat that is not there."""
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         first, second = await it.start(2)
         plan = {"restow.sh/plan": "p"}
         await it.move(first, "a", annotations={**plan, "restow.sh/wave": "1"}, paused=True)
@@ -71,7 +77,7 @@ async def test_a_wave_begins_and_knows_how_the_one_before_it_ended(phase: str, e
         await it.set_status("a", phase=phase)
         await pass_time(10)
         assert (await it.told("b"))[:2] == (end, "Unschedulable")
-        assert await stays(it, second)
+        assert await pod_stays(it, second)
 
 
 def test_an_arbitration_that_fails_is_held_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,13 +90,13 @@ def test_an_arbitration_that_fails_is_held_again(monkeypatch: pytest.MonkeyPatch
         return arbitrate(*given)
 
     async def move() -> None:
-        async with stage() as it:
+        async with cluster_with_controller() as it:
             await it.move((await it.start())[0])
             await pass_time(40)
             assert (await it.told())[0] == "Succeed"
 
-    arbitrate = admission.arbitrate
-    monkeypatch.setattr(admission, "arbitrate", fail_once)
+    arbitrate = arbitrator.arbitrate
+    monkeypatch.setattr(arbitrator, "arbitrate", fail_once)
     run_virtual(move())
     assert len(calls) > 1
 
@@ -101,13 +107,16 @@ def workers() -> int:
 
 @virtual
 async def test_there_are_as_many_workers_as_configured_however_that_changes() -> None:
-    async with cluster() as it, controller(it.api, it.clock, maxConcurrentReconciles=4) as made:
+    async with (
+        cluster_with_stub_scheduler() as it,
+        running_controller(it.api, it.clock, maxConcurrentReconciles=4) as made,
+    ):
         for name, one in zip("ab", await it.start(2), strict=True):
             await it.move(one, name, paused=True)
         await pass_time(5)
         assert workers() == 4
         for number in (1, 2):
-            made.configure(arguments(maxConcurrentReconciles=number))
+            made.configure(migration_arguments(maxConcurrentReconciles=number))
             await pass_time(5)
         for paused in (False, True, False, True, False):
             for name in "ab":

@@ -6,17 +6,24 @@ import random
 
 import pytest
 
-from restow.client.election import Fenced
-from restow.control.migrations import migrations
+from restow.client.leader_election import Fenced
+from restow.control.migrations import controller
 from restow.migration.facts import Facts
-from restow.migration.instructions import Look
-from restow.migration.stop import GO_ON
+from restow.migration.steps import Look
+from restow.migration.stop_switch import GO_ON
 from restow.model import kinds
 from restow.model.objects import Document, Pod
 from restow.ports import Request, Response
 from restow.sim.faults import FaultyApi
 from restow.sim.writes import is_write
-from tests.control.migrations.stage import Move, arguments, cluster, controller, stage, stays
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_controller,
+    cluster_with_stub_scheduler,
+    migration_arguments,
+    pod_stays,
+    running_controller,
+)
 from tests.sim.stage import node, pass_time, virtual
 
 ANYTHING = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
@@ -39,7 +46,7 @@ NO_SEAT = "no seat outside node {}, which it leaves: no room"
 
 @virtual
 async def test_a_budget_is_waited_for() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start(2))[0]
         await it.budget(2)
         await it.move(old)
@@ -47,22 +54,22 @@ async def test_a_budget_is_waited_for() -> None:
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Pending", "Budget"), message
         assert "2 of 2 desired pods are healthy" in (message or "")
-        assert await it.reservations() == [] and await stays(it, old)
+        assert await it.reservations() == [] and await pod_stays(it, old)
         await it.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 3}})
         await pass_time(60)
         assert (await it.told())[0] == "Succeed"
 
 
-async def tell(it: Move, status: Document) -> None:
+async def tell(it: MigrationCluster, status: Document) -> None:
     """Of Kruise's budget."""
     await it.client.patch(kinds.POD_UNAVAILABLE_BUDGET, "web", {"status": status}, "default", subresource="status")
 
 
 @virtual
 async def test_a_budget_of_open_kruise_is_waited_for_where_there_are_such() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         await it.create(kinds.CUSTOM_RESOURCE_DEFINITION, KRUISE)
-        async with controller(it.api, it.clock):
+        async with running_controller(it.api, it.clock):
             old = (await it.start(2))[0]
             spec = {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1}
             metadata = {"name": "web", "namespace": "default"}
@@ -79,7 +86,7 @@ async def test_a_budget_of_open_kruise_is_waited_for_where_there_are_such() -> N
             assert (await it.told())[0] == "Succeed"
 
 
-async def late_budget(it: Move) -> Pod:
+async def late_budget(it: MigrationCluster) -> Pod:
     """A pod is to move, and before there is a seat for it comes a budget that lets nobody go."""
     old = await it.seek()
     await it.budget(2)
@@ -90,13 +97,13 @@ async def late_budget(it: Move) -> Pod:
 @pytest.mark.parametrize("policy", ["Eviction", "Delete"])
 @virtual
 async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go(policy: str) -> None:
-    async with stage(evictionPolicy=policy) as it:
+    async with cluster_with_controller(evictionPolicy=policy) as it:
         old = await late_budget(it)
         await pass_time(30)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Running", "FailedEvict")
         assert "needs 2 healthy pods and has 2 currently" in (message or "")
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
         await it.delete(kinds.POD_DISRUPTION_BUDGET, "web")
         await pass_time(30)
         assert (await it.told())[0] == "Succeed"
@@ -105,7 +112,7 @@ async def test_a_budget_that_comes_late_keeps_the_pod_and_later_lets_it_go(polic
 @virtual
 async def test_a_node_made_anew_is_not_the_one_that_the_seat_was_kept_on() -> None:
     """Even if nobody has told the reservation yet."""
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = await late_budget(it)
         await pass_time(10)
         assert (await it.told())[1] == "FailedEvict"
@@ -116,12 +123,12 @@ async def test_a_node_made_anew_is_not_the_one_that_the_seat_was_kept_on() -> No
         await pass_time(15)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "Unschedulable") and f"{target} is another one" in (message or "")
-        assert await it.reservations() == [] and await stays(it, old)
+        assert await it.reservations() == [] and await pod_stays(it, old)
 
 
 @virtual
 async def test_a_limit_is_waited_for_and_told_with_its_numbers() -> None:
-    async with stage(maxMigratingGlobally=1) as it:
+    async with cluster_with_controller(maxMigratingGlobally=1) as it:
         await it.line_up()
         await pass_time(5)
         phase, reason, message = await it.told("b")
@@ -133,7 +140,7 @@ async def test_a_limit_is_waited_for_and_told_with_its_numbers() -> None:
 
 @virtual
 async def test_nothing_is_evicted_while_the_switch_is_off() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old, other = await it.start(2)
         it.seats.refusing = "no room"
         await it.move(old)
@@ -144,7 +151,7 @@ async def test_nothing_is_evicted_while_the_switch_is_off() -> None:
         await pass_time(60)
         assert await it.told() == ("Running", "Stopped", f"evictions are stopped: maintenance; {GO_ON}")
         assert await it.told("late") == ("Pending", "Stopped", f"evictions are stopped: maintenance; {GO_ON}")
-        assert await stays(it, old) and await stays(it, other)
+        assert await pod_stays(it, old) and await pod_stays(it, other)
         await it.go()
         await pass_time(60)
         assert [(await it.told(name))[0] for name in ("move", "late")] == ["Succeed", "Succeed"]
@@ -165,16 +172,16 @@ class Fencing(FaultyApi):
 
 @virtual
 async def test_a_leader_that_may_not_write_does_not_read_for_nothing() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         api = Fencing(it.api, random.Random(1))
-        async with controller(api, it.clock, maxMigratingGlobally=1) as made:
+        async with running_controller(api, it.clock, maxMigratingGlobally=1) as made:
             pods = await it.start(8)
             it.seats.refusing = "no room"
             for pod in pods:
                 await it.move(pod, pod.metadata.name)
             await pass_time(5)
             api.down = True
-            made.configure(arguments(maxConcurrentReconciles=8))  # all of them could be admitted now
+            made.configure(migration_arguments(maxConcurrentReconciles=8))  # all of them could be admitted now
             await pass_time(60)
             assert api.calls < 100, "one or two a second, however many jobs there are"
             api.down, it.seats.refusing = False, None
@@ -187,16 +194,16 @@ async def test_a_leader_that_may_not_write_does_not_read_for_nothing() -> None:
 
 @virtual
 async def test_time_is_up_before_the_eviction() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = await it.seek(ttl="60s")
         await pass_time(57)
         assert await it.told() == ("Failed", "Timeout", f"not done within 1m0s: {NO_SEAT.format(old.spec.node_name)}")
-        assert await it.reservations() == [] and await stays(it, old)
+        assert await it.reservations() == [] and await pod_stays(it, old)
 
 
 @virtual
 async def test_time_is_up_after_the_eviction() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         await it.leave(ttl="60s")
         await pass_time(60)
         phase, reason, message = await it.told()
@@ -209,7 +216,7 @@ async def test_time_is_up_after_the_eviction() -> None:
 
 @virtual
 async def test_a_budget_that_never_lets_go_ends_a_job_without_a_seat_too() -> None:
-    async with stage(evictQPS=0.05, evictBurst=1) as it:
+    async with cluster_with_controller(evictQPS=0.05, evictBurst=1) as it:
         first, second = await it.start(2)
         await it.move(first, "first", mode="EvictDirectly")
         await it.move(second, mode="EvictDirectly", ttl="2m")
@@ -223,12 +230,12 @@ async def test_a_budget_that_never_lets_go_ends_a_job_without_a_seat_too() -> No
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Failed", "Timeout")
         assert (message or "").startswith("not done within 2m0s: ") and "needs 2 healthy pods" in (message or "")
-        assert await stays(it, second)
+        assert await pod_stays(it, second)
 
 
 @virtual
 async def test_waiting_jobs_time_out_like_others() -> None:
-    async with stage(maxMigratingGlobally=1, waitingTTL="30s", defaultJobTTL="10m") as it:
+    async with cluster_with_controller(maxMigratingGlobally=1, waitingTTL="30s", defaultJobTTL="10m") as it:
         await it.line_up()
         await pass_time(40)
         phase, reason, message = await it.told("b")
@@ -238,7 +245,7 @@ async def test_waiting_jobs_time_out_like_others() -> None:
 
 @virtual
 async def test_ended_jobs_are_kept_for_a_while() -> None:
-    async with stage(finishedJobTTL="5m", objectLimiters={"workload": {"duration": "0s"}}) as it:
+    async with cluster_with_controller(finishedJobTTL="5m", objectLimiters={"workload": {"duration": "0s"}}) as it:
         await it.move((await it.start())[0])
         await pass_time(200)
         assert (await it.told())[0] == "Succeed"
@@ -252,56 +259,56 @@ async def test_ended_jobs_are_kept_for_a_while() -> None:
 @pytest.mark.parametrize("mode", ["ReservationFirst", "EvictDirectly"])
 @virtual
 async def test_a_dry_run_changes_nothing_and_says_what_it_would_do(mode: str) -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         seen = FaultyApi(it.api, random.Random(1))
-        async with controller(seen, it.clock, dryRun=True):
+        async with running_controller(seen, it.clock, dryRun=True):
             old = (await it.start())[0]
             await it.move(old, mode=mode)
             await pass_time(30)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Aborted", "DryRun") and "would be" in (message or "")
         assert {name.split()[1] for name in seen.writes.names} <= {"PodMigrationJob", "PodMigrationJob/status", "Event"}
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
 
 
 @virtual
 async def test_a_dry_run_that_is_switched_on_on_the_way_gives_the_seat_back_and_says_so() -> None:
-    async with cluster() as it, controller(it.api, it.clock) as made:
+    async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock) as made:
         old = await it.seek()
         [seat] = await it.reservations()
-        made.configure(arguments(dryRun=True))
+        made.configure(migration_arguments(dryRun=True))
         it.seats.refusing = None
         await pass_time(30)
         phase, reason, message = await it.told()
         assert (phase, reason) == ("Aborted", "DryRun")
         assert f"reservation {seat.metadata.name} was made before, and is released now" in (message or "")
-        assert await it.reservations() == [] and await stays(it, old)
+        assert await it.reservations() == [] and await pod_stays(it, old)
 
 
 @virtual
 async def test_a_job_that_was_admitted_moves_as_it_was_to_move_then() -> None:
-    async with cluster() as it:
+    async with cluster_with_stub_scheduler() as it:
         old = (await it.start())[0]
         it.seats.refusing = "no room"
-        async with controller(it.api, it.clock):
+        async with running_controller(it.api, it.clock):
             await it.move(old)
             await pass_time(5)
             assert (await it.told())[0] == "Running"
-        async with controller(it.api, it.clock, defaultJobMode="EvictDirectly"):
+        async with running_controller(it.api, it.clock, defaultJobMode="EvictDirectly"):
             await pass_time(30)
             assert await it.told() == ("Running", "Unschedulable", NO_SEAT.format(old.spec.node_name))
-            assert await stays(it, old)
+            assert await pod_stays(it, old)
             assert (await it.job()).spec.mode == "ReservationFirst"
 
 
 @virtual
 async def test_arguments_can_be_changed_on_the_way() -> None:
-    async with cluster() as it, controller(it.api, it.clock, enabled=False) as made:
+    async with cluster_with_stub_scheduler() as it, running_controller(it.api, it.clock, enabled=False) as made:
         old = (await it.start())[0]
         await it.move(old)
         await pass_time(30)
         assert await it.told() == (None, None, None)
-        made.configure(arguments(maxConcurrentReconciles=3))
+        made.configure(migration_arguments(maxConcurrentReconciles=3))
         await pass_time(30)
         assert (await it.told())[0] == "Succeed"
 
@@ -317,10 +324,10 @@ async def test_a_job_about_which_nothing_can_be_decided_is_looked_at_less_and_le
         looks.append(facts.now)
         return Look(trial=True)
 
-    monkeypatch.setattr(migrations, "next_step", never_sure)
-    async with cluster() as it:
+    monkeypatch.setattr(controller, "next_step", never_sure)
+    async with cluster_with_stub_scheduler() as it:
         old = (await it.start(2))[0]
-        async with controller(it.api, it.clock):
+        async with running_controller(it.api, it.clock):
             await it.move(old)
             await pass_time(60)
     assert 4 < len(looks) < 60, looks

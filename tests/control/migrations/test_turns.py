@@ -14,66 +14,72 @@ from restow.control.migrations import Migrations
 from restow.migration.conditions import is_evicting
 from restow.model import kinds
 from restow.model.objects import Pod
-from tests.control.migrations.stage import Move, arguments, controller, scheduled, stays
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_scheduler,
+    migration_arguments,
+    pod_stays,
+    running_controller,
+)
 from tests.sim.stage import pass_time, pod, virtual
 
 PACE = {"evictQPS": 0.25, "evictBurst": 1, "maxConcurrentReconciles": 4}
-Deed = Callable[[Move, Migrations], Awaitable[Any]]
+Deed = Callable[[MigrationCluster, Migrations], Awaitable[Any]]
 
 
 @asynccontextmanager
-async def about_to_evict() -> AsyncIterator[tuple[Move, Migrations, Pod]]:
+async def about_to_evict() -> AsyncIterator[tuple[MigrationCluster, Migrations, Pod]]:
     """Another pod was evicted, and job b has written down that it evicts the next one, in half a second."""
-    async with scheduled(nodes=4) as it, controller(it.api, it.clock, **PACE) as made:
+    async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock, **PACE) as made:
         first, second = await it.start(2)
         await it.move(first, "a")
-        while await stays(it, first):
+        while await pod_stays(it, first):
             await asyncio.sleep(0.01)
         await it.move(second, "b")
         while not is_evicting((await it.job("b")).status):
             await asyncio.sleep(0.01)
-        assert await stays(it, second)
+        assert await pod_stays(it, second)
         yield it, made, second
 
 
-async def stop(it: Move, made: Migrations) -> None:
+async def stop(it: MigrationCluster, made: Migrations) -> None:
     await it.stop()
 
 
-async def pause(it: Move, made: Migrations) -> None:
+async def pause(it: MigrationCluster, made: Migrations) -> None:
     await it.patch(kinds.POD_MIGRATION_JOB, "b", {"spec": {"paused": True}})
 
 
-async def abort(it: Move, made: Migrations) -> None:
+async def abort(it: MigrationCluster, made: Migrations) -> None:
     await it.set_status("b", phase="Aborted")
 
 
-async def delete_job(it: Move, made: Migrations) -> None:
+async def delete_job(it: MigrationCluster, made: Migrations) -> None:
     await it.delete(kinds.POD_MIGRATION_JOB, "b")
 
 
-async def rehearse(it: Move, made: Migrations) -> None:
-    made.configure(arguments(**PACE, dryRun=True))
+async def rehearse(it: MigrationCluster, made: Migrations) -> None:
+    made.configure(migration_arguments(**PACE, dryRun=True))
 
 
-async def switch_off(it: Move, made: Migrations) -> None:
-    made.configure(replace(arguments(**PACE), enabled=False))
+async def switch_off(it: MigrationCluster, made: Migrations) -> None:
+    made.configure(replace(migration_arguments(**PACE), enabled=False))
 
 
-async def remove_seat(it: Move, made: Migrations) -> None:
+async def remove_seat(it: MigrationCluster, made: Migrations) -> None:
     await it.delete(kinds.RESERVATION, (await seat(it))[0])
 
 
-async def cordon(it: Move, made: Migrations) -> None:
+async def cordon(it: MigrationCluster, made: Migrations) -> None:
     await it.patch(kinds.NODE, (await seat(it))[1], {"spec": {"unschedulable": True}})
 
 
-async def take_room(it: Move, made: Migrations) -> None:
+async def take_room(it: MigrationCluster, made: Migrations) -> None:
     where = (await seat(it))[1]
     await it.create(kinds.POD, pod("thief", "3800m", app="thief", nodeName=where, schedulerName="other"))
 
 
-async def seat(it: Move) -> tuple[str, str]:
+async def seat(it: MigrationCluster) -> tuple[str, str]:
     """The reservation that nobody has used yet, and where it is."""
     [made] = [one for one in await it.reservations() if one.status.state.phase == "Available"]
     return made.metadata.name, (made.status.placements or [])[0].node_name
@@ -103,7 +109,7 @@ async def test_nobody_leaves_after_somebody_has_thought_better_of_it(deed: Deed,
             assert f"{phase} {reason}: {message}".startswith(told)
             assert "may still be on its way" not in (message or "")
         await pass_time(27)
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
 
 
 @virtual
@@ -114,7 +120,7 @@ async def test_who_was_stopped_until_its_time_was_up_says_so_and_gives_its_seat_
         phase, reason, message = await it.told("b")
         assert (phase, reason) == ("Failed", "Timeout")
         assert "evictions are stopped" in (message or "") and "may still be on its way" not in (message or "")
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
         assert [one for one in await it.reservations() if one.status.state.phase == "Available"] == []
 
 
@@ -122,7 +128,7 @@ async def test_who_was_stopped_until_its_time_was_up_says_so_and_gives_its_seat_
 async def test_its_turn_comes_where_nothing_has_happened() -> None:
     async with about_to_evict() as (it, _, old):
         await pass_time(1)
-        assert not await stays(it, old)
+        assert not await pod_stays(it, old)
         await pass_time(30)
         assert (await it.told("b"))[0] == "Succeed"
 
@@ -132,7 +138,7 @@ async def test_who_was_stopped_at_its_turn_goes_when_it_may() -> None:
     async with about_to_evict() as (it, _, old):
         await it.stop()
         await pass_time(30)
-        assert await stays(it, old)
+        assert await pod_stays(it, old)
         await it.go()
         await pass_time(30)
         assert (await it.told("b"))[0] == "Succeed"

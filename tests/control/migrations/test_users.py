@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from restow.model import kinds
-from tests.control.migrations.stage import stage, stays
+from tests.control.migrations.migration_cluster import cluster_with_controller, pod_stays
 from tests.sim.stage import pass_time, ready, virtual
 
 
 @virtual
 async def test_aborted_before_the_eviction_the_seat_is_given_back() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = await it.seek()
         assert len(await it.reservations()) == 1
         await it.set_status("move", phase="Aborted")
         it.seats.refusing = None
         await pass_time(10)
         assert await it.told() == ("Aborted", "Aborted", "the job was aborted by a user")
-        assert await it.reservations() == [] and await stays(it, old)
+        assert await it.reservations() == [] and await pod_stays(it, old)
 
 
 @virtual
 async def test_aborted_after_the_eviction_the_seat_is_the_successors() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         await it.leave()
         await it.set_status("move", phase="Aborted")
         await pass_time(60)
@@ -35,11 +35,11 @@ async def test_aborted_after_the_eviction_the_seat_is_the_successors() -> None:
 
 @virtual
 async def test_a_pause_stops_everything_and_its_time_does_not_count() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.move(old, paused=True, ttl="60s")
         await pass_time(100)
-        assert (await it.told())[1] == "Paused" and await stays(it, old)
+        assert (await it.told())[1] == "Paused" and await pod_stays(it, old)
         await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": False}})
         it.seats.refusing = "no room"
         await pass_time(5)
@@ -47,7 +47,7 @@ async def test_a_pause_stops_everything_and_its_time_does_not_count() -> None:
         await pass_time(100)
         it.seats.refusing = None
         await pass_time(5)
-        assert (await it.told())[1] == "Paused" and await stays(it, old)
+        assert (await it.told())[1] == "Paused" and await pod_stays(it, old)
         await it.patch(kinds.POD_MIGRATION_JOB, "move", {"spec": {"paused": False}})
         await pass_time(30)
         assert (await it.told())[0] == "Succeed"
@@ -55,19 +55,19 @@ async def test_a_pause_stops_everything_and_its_time_does_not_count() -> None:
 
 @virtual
 async def test_a_deleted_job_leaves_no_seat_behind() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = await it.seek()
         await it.delete(kinds.POD_MIGRATION_JOB, "move")
         it.seats.refusing = None
         await pass_time(30)
         assert len(await it.reservations()) == 1, "what was sent before may still be on its way"
         await pass_time(70)
-        assert await it.reservations() == [] and await stays(it, old)
+        assert await it.reservations() == [] and await pod_stays(it, old)
 
 
 @virtual
 async def test_a_deleted_job_leaves_the_seat_to_the_successor_of_a_pod_that_left() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         await it.leave()
         await it.delete(kinds.POD_MIGRATION_JOB, "move")
         await pass_time(120)
@@ -80,7 +80,7 @@ async def test_a_deleted_job_leaves_the_seat_to_the_successor_of_a_pod_that_left
 
 @virtual
 async def test_of_two_jobs_for_one_pod_the_older_goes_on() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.move(old, "first")
         await it.move(old, "second")
@@ -92,7 +92,7 @@ async def test_of_two_jobs_for_one_pod_the_older_goes_on() -> None:
 
 @virtual
 async def test_a_paused_job_does_not_keep_another_from_moving_its_pod() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = (await it.start())[0]
         await it.move(old, "first", paused=True)
         await it.move(old, "second")
@@ -102,10 +102,10 @@ async def test_a_paused_job_does_not_keep_another_from_moving_its_pod() -> None:
 
 @virtual
 async def test_after_a_job_that_failed_another_one_may_move_its_pod() -> None:
-    async with stage() as it:
+    async with cluster_with_controller() as it:
         old = await it.seek(name="first", ttl="5s")
         await pass_time(5)
-        assert (await it.told("first"))[0] == "Failed" and await stays(it, old)
+        assert (await it.told("first"))[0] == "Failed" and await pod_stays(it, old)
         it.seats.refusing = None
         await it.move(old, "second")
         await pass_time(30)
@@ -114,7 +114,7 @@ async def test_after_a_job_that_failed_another_one_may_move_its_pod() -> None:
 
 @virtual
 async def test_a_job_that_waits_for_a_limit_waits_on_though_it_is_edited() -> None:
-    async with stage(maxMigratingGlobally=1) as it:
+    async with cluster_with_controller(maxMigratingGlobally=1) as it:
         await it.line_up()
         await it.patch(kinds.POD_MIGRATION_JOB, "b", {"spec": {"ttl": "9m"}, "metadata": {"labels": {"x": "y"}}})
         await pass_time(20)
@@ -123,10 +123,10 @@ async def test_a_job_that_waits_for_a_limit_waits_on_though_it_is_edited() -> No
 
 @virtual
 async def test_a_job_made_anew_under_its_name_is_another_one() -> None:
-    async with stage(maxMigratingGlobally=1) as it:
+    async with cluster_with_controller(maxMigratingGlobally=1) as it:
         second = await it.line_up()
         await it.delete(kinds.POD_MIGRATION_JOB, "b")
         await it.move(second, "b", paused=True)
         await it.delete(kinds.POD_MIGRATION_JOB, "a")
         await pass_time(20)
-        assert (await it.told("b"))[:2] == ("Pending", "Paused") and await stays(it, second)
+        assert (await it.told("b"))[:2] == ("Pending", "Paused") and await pod_stays(it, second)

@@ -10,7 +10,7 @@ from restow.model import kinds
 from restow.model.cluster.seat import expires_at
 from restow.model.objects import Document
 from restow.model.times import format_time
-from tests.control.migrations.stage import controller, scheduled
+from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
 from tests.control.stage import check_room
 from tests.control.volumes import CLASS
 from tests.sim.stage import job, node, pass_time, pod, ready, template, virtual, workload
@@ -19,7 +19,7 @@ from tests.sim.stage import job, node, pass_time, pod, ready, template, virtual,
 @pytest.mark.parametrize("kind", [kinds.DEPLOYMENT, kinds.REPLICA_SET, kinds.STATEFUL_SET], ids=lambda kind: kind.kind)
 @virtual
 async def test_a_pod_moves_into_its_seat(kind: Any) -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start(2, kind))[0]
         await it.move(old)
         await pass_time(60)
@@ -42,7 +42,7 @@ WHY = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) excluded by name."
 
 @virtual
 async def test_a_pod_that_does_not_fit_where_it_is_to_go_says_where_that_is() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         target = next(name for name in ("n1", "n2") if name != old.spec.node_name)
         await it.create(kinds.POD, pod("filler", "3800m", nodeName=target))
@@ -54,7 +54,7 @@ async def test_a_pod_that_does_not_fit_where_it_is_to_go_says_where_that_is() ->
 
 @virtual
 async def test_a_node_that_does_not_exist_yet_is_waited_for() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         await it.move(old, annotations={"restow.sh/target-node": "late"})
         await pass_time(60)
@@ -67,7 +67,7 @@ async def test_a_node_that_does_not_exist_yet_is_waited_for() -> None:
 
 @virtual
 async def test_a_pod_that_fits_nowhere_else_stays_until_it_does() -> None:
-    async with scheduled(nodes=2) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=2) as it, running_controller(it.api, it.clock):
         [old] = await it.start(1)
         other = "n2" if old.spec.node_name == "n1" else "n1"
         await it.create(kinds.POD, pod("filler", "3800m", nodeName=other))
@@ -84,7 +84,7 @@ async def test_a_pod_that_fits_nowhere_else_stays_until_it_does() -> None:
 
 @virtual
 async def test_a_pod_with_a_volume_takes_it_along() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.STORAGE_CLASS, CLASS)
         claim = {
             "accessModes": ["ReadWriteOnce"],
@@ -108,7 +108,7 @@ ZONE = "topology.kubernetes.io/zone"
 )
 @virtual
 async def test_a_pod_stays_in_the_zone_of_its_volume(near: list[str], far: list[str], phase: str) -> None:
-    async with scheduled() as it, controller(it.api, it.clock, defaultJobTTL="60s"):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock, defaultJobTTL="60s"):
         for zone, names in (("a", near), ("b", far)):
             for name in names:
                 await it.patch(kinds.NODE, name, {"metadata": {"labels": {ZONE: zone}}})
@@ -151,7 +151,7 @@ def zonal_disk(zone: str) -> list[tuple[Any, Document]]:
 
 @virtual
 async def test_a_volume_for_one_pod_alone_keeps_it() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.STORAGE_CLASS, CLASS)
         claim = {
             "accessModes": ["ReadWriteOncePod"],
@@ -169,7 +169,7 @@ async def test_a_volume_for_one_pod_alone_keeps_it() -> None:
 
 @virtual
 async def test_a_pod_of_a_batch_job_is_made_again_in_its_seat() -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         await it.create(kinds.JOB, job("etl", run=500))
         await pass_time(10)
         old = (await it.pods())[0]
@@ -181,7 +181,7 @@ async def test_a_pod_of_a_batch_job_is_made_again_in_its_seat() -> None:
 @pytest.mark.parametrize("ends", ["ttl", "expires", "ttl expires"])
 @virtual
 async def test_a_seat_that_would_end_too_soon_is_extended_and_kept(ends: str) -> None:
-    async with scheduled() as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler() as it, running_controller(it.api, it.clock):
         old = (await it.start())[0]
         soon = {"ttl": "30s", "expires": format_time(it.clock.now() + 30)}
         await it.move(old, reservationOptions={"template": {"spec": {end: soon[end] for end in ends.split()}}})
@@ -200,7 +200,7 @@ async def test_a_pod_whose_affinity_is_to_its_own_kind_may_leave_the_node() -> N
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
-    async with scheduled(nodes=3) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=3) as it, running_controller(it.api, it.clock):
         old = (await it.start(2, topologySpreadConstraints=[spread]))[0]
         await it.move(old)
         await pass_time(60)
@@ -210,7 +210,7 @@ async def test_a_pod_whose_affinity_is_to_its_own_kind_may_leave_the_node() -> N
 
 @virtual
 async def test_a_rolling_update_after_the_successor_was_ready_changes_nothing() -> None:
-    async with scheduled(stop=10.0) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(stop=10.0) as it, running_controller(it.api, it.clock):
         old = (await it.start(2))[0]
         await it.move(old)
         await pass_time(3)
@@ -224,7 +224,7 @@ async def test_a_rolling_update_after_the_successor_was_ready_changes_nothing() 
 
 @virtual
 async def test_two_jobs_that_were_given_one_reservation_have_a_successor_each() -> None:
-    async with scheduled(nodes=4) as it, controller(it.api, it.clock):
+    async with cluster_with_scheduler(nodes=4) as it, running_controller(it.api, it.clock):
         pods = await it.start(2)
         task = {"name": "pod", "replicas": 2, "template": template("500m", app="web")}
         spec = {"tasks": [task], "owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}], "matchPolicy": "Fits"}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from restow.migration.effective_options import Terms
 from restow.migration.facts import Facts
-from restow.migration.instructions import Act, Done, Fail, Look, Wait
-from restow.migration.steps import next_step
-from restow.migration.terms import Terms
+from restow.migration.state_machine import next_step
+from restow.migration.steps import Act, Done, Fail, Look, Wait
 from tests.migration.moves import NO, facts, job, reservation, said
 
 Row = tuple[str, Facts, type, str | None, str]

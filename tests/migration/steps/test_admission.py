@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from restow.migration.instructions import Abort, AwaitAdmission, Fail, Look, Pin, Wait
-from restow.migration.steps import next_step
-from restow.migration.terms import Terms
+from restow.migration.effective_options import Terms
+from restow.migration.state_machine import next_step
+from restow.migration.steps import Abort, AwaitAdmission, Fail, Look, Pin, Wait
 from restow.model.objects import PodTemplate
 from restow.model.times import MAX_DURATION_SECONDS
 from tests.migration.moves import before, job, pending, pod

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from restow.migration import facts, following, instructions, preparing, seats, steps
-from restow.migration.steps import next_step
+from restow.migration import after_eviction, before_eviction, facts, state_machine, steps, successor_seats
+from restow.migration.state_machine import next_step
 from tests.migration.steps import (
     test_admission,
     test_ending,
@@ -19,7 +19,7 @@ TABLES = (test_admission, test_reserving, test_given, test_evicting, test_leavin
 
 
 def test_every_branch_is_taken_by_a_row() -> None:
-    with Branches(steps, preparing, following, instructions, facts, seats) as branches:
+    with Branches(state_machine, before_eviction, after_eviction, steps, facts, successor_seats) as branches:
         for table in TABLES:
             for row in table.ROWS:
                 next_step(row[1])

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from restow.migration.conditions import ended_at, is_ended
+from restow.migration.effective_options import Terms
 from restow.migration.facts import Answer, Facts
-from restow.migration.instructions import (
+from restow.migration.state_machine import SETTLED, next_step
+from restow.migration.steps import (
     AwaitAdmission,
     Done,
     Evict,
@@ -26,8 +28,6 @@ from restow.migration.instructions import (
     Step,
     Wait,
 )
-from restow.migration.steps import SETTLED, next_step
-from restow.migration.terms import Terms
 from restow.model.cluster.seat import expires_at
 from restow.model.objects import ObjectReference, PodTemplate
 from restow.model.pods import is_terminating

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from restow.migration.facts import Facts
-from restow.migration.instructions import Abort, Look, Release, Wait
+from restow.migration.steps import Abort, Look, Release, Wait
 from tests.migration.moves import facts, job, pod, reservation, said, seat
 from tests.migration.steps.rows import EVICTING, GONE, REFUSED, USERS, Row, check, left, table
 

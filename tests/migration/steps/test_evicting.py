@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from restow.migration.effective_options import Terms
 from restow.migration.facts import Answer
-from restow.migration.instructions import Abort, Evict, Fail, Look, Wait
-from restow.migration.terms import Terms
+from restow.migration.steps import Abort, Evict, Fail, Look, Wait
 from tests.migration.moves import NO, YES, facts, job, reservation, said
 from tests.migration.steps.rows import DIRECT, DRY, EVICTING, REFUSED, Row, check, given, table
 

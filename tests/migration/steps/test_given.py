@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from restow.migration.instructions import Evict, Fail, Look, Wait
-from restow.migration.terms import Terms
+from restow.migration.effective_options import Terms
+from restow.migration.steps import Evict, Fail, Look, Wait
 from restow.model.objects import ObjectMeta, OwnerReference, PodGroup, PodTemplate
 from restow.model.times import format_time
 from tests.migration.moves import NOW, facts, job, node, pod, reservation, seat

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.instructions import Done, Fail, Look, Wait
-from restow.migration.terms import Terms
+from restow.migration.effective_options import Terms
+from restow.migration.steps import Done, Fail, Look, Wait
 from tests.migration.moves import OURS, facts, job, node, pod, reservation, said, seat, successor
 from tests.migration.steps.rows import DIRECT, EVICTING, GONE, Row, check, left, table
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from restow.migration.effective_options import Terms
 from restow.migration.facts import Answer, Outlook
-from restow.migration.instructions import Abort, Evict, Extend, Fail, Look, Refer, Reserve, Wait
-from restow.migration.terms import Terms
+from restow.migration.steps import Abort, Evict, Extend, Fail, Look, Refer, Reserve, Wait
 from restow.model.objects import Reservation
 from restow.model.times import format_time
 from tests.migration.moves import NO, NOW, OURS, YES, before, facts, job, node, pod, reservation, seat

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from restow.migration.instructions import Done, Fail, Wait
+from restow.migration.steps import Done, Fail, Wait
 from restow.model.times import format_time
 from tests.migration.moves import NOW, OURS, facts, job, pod, reservation, said, seat, successor
 from tests.migration.steps.rows import EVICTING, GONE, USERS, Row, check, given, left, table

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from restow.client.verbs import Client
-from restow.control.migrations.feed import Feed
+from restow.control.migrations.event_handlers import Feed
 from restow.control.migrations.metrics import Metrics
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import ended_at

@@ -9,9 +9,9 @@ import pytest
 from restow.eviction.protections import Protections
 from restow.migration.arbitration import Admitted, Waiting, arbitrate
 from restow.migration.arguments import Arguments
+from restow.migration.cluster_context import Scene, candidate
+from restow.migration.limit_usage import scarcity
 from restow.migration.limits import Limits, Window
-from restow.migration.occupation import scarcity
-from restow.migration.scene import Scene, candidate
 from restow.model.objects import PodMigrationJob
 from restow.model.times import format_time
 from tests.eviction.objects import deployment, pdb, pod, replica_set

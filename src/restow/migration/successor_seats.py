@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from restow.migration.likeness import keeps_name
-from restow.model.cluster.owners import Kinship, Owners
-from restow.model.cluster.seat import SeatName, migrating_pod, stand_in
+from restow.migration.successor_spec import keeps_name
+from restow.model.cluster.owners import OwnerChains, Owners
+from restow.model.cluster.seat import SeatName, migrating_pod, reserved_pod_of
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import (
     MatchPolicy,
@@ -97,7 +97,7 @@ def _unlike(reservation: Reservation, seat: Placement, pod: Pod) -> str:
         name = SeatName(meta.namespace or "", meta.name, seat.task, seat.index)
         # What names no priority class gets the default one, which the pod has if it named none.
         default = pod.spec.priority_class_name or ""
-        meant = stand_in(name, task, reservation.spec.scheduler_name)
+        meant = reserved_pod_of(name, task, reservation.spec.scheduler_name)
         found = differences(pod, meant, default)
         return f"the pod differs from task {seat.task} in {in_detail(pod, meant, found)}" if found else ""
     try:
@@ -136,7 +136,7 @@ def _belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference
         annotations=meta.annotations,
         owner_references=list(owners),
     )
-    kinship = Kinship(UndoLog())
+    kinship = OwnerChains(UndoLog())
     if group is not None:
         kinship.put_group(group)
     same = (reservation.metadata.namespace or "") == (meta.namespace or "")

@@ -16,12 +16,12 @@ import msgspec
 from msgspec.structs import replace
 
 from restow.client.verbs import Client
-from restow.control.migrations.evicting import is_deleted, refusal, take_away
-from restow.control.migrations.feed import Feed
+from restow.control.migrations.event_handlers import Feed
+from restow.control.migrations.eviction_requests import is_deleted, refusal, take_away
 from restow.control.migrations.metrics import EVICTED, REFUSED, UNKNOWN, Metrics
 from restow.migration.facts import Answer, Facts
 from restow.migration.history import WORKLOAD_ANNOTATION
-from restow.migration.instructions import Act, Evict, Extend, Pin, Refer, Release, Reserve
+from restow.migration.steps import Act, Evict, Extend, Pin, Refer, Release, Reserve
 from restow.model.cluster import MOVED_FROM_ANNOTATION
 from restow.model.cluster.seat import ttl_until
 from restow.model.kinds import POD_MIGRATION_JOB, RESERVATION

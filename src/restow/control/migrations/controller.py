@@ -18,25 +18,25 @@ from random import Random
 
 from msgspec.structs import replace
 
-from restow.client.events import EventRecorder, about
-from restow.client.informers import Informers
+from restow.client.event_recorder import EventRecorder, about
+from restow.client.shared_informers import SharedInformers
 from restow.client.verbs import Client
 from restow.client.workqueue import WorkQueue
-from restow.control.migrations.admission import Admission
-from restow.control.migrations.effects import Effects
-from restow.control.migrations.feed import Feed
-from restow.control.migrations.fence import Fence
+from restow.control.migrations.arbitrator import Admission
+from restow.control.migrations.event_handlers import Feed
+from restow.control.migrations.eviction_rate_limit import Pacing
+from restow.control.migrations.garbage_collector import Sweeping
+from restow.control.migrations.job_writer import Effects
+from restow.control.migrations.lease_gate import Fence
+from restow.control.migrations.live_facts import Reading
 from restow.control.migrations.metrics import REHEARSED, Metrics
-from restow.control.migrations.pacing import Pacing
-from restow.control.migrations.reading import Reading
 from restow.control.migrations.settings import Settings
-from restow.control.migrations.sweeping import Sweeping
 from restow.migration.arguments import Arguments
 from restow.migration.conditions import is_ended, spent
 from restow.migration.facts import Answer, Facts
 from restow.migration.history import evicted_at
-from restow.migration.instructions import Act, AwaitAdmission, Evict, Fail, Look, Reserve, Wait
-from restow.migration.steps import next_step
+from restow.migration.state_machine import next_step
+from restow.migration.steps import Act, AwaitAdmission, Evict, Fail, Look, Reserve, Wait
 from restow.model.kinds import POD, POD_MIGRATION_JOB
 from restow.model.objects import JobPhase, JobReason, PodMigrationJob
 from restow.model.times import format_time
@@ -82,7 +82,7 @@ class Migrations:
         scheduler: Profile | None = None,
         settings: Settings | None = None,
         metrics: Metrics | None = None,
-        informers: Informers | None = None,
+        informers: SharedInformers | None = None,
     ) -> None:
         self._settings = settings or Settings()
         self._arguments = arguments or Arguments()
@@ -90,7 +90,7 @@ class Migrations:
         self._metrics = metrics = metrics or Metrics()
         client = Client(api, manager="restow-migrations")
         engine = (scheduler or read_profile({})).engine
-        self._feed = Feed(informers or Informers(client, rng), clock, self._settings.namespace, engine)
+        self._feed = Feed(informers or SharedInformers(client, rng), clock, self._settings.namespace, engine)
         self._recorder = EventRecorder(client, clock, Random(rng.getrandbits(64)))
         self._reading = Reading(client, clock, self._feed, self._settings.namespace)
         self._effects = Effects(client, self._feed, metrics)

@@ -14,15 +14,15 @@ from itertools import takewhile
 from typing import Any, Protocol, TypeVar
 
 from restow.client.verbs import Client
-from restow.control.migrations.evicting import is_trouble, refusal, try_to_evict
-from restow.control.migrations.feed import Feed
+from restow.control.migrations.event_handlers import Feed
+from restow.control.migrations.eviction_requests import is_trouble, refusal, try_to_evict
 from restow.migration.arguments import Arguments
+from restow.migration.effective_options import terms_of
 from restow.migration.facts import Answer, Facts, unfit
-from restow.migration.likeness import likenesses
 from restow.migration.reservation import reservation_key
-from restow.migration.seats import Place, place_of, seats_elsewhere, seats_here, unreliable
-from restow.migration.stop import STOP_NAME, stopped
-from restow.migration.terms import terms_of
+from restow.migration.stop_switch import STOP_NAME, stopped
+from restow.migration.successor_seats import Place, place_of, seats_elsewhere, seats_here, unreliable
+from restow.migration.successor_spec import likenesses
 from restow.model.kinds import (
     CONFIG_MAP,
     NODE,

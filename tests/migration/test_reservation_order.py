@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from restow.migration.precedence import sooner
+from restow.migration.reservation_order import sooner
 from restow.model.objects import Placement, Reservation
 from tests.migration.moves import facts, reservation, seat
 from tests.migration.steps.rows import given

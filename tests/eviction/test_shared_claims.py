@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from restow.eviction.sharing import Sharing
+from restow.eviction.shared_claims import Sharing
 from restow.model.objects import Pod
 from tests.eviction.objects import pod
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 
-from restow.client.rate import TokenBucket
+from restow.client.rate_limit import TokenBucket
 
 _SHORTEST, _LONGEST = 1.0, 30.0
 """Seconds that a job is put off."""

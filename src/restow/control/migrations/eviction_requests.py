@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from restow.client.verbs import Client
 from restow.eviction.budgets import disruption_budget
+from restow.migration.effective_options import Terms
 from restow.migration.facts import Answer
-from restow.migration.terms import Terms
 from restow.model.kinds import POD, POD_DISRUPTION_BUDGET
 from restow.model.objects import Document, Pod
 from restow.model.wire import WireError

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from restow.migration.arguments import Arguments
-from restow.migration.stop import GO_ON, stopped
-from restow.migration.terms import Terms, terms_of
+from restow.migration.effective_options import Terms, terms_of
+from restow.migration.stop_switch import GO_ON, stopped
 from restow.model.objects import ConfigMap
 from tests.migration.moves import job
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from restow.migration.likeness import likenesses, newcomer
+from restow.migration.successor_spec import likenesses, newcomer
 from restow.model.objects import ObjectMeta, PodSpec, PodTemplate
 from restow.model.resources import pod_requests
 from tests.migration.moves import pod

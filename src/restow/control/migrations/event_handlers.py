@@ -15,20 +15,20 @@ from msgspec.structs import replace
 
 from restow.client.cache import Change, is_older
 from restow.client.informer import Informer
-from restow.client.informers import Informers
-from restow.client.latest import Latest
-from restow.client.reader import Reader
-from restow.control.migrations.arrivals import Arrivals
+from restow.client.mutation_cache import MutationCache
+from restow.client.subscriptions import Subscriptions
+from restow.client.shared_informers import SharedInformers
+from restow.control.migrations.conflicting_jobs import Rivals
 from restow.control.migrations.indexes import JOB_INDEXES, POD_INDEXES, by_gang, by_seat, pod_name
-from restow.control.migrations.rivals import Rivals
+from restow.control.migrations.successor_fit import Arrivals
 from restow.control.view import EvictionView, StopSwitch
 from restow.migration.arbitration import Standing, standing
 from restow.migration.arguments import Arguments
+from restow.migration.cluster_context import Scene, candidate
 from restow.migration.conditions import condition, is_ended, is_running
+from restow.migration.effective_options import terms_of
 from restow.migration.facts import Facts, Outlook
 from restow.migration.history import evicted_at
-from restow.migration.likeness import likenesses
-from restow.migration.precedence import sooner
 from restow.migration.reservation import (
     is_made_for,
     job_uid,
@@ -37,9 +37,9 @@ from restow.migration.reservation import (
     reservation_name,
     template_problems,
 )
-from restow.migration.scene import Scene, candidate
-from restow.migration.steps import SETTLED
-from restow.migration.terms import terms_of
+from restow.migration.reservation_order import sooner
+from restow.migration.state_machine import SETTLED
+from restow.migration.successor_spec import likenesses
 from restow.model import kinds
 from restow.model.cluster.names import Key
 from restow.model.cluster.owners import group_name
@@ -58,13 +58,13 @@ from restow.model.objects import (
     PodTemplate,
     Reservation,
 )
-from restow.model.tenancy import queue_name
+from restow.model.queues import queue_name
 from restow.ports import Clock
 from restow.scheduling.engine import Engine
+from restow.scheduling.gang_readiness import GangReadiness
 from restow.scheduling.jobs import stranded
 from restow.scheduling.reservations.arriving import Arrival
 from restow.scheduling.reservations.matching import named_by
-from restow.scheduling.gang_readiness import GangReadiness
 
 T = TypeVar("T", bound=Object)
 
@@ -72,25 +72,24 @@ T = TypeVar("T", bound=Object)
 class Feed:
     """`on_job` is told the name of every job that something happened to, `on_news` of everything."""
 
-    def __init__(self, informers: Informers, clock: Clock, namespace: str, engine: Engine) -> None:
+    def __init__(self, informers: SharedInformers, clock: Clock, namespace: str, engine: Engine) -> None:
         self.on_job: Callable[[str], None] = lambda name: None
         self.on_news: Callable[[], None] = lambda: None
         self._clock = clock
-        self._reader = reader = Reader(informers)
-        reader.on_news = self._heard
+        self._reader = reader = Subscriptions(informers, after_event=self._heard)
         self.arrivals = Arrivals(reader, engine)
         self._evictions = EvictionView(reader)
         self._workloads = self._evictions.workloads
         self._switch = StopSwitch(reader, namespace, self._switched)
         for kind in kinds.BUDGETS:
-            reader.read(kind, self._budget)
-        self._nodes = reader.read(kinds.NODE)
-        self._groups = reader.read(kinds.POD_GROUP)
-        self._pods = reader.read(kinds.POD, self._pod, indexes=POD_INDEXES)
-        self._reservations = reader.read(kinds.RESERVATION, self._reservation)
-        self._made = Latest(self._reservations, clock)
-        self._seen = reader.read(kinds.POD_MIGRATION_JOB, self._job, indexes=JOB_INDEXES)
-        self._jobs = Latest(self._seen, clock)
+            reader.subscribe(kind, self._budget)
+        self._nodes = reader.subscribe(kinds.NODE)
+        self._groups = reader.subscribe(kinds.POD_GROUP)
+        self._pods = reader.subscribe(kinds.POD, self._pod, indexes=POD_INDEXES)
+        self._reservations = reader.subscribe(kinds.RESERVATION, self._reservation)
+        self._made = MutationCache(self._reservations, clock)
+        self._seen = reader.subscribe(kinds.POD_MIGRATION_JOB, self._job, indexes=JOB_INDEXES)
+        self._jobs = MutationCache(self._seen, clock)
         self.rivals = Rivals(self._jobs, self._pods, self._workloads, clock)
         self._sent: dict[str, bool] = {}
         """Whether evictions that this process wrote down were sent, by the UIDs of their jobs."""
@@ -109,7 +108,7 @@ class Feed:
 
     def note(self, job: PodMigrationJob) -> None:
         """A job as we have just written it: the watch may show it later."""
-        self._jobs.note(job)
+        self._jobs.record_write(job)
 
     def note_intent(self, job: PodMigrationJob) -> None:
         """An eviction is being written down, and is not sent yet; one that was sent before may still be on its way."""
@@ -123,7 +122,7 @@ class Feed:
 
     def note_made(self, reservation: Reservation) -> None:
         """A reservation as we have just made it, likewise."""
-        self._made.note(reservation)
+        self._made.record_write(reservation)
 
     def job(self, name: str) -> PodMigrationJob | None:
         """A job as last seen or written; None if it is not there."""
@@ -319,7 +318,7 @@ class Feed:
         self.on_news()
 
     def _job(self, change: Change[PodMigrationJob]) -> None:
-        self._jobs.heed(change)
+        self._jobs.observe(change)
         self.on_job(change.object.metadata.name)
         if change.type == "DELETED":
             self._sent.pop(change.object.metadata.uid, None)
@@ -341,7 +340,7 @@ class Feed:
         uid = job_uid(reservation)
         found = self._seen.find("uid", uid) if uid is not None else []
         meta = reservation.metadata
-        self._made.heed(change)
+        self._made.observe(change)
         given = (job for job in self._seen.find("reservation", f"{meta.namespace}/{meta.name}") if not is_ended(job))
         for job in (*found, *given):
             self.on_job(job.metadata.name)

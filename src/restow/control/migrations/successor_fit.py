@@ -10,20 +10,20 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from restow.client.reader import Reader
+from restow.client.subscriptions import Subscriptions
 from restow.control.view import ClusterView
 from restow.migration.facts import Outlook
-from restow.migration.seats import Place, place_of
+from restow.migration.successor_seats import Place, place_of
 from restow.model import kinds
 from restow.model.cluster import SeatName
-from restow.model.cluster.seat import seats_of, stand_in
+from restow.model.cluster.seat import reserved_pod_of, seats_of
 from restow.model.kinds import Kind
 from restow.model.objects import Placement, Reservation
-from restow.scheduling.answers import Placed
 from restow.scheduling.engine import Engine
 from restow.scheduling.explain import blamed
 from restow.scheduling.framework import Cycle
 from restow.scheduling.reservations.arriving import Arrival, why_shut_out
+from restow.scheduling.schedule_result import Placed
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _KINDS: Final[tuple[Kind[Any], ...]] = (
 
 
 class Arrivals:
-    def __init__(self, reader: Reader, engine: Engine) -> None:
+    def __init__(self, reader: Subscriptions, engine: Engine) -> None:
         self._cluster = ClusterView(reader, _KINDS)
         self._engine = engine
 
@@ -55,7 +55,7 @@ class Arrivals:
         name = SeatName(meta.namespace or "", meta.name, task.name, 0)
         try:
             with self._cluster.held(), self._cluster.snapshot.overlooking(instead_of):
-                cycle = Cycle(stand_in(name, task, spec.scheduler_name, spec.queue), self._cluster.snapshot, now)
+                cycle = Cycle(reserved_pod_of(name, task, spec.scheduler_name, spec.queue), self._cluster.snapshot, now)
                 placed = self._engine.place(cycle, explain=False)
                 if isinstance(placed, Placed):
                     return Outlook(placed.node)

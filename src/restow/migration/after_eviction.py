@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from restow.migration.conditions import Said, holds, recorded
 from restow.migration.facts import Facts
 from restow.migration.history import evicted_at
-from restow.migration.instructions import (
+from restow.migration.steps import (
     Step,
     Wait,
     done,

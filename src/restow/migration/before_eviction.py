@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from restow.migration.conditions import Said, asked_again, is_in_doubt, recorded, spent
 from restow.migration.facts import Answer, Facts
 from restow.migration.history import evicted_at
-from restow.migration.instructions import (
+from restow.migration.reservation import reservation_for, target_node
+from restow.migration.steps import (
     Evict,
     Extend,
     Look,
@@ -28,8 +29,7 @@ from restow.migration.instructions import (
     wait,
     why_failed,
 )
-from restow.migration.reservation import reservation_for, target_node
-from restow.migration.seats import free_seats, place_of, unlike, why_not_for_successor
+from restow.migration.successor_seats import free_seats, place_of, unlike, why_not_for_successor
 from restow.model.cluster.seat import expires_at
 from restow.model.kinds import RESERVATION
 from restow.model.objects import (

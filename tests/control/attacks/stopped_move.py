@@ -10,12 +10,12 @@ from typing import Any
 
 from restow.model import kinds
 from restow.model.objects import Pod, Reservation
-from tests.control.migrations.stage import Move
+from tests.control.migrations.migration_cluster import MigrationCluster
 from tests.sim.stage import pass_time
 
 
 @asynccontextmanager
-async def held_up(it: Move, old: Pod, **job: Any) -> AsyncIterator[Reservation]:
+async def held_up(it: MigrationCluster, old: Pod, **job: Any) -> AsyncIterator[Reservation]:
     """The pod's seat is ready, and evictions are stopped until the block ends."""
     nodes = [one.metadata.name for one in (await it.client.list(kinds.NODE)).items]
     for name in nodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from restow.control.migrations.pacing import Pacing
+from restow.control.migrations.eviction_rate_limit import Pacing
 
 
 def test_everybody_gets_a_turn_and_keeps_it() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from restow.migration.facts import Facts
-from restow.migration.seats import by_task, free_seats, is_like_any, why_not_for_successor
+from restow.migration.successor_seats import by_task, free_seats, is_like_any, why_not_for_successor
 from restow.model.cluster.directory import turn_of
 from restow.model.cluster.seat import is_being_deleted
 from restow.model.objects import MatchPolicy, Placement, Pod, Reservation, ReservationPhase

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from restow.client.election import Fenced
+from restow.client.leader_election import Fenced
 
 MOMENT = 1.0
 """Seconds."""

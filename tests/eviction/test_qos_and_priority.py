@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from restow.eviction.costs import eviction_cost
-from restow.eviction.ranks import PriorityClass, Qos, priority_class, qos
+from restow.eviction.qos_and_priority import PriorityClass, Qos, priority_class, qos
 from restow.model.objects import Pod
 from tests.eviction.objects import pod
 

@@ -10,21 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from restow.client.informer import Informer
-from restow.client.latest import Latest
+from restow.client.mutation_cache import MutationCache
 from restow.control.migrations.indexes import pod_name
 from restow.eviction.workloads import Workloads
 from restow.migration.conditions import ended_at, is_ended, is_evicting, is_running
 from restow.migration.facts import Facts
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.reservation import reservation_key
-from restow.migration.steps import SETTLED
+from restow.migration.state_machine import SETTLED
 from restow.model.objects import Pod, PodMigrationJob, PodMigrationJobStatus
 from restow.model.pods import is_terminating
 from restow.ports import Clock
 
 
 class Rivals:
-    def __init__(self, jobs: Latest[PodMigrationJob], pods: Informer[Pod], workloads: Workloads, clock: Clock) -> None:
+    def __init__(
+        self, jobs: MutationCache[PodMigrationJob], pods: Informer[Pod], workloads: Workloads, clock: Clock
+    ) -> None:
         self._jobs = jobs
         self._pods = pods
         self._workloads = workloads

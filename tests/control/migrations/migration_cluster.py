@@ -17,7 +17,7 @@ from restow.control.migrations import Migrations, Settings
 from restow.migration.arguments import Arguments, read_arguments
 from restow.model import kinds
 from restow.model.affinity import node_constraint
-from restow.model.cluster.owners import Kinship, Owners
+from restow.model.cluster.owners import OwnerChains, Owners
 from restow.model.cluster.seat import expires_at, is_ended, migrating_pod
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Document, Pod, PodMigrationJob, Reservation
@@ -30,14 +30,14 @@ SCHEDULERS = frozenset({"default-scheduler", "restow"})
 SYSTEM = "restow-system"
 
 
-def arguments(**section: Any) -> Arguments:
+def migration_arguments(**section: Any) -> Arguments:
     """What is configured; without limits where a test does not set them."""
     free = {"maxMigratingPerNode": 0, "maxUnavailablePerWorkload": "100%", "maxMigratingPerWorkload": "100%"}
     limiters = {"objectLimiters": {"workload": {"duration": "0s"}}}
     return read_arguments({**free, **limiters, "evictQPS": 1000, "evictBurst": 100, **section}, SCHEDULERS)
 
 
-class Seats:
+class StubScheduler:
     """The stand-in. `refusing` says why no reservation is placed; `places` where they are placed, whatever they ask;
     `looking`, whether it looks at those that were changed."""
 
@@ -128,7 +128,7 @@ class Seats:
         await self.write(seat, [placement | {"podRef": reference}], phase="Succeeded")
 
     async def _seat_for(self, pod: Pod, pods: list[Pod]) -> Reservation | None:
-        kinship = Kinship(UndoLog())
+        kinship = OwnerChains(UndoLog())
         for owner in (await self._client.list(kinds.REPLICA_SET)).items:
             kinship.put(owner.metadata)
         staying = {one.metadata.uid for one in pods if one.metadata.deletion_timestamp is None}
@@ -139,10 +139,10 @@ class Seats:
         return None
 
 
-class Move(Stage):
+class MigrationCluster(Stage):
     """The cluster, and the jobs in it."""
 
-    seats: Seats
+    seats: StubScheduler
 
     async def start(self, pods: int | None = 2, kind: Any = kinds.DEPLOYMENT, **spec: Any) -> list[Pod]:
         """A workload named web whose pods run."""
@@ -211,22 +211,24 @@ class Move(Stage):
 
 
 @asynccontextmanager
-async def scheduled(
+async def cluster_with_scheduler(
     *, nodes: int = 3, seed: int = 1, around: Callable[[Stage], Api] = lambda it: it.api, **settings: Any
-) -> AsyncIterator[Move]:
+) -> AsyncIterator[MigrationCluster]:
     """Everything but the controller, with the scheduler itself."""
     async with world(nodes=nodes, seed=seed, **settings) as it, scheduler(around(it), it.clock, seed=seed):
-        made = Move(it.api, it.world, it.clock)
+        made = MigrationCluster(it.api, it.world, it.clock)
         await made.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
         yield made
 
 
 @asynccontextmanager
-async def cluster(*, nodes: int = 3, seed: int = 1, **settings: Any) -> AsyncIterator[Move]:
+async def cluster_with_stub_scheduler(
+    *, nodes: int = 3, seed: int = 1, **settings: Any
+) -> AsyncIterator[MigrationCluster]:
     """Everything but the controller, with the stand-in."""
     async with world(nodes=nodes, seed=seed, **settings) as it:
-        made = Move(it.api, it.world, it.clock)
-        made.seats = Seats(it.api, it.clock)
+        made = MigrationCluster(it.api, it.world, it.clock)
+        made.seats = StubScheduler(it.api, it.clock)
         await made.create(kinds.NAMESPACE, {"metadata": {"name": SYSTEM}})
         task = asyncio.create_task(made.seats.run())
         try:
@@ -236,24 +238,26 @@ async def cluster(*, nodes: int = 3, seed: int = 1, **settings: Any) -> AsyncIte
 
 
 @asynccontextmanager
-async def controller(api: Api, clock: Clock, *, seed: int = 1, **section: Any) -> AsyncIterator[Migrations]:
-    made = Migrations(api, clock, random.Random(seed), arguments=arguments(**section), settings=Settings(sweep=30.0))
+async def running_controller(api: Api, clock: Clock, *, seed: int = 1, **section: Any) -> AsyncIterator[Migrations]:
+    made = Migrations(
+        api, clock, random.Random(seed), arguments=migration_arguments(**section), settings=Settings(sweep=30.0)
+    )
     async with running(made):
         yield made
 
 
 @asynccontextmanager
-async def stage(
+async def cluster_with_controller(
     *, nodes: int = 3, seed: int = 1, world_settings: Document | None = None, **section: Any
-) -> AsyncIterator[Move]:
+) -> AsyncIterator[MigrationCluster]:
     async with (
-        cluster(nodes=nodes, seed=seed, **(world_settings or {})) as it,
-        controller(it.api, it.clock, seed=seed, **section),
+        cluster_with_stub_scheduler(nodes=nodes, seed=seed, **(world_settings or {})) as it,
+        running_controller(it.api, it.clock, seed=seed, **section),
     ):
         yield it
 
 
-async def stays(it: Move, pod: Pod) -> bool:
+async def pod_stays(it: MigrationCluster, pod: Pod) -> bool:
     """Whether a pod is where it was, and not leaving."""
     found = [one for one in await it.pods() if one.metadata.uid == pod.metadata.uid]
     return bool(found) and found[0].metadata.deletion_timestamp is None

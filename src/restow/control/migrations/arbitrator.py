@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from restow.client.election import Fenced
-from restow.control.migrations.effects import Effects
-from restow.control.migrations.feed import Feed
-from restow.control.migrations.fence import Fence
+from restow.client.leader_election import Fenced
+from restow.control.migrations.event_handlers import Feed
+from restow.control.migrations.job_writer import Effects
+from restow.control.migrations.lease_gate import Fence
 from restow.control.migrations.settings import Settings
 from restow.migration.arbitration import Admitted, Refused, Verdict, Waiting, arbitrate
 from restow.migration.arguments import Arguments

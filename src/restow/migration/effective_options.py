@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from restow.migration.arguments import POLICIES, PROPAGATION, Arguments
-from restow.migration.notes import PRIORITY_ANNOTATION, WAVE_ANNOTATION, unreadable
+from restow.migration.job_annotations import PRIORITY_ANNOTATION, WAVE_ANNOTATION, unreadable
 from restow.model.objects import DeleteOptions, JobMode, PodMigrationJob, Preconditions
 from restow.model.times import TimeError, parse_duration
 

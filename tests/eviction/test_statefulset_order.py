@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from restow.eviction.ordering import out_of_order
 from restow.eviction.protections import Protections, Surroundings, lasting_refusal, refusal
+from restow.eviction.statefulset_order import out_of_order
 from restow.eviction.workloads import Workloads
 from restow.model.objects import Pod, StatefulSet
 from restow.model.wire import convert

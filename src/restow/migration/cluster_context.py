@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from restow.eviction.budgets import Budget, Budgets
-from restow.eviction.sharing import Sharing
+from restow.eviction.shared_claims import Sharing
 from restow.eviction.workloads import Workload, Workloads
 from restow.migration.history import Pods
 from restow.model.objects import PersistentVolumeClaim, Pod, PodMigrationJob

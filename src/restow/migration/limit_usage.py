@@ -20,10 +20,10 @@ import msgspec
 
 from restow.eviction.budgets import Budget
 from restow.eviction.workloads import Workload
+from restow.migration.cluster_context import Candidate, Scene, candidate
 from restow.migration.conditions import is_evicting, is_running
 from restow.migration.history import History, evicted_at, find_pod
 from restow.migration.limits import Limits, Window, most_evicted, most_missing
-from restow.migration.scene import Candidate, Scene, candidate
 from restow.model.objects import Pod, PodMigrationJob
 from restow.model.pods import is_available, is_finished, is_terminating
 from restow.model.times import format_duration

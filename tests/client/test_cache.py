@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from restow.client.cache import Cache, Change, by_namespace, by_node, is_older
-from restow.client.verbs import Event
-from restow.model.cluster.names import key_of
+from restow.client.verbs import WatchEvent
+from restow.model.object_key import key_of
 from restow.model.objects import Pod
 from restow.model.wire import convert
 from tests.client.script import pod
@@ -33,7 +33,7 @@ def told(changes: list[Change[Pod]]) -> list[tuple[str, str, str]]:
         pytest.param("1", None, True, False, id="nothing is older than nothing"),
     ],
 )
-def test_versions(version, than, or_same, older):
+def test_versions(version: str, than: str | None, or_same: bool, older: bool) -> None:
     assert is_older(version, than, or_same=or_same) is older
 
 
@@ -60,45 +60,45 @@ NEWS = [
 
 
 @pytest.mark.parametrize(("type_", "item", "expected"), NEWS)
-def test_news_after_a_listing_at_version_5(type_, item, expected):
+def test_news_after_a_listing_at_version_5(type_: str, item: Pod, expected: list[tuple[str, str, str]]) -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 5)], "5")
-    assert told(cache.apply(Event(type_, item))) == expected
+    assert told(cache.apply(WatchEvent(type_, item))) == expected
 
 
-def test_a_late_replay_does_not_resurrect():
+def test_a_late_replay_does_not_resurrect() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([], "1")
     for type_, version in (("ADDED", 2), ("DELETED", 3), ("ADDED", 2)):
-        cache.apply(Event(type_, make("a", version)))
+        cache.apply(WatchEvent(type_, make("a", version)))
     assert len(cache) == 0
 
 
-def test_what_left_a_selection_may_come_back():
+def test_what_left_a_selection_may_come_back() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 1)], "1")
-    cache.apply(Event("DELETED", make("a", 3)))
-    assert told(cache.apply(Event("ADDED", make("a", 4)))) == [("ADDED", "uid-a", "4")]
+    cache.apply(WatchEvent("DELETED", make("a", 3)))
+    assert told(cache.apply(WatchEvent("ADDED", make("a", 4)))) == [("ADDED", "uid-a", "4")]
 
 
-def test_a_relisting_announces_what_vanished_and_what_changed():
+def test_a_relisting_announces_what_vanished_and_what_changed() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 1), make("b", 2), make("c", 3)], "3")
     changes = cache.replace([make("a", 1), make("b", 7), make("d", 8)], "9")
     assert told(changes) == [("MODIFIED", "uid-b", "7"), ("ADDED", "uid-d", "8"), ("DELETED", "uid-c", "3")]
 
 
-def test_a_stale_listing_neither_resurrects_nor_rewinds():
+def test_a_stale_listing_neither_resurrects_nor_rewinds() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 1), make("b", 2)], "2")
-    cache.apply(Event("DELETED", make("a", 5)))
-    cache.apply(Event("MODIFIED", make("b", 6)))
-    cache.apply(Event("ADDED", make("c", 7)))
+    cache.apply(WatchEvent("DELETED", make("a", 5)))
+    cache.apply(WatchEvent("MODIFIED", make("b", 6)))
+    cache.apply(WatchEvent("ADDED", make("c", 7)))
     assert told(cache.replace([make("a", 1), make("b", 2)], "3")) == []
     assert sorted((p.metadata.name, p.metadata.resource_version) for p in cache) == [("b", "6"), ("c", "7")]
 
 
-def test_a_reset_believes_the_listing_whatever_its_version():
+def test_a_reset_believes_the_listing_whatever_its_version() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 100), make("b", 101)], "200")
     assert told(cache.replace([make("a", 3)], "5", reset=True)) == [
@@ -108,25 +108,25 @@ def test_a_reset_believes_the_listing_whatever_its_version():
     assert cache.version == "5"
 
 
-def test_unreadable_objects_keep_their_last_form():
+def test_unreadable_objects_keep_their_last_form() -> None:
     cache: Cache[Pod] = Cache()
     cache.replace([make("a", 1)], "1")
     assert cache.replace([], "2", keep=[("shop", "a")]) == []
 
 
-def test_indexes_follow_the_objects():
+def test_indexes_follow_the_objects() -> None:
     cache: Cache[Pod] = Cache({"node": by_node, "namespace": by_namespace})
     cache.replace([make("a", 1, node="n1"), make("b", 2), make("c", 3, node="n1")], "3")
     assert [p.metadata.name for p in cache.find("node", "n1")] == ["a", "c"]
-    cache.apply(Event("MODIFIED", make("b", 4, node="n2")))
-    cache.apply(Event("DELETED", make("a", 5)))
+    cache.apply(WatchEvent("MODIFIED", make("b", 4, node="n2")))
+    cache.apply(WatchEvent("DELETED", make("a", 5)))
     assert [p.metadata.name for p in cache.find("node", "n1")] == ["c"]
     assert [len(cache.find("node", name)) for name in ("n2", "")] == [1, 0]
     assert len(cache.find("namespace", "shop")) == 2
 
 
 @st.composite
-def histories(draw):
+def histories(draw: st.DrawFn) -> list[WatchEvent[Pod]]:
     """What a server did: creations, changes and deletions of a few names, one version after another."""
     alive: dict[str, str] = {}
     events = []
@@ -134,15 +134,15 @@ def histories(draw):
         name = draw(st.sampled_from("abcd"))
         if name not in alive:
             alive[name] = f"{name}{version}"
-            events.append(Event("ADDED", make(name, version, alive[name])))
+            events.append(WatchEvent("ADDED", make(name, version, alive[name])))
         elif draw(st.booleans()):
-            events.append(Event("MODIFIED", make(name, version, alive[name])))
+            events.append(WatchEvent("MODIFIED", make(name, version, alive[name])))
         else:
-            events.append(Event("DELETED", make(name, version, alive.pop(name))))
+            events.append(WatchEvent("DELETED", make(name, version, alive.pop(name))))
     return events
 
 
-def state_after(events: list[Event[Pod]]) -> dict[tuple[str, str], str]:
+def state_after(events: list[WatchEvent[Pod]]) -> dict[tuple[str, str], str]:
     state: dict[tuple[str, str], str] = {}
     for item in events:
         state.pop(key_of(item.object), None)
@@ -153,7 +153,7 @@ def state_after(events: list[Event[Pod]]) -> dict[tuple[str, str], str]:
 
 @settings(max_examples=50, deadline=None)
 @given(histories(), st.data())
-def test_repetitions_and_relistings_never_move_the_cache_back(events, data):
+def test_repetitions_and_relistings_never_move_the_cache_back(events: list[WatchEvent[Pod]], data: st.DataObject) -> None:
     """Between the real events come replays of earlier ones and listings of any age; the truth remains."""
     cache: Cache[Pod] = Cache({"namespace": by_namespace})
     mirror: dict[tuple[str, str], Pod] = {}

@@ -9,11 +9,13 @@ from random import Random
 
 import pytest
 
-from restow.client.election import Fenced, FencedApi, Held, LeaderElection, LeadershipLost, LeaseTiming
+from restow.adapters.memory.server import MemoryApi
+from restow.client.leader_election import Fenced, FencedApi, LeaderElection, LeadershipLost, LeaseHeld, LeaseTiming
 from restow.client.verbs import Client
 from restow.model.kinds import CONFIG_MAP, LEASE
 from restow.ports import Api, OutcomeUnknown, Request, Response
 from restow.sim.faults import FaultPlan, FaultyApi
+from restow.sim.loop import VirtualClock
 from tests.client.world import play
 
 
@@ -38,7 +40,9 @@ class Cut:
 class Contender:
     """A process that leads when it can, and notes from when to when."""
 
-    def __init__(self, api: Api, clock, name: str, seed: int = 0, timing: LeaseTiming | None = None) -> None:
+    def __init__(
+        self, api: Api, clock: VirtualClock, name: str, seed: int = 0, timing: LeaseTiming | None = None
+    ) -> None:
         self.api = Cut(api)
         self.election = LeaderElection(
             Client(self.api),
@@ -77,8 +81,8 @@ async def lease(api: Api) -> dict[str, object]:
     return (await Client(api).get_document(LEASE, "restow", "shop"))["spec"]
 
 
-def test_the_first_one_leads_and_the_others_wait():
-    async def story(api, clock):
+def test_the_first_one_leads_and_the_others_wait() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         a = Contender(api, clock, "a")
         await asyncio.sleep(1)
         b = Contender(api, clock, "b")
@@ -93,8 +97,8 @@ def test_the_first_one_leads_and_the_others_wait():
     play(story)
 
 
-def test_a_leader_that_stops_hands_over_at_once():
-    async def story(api, clock):
+def test_a_leader_that_stops_hands_over_at_once() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         a = Contender(api, clock, "a")
         await asyncio.sleep(1)
         b = Contender(api, clock, "b")
@@ -109,8 +113,8 @@ def test_a_leader_that_stops_hands_over_at_once():
 
 
 @pytest.mark.parametrize("mode", ["fails", "hangs"])
-def test_a_leader_that_is_cut_off_stops_before_anyone_takes_over(mode):
-    async def story(api, clock):
+def test_a_leader_that_is_cut_off_stops_before_anyone_takes_over(mode: str) -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         a = Contender(api, clock, "a")
         await asyncio.sleep(1)
         b = Contender(api, clock, "b")
@@ -129,8 +133,8 @@ def test_a_leader_that_is_cut_off_stops_before_anyone_takes_over(mode):
     play(story)
 
 
-def test_a_leader_whose_lease_was_taken_notices_at_once():
-    async def story(api, clock):
+def test_a_leader_whose_lease_was_taken_notices_at_once() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         a = Contender(api, clock, "a")
         await asyncio.sleep(5)
         patch = {"spec": {"holderIdentity": "thief"}}
@@ -142,8 +146,8 @@ def test_a_leader_whose_lease_was_taken_notices_at_once():
     play(story)
 
 
-def test_a_leader_whose_work_ends_releases():
-    async def story(api, clock):
+def test_a_leader_whose_work_ends_releases() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         election = LeaderElection(
             Client(api), namespace="shop", name="restow", identity="a", clock=clock, rng=Random(1)
         )
@@ -174,8 +178,8 @@ class Unanswered:
         return answer
 
 
-def test_who_stops_during_a_renewal_releases():
-    async def story(api, clock):
+def test_who_stops_during_a_renewal_releases() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         unanswered = Unanswered(api)
         election = LeaderElection(
             Client(unanswered), namespace="shop", name="restow", identity="a", clock=clock, rng=Random(1)
@@ -190,8 +194,8 @@ def test_who_stops_during_a_renewal_releases():
     play(story)
 
 
-def test_failing_work_is_not_hidden():
-    async def story(api, clock):
+def test_failing_work_is_not_hidden() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         election = LeaderElection(
             Client(api), namespace="shop", name="restow", identity="a", clock=clock, rng=Random(1)
         )
@@ -207,8 +211,8 @@ def test_failing_work_is_not_hidden():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_never_two_leaders_whatever_the_network_does(seed):
-    async def story(api, clock):
+def test_never_two_leaders_whatever_the_network_does(seed: int) -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> list[list[float]]:
         rng = Random(seed)
         plan = FaultPlan(conflict=0.1, busy=0.1, refused=0.1, unknown=0.1)
         contenders = [Contender(FaultyApi(api, Random(seed * 10 + i), plan), clock, f"c{i}", seed) for i in range(3)]
@@ -225,8 +229,8 @@ def test_never_two_leaders_whatever_the_network_does(seed):
         assert end <= start
 
 
-def test_the_fence_closes_before_leadership_ends():
-    async def story(api, clock):
+def test_the_fence_closes_before_leadership_ends() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         loop = asyncio.get_running_loop()
         a = Contender(api, clock, "a")
         client = Client(a.fenced)
@@ -250,8 +254,8 @@ def test_the_fence_closes_before_leadership_ends():
     play(story)
 
 
-def test_a_fenced_write_that_is_not_answered_ends_in_time():
-    async def story(api, clock):
+def test_a_fenced_write_that_is_not_answered_ends_in_time() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         a = Contender(api, clock, "a")
         await asyncio.sleep(1)
         a.api.mode = "hangs"
@@ -272,20 +276,20 @@ def test_a_fenced_write_that_is_not_answered_ends_in_time():
         pytest.param({"retry_period": 0}, id="retries need a pause"),
     ],
 )
-def test_timings_that_cannot_be_safe(timing):
+def test_timings_that_cannot_be_safe(timing: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="does not hold"):
         LeaseTiming(**timing)
 
 
-def impatient(api: Api, clock, name: str = "c") -> LeaderElection:
+def impatient(api: Api, clock: VirtualClock, name: str = "c") -> LeaderElection:
     return LeaderElection(Client(api), namespace="shop", name="restow", identity=name, clock=clock, rng=Random(1))
 
 
 async def nothing() -> None: ...
 
 
-def test_who_does_not_want_to_wait_leads_at_once_where_nobody_does():
-    async def story(api, clock):
+def test_who_does_not_want_to_wait_leads_at_once_where_nobody_does() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         await impatient(api, clock).run_if_free(nothing)
         await impatient(api, clock, "d").run_if_free(nothing)
         assert asyncio.get_running_loop().time() < 1
@@ -294,12 +298,12 @@ def test_who_does_not_want_to_wait_leads_at_once_where_nobody_does():
     play(story)
 
 
-def test_who_does_not_want_to_wait_is_told_who_leads():
-    async def story(api, clock):
+def test_who_does_not_want_to_wait_is_told_who_leads() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         a = Contender(api, clock, "a")
         await asyncio.sleep(1)
         began = asyncio.get_running_loop().time()
-        with pytest.raises(Held, match=r"^a$"):
+        with pytest.raises(LeaseHeld, match=r"^a$"):
             await impatient(api, clock).run_if_free(nothing)
         assert asyncio.get_running_loop().time() < began + 5
         assert a.election.is_leader
@@ -308,8 +312,8 @@ def test_who_does_not_want_to_wait_is_told_who_leads():
     play(story)
 
 
-def test_a_lease_that_was_left_is_taken_when_it_has_not_moved_for_its_duration():
-    async def story(api, clock):
+def test_a_lease_that_was_left_is_taken_when_it_has_not_moved_for_its_duration() -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         a = Contender(api, clock, "a")
         await asyncio.sleep(1)
         a.api.mode = "fails"
@@ -322,8 +326,8 @@ def test_a_lease_that_was_left_is_taken_when_it_has_not_moved_for_its_duration()
 
 
 @pytest.mark.parametrize("mode", ["fails", "hangs"])
-def test_who_does_not_want_to_wait_does_not_wait_for_a_server_for_ever(mode):
-    async def story(api, clock):
+def test_who_does_not_want_to_wait_does_not_wait_for_a_server_for_ever(mode: str) -> None:
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         cut = Cut(api)
         cut.mode = mode
         with pytest.raises(OutcomeUnknown):

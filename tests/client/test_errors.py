@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from restow import ports
-from restow.client.election import Fenced
+from restow.client.leader_election import Fenced
 from restow.ports import ApiError, Status
 
 
@@ -24,12 +24,12 @@ from restow.ports import ApiError, Status
         pytest.param(403, "Fenced", ports.Forbidden, id="only we say fenced, no server does"),
     ],
 )
-def test_the_error_of_a_status(code, reason, error):
+def test_the_error_of_a_status(code: int, reason: str, error: type[ApiError]) -> None:
     assert type(ApiError.of(Status(code=code, reason=reason))) is error
 
 
 @pytest.mark.parametrize("parent", [ApiError, Fenced])
-def test_errors_defined_elsewhere_change_nothing(parent):
+def test_errors_defined_elsewhere_change_nothing(parent: type[ApiError] | type[Fenced]) -> None:
     class Teapot(parent):
         reasons = frozenset({"Teapot"})
         codes = frozenset({418})

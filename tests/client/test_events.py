@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
-from restow.client.events import BURST, REMEMBERED, EventRecorder
+from restow.adapters.memory.server import MemoryApi
+from restow.client.event_recorder import BURST, REMEMBERED, EventRecorder
 from restow.client.verbs import Client
 from restow.model.kinds import EVENT
 from restow.model.objects import ObjectReference
 from restow.sim.faults import FaultPlan, FaultyApi
+from restow.sim.loop import VirtualClock
 from tests.client.world import play
 
 WEB = ObjectReference(api_version="v1", kind="Pod", namespace="shop", name="web", uid="u1")
 NODE = ObjectReference(api_version="v1", kind="Node", name="n1", uid="u2")
 
 
-def record(tell, plan: FaultPlan | None = None):
+def record(tell: Callable[..., Any], plan: FaultPlan | None = None) -> tuple[list[dict[str, Any]], EventRecorder]:
     """Run a recorder while `tell(recorder)` uses it; the events that are there afterwards, as documents."""
 
-    async def story(api, clock):
+    async def story(api: MemoryApi, clock: VirtualClock) -> tuple[list[dict[str, Any]], EventRecorder] | None:
         recorder = EventRecorder(Client(FaultyApi(api, Random(3), plan), manager="r-0"), clock, Random(1))
         task = asyncio.create_task(recorder.run())
         await tell(recorder, api)
@@ -33,8 +37,8 @@ def record(tell, plan: FaultPlan | None = None):
     return play(story)
 
 
-def test_an_event_tells_who_what_and_when():
-    async def tell(recorder, api):
+def test_an_event_tells_who_what_and_when() -> None:
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         recorder.record(WEB, "Evicted", "moved to n2", type="Warning")
 
     (event,), _ = record(tell)
@@ -55,16 +59,16 @@ def test_an_event_tells_who_what_and_when():
     assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-01-01T00:00:00Z"
 
 
-def test_cluster_scoped_objects_have_theirs_in_default():
-    async def tell(recorder, api):
+def test_cluster_scoped_objects_have_theirs_in_default() -> None:
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         recorder.record(NODE, "Drained", "empty")
 
     (event,), _ = record(tell)
     assert (event["metadata"]["namespace"], event["metadata"]["name"][:3]) == ("default", "n1.")
 
 
-def test_what_happened_within_a_moment_is_listed_in_its_order():
-    async def tell(recorder, api):
+def test_what_happened_within_a_moment_is_listed_in_its_order() -> None:
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for number in range(9):
             recorder.record(WEB, f"Step{number}", "done")
 
@@ -72,8 +76,8 @@ def test_what_happened_within_a_moment_is_listed_in_its_order():
     assert [event["reason"] for event in events] == [f"Step{number}" for number in range(9)]
 
 
-def test_repetitions_are_counted():
-    async def tell(recorder, api):
+def test_repetitions_are_counted() -> None:
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for _ in range(3):
             recorder.record(WEB, "Waiting", "no room")
         await asyncio.sleep(10)
@@ -83,8 +87,8 @@ def test_repetitions_are_counted():
     assert (event["count"], event["lastTimestamp"]) == (4, "2026-01-01T00:00:10Z")
 
 
-def test_repetitions_before_it_is_written_cost_nothing():
-    async def tell(recorder, api):
+def test_repetitions_before_it_is_written_cost_nothing() -> None:
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for _ in range(BURST + 15):
             recorder.record(WEB, "Waiting", "no room")
         for number in range(BURST - 1):
@@ -94,8 +98,8 @@ def test_repetitions_before_it_is_written_cost_nothing():
     assert (len(events), max(event["count"] for event in events), recorder.dropped) == (BURST, BURST + 15, 0)
 
 
-def test_too_many_different_messages_become_one():
-    async def tell(recorder, api):
+def test_too_many_different_messages_become_one() -> None:
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for number in range(14):
             recorder.record(WEB, "Waiting", f"no room on n{number}")
 
@@ -105,8 +109,8 @@ def test_too_many_different_messages_become_one():
     assert combined[0]["message"].endswith("no room on n13")
 
 
-def test_one_object_cannot_flood():
-    async def tell(recorder, api):
+def test_one_object_cannot_flood() -> None:
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for number in range(BURST + 5):
             recorder.record(WEB, f"Reason{number}", "x")
         recorder.record(NODE, "Drained", "others are not held up")
@@ -115,8 +119,8 @@ def test_one_object_cannot_flood():
     assert (len(events), recorder.dropped) == (BURST + 1, 5)
 
 
-def test_an_event_whose_time_ran_out_is_told_anew():
-    async def tell(recorder, api):
+def test_an_event_whose_time_ran_out_is_told_anew() -> None:
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         recorder.record(WEB, "Waiting", "no room")
         await asyncio.sleep(1)
         (event,) = (await Client(api).list(EVENT)).items
@@ -130,24 +134,24 @@ def test_an_event_whose_time_ran_out_is_told_anew():
 @pytest.mark.parametrize(
     "plan", [FaultPlan(refused=1.0), FaultPlan(busy=1.0)], ids=["a broken server", "a busy server"]
 )
-def test_a_server_that_does_not_take_them_only_costs_the_events(plan):
-    async def tell(recorder, api):
+def test_a_server_that_does_not_take_them_only_costs_the_events(plan: FaultPlan) -> None:
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         recorder.record(WEB, "Waiting", "no room")
 
     events, recorder = record(tell, plan)
     assert (events, recorder.dropped) == ([], 1)
 
 
-def test_a_write_of_unknown_outcome_makes_no_second_event():
-    async def tell(recorder, api):
+def test_a_write_of_unknown_outcome_makes_no_second_event() -> None:
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         recorder.record(WEB, "Waiting", "no room")
 
     events, _ = record(tell, FaultPlan(unknown=1.0))
     assert len(events) == 1
 
 
-def test_events_of_many_objects_at_once_are_all_written():
-    async def tell(recorder, api):
+def test_events_of_many_objects_at_once_are_all_written() -> None:
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for number in range(REMEMBERED + 100):
             about = ObjectReference(api_version="v1", kind="Pod", namespace="shop", name=f"p{number}", uid=f"u{number}")
             recorder.record(about, "FailedScheduling", "0/3 nodes are available")
@@ -156,10 +160,10 @@ def test_events_of_many_objects_at_once_are_all_written():
     assert (len(events), recorder.dropped) == (REMEMBERED + 100, 0)
 
 
-def test_more_than_can_wait_is_dropped_and_counted(monkeypatch):
-    monkeypatch.setattr("restow.client.events.MOST_WAITING", 2)
+def test_more_than_can_wait_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("restow.client.event_recorder.MOST_WAITING", 2)
 
-    async def tell(recorder, api):
+    async def tell(recorder: EventRecorder, api: MemoryApi) -> None:
         for number in range(5):
             recorder.record(WEB, "Evicted", f"reason {number}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -15,7 +15,7 @@ from restow.client.informer import STALE_LISTS, Informer, Pace
 from restow.client.verbs import Client
 from restow.model.kinds import POD
 from restow.model.objects import Pod
-from restow.ports import Forbidden, Gone, Invalid, OutcomeUnknown, StatusDetails, TooManyRequests
+from restow.ports import Forbidden, Gone, Invalid, OutcomeUnknown, Request, StatusDetails, TooManyRequests
 from restow.sim.loop import run_virtual
 from tests.client.script import OPEN, ScriptedApi, bookmark, error, event, page, pod
 
@@ -25,7 +25,7 @@ NO_WATCH_LIST = Invalid.because(422, "Invalid", "sendInitialEvents is forbidden"
 
 
 @asynccontextmanager
-async def running(informer: Informer[Any]):
+async def running(informer: Informer[Any]) -> AsyncIterator[None]:
     task = asyncio.create_task(informer.run())
     try:
         yield
@@ -58,7 +58,7 @@ def versions_asked(api: ScriptedApi) -> list[tuple[str, str | None]]:
     return [(request.verb, request.query.get("resourceVersion")) for request in api.requests]
 
 
-def test_watch_list_reads_the_state_and_follows_the_same_stream():
+def test_watch_list_reads_the_state_and_follows_the_same_stream() -> None:
     stream = [event("ADDED", pod("a", 3)), bookmark(7, initial_end=True), event("ADDED", pod("b", 8)), OPEN]
     api = ScriptedApi(streams=[stream])
     informer, seen = follow(api)
@@ -79,7 +79,7 @@ def test_watch_list_reads_the_state_and_follows_the_same_stream():
         pytest.param([event("ADDED", pod("a", 3))], id="ignored: the stream just ends"),
     ],
 )
-def test_servers_without_watch_list_are_listed_in_pages(stream):
+def test_servers_without_watch_list_are_listed_in_pages(stream: list[Any]) -> None:
     api = ScriptedApi(page(pod("a", 3), version=9, token="t"), page(pod("b", 4), version=9), streams=[stream, [OPEN]])
     informer, seen = follow(api, page_size=1)
     assert (names(informer), [s[0] for s in seen]) == (["a", "b"], ["ADDED", "ADDED"])
@@ -95,9 +95,9 @@ def test_servers_without_watch_list_are_listed_in_pages(stream):
         pytest.param([error(500, "InternalError")], 2, id="an internal error, too; an old etcd makes it last"),
     ],
 )
-def test_watch_list_is_given_up(refusal, watch_lists):
+def test_watch_list_is_given_up(refusal: list[Invalid | dict[str, dict[str, Any] | str]], watch_lists: int) -> None:
     class Forgetful(ScriptedApi):
-        async def watch(self, request):
+        async def watch(self, request: Request) -> AsyncIterator[bytes]:
             if "sendInitialEvents" not in request.query:
                 self.requests.append(request)
                 raise GONE
@@ -123,7 +123,9 @@ START = [event("ADDED", pod("a", 3)), event("ADDED", pod("b", 4)), bookmark(5, i
         pytest.param([bookmark(50), event("MODIFIED", pod("a", 8))], "50", id="never backwards"),
     ],
 )
-def test_a_broken_watch_resumes_from_the_last_version(end, resumed_from):
+def test_a_broken_watch_resumes_from_the_last_version(
+    end: list[OutcomeUnknown | dict[str, dict[str, Any] | str]], resumed_from: str
+) -> None:
     api = ScriptedApi(streams=[START + end, [event("MODIFIED", pod("b", 60)), OPEN]])
     informer, seen = follow(api)
     assert versions_asked(api) == [("watch", None), ("watch", resumed_from)]
@@ -133,7 +135,7 @@ def test_a_broken_watch_resumes_from_the_last_version(end, resumed_from):
 @pytest.mark.parametrize(
     "gone", [pytest.param([error(410, "Expired")], id="as an event"), pytest.param([GONE], id="as a refusal")]
 )
-def test_410_lists_again_and_announces_what_vanished(gone):
+def test_410_lists_again_and_announces_what_vanished(gone: list[Gone | dict[str, dict[str, int | str] | str]]) -> None:
     again = [event("ADDED", pod("b", 9)), event("ADDED", pod("c", 10)), bookmark(20, initial_end=True), OPEN]
     api = ScriptedApi(streams=[START, gone, again])
     informer, seen = follow(api)
@@ -141,7 +143,7 @@ def test_410_lists_again_and_announces_what_vanished(gone):
     assert (names(informer), versions_asked(api)[-1]) == (["b", "c"], ("watch", None))
 
 
-def test_a_paged_list_that_expires_is_read_again_in_one():
+def test_a_paged_list_that_expires_is_read_again_in_one() -> None:
     first, whole = page(pod("a", 1), version=5, token="t"), page(pod("a", 1), pod("b", 2), version=9)
     api = ScriptedApi(UNAVAILABLE, first, GONE, whole, streams=[[NO_WATCH_LIST], [OPEN]])
     informer, _ = follow(api, page_size=1)
@@ -149,13 +151,13 @@ def test_a_paged_list_that_expires_is_read_again_in_one():
     assert (names(informer), limits) == (["a", "b"], ["1", "1", "1", None])
 
 
-def test_the_idle_watch_is_given_up_and_resumed():
+def test_the_idle_watch_is_given_up_and_resumed() -> None:
     api = ScriptedApi(streams=[[*START, OPEN], [OPEN]])
     follow(api, pace=Pace(idle=60), seconds=100)
     assert versions_asked(api) == [("watch", None), ("watch", "5")]
 
 
-def test_watches_that_stay_silent_make_it_look_again():
+def test_watches_that_stay_silent_make_it_look_again() -> None:
     again = [event("ADDED", pod("a", 3)), bookmark(9, initial_end=True), OPEN]
     api = ScriptedApi(streams=[START, [OPEN], [OPEN], again])
     informer, _ = follow(api, pace=Pace(idle=60), seconds=150)
@@ -163,33 +165,35 @@ def test_watches_that_stay_silent_make_it_look_again():
 
 
 @pytest.mark.parametrize("line", [b"{not json", b'{"type":"ADDED"}', b"[]"])
-def test_nonsense_on_the_line_is_survived(line):
+def test_nonsense_on_the_line_is_survived(line: bytes) -> None:
     api = ScriptedApi(streams=[[*START, line], [event("ADDED", pod("c", 8)), OPEN]])
     informer, _ = follow(api)
     assert names(informer) == ["a", "b", "c"]
 
 
-def test_an_unreachable_server_is_asked_less_and_less():
+def test_an_unreachable_server_is_asked_less_and_less() -> None:
     api = ScriptedApi(streams=[[UNAVAILABLE] for _ in range(1000)])
     informer, _ = follow(api, seconds=3600)
     assert 3600 / 30 < len(api.requests) < 3600 / 30 * 2.5
     assert (informer.is_synced, informer.failure) == (False, UNAVAILABLE)
 
 
-def test_a_server_that_ends_every_watch_at_once_is_not_hammered():
+def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
     api = ScriptedApi(streams=[START] + [[] for _ in range(1000)])
     follow(api, seconds=600)
     assert len(api.requests) < 100
 
 
 @pytest.mark.parametrize("old", [event("ADDED", pod("a", 2)), bookmark(5)], ids=["an event", "a bookmark"])
-def test_a_server_that_repeats_itself_and_ends_is_not_hammered(old):
+def test_a_server_that_repeats_itself_and_ends_is_not_hammered(
+    old: dict[str, dict[str, dict[str, str] | str] | str],
+) -> None:
     api = ScriptedApi(streams=[START] + [[old] for _ in range(1000)])
     follow(api, seconds=600)
     assert len(api.requests) < 100
 
 
-def test_a_version_of_thousands_of_digits_is_survived():
+def test_a_version_of_thousands_of_digits_is_survived() -> None:
     odd = pod("c", 8)
     odd["metadata"]["resourceVersion"] = "9" * 5000
     api = ScriptedApi(streams=[START, [event("ADDED", odd), event("ADDED", pod("d", 9)), OPEN]])
@@ -197,13 +201,13 @@ def test_a_version_of_thousands_of_digits_is_survived():
     assert names(informer) == ["a", "b", "c", "d"]
 
 
-def test_a_server_that_forgets_at_once_is_not_hammered():
+def test_a_server_that_forgets_at_once_is_not_hammered() -> None:
     api = ScriptedApi(streams=[START, [GONE]] * 500)
     follow(api, seconds=600)
     assert len(api.requests) < 200
 
 
-def test_retry_after_is_honoured():
+def test_retry_after_is_honoured() -> None:
     details = StatusDetails(retry_after_seconds=20)
     busy = TooManyRequests.because(429, "TooManyRequests", "later", details)
     api = ScriptedApi(streams=[[busy], [OPEN]])
@@ -223,7 +227,7 @@ FORBIDDEN = Forbidden.because(403, "Forbidden", "pods is forbidden")
         pytest.param([START, *[[FORBIDDEN]] * 50], FORBIDDEN, id="told of a watch that cannot go on from the list"),
     ],
 )
-def test_failure_is_told_and_forgotten_when_things_go_well(streams, failure):
+def test_failure_is_told_and_forgotten_when_things_go_well(streams: list[list[Any]], failure: Forbidden | None) -> None:
     informer, _ = follow(ScriptedApi(streams=streams), seconds=5)
     assert informer.failure is failure
 
@@ -232,35 +236,35 @@ def stale_start(version: int) -> list[Any]:
     return [event("ADDED", pod("a", 2)), bookmark(version, initial_end=True)]
 
 
-def test_stale_lists_are_not_believed():
+def test_stale_lists_are_not_believed() -> None:
     streams = [[*START, event("DELETED", pod("a", 9))], [GONE], stale_start(4), [*stale_start(8), OPEN]]
     fresh = [event("ADDED", pod("b", 4)), bookmark(12, initial_end=True), OPEN]
     informer, seen = follow(ScriptedApi(streams=[*streams, fresh]))
     assert (names(informer), seen[-1]) == (["b"], ("DELETED", "a", "9"))
 
 
-def test_a_server_whose_history_was_reset_is_believed_in_the_end():
+def test_a_server_whose_history_was_reset_is_believed_in_the_end() -> None:
     streams = [START, [GONE]] + [stale_start(3)] * STALE_LISTS
     informer, seen = follow(ScriptedApi(streams=streams), seconds=300)
     assert (names(informer), informer.version) == (["a"], "3")
     assert seen[-1][0] == "DELETED"
 
 
-def test_one_unreadable_object_does_not_stop_the_others():
+def test_one_unreadable_object_does_not_stop_the_others() -> None:
     odd = {"metadata": {"name": "odd", "namespace": "shop"}, "spec": 3}
     stream = [*START, event("MODIFIED", odd), event("ADDED", pod("c", 8)), OPEN]
     informer, _ = follow(ScriptedApi(streams=[stream]))
     assert (names(informer), list(informer.unreadable)) == (["a", "b", "c"], [("shop", "odd")])
 
 
-def test_relisting_on_a_schedule_heals_lost_events():
+def test_relisting_on_a_schedule_heals_lost_events() -> None:
     again = [event("ADDED", pod("a", 3)), bookmark(9, initial_end=True), OPEN]
     api = ScriptedApi(streams=[START, [OPEN], [OPEN], again])
     informer, seen = follow(api, pace=Pace(idle=50, relist=100), seconds=200)
     assert (names(informer), seen[-1]) == (["a"], ("DELETED", "b", "4"))
 
 
-def test_unchanged_objects_are_not_replaced_and_equal_parts_are_shared():
+def test_unchanged_objects_are_not_replaced_and_equal_parts_are_shared() -> None:
     async def play(informer: Informer[Pod]) -> None:
         await informer.synced()
         first = informer.get("a", "shop")
@@ -285,7 +289,7 @@ def story(play: Callable[[Informer[Pod]], Awaitable[Any]], *streams: list[Any]) 
     return run_virtual(whole())
 
 
-def test_late_subscribers_are_told_what_is_there():
+def test_late_subscribers_are_told_what_is_there() -> None:
     async def play(informer: Informer[Pod]) -> list[str]:
         await informer.synced()
         seen: list[str] = []
@@ -296,7 +300,7 @@ def test_late_subscribers_are_told_what_is_there():
     assert story(play, [*START, OPEN]) == ["a", "b"]
 
 
-def test_reading_by_name_and_by_index():
+def test_reading_by_name_and_by_index() -> None:
     async def play(informer: Informer[Pod]) -> None:
         await informer.synced()
         assert informer.get("a", "shop").spec.node_name == "n1"
@@ -306,7 +310,7 @@ def test_reading_by_name_and_by_index():
     story(play, [event("ADDED", pod("a", 3, node="n1")), bookmark(5, initial_end=True), OPEN])
 
 
-def test_a_handler_that_raises_ends_the_run():
+def test_a_handler_that_raises_ends_the_run() -> None:
     async def play() -> None:
         informer = Informer(Client(ScriptedApi(streams=[START])), POD, rng=Random(1))
         informer.subscribe(lambda change: 1 / 0)

@@ -10,14 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from restow.adapters.memory import MemoryApi
-from restow.client.cache import by_namespace
+from restow.client.cache import Change, by_namespace
 from restow.client.informer import Informer
 from restow.client.verbs import Client
-from restow.model.cluster.names import key_of
 from restow.model.kinds import POD
+from restow.model.object_key import key_of
 from restow.model.objects import Pod
 from restow.ports import NotFound
 from restow.sim.faults import FaultPlan, FaultyApi
+from restow.sim.loop import VirtualClock
 from tests.client.world import play, workload
 
 rates = st.sampled_from((0.0, 0.05, 0.3))
@@ -33,7 +34,7 @@ class Mirror:
         self.pods: dict[tuple[str, str], Pod] = {}
         informer.subscribe(self.hear)
 
-    def hear(self, change) -> None:
+    def hear(self, change: Change[Pod]) -> None:
         key = key_of(change.object)
         assert self.pods.get(key) == change.old
         if change.old is not None and change.type == "MODIFIED":
@@ -71,7 +72,7 @@ async def versions(api: MemoryApi, fields: str | None) -> dict[tuple[str, str], 
 
 
 def check(seed: int, plan: FaultPlan, fields: str | None, steps: int) -> None:
-    async def story(api, clock):
+    async def story(api: MemoryApi, clock: VirtualClock) -> None:
         faulty = FaultyApi(api, Random(seed), plan)
         informer = Informer(
             Client(faulty), POD, rng=Random(seed), fields=fields, indexes={"ns": by_namespace}, page_size=2
@@ -94,11 +95,11 @@ def check(seed: int, plan: FaultPlan, fields: str | None, steps: int) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), plans, st.sampled_from((None, "status.phase=Running")))
-def test_the_cache_is_the_truth_in_the_end(seed, plan, fields):
+def test_the_cache_is_the_truth_in_the_end(seed: int, plan: FaultPlan, fields: str | None) -> None:
     check(seed, plan, fields, steps=40)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_long_bad_day(seed):
+def test_a_long_bad_day(seed: int) -> None:
     plan = FaultPlan(dropped=0.1, repeated=0.1, late=0.1, busy=0.1, refused=0.1, stale_consistent=0.2)
     check(seed, plan, None, steps=600)

@@ -8,12 +8,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.client.rate import Backoff, TokenBucket
+from restow.client.rate_limit import JitteredBackoff, TokenBucket
 from restow.sim.loop import run_virtual
 
 
 @given(st.lists(st.floats(0, 10), max_size=50), st.floats(0.1, 100), st.integers(1, 20))
-def test_never_more_than_burst_and_rate_allow(pauses, rate, burst):
+def test_never_more_than_burst_and_rate_allow(pauses: list[float], rate: float, burst: int) -> None:
     bucket = TokenBucket(rate, burst)
     now, taken = 0.0, 0
     for pause in pauses:
@@ -23,7 +23,7 @@ def test_never_more_than_burst_and_rate_allow(pauses, rate, burst):
 
 
 @given(st.floats(0.01, 100), st.integers(1, 5), st.floats(0, 1e6))
-def test_who_waits_as_long_as_it_is_told_finds_a_token(rate, burst, start):
+def test_who_waits_as_long_as_it_is_told_finds_a_token(rate: float, burst: int, start: float) -> None:
     bucket = TokenBucket(rate, burst)
     now = start
     for _ in range(burst + 3):
@@ -32,7 +32,7 @@ def test_who_waits_as_long_as_it_is_told_finds_a_token(rate, burst, start):
     assert not bucket.try_take(now)
 
 
-def test_those_who_wait_get_their_turn_in_order():
+def test_those_who_wait_get_their_turn_in_order() -> None:
     async def story() -> list[float]:
         loop = asyncio.get_running_loop()
         bucket = TokenBucket(rate=2, burst=2)
@@ -47,8 +47,8 @@ def test_those_who_wait_get_their_turn_in_order():
 
 
 @given(st.integers())
-def test_delays_grow_up_to_the_cap_and_start_anew(seed):
-    backoff = Backoff(Random(seed), base=1, cap=8)
+def test_delays_grow_up_to_the_cap_and_start_anew(seed: int) -> None:
+    backoff = JitteredBackoff(Random(seed), base=1, cap=8)
     assert all(0 <= backoff.next() <= ceiling for ceiling in (1, 2, 4, 8, 8, 8))
     backoff.reset()
     assert backoff.next() <= 1

@@ -15,8 +15,8 @@ from restow.adapters.kubernetes.credentials import StaticCredentials
 from restow.adapters.kubernetes.transport import Limits
 from restow.adapters.memory import MemoryApi
 from restow.adapters.rest import serve
-from restow.client.election import LeaderElection, LeaseTiming
 from restow.client.informer import Informer, Pace
+from restow.client.leader_election import LeaderElection, LeaseTiming
 from restow.client.verbs import Client
 from restow.model.kinds import CONFIG_MAP, LEASE
 from restow.model.objects import ConfigMap
@@ -65,7 +65,7 @@ def memory() -> MemoryApi:
     return MemoryApi(SystemClock(), Random(1))
 
 
-async def test_verbs_over_http(memory):
+async def test_verbs_over_http(memory: MemoryApi) -> None:
     async with await serve(memory) as server, client_of(server.port) as client:
         made = await client.create(CONFIG_MAP, config_map("a"))
         with pytest.raises(AlreadyExists):
@@ -86,7 +86,7 @@ async def test_verbs_over_http(memory):
             await client.get(CONFIG_MAP, "a", "default")
 
 
-async def test_lists_in_pages(memory):
+async def test_lists_in_pages(memory: MemoryApi) -> None:
     local = Client(memory)
     for number in range(7):
         await local.create(CONFIG_MAP, config_map(f"m{number}"))
@@ -96,7 +96,7 @@ async def test_lists_in_pages(memory):
     assert (pages, len(listing.items)) == ([3, 3, 1], 7)
 
 
-async def test_an_informer_outlives_its_server(memory):
+async def test_an_informer_outlives_its_server(memory: MemoryApi) -> None:
     local = Client(memory)
     await local.create(CONFIG_MAP, config_map("a"))
     server = await serve(memory)
@@ -110,7 +110,7 @@ async def test_an_informer_outlives_its_server(memory):
             await until(informer, "b")
 
 
-async def test_an_informer_whose_server_forgot_lists_again(memory):
+async def test_an_informer_whose_server_forgot_lists_again(memory: MemoryApi) -> None:
     local = Client(memory)
     await local.create(CONFIG_MAP, config_map("a"))
     server = await serve(memory)
@@ -126,7 +126,7 @@ async def test_an_informer_whose_server_forgot_lists_again(memory):
         assert deleted == ["a"]
 
 
-async def test_an_informer_whose_server_started_from_nothing_believes_it_in_the_end(memory):
+async def test_an_informer_whose_server_started_from_nothing_believes_it_in_the_end(memory: MemoryApi) -> None:
     for number in range(5):
         await Client(memory).create(CONFIG_MAP, config_map(f"m{number}"))
     server = await serve(memory)
@@ -139,7 +139,7 @@ async def test_an_informer_whose_server_started_from_nothing_believes_it_in_the_
             await until(informer)
 
 
-async def test_two_contenders_over_http(memory):
+async def test_two_contenders_over_http(memory: MemoryApi) -> None:
     timing = LeaseTiming(lease_duration=4, renew_deadline=3, retry_period=0.1, request_timeout=2)
     async with await serve(memory) as server, client_of(server.port) as client:
         elections = [

@@ -38,7 +38,9 @@ OLD = SIZED.replace(b"HTTP/1.1", b"HTTP/1.0")
     ],
 )
 @given(cuts=st.lists(st.integers(0, 200), max_size=6))
-def test_answers_are_read_however_they_are_cut(sent, code, body, ends, cuts):
+def test_answers_are_read_however_they_are_cut(
+    sent: bytes, code: int, body: bytes, ends: bool, cuts: list[int]
+) -> None:
     places = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
     reading = Reading()
     found = [reading.feed(sent[start:end]) for start, end in pairwise(places)]
@@ -48,13 +50,13 @@ def test_answers_are_read_however_they_are_cut(sent, code, body, ends, cuts):
     assert not reading.has_begun
 
 
-def test_headers_are_found_by_any_spelling_and_repeated_ones_are_a_list():
+def test_headers_are_found_by_any_spelling_and_repeated_ones_are_a_list() -> None:
     answer = Reading().feed(EMPTY)
     assert answer is not None
     assert answer.headers["warning"] == "299 - a, 299 - b"
 
 
-def test_without_a_length_the_connection_ends_the_answer():
+def test_without_a_length_the_connection_ends_the_answer() -> None:
     reading = Reading()
     assert reading.end() is None
     assert reading.feed(b"HTTP/1.1 200 OK\r\n\r\nhel") is None
@@ -76,12 +78,12 @@ def test_without_a_length_the_connection_ends_the_answer():
         pytest.param(b"x" * (LONGEST_HEAD + 1), "too long", id="a head without an end"),
     ],
 )
-def test_what_is_no_answer(sent, message):
+def test_what_is_no_answer(sent: bytes, message: str) -> None:
     with pytest.raises(Malformed, match=message):
         Reading().feed(sent)
 
 
-def test_a_broken_package():
+def test_a_broken_package() -> None:
     answer = Answer(200, {"content-encoding": "gzip"}, gzip.compress(b"{}")[:-3])
     with pytest.raises(Malformed, match="broken gzip"):
         unpacked(answer)
@@ -126,7 +128,7 @@ async def server(*replies: bytes | None) -> AsyncIterator[tuple[Connections, lis
         pytest.param(None, [1, 1], id="not if it hangs up"),
     ],
 )
-async def test_a_connection_is_kept(first, counts):
+async def test_a_connection_is_kept(first: bytes | None, counts: list[int]) -> None:
     async with server(first, SIZED) as (made, seen):
         if first is None or b": x" in first:
             with pytest.raises(Broken):
@@ -138,7 +140,7 @@ async def test_a_connection_is_kept(first, counts):
     assert seen == counts
 
 
-async def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
+async def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "KEPT_SECONDS", 0.0)
     async with server(SIZED, SIZED) as (made, seen):
         for _ in range(2):
@@ -147,7 +149,7 @@ async def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch
     assert seen == [1, 1]
 
 
-async def test_who_gives_up_takes_the_connection_along():
+async def test_who_gives_up_takes_the_connection_along() -> None:
     async with server(b"HTTP/1.1 200", SIZED) as (made, seen):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -156,7 +158,7 @@ async def test_who_gives_up_takes_the_connection_along():
     assert seen == [1, 1]
 
 
-async def test_what_is_under_way_at_the_end_is_not_kept():
+async def test_what_is_under_way_at_the_end_is_not_kept() -> None:
     async with server(SIZED, SIZED) as (made, seen):
         asked = asyncio.create_task(made.exchange(b"?", None))
         await asyncio.sleep(0)
@@ -166,13 +168,13 @@ async def test_what_is_under_way_at_the_end_is_not_kept():
     assert seen == [1, 1]
 
 
-async def test_only_so_many_at_a_time():
+async def test_only_so_many_at_a_time() -> None:
     async with server(*[SIZED] * 10) as (made, seen):
         await asyncio.gather(*(made.exchange(b"?", None) for _ in range(10)))
     assert (len(seen), sum(seen)) == (2, 10)
 
 
-async def test_nobody_listens():
+async def test_nobody_listens() -> None:
     async with server() as (made, _):
         pass
     with pytest.raises(NotSent, match="Connection refused"):

@@ -57,11 +57,11 @@ def renewals(life: float, failing: frozenset[int] = frozenset()) -> tuple[int, i
         pytest.param(900.0, frozenset({2}), 6, 6, id="a failed attempt ahead of time is made up for at the end"),
     ],
 )
-def test_a_leader_is_not_held_up_by_renewals(life, failing, fetches, vain):
+def test_a_leader_is_not_held_up_by_renewals(life: float, failing: frozenset[int], fetches: int, vain: int) -> None:
     assert renewals(life, failing) == (fetches, vain)
 
 
-def test_a_fetch_that_fails_after_all_have_left_is_noticed_quietly(caplog):
+def test_a_fetch_that_fails_after_all_have_left_is_noticed_quietly(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         clock = VirtualClock()
         source = Slow(clock, 900, frozenset({1}))

@@ -17,6 +17,6 @@ async def _module_of_loop() -> str:
 @pytest.mark.parametrize(
     ("installed", "module"), [(uvloop, "uvloop"), (None, "asyncio")], ids=["uvloop where it is", "else asyncio's"]
 )
-def test_the_fastest_loop_that_is_installed(monkeypatch: pytest.MonkeyPatch, installed: object, module: str):
+def test_the_fastest_loop_that_is_installed(monkeypatch: pytest.MonkeyPatch, installed: object, module: str) -> None:
     monkeypatch.setattr(event_loop, "find_spec", lambda name: installed)
     assert event_loop.run(_module_of_loop()) == module

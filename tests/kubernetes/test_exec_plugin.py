@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -55,12 +56,12 @@ def runs(tmp_path: Path) -> int:
     return len((tmp_path / "runs").read_text())
 
 
-def credentials(tmp_path: Path, body: str, **options) -> ExecCredentials:
+def credentials(tmp_path: Path, body: str, **options: Any) -> ExecCredentials:
     options = {"api_version": V1, "command": plugin(tmp_path, body), "interactive_mode": "Never"} | options
     return ExecCredentials(ExecCommand(directory=tmp_path, **options), env=os.environ)
 
 
-async def test_a_token_is_kept_until_it_expires(tmp_path):
+async def test_a_token_is_kept_until_it_expires(tmp_path: Path) -> None:
     status = {"token": "t", "expirationTimestamp": "1970-01-01T00:10:00Z"}
     source = credentials(tmp_path, printing(status))
     for now in (0, 539):
@@ -70,7 +71,7 @@ async def test_a_token_is_kept_until_it_expires(tmp_path):
     assert runs(tmp_path) == 2
 
 
-async def test_the_next_token_is_fetched_while_the_present_one_is_used(tmp_path):
+async def test_the_next_token_is_fetched_while_the_present_one_is_used(tmp_path: Path) -> None:
     source = credentials(tmp_path, SLOWLY + EXPIRING)
     first = await source.current(0)
     assert await source.current(540) == first
@@ -78,7 +79,7 @@ async def test_the_next_token_is_fetched_while_the_present_one_is_used(tmp_path)
     assert (await source.current(601), runs(tmp_path)) == (Identity.bearer("xx"), 2)
 
 
-async def test_a_token_without_expiry_is_kept_until_refused(tmp_path):
+async def test_a_token_without_expiry_is_kept_until_refused(tmp_path: Path) -> None:
     source = credentials(tmp_path, printing({"token": "t"}))
     identity = await source.current(0)
     await source.current(10**9)
@@ -87,7 +88,7 @@ async def test_a_token_without_expiry_is_kept_until_refused(tmp_path):
     assert runs(tmp_path) == 2
 
 
-async def test_many_refused_requests_renew_once(tmp_path):
+async def test_many_refused_requests_renew_once(tmp_path: Path) -> None:
     source = credentials(tmp_path, COUNTING)
     first = await source.current(0)
     assert await source.renew(first, 0) is True
@@ -95,14 +96,14 @@ async def test_many_refused_requests_renew_once(tmp_path):
     assert runs(tmp_path) == 2
 
 
-async def test_a_client_certificate(tmp_path):
+async def test_a_client_certificate(tmp_path: Path) -> None:
     source = credentials(
         tmp_path, printing({"clientCertificateData": "C", "clientKeyData": "K"}, BETA), api_version=BETA
     )
     assert await source.current(0) == Identity(None, Certificate(b"C", b"K"))
 
 
-async def test_what_the_plugin_is_told(tmp_path):
+async def test_what_the_plugin_is_told(tmp_path: Path) -> None:
     body = "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
     body += "token = json.dumps([info, sys.argv[1:], os.environ['REGION']])\n"
     body += (
@@ -130,23 +131,23 @@ async def test_what_the_plugin_is_told(tmp_path):
         pytest.param("sys.exit(3)", "exit code 3$", id="a failure without one"),
     ],
 )
-async def test_what_is_said_about_wrong_plugins(tmp_path, body, message):
+async def test_what_is_said_about_wrong_plugins(tmp_path: Path, body: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         await credentials(tmp_path, body, where="kubeconfig x: users[0].user.exec").current(0)
 
 
-async def test_a_command_that_is_not_there_comes_with_its_hint(tmp_path):
+async def test_a_command_that_is_not_there_comes_with_its_hint(tmp_path: Path) -> None:
     source = credentials(tmp_path, "", command="no-such-plugin", install_hint="Install it\n")
     with pytest.raises(ConfigError, match=r"cannot run 'no-such-plugin': No such file or directory\. Install it$"):
         await source.current(0)
 
 
-async def test_a_plugin_that_needs_a_terminal(tmp_path):
+async def test_a_plugin_that_needs_a_terminal(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs a terminal"):
         await credentials(tmp_path, "", interactive_mode="Always").current(0)
 
 
-async def test_a_command_relative_to_its_kubeconfig(tmp_path):
+async def test_a_command_relative_to_its_kubeconfig(tmp_path: Path) -> None:
     plugin(tmp_path, printing({"token": "t"}))
     config = f"""
         current-context: one
@@ -159,7 +160,7 @@ async def test_a_command_relative_to_its_kubeconfig(tmp_path):
     assert await loaded.credentials.current(0) == Identity.bearer("t")
 
 
-async def test_the_cluster_is_described_to_plugins_that_ask(tmp_path):
+async def test_the_cluster_is_described_to_plugins_that_ask(tmp_path: Path) -> None:
     body = "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
     body += "token = json.dumps(info['spec']['cluster'])\n"
     body += (
@@ -186,7 +187,7 @@ async def test_the_cluster_is_described_to_plugins_that_ask(tmp_path):
     assert told == cluster | {"config": {"audience": "a"}}
 
 
-async def test_a_refused_token_runs_the_plugin_again(tmp_path):
+async def test_a_refused_token_runs_the_plugin_again(tmp_path: Path) -> None:
     def check(request: web.BaseRequest) -> web.Response:
         return web.Response(status=200 if request.headers["Authorization"] == "Bearer xx" else 401, text="{}")
 
@@ -196,7 +197,7 @@ async def test_a_refused_token_runs_the_plugin_again(tmp_path):
     assert (len(script.requests), runs(tmp_path)) == (3, 2)
 
 
-async def test_a_failing_plugin_is_a_refusal_with_its_words(tmp_path):
+async def test_a_failing_plugin_is_a_refusal_with_its_words(tmp_path: Path) -> None:
     async with connected(lambda r: web.Response(), credentials=credentials(tmp_path, "sys.exit('log in')")) as (api, _):
         with pytest.raises(Unauthorized, match="log in"):
             await api.call(GET)
@@ -206,7 +207,7 @@ async def test_a_failing_plugin_is_a_refusal_with_its_words(tmp_path):
 
 
 @pytest.mark.parametrize("refused", [(), ("Bearer x",)], ids=["at first", "after a refusal"])
-async def test_a_log_in_may_take_longer_than_a_request(tmp_path, refused):
+async def test_a_log_in_may_take_longer_than_a_request(tmp_path: Path, refused: tuple[str, ...]) -> None:
     def check(request: web.BaseRequest) -> web.Response:
         return web.Response(status=401 if request.headers["Authorization"] in refused else 201, text="{}")
 
@@ -216,7 +217,7 @@ async def test_a_log_in_may_take_longer_than_a_request(tmp_path, refused):
     assert len(script.requests) == runs(tmp_path) == 1 + len(refused)
 
 
-async def test_one_log_in_serves_all_and_outlives_those_who_gave_up(tmp_path):
+async def test_one_log_in_serves_all_and_outlives_those_who_gave_up(tmp_path: Path) -> None:
     source = credentials(tmp_path, SLOWLY + COUNTING)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
@@ -225,7 +226,9 @@ async def test_one_log_in_serves_all_and_outlives_those_who_gave_up(tmp_path):
     assert (both, runs(tmp_path)) == ([Identity.bearer("x")] * 2, 1)
 
 
-async def test_a_plugin_that_never_answers_is_named_and_nothing_is_sent(tmp_path, monkeypatch):
+async def test_a_plugin_that_never_answers_is_named_and_nothing_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("restow.adapters.kubernetes.exec_plugin.TIMEOUT", 0.2)
     message = r"create pods y not sent: exec plugin: '.*/plugin' did not answer within 0\.2s"
     async with connected(say(), credentials=credentials(tmp_path, SLOWLY)) as (api, script):
@@ -234,7 +237,7 @@ async def test_a_plugin_that_never_answers_is_named_and_nothing_is_sent(tmp_path
     assert script.requests == []
 
 
-async def test_a_failed_log_in_is_tried_anew_by_the_next(tmp_path):
+async def test_a_failed_log_in_is_tried_anew_by_the_next(tmp_path: Path) -> None:
     source = credentials(tmp_path, COUNTING + "sys.exit(len(count) < 2)")
     with pytest.raises(ConfigError):
         await source.current(0)

@@ -50,18 +50,18 @@ JOBS = Resource("scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs")
         ),
     ],
 )
-def test_paths(request_, path):
+def test_paths(request_: Request, path: str) -> None:
     assert path_of(request_) == path
 
 
 @pytest.mark.parametrize("name", [".", ".."])
 @pytest.mark.parametrize("field", ["name", "namespace", "subresource"])
-def test_names_that_are_steps_are_refused(field, name):
+def test_names_that_are_steps_are_refused(field: str, name: str) -> None:
     with pytest.raises(Invalid, match=f"delete pods not sent: a name may not be '{name}'"):
         path_of(Request(verb="delete", resource=PODS, **{field: name}))
 
 
-def test_impersonation():
+def test_impersonation() -> None:
     someone = Impersonation(user="jane", uid="7", groups=("a", "b"), extra={"scopes/x": ("view",)})
     assert impersonation_headers(someone) == [
         ("Impersonate-User", "jane"),
@@ -82,7 +82,7 @@ def test_impersonation():
         pytest.param('199 x "not for us", nonsense', (), id="others are left out"),
     ],
 )
-def test_warnings(header, texts):
+def test_warnings(header: str | None, texts: tuple[str, ...]) -> None:
     assert warnings_of(header) == texts
 
 
@@ -107,7 +107,9 @@ NOT_FOUND = b'{"kind":"Status","code":404,"reason":"NotFound","message":"pods \\
         pytest.param(418, b"\xff\xfe", "text/plain", ApiError, "\ufffd\ufffd", id="no text either"),
     ],
 )
-def test_failures_become_the_error_they_are(code, body, type_, error, message):
+def test_failures_become_the_error_they_are(
+    code: int, body: bytes, type_: str, error: type[ApiError], message: str
+) -> None:
     failure = ApiError.of(status_of(code, body, type_, None))
     assert (type(failure), str(failure)) == (error, message)
 
@@ -120,7 +122,7 @@ def test_failures_become_the_error_they_are(code, body, type_, error, message):
         pytest.param(b"slow down", "Wed, 21 Oct 2026 07:28:00 GMT", None, id="dates are not used by API servers"),
     ],
 )
-def test_retry_after(body, header, seconds):
+def test_retry_after(body: bytes, header: str, seconds: int | None) -> None:
     failure = ApiError.of(status_of(429, body, "application/json", header))
     assert isinstance(failure, TooManyRequests)
     assert failure.retry_after == seconds
@@ -128,7 +130,7 @@ def test_retry_after(body, header, seconds):
 
 @settings(deadline=None)
 @given(st.lists(st.binary(min_size=1).filter(lambda b: b.strip() and b"\n" not in b)), st.binary(max_size=5), st.data())
-def test_lines_do_not_depend_on_how_the_stream_is_cut(lines, rest, data):
+def test_lines_do_not_depend_on_how_the_stream_is_cut(lines: list[bytes], rest: bytes, data: st.DataObject) -> None:
     rest = rest.replace(b"\n", b"")
     stream = b"".join(line + b"\n" for line in lines) + rest
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
@@ -140,13 +142,13 @@ def test_lines_do_not_depend_on_how_the_stream_is_cut(lines, rest, data):
 
 
 @pytest.mark.parametrize("header", ["9" * 5000, "²", "-1", "soon", ""])
-def test_a_strange_retry_after_is_left_out(header):
+def test_a_strange_retry_after_is_left_out(header: str) -> None:
     error = ApiError.of(status_of(429, b"", "application/json", header))
     assert isinstance(error, TooManyRequests)
     assert error.retry_after is None
 
 
 @pytest.mark.parametrize("code", [0, 200])
-def test_a_failure_whose_status_says_otherwise_is_one(code):
+def test_a_failure_whose_status_says_otherwise_is_one(code: int) -> None:
     body = b'{"kind":"Status","code":%d,"status":"Success"}' % code
     assert isinstance(ApiError.of(status_of(500, body, "application/json", None)), OutcomeUnknown)

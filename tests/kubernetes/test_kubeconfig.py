@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from restow.adapters.kubernetes import ConfigError, find_config, in_cluster, load_kubeconfig
-from restow.adapters.kubernetes.config import Impersonation, proxy_from_environment
-from restow.adapters.kubernetes.credentials import Certificate
+from restow.adapters.kubernetes.config import ClusterConfig, Impersonation, proxy_from_environment
+from restow.adapters.kubernetes.credentials import Certificate, Identity
 
 
 def b64(text: str) -> str:
@@ -31,13 +31,13 @@ def text(user: str = "token: t", cluster: str = "server: https://10.0.0.1:6443",
     )
 
 
-def load(tmp_path: Path, content: str, **options: Any):
+def load(tmp_path: Path, content: str, **options: Any) -> ClusterConfig:
     file = tmp_path / "config"
     file.write_text(content)
     return load_kubeconfig(file, env={}, **options)
 
 
-async def identity(config):
+async def identity(config: ClusterConfig) -> Identity:
     return await config.credentials.current(0)
 
 
@@ -52,7 +52,7 @@ async def identity(config):
         pytest.param("{}", None, id="nobody"),
     ],
 )
-async def test_who_we_are(tmp_path, user, authorization):
+async def test_who_we_are(tmp_path: Path, user: str, authorization: str | None) -> None:
     (tmp_path / "tok").write_text("from-file\n")
     assert (await identity(load(tmp_path, text(user)))).authorization == authorization
 
@@ -72,13 +72,13 @@ async def test_who_we_are(tmp_path, user, authorization):
         ),
     ],
 )
-async def test_client_certificates(tmp_path, user):
+async def test_client_certificates(tmp_path: Path, user: str) -> None:
     (tmp_path / "c.pem").write_text("CERT")
     (tmp_path / "k.pem").write_text("KEY")
     assert (await identity(load(tmp_path, text(user)))).certificate == Certificate(b"CERT", b"KEY")
 
 
-async def test_rotated_certificate_files_are_noticed(tmp_path):
+async def test_rotated_certificate_files_are_noticed(tmp_path: Path) -> None:
     for name in ("c.pem", "k.pem"):
         (tmp_path / name).write_text("old")
     credentials = load(tmp_path, text("client-certificate: c.pem\nclient-key: k.pem")).credentials
@@ -88,7 +88,7 @@ async def test_rotated_certificate_files_are_noticed(tmp_path):
     assert (await credentials.current(60)).certificate == Certificate(b"new", b"old")
 
 
-def test_the_cluster(tmp_path):
+def test_the_cluster(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("CA")
     cluster = """
         server: https://example.org/k8s/clusters/c-1/
@@ -102,13 +102,13 @@ def test_the_cluster(tmp_path):
     assert (config.compress, config.insecure) == (True, False)
 
 
-def test_impersonation(tmp_path):
+def test_impersonation(tmp_path: Path) -> None:
     user = "as: jane\nas-uid: '7'\nas-groups: [a, b]\nas-user-extra: {scope: [x]}"
     expected = Impersonation(user="jane", uid="7", groups=("a", "b"), extra={"scope": ("x",)})
     assert load(tmp_path, text(user)).impersonation == expected
 
 
-async def test_of_several_files_the_first_wins(tmp_path):
+async def test_of_several_files_the_first_wins(tmp_path: Path) -> None:
     first, second, missing = tmp_path / "a", tmp_path / "b", tmp_path / "none"
     first.write_text(text("token: first"))
     second.write_text(text("token: second") + "\n" + "# a second entry of the same name\n")
@@ -119,7 +119,7 @@ async def test_of_several_files_the_first_wins(tmp_path):
     assert (await identity(load_kubeconfig(env=env, context="two"))).authorization == "Bearer third"
 
 
-def test_relative_paths_belong_to_their_own_file(tmp_path):
+def test_relative_paths_belong_to_their_own_file(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "ca.pem").write_text("CA")
     cluster = text(cluster="server: https://x\ncertificate-authority: ca.pem")
@@ -129,7 +129,7 @@ def test_relative_paths_belong_to_their_own_file(tmp_path):
     assert load_kubeconfig(env=env).authority == b"CA"
 
 
-async def test_the_home_directory_is_the_last_resort(tmp_path):
+async def test_the_home_directory_is_the_last_resort(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     (tmp_path / ".kube" / "config").write_text(text("token: home"))
     assert (await identity(find_config(env={"HOME": str(tmp_path)}))).authorization == "Bearer home"
@@ -215,7 +215,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("content", "message"), WRONG)
-def test_what_is_said_about_wrong_files(tmp_path, content, message):
+def test_what_is_said_about_wrong_files(tmp_path: Path, content: str, message: str | None) -> None:
     if message is None:
         load(tmp_path, content)
         return
@@ -225,12 +225,12 @@ def test_what_is_said_about_wrong_files(tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
-def test_every_wrong_field_is_named(tmp_path):
+def test_every_wrong_field_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"users\[0\]\.user\.token: .*users\[0\]\.user\.username: "):
         load(tmp_path, text("token: 1\nusername: [x]"))
 
 
-def test_no_file_at_all(tmp_path):
+def test_no_file_at_all(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no kubeconfig found"):
         load_kubeconfig(env={"HOME": str(tmp_path)})
     with pytest.raises(ConfigError, match=r"kubeconfig .*/nowhere: No such file"):
@@ -241,7 +241,7 @@ def test_no_file_at_all(tmp_path):
 
 
 @pytest.fixture
-def account(tmp_path):
+def account(tmp_path: Path) -> Path:
     for name, content in (("token", "t1\n"), ("ca.crt", "CA"), ("namespace", "restow-system\n")):
         (tmp_path / name).write_text(content)
     return tmp_path
@@ -254,7 +254,7 @@ def account(tmp_path):
         pytest.param("fd00::1", "https://[fd00::1]:443", id="IPv6"),
     ],
 )
-async def test_in_cluster(account, host, server):
+async def test_in_cluster(account: Path, host: str, server: str) -> None:
     env = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
     config = in_cluster(env, account)
     assert (config.server, config.authority, config.namespace) == (server, b"CA", "restow-system")
@@ -265,7 +265,7 @@ async def test_in_cluster(account, host, server):
     assert (await config.credentials.current(200)).authorization == "Bearer t2"
 
 
-def test_not_in_a_cluster(account):
+def test_not_in_a_cluster(account: Path) -> None:
     with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_HOST"):
         in_cluster({}, account)
 
@@ -288,6 +288,6 @@ def test_not_in_a_cluster(account):
         pytest.param("https://10.1.2.3", "*", False, id="everything is excepted"),
     ],
 )
-def test_proxies_from_the_environment(server, exceptions, proxied):
+def test_proxies_from_the_environment(server: str, exceptions: str, proxied: bool) -> None:
     env = {"HTTPS_PROXY": "proxy:3128", "NO_PROXY": exceptions}
     assert proxy_from_environment(server, env) == ("http://proxy:3128" if proxied else None)

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -44,7 +45,7 @@ def make_pair(folder: Path, name: str, authority: str | None, *extensions: str) 
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("certificates")
     make_pair(folder, "ca", None, "basicConstraints=critical,CA:TRUE")
     make_pair(folder, "server", "ca", "subjectAltName=IP:127.0.0.1,DNS:inner")
@@ -75,13 +76,13 @@ async def who(request: web.BaseRequest) -> web.Response:
     return web.Response(text=names[0] if names else "nobody")
 
 
-async def ask(port: int, **options) -> str:
+async def ask(port: int, **options: Any) -> str:
     config = ClusterConfig(server=f"https://127.0.0.1:{port}", **({"credentials": StaticCredentials()} | options))
     async with KubernetesApi(config, clock=StillClock()) as api:
         return (await api.call(GET)).body.decode()
 
 
-async def test_the_right_authority_is_trusted(folder):
+async def test_the_right_authority_is_trusted(folder: Path) -> None:
     async with serving(who, server_context(folder)) as port:
         assert await ask(port, authority=(folder / "ca.crt").read_bytes()) == "nobody"
 
@@ -94,7 +95,9 @@ async def test_the_right_authority_is_trusted(folder):
         pytest.param("server", {"authority": "ca", "tls_server_name": "outer"}, "'outer'", id="not the name we expect"),
     ],
 )
-async def test_servers_that_are_not_trusted(folder, name, options, message):
+async def test_servers_that_are_not_trusted(
+    folder: Path, name: str, options: dict[str, bytes | str], message: str
+) -> None:
     if "authority" in options:
         options = options | {"authority": (folder / "ca.crt").read_bytes()}
     async with serving(who, server_context(folder, name)) as port:
@@ -102,7 +105,7 @@ async def test_servers_that_are_not_trusted(folder, name, options, message):
             await ask(port, **options)
 
 
-async def test_the_server_may_go_by_another_name(folder):
+async def test_the_server_may_go_by_another_name(folder: Path) -> None:
     async with serving(who, server_context(folder, "elsewhere")) as port:
         authority = (folder / "ca.crt").read_bytes()
         assert await ask(port, authority=authority, tls_server_name="inner") == "nobody"
@@ -128,7 +131,7 @@ async def tunnel(target: int) -> AsyncIterator[tuple[int, list[bytes]]]:
         yield server.sockets[0].getsockname()[1], asked
 
 
-async def test_through_a_proxy_the_server_is_still_verified(folder):
+async def test_through_a_proxy_the_server_is_still_verified(folder: Path) -> None:
     authority = (folder / "ca.crt").read_bytes()
     async with serving(who, server_context(folder, "elsewhere")) as port, tunnel(port) as (proxy, asked):
         options = {"authority": authority, "proxy": f"http://127.0.0.1:{proxy}"}
@@ -138,7 +141,7 @@ async def test_through_a_proxy_the_server_is_still_verified(folder):
     assert asked == [f"CONNECT 127.0.0.1:{port} HTTP/1.1".encode()] * 2
 
 
-async def test_insecure_trusts_anyone(folder):
+async def test_insecure_trusts_anyone(folder: Path) -> None:
     async with serving(who, server_context(folder)) as port:
         assert await ask(port, insecure=True) == "nobody"
 
@@ -156,7 +159,7 @@ class Changing:
         return False
 
 
-async def test_the_client_certificate_is_shown_and_a_new_one_replaces_it(folder):
+async def test_the_client_certificate_is_shown_and_a_new_one_replaces_it(folder: Path) -> None:
     credentials = Changing(*(certificate(folder, name) for name in ("jane", "jane", "john")))
     async with serving(who, server_context(folder, ask=True)) as port:
         config = ClusterConfig(
@@ -167,7 +170,7 @@ async def test_the_client_certificate_is_shown_and_a_new_one_replaces_it(folder)
 
 
 @pytest.mark.parametrize("key", [pytest.param("john", id="another key"), pytest.param(None, id="no key at all")])
-async def test_a_certificate_that_cannot_be_used(folder, key):
+async def test_a_certificate_that_cannot_be_used(folder: Path, key: str | None) -> None:
     pair = Certificate(certificate(folder, "jane").certificate, certificate(folder, key).key if key else b"junk")
     async with serving(who, server_context(folder)) as port:
         with pytest.raises(Unauthorized, match="client certificate or its key cannot be used"):

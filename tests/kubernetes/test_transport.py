@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -41,7 +43,7 @@ MISSING = {"kind": "Status", "code": 404, "reason": "NotFound", "message": 'pods
 BUDGET = {"code": 429, "reason": "TooManyRequests", "details": {"causes": [{"reason": "DisruptionBudget"}]}}
 
 
-async def test_a_call_is_one_http_request():
+async def test_a_call_is_one_http_request() -> None:
     warning = say('{"kind":"Pod"}', 201, headers={"Warning": '299 - "old"'})
     async with connected(warning, credentials=StaticCredentials(Identity.bearer("t"))) as (api, script):
         patch = Request(verb="patch", resource=PODS, name="a", content_type=MERGE_PATCH, body=b"{}")
@@ -57,7 +59,7 @@ async def test_a_call_is_one_http_request():
     assert script.bodies == [b"{}"]
 
 
-async def test_odd_characters_arrive_as_they_were_meant():
+async def test_odd_characters_arrive_as_they_were_meant() -> None:
     odd = "a/../b%2F ?#&=+;:@é\\"
     async with connected(say()) as (api, script):
         await api.call(Request(verb="list", resource=PODS, namespace=odd, query={"continue": odd, "x": "%41"}))
@@ -68,7 +70,7 @@ async def test_odd_characters_arrive_as_they_were_meant():
 
 
 @pytest.mark.parametrize(("compress", "asked"), [(True, "gzip"), (False, "identity")], ids=["far away", "nearby"])
-async def test_compression_is_asked_for_only_off_cluster(compress, asked):
+async def test_compression_is_asked_for_only_off_cluster(compress: bool, asked: str) -> None:
     packed = say(gzip.compress(b'{"a":1}'), headers={"Content-Encoding": "gzip"})
     async with connected(packed, compress=compress) as (api, script):
         response = await api.call(GET)
@@ -96,7 +98,9 @@ STORIES = [
 
 
 @pytest.mark.parametrize(("request_", "answers", "error", "tries"), STORIES)
-async def test_what_is_tried_again(request_, answers, error, tries):
+async def test_what_is_tried_again(
+    request_: Request, answers: list[Callable[..., Any]], error: type[ApiError] | None, tries: int
+) -> None:
     async with connected(*answers) as (api, script):
         if error is None:
             await api.call(request_)
@@ -107,7 +111,7 @@ async def test_what_is_tried_again(request_, answers, error, tries):
 
 
 @pytest.mark.parametrize("request_", [GET, Request(verb="list", resource=PODS, query={"limit": "5"})])
-async def test_what_is_no_api_server_is_told_by_its_address_and_by_what_it_does_not_have(request_):
+async def test_what_is_no_api_server_is_told_by_its_address_and_by_what_it_does_not_have(request_: Request) -> None:
     async with connected(say("<h1>Not Found</h1>", 404, content_type="text/html")) as (api, _):
         with pytest.raises(
             NotKubernetes, match=rf"^{api.config.server} is not a Kubernetes API .* /api/v1/[a-z/]+ is not"
@@ -116,7 +120,7 @@ async def test_what_is_no_api_server_is_told_by_its_address_and_by_what_it_does_
 
 
 @pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete"])
-async def test_no_write_is_sent_twice_over_a_kept_connection(verb):
+async def test_no_write_is_sent_twice_over_a_kept_connection(verb: str) -> None:
     async with connected(say(), hang_up, say()) as (api, script):
         await api.call(GET)
         with pytest.raises(OutcomeUnknown, match="broken"):
@@ -124,7 +128,7 @@ async def test_no_write_is_sent_twice_over_a_kept_connection(verb):
     assert len(script.requests) == 2
 
 
-async def test_a_long_retry_after_is_left_to_the_caller():
+async def test_a_long_retry_after_is_left_to_the_caller() -> None:
     async with connected(say("", 429, headers={"Retry-After": "60"})) as (api, script):
         with pytest.raises(TooManyRequests) as caught:
             await api.call(CREATE)
@@ -146,7 +150,9 @@ class Highest(Random):
         pytest.param(say("", 429), [1.2, 1.4, 1.8, 2.6], id="asked for nothing in particular"),
     ],
 )
-async def test_tries_are_spread_out_by_chance(monkeypatch, answer, delays):
+async def test_tries_are_spread_out_by_chance(
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[..., Any], delays: list[float]
+) -> None:
     slept = []
 
     async def sleep(delay: float) -> None:
@@ -160,7 +166,7 @@ async def test_tries_are_spread_out_by_chance(monkeypatch, answer, delays):
     assert slept == pytest.approx(delays)
 
 
-async def test_a_server_that_does_not_answer():
+async def test_a_server_that_does_not_answer() -> None:
     async def sleep(request: web.BaseRequest) -> web.StreamResponse:
         await asyncio.sleep(1)
         return web.Response()
@@ -170,7 +176,7 @@ async def test_a_server_that_does_not_answer():
             await api.call(GET)
 
 
-async def test_a_server_that_is_not_there_had_no_effect_and_says_where():
+async def test_a_server_that_is_not_there_had_no_effect_and_says_where() -> None:
     async with connected(say()) as (api, _):
         pass
     message = r"create pods shop: cannot connect to http://127\.0\.0\.1:\d+: Connection refused$"
@@ -179,7 +185,7 @@ async def test_a_server_that_is_not_there_had_no_effect_and_says_where():
     await api.close()
 
 
-async def test_proxies_and_impersonation():
+async def test_proxies_and_impersonation() -> None:
     someone = Impersonation(user="jane", groups=("a", "b"))
     async with connected(say(), impersonation=someone) as (direct, script):
         config = msgspec.structs.replace(direct.config, server="http://cluster.invalid", proxy=direct.config.server)
@@ -190,7 +196,7 @@ async def test_proxies_and_impersonation():
     assert (seen.headers["Impersonate-User"], seen.headers.getall("Impersonate-Group")) == ("jane", ["a", "b"])
 
 
-async def test_a_401_renews_the_credentials_once(tmp_path):
+async def test_a_401_renews_the_credentials_once(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("old")
     credentials = FileCredentials(token=token)
@@ -205,7 +211,7 @@ async def test_a_401_renews_the_credentials_once(tmp_path):
     assert [r.headers["Authorization"] for r in script.requests] == ["Bearer old", "Bearer new", "Bearer new"]
 
 
-async def test_rotated_tokens_are_noticed_within_a_minute(tmp_path):
+async def test_rotated_tokens_are_noticed_within_a_minute(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("one")
     clock = StillClock()
@@ -239,13 +245,13 @@ async def lines(api: Any, request: Request = WATCH) -> list[bytes]:
     return [line async for line in api.watch(request)]
 
 
-async def test_a_watch_streams_lines_however_they_are_cut():
+async def test_a_watch_streams_lines_however_they_are_cut() -> None:
     async with connected(stream(b'{"a":', b'1}\n{"b"', b":2}\n\n")) as (api, script):
         assert await lines(api) == [b'{"a":1}', b'{"b":2}']
     assert script.requests[0].path_qs == "/api/v1/pods?resourceVersion=5&watch=true"
 
 
-async def test_events_larger_than_any_buffer():
+async def test_events_larger_than_any_buffer() -> None:
     big = b'{"x":"' + b"y" * (5 * 2**20) + b'"}'
     async with connected(stream(big + b"\n" + b"{}\n")) as (api, _):
         assert await lines(api) == [big, b"{}"]
@@ -259,7 +265,7 @@ async def test_events_larger_than_any_buffer():
         pytest.param(stream(b"{}\n", b'{"tru'), "middle of an event", id="the last event is cut off"),
     ],
 )
-async def test_a_broken_watch_ends_with_an_error_event(answer, message):
+async def test_a_broken_watch_ends_with_an_error_event(answer: Callable[..., Any], message: str) -> None:
     async with connected(answer, limits=Limits(watch_idle=0.3)) as (api, _):
         first, last = await lines(api)
     event = json.loads(last)
@@ -275,13 +281,13 @@ async def test_a_broken_watch_ends_with_an_error_event(answer, message):
         pytest.param(hang_up, OutcomeUnknown, id="no answer"),
     ],
 )
-async def test_a_watch_that_does_not_start_raises(answer, error):
+async def test_a_watch_that_does_not_start_raises(answer: Callable[..., Any], error: type[ApiError]) -> None:
     async with connected(answer) as (api, _):
         with pytest.raises(error):
             await lines(api)
 
 
-async def test_leaving_a_watch_early_closes_it():
+async def test_leaving_a_watch_early_closes_it() -> None:
     gone = asyncio.Event()
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -302,7 +308,7 @@ async def test_leaving_a_watch_early_closes_it():
             await gone.wait()
 
 
-async def test_calls_are_spread_out_when_asked():
+async def test_calls_are_spread_out_when_asked() -> None:
     loop = asyncio.get_running_loop()
     async with connected(say(), limits=Limits(rate=20, burst=1)) as (api, _):
         started = loop.time()

@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
-from restow.planning.replay import replay
+from restow.model.cluster import Snapshot
+from restow.planning.replay import replay_plan
+from restow.planning.plan_request import PlanRequest
 from restow.planning.strategies import make_plan
 from restow.scheduling.pod_group_cache import PodGroupCache
 from tests.model.cluster.builders import of_queue, pod, queue
@@ -18,7 +20,7 @@ QUEUES = ("default", "a", "b")
 NAMES = [f"n{number}" for number in range(7)]
 
 
-def asked(strategy: str, seed: int):
+def asked(strategy: str, seed: int) -> tuple[Snapshot, dict[str, str], PlanRequest]:
     """A cluster of half-empty nodes, some of them locked, and what a plan is asked for with."""
     random = Random(seed)
     pods = [
@@ -43,11 +45,11 @@ def asked(strategy: str, seed: int):
 def test_no_plan_breaks_a_lock(strategy: str, seed: int) -> None:
     snapshot, holders, about = asked(strategy, seed)
     plan = make_plan("optimal" if strategy == "pending" else strategy, snapshot, about)
-    whose = {one.pod.metadata.uid: about.roster.queue_of(one.pod) for one in snapshot.pods.known.values()}
+    whose = {one.pod.metadata.uid: about.pod_groups.queue_of(one.pod) for one in snapshot.pods.known.values()}
     assert all(holders.get(move.target, "") in ("", whose[move.uid]) for move in plan.moves)
-    waiting = {one.metadata.name: about.roster.queue_of(one) for one in about.pending}
+    waiting = {one.metadata.name: about.pod_groups.queue_of(one) for one in about.pending}
     assert all(holders.get(place.node, "") in ("", waiting[place.pod]) for place in plan.places)
-    assert replay(snapshot, plan, about).valid
+    assert replay_plan(snapshot, plan, about).valid
 
 
 def test_there_are_plans_that_locks_change() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import (
     Affinity,
     Pod,
@@ -17,8 +16,9 @@ from restow.model.objects import (
     Taint,
     TopologySpreadConstraint,
 )
+from restow.model.snapshot import Snapshot
 from restow.planning.plan import Move, Place, Plan
-from restow.planning.replay import Defect, replay
+from restow.planning.replay import PlanDefect, replay_plan
 from tests.model.cluster.builders import pod
 from tests.planning.clusters import app, budget, cluster, request, ten
 
@@ -57,7 +57,7 @@ GOOD = (move(1, "p", "a", "b"), move(2, "q", "a", "c", uid="uid-q"), move(3, "r"
 def defects(*moves: Move, places: tuple[Place, ...] = (), **asked: Any) -> list[str]:
     snapshot = base()
     plan = Plan(strategy="s", moves=moves, places=places)
-    found = replay(snapshot, plan, request(snapshot, pending=PENDING, **asked))
+    found = replay_plan(snapshot, plan, request(snapshot, pending=PENDING, **asked))
     assert found.valid is not bool(found.defects)
     return [one.reason for one in found.defects]
 
@@ -147,30 +147,30 @@ def test_emptied_nodes_stay_domains_of_the_spread() -> None:
     nodes = [ten(name, labels={ZONE: zone}) for name, zone in (("a", "1"), ("b", "1"), ("c", "2"))]
     snapshot = cluster(nodes, [db("x", "a"), db("y", "c")])
     plan = Plan(strategy="s", moves=(move(1, "y", "c", "b"),))
-    (found,) = replay(snapshot, plan, request(snapshot)).defects
+    (found,) = replay_plan(snapshot, plan, request(snapshot)).defects
     assert "topology spread" in found.reason
 
 
 def test_a_defect_names_its_move() -> None:
     snapshot = base()
-    (found,) = replay(snapshot, Plan(strategy="s", moves=(move(7, "p", "c", "b", 2),)), request(snapshot)).defects
+    (found,) = replay_plan(snapshot, Plan(strategy="s", moves=(move(7, "p", "c", "b", 2),)), request(snapshot)).defects
     assert (found.order, found.wave, found.namespace, found.pod) == (7, 2, "default", "p")
 
 
 def test_the_snapshot_is_left_as_it_was() -> None:
     snapshot = base()
     before = snapshot.room.free.copy()
-    replay(snapshot, Plan(strategy="s", moves=GOOD), request(snapshot, pending=PENDING))
+    replay_plan(snapshot, Plan(strategy="s", moves=GOOD), request(snapshot, pending=PENDING))
     assert (snapshot.room.free == before).all()
 
 
 @pytest.mark.parametrize(
     ("defect", "told"),
     [
-        pytest.param(Defect(3, 1, "shop", "web", "is on b"), "move 3 of shop/web is on b", id="of a move"),
-        pytest.param(Defect(0, 0, "shop", "big", "is placed twice"), "shop/big is placed twice", id="of a place"),
-        pytest.param(Defect(0, 2, "", "", "wave 2 moves too many"), "wave 2 moves too many", id="of a wave"),
+        pytest.param(PlanDefect(3, 1, "shop", "web", "is on b"), "move 3 of shop/web is on b", id="of a move"),
+        pytest.param(PlanDefect(0, 0, "shop", "big", "is placed twice"), "shop/big is placed twice", id="of a place"),
+        pytest.param(PlanDefect(0, 2, "", "", "wave 2 moves too many"), "wave 2 moves too many", id="of a wave"),
     ],
 )
-def test_a_defect_is_a_sentence_that_names_whom_it_is_about(defect: Defect, told: str):
+def test_a_defect_is_a_sentence_that_names_whom_it_is_about(defect: PlanDefect, told: str) -> None:
     assert str(defect) == told

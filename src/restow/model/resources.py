@@ -19,7 +19,16 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from restow.model.objects import Container, ContainerStatus, Pod, PodSpec, PodStatus, Quantities, ResourceRequirements
+from restow.model.objects import (
+    Container,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Quantities,
+    QuantityText,
+    ResourceRequirements,
+)
 from restow.model.quantity import NANO, Quantity, amount, quantity_of
 
 Vector = Mapping[str, int]
@@ -48,7 +57,7 @@ def is_extended(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
-def amounts(quantities: Quantities | None) -> dict[str, int]:
+def amounts(quantities: Mapping[str, QuantityText] | None) -> dict[str, int]:
     """The vector of a resource list as written in an object. Raises QuantityError."""
     return {name: amount(name, text) for name, text in (quantities or {}).items()}
 

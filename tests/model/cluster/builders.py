@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from restow.model.cluster import MIGRATING_ANNOTATION
 from restow.model.objects import (
     Affinity,
     Container,
@@ -22,6 +22,7 @@ from restow.model.objects import (
     PodStatus,
     PodTemplate,
     Quantities,
+    QuantityText,
     Queue,
     QueueReservation,
     QueueSpec,
@@ -36,14 +37,16 @@ from restow.model.objects import (
     Taint,
     TaskSpec,
 )
-from restow.model.tenancy import QUEUE_ANNOTATION
+from restow.model.queues import QUEUE_ANNOTATION
+from restow.model.reservations.reservation_annotations import MIGRATING_ANNOTATION
 
+Amounts = Mapping[str, QuantityText]
 ROOM: Quantities = {"cpu": "4", "memory": "8Gi", "pods": "10"}
 
 
 def node(
     name: str,
-    offers: Quantities | None = None,
+    offers: Amounts | None = None,
     *,
     labels: dict[str, str] | None = None,
     taints: list[Taint] | None = None,
@@ -53,18 +56,18 @@ def node(
     return Node(
         metadata=ObjectMeta(name=name, uid=f"node-{name}", labels=labels, resource_version=str(version)),
         spec=NodeSpec(taints=taints, unschedulable=unschedulable),
-        status=NodeStatus(allocatable=ROOM if offers is None else offers),
+        status=NodeStatus(allocatable=dict(ROOM if offers is None else offers)),
     )
 
 
-def spec(requests: Quantities | None = None, **fields: Any) -> PodSpec:
-    requirements = ResourceRequirements(requests={"cpu": "1"} if requests is None else requests)
+def spec(requests: Amounts | None = None, **fields: Any) -> PodSpec:
+    requirements = ResourceRequirements(requests={"cpu": "1"} if requests is None else dict(requests))
     return PodSpec(containers=[Container(name="main", resources=requirements)], **fields)
 
 
 def pod(
     name: str,
-    requests: Quantities | None = None,
+    requests: Amounts | None = None,
     *,
     on: str | None = None,
     namespace: str = "default",
@@ -130,7 +133,7 @@ def reservation(
     *,
     taken: dict[int, str] | None = None,
     phase: str = "Available",
-    requests: Quantities | None = None,
+    requests: Amounts | None = None,
     owners: list[ReservationOwner] | None = None,
     moves: str | None = None,
     version: int | str = "",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from restow.model.cluster import AlreadyPlaced, Snapshot, UnknownNode
+from restow.model.cluster import AlreadyPlaced
 from restow.model.cluster.filters import fits, shortages
+from restow.model.objects import Pod
 from restow.model.quantity import QuantityError
+from restow.model.snapshot import Snapshot, UnknownNode
 from tests.model.cluster.builders import node, pod
 from tests.model.cluster.reading import Fitting, amount, everything, free, ledgers
 
@@ -69,7 +71,9 @@ def test_a_terminating_pod_counts_and_its_room_is_known_to_come(snapshot: Snapsh
         pytest.param(pod("p", {"cpu": "2"}), {"n1": 2000}, 1, id="resized while pending: counted as it now is"),
     ],
 )
-def test_what_the_watch_does_to_an_assumption(snapshot: Snapshot, event, requested, waiting) -> None:
+def test_what_the_watch_does_to_an_assumption(
+    snapshot: Snapshot, event: Pod, requested: dict[str, int], waiting: int
+) -> None:
     snapshot.assume(pod("p"), "n1", at=10.0)
     snapshot.apply_pod(event)
     assert {name: vector["cpu"] for name, vector in ledgers(snapshot)["requested"].items()} == requested

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from restow.model.cluster import SeatName, Snapshot
-from restow.model.cluster.seat import fold_label_keys, is_stand_in, stand_in, ttl_until
+from restow.model.match_label_keys import fold_label_keys
 from restow.model.objects import (
     Affinity,
     ObjectMeta,
@@ -24,7 +23,11 @@ from restow.model.objects import (
     SelectorSpec,
     TaskSpec,
 )
+from restow.model.reservations.reserved_pod import is_reserved_pod, reserved_pod_of
+from restow.model.reservations.seat_name import SeatName
+from restow.model.reservations.spec import ttl_until
 from restow.model.selectors import label_selector
+from restow.model.snapshot import Snapshot
 from restow.model.times import format_time
 from tests.model.cluster.builders import node, placements_of, pod, reservation, spec
 from tests.model.cluster.reading import amount
@@ -73,7 +76,7 @@ def test_an_open_seat_holds_until_the_reservation_ends(snapshot: Snapshot, phase
     ],
 )
 @pytest.mark.parametrize("pod_first", [True, False], ids=["pod first", "reservation first"])
-def test_which_pods_take_an_open_seat(snapshot: Snapshot, taker, holds: bool, pod_first: bool) -> None:
+def test_which_pods_take_an_open_seat(snapshot: Snapshot, taker: Pod, holds: bool, pod_first: bool) -> None:
     if pod_first:
         snapshot.apply_pod(taker)
     snapshot.apply_reservation(reservation("r", {0: "n1"}))
@@ -213,7 +216,7 @@ def test_a_deleted_reservation_holds_nothing(snapshot: Snapshot) -> None:
         pytest.param(msgspec.structs.replace(reservation("r", {0: "n1"}), spec=ReservationSpec()), id="no such task"),
     ],
 )
-def test_a_seat_of_a_broken_template_holds_nothing(snapshot: Snapshot, broken) -> None:
+def test_a_seat_of_a_broken_template_holds_nothing(snapshot: Snapshot, broken: Reservation) -> None:
     snapshot.apply_reservation(broken)
     assert (held(snapshot), snapshot.reservations.seats("default", "r")) == (0, [])
 
@@ -221,7 +224,7 @@ def test_a_seat_of_a_broken_template_holds_nothing(snapshot: Snapshot, broken) -
 def test_a_held_seat_stands_on_its_node_as_the_pod_it_will_become(snapshot: Snapshot) -> None:
     snapshot.apply_reservation(reservation("r", {0: "n1"}, requests={"cpu": "2"}, priority=7))
     (occupant,) = snapshot.occupants("n1")
-    assert (occupant.key, occupant.book, occupant.pod.spec.priority) == ("default/r/t/0", "reserved", 7)
+    assert (occupant.key, occupant.ledger, occupant.pod.spec.priority) == ("default/r/t/0", "reserved", 7)
 
 
 REPLICA_SET = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="rs", controller=True)
@@ -295,7 +298,7 @@ def test_what_was_seen_is_seen_anew_for_a_reservation_that_only_has_the_name_of_
     meta = msgspec.structs.replace(before.metadata, uid="uid-next", resource_version="9")
     snapshot.apply_reservation(msgspec.structs.replace(before, metadata=meta))
     seat = snapshot.reservations.seat(SEAT)
-    assert seat is not None and (seat.life, seat.version) == ("uid-next", 9)
+    assert seat is not None and (seat.reservation_uid, seat.version) == ("uid-next", 9)
 
 
 def test_what_a_seat_holds_beyond_the_pod_in_it_stays_held_until_that_is_marked(snapshot: Snapshot) -> None:
@@ -357,8 +360,8 @@ def test_a_seat_that_is_only_assumed_is_not_vacant_until_the_status_shows_it(sna
 @pytest.mark.parametrize(("own", "whose"), [(None, "restow"), ("other", "other")], ids=["names none", "names its own"])
 def test_the_scheduler_of_a_reservation_is_that_of_its_tasks(own: str | None, whose: str) -> None:
     task = TaskSpec(name="t", template=PodTemplate(spec=spec(scheduler_name=own)))
-    one = stand_in(SEAT, task, "restow")
-    assert (one.spec.scheduler_name, is_stand_in(one), is_stand_in(pod("p"))) == (whose, True, False)
+    one = reserved_pod_of(SEAT, task, "restow")
+    assert (one.spec.scheduler_name, is_reserved_pod(one), is_reserved_pod(pod("p"))) == (whose, True, False)
 
 
 def test_a_spent_seat_is_held_for_nobody_until_it_is_marked(snapshot: Snapshot) -> None:

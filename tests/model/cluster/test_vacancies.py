@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.model.cluster import MIGRATING_ANNOTATION, SeatName, Snapshot
-from restow.model.cluster.owners import Owners, values_of
 from restow.model.objects import (
     ObjectMeta,
     ObjectReference,
@@ -20,6 +21,10 @@ from restow.model.objects import (
     SelectorRequirement,
     SelectorSpec,
 )
+from restow.model.reservations.reservation_annotations import MIGRATING_ANNOTATION
+from restow.model.reservations.owners import Owners, values_of
+from restow.model.reservations.seat_name import SeatName
+from restow.model.snapshot import Snapshot
 from tests.model.cluster.builders import WEB, node, pod, reservation
 
 SEAT = SeatName("default", "r", "t", 0)
@@ -37,7 +42,7 @@ def names(snapshot: Snapshot, one: Pod = TAKER) -> list[str]:
     return [found.metadata.name for found, _ in snapshot.reservations.candidates(one)]
 
 
-def made(name: str, created: str = "", *, moves: str | None = None, **fields) -> Reservation:
+def made(name: str, created: str = "", *, moves: str | None = None, **fields: Any) -> Reservation:
     one = reservation(name, {0: "n1"}, requests={"cpu": "1m"}, **fields)
     annotations = {MIGRATING_ANNOTATION: moves} if moves else None
     return replace(one, metadata=replace(one.metadata, creation_timestamp=created, annotations=annotations))
@@ -63,7 +68,9 @@ def test_migrations_first_then_the_oldest_then_by_name(snapshot: Snapshot) -> No
         ),
     ],
 )
-def test_a_seat_is_vacant_while_it_is_open_and_its_reservation_available(snapshot: Snapshot, closing) -> None:
+def test_a_seat_is_vacant_while_it_is_open_and_its_reservation_available(
+    snapshot: Snapshot, closing: Callable[[Snapshot], None]
+) -> None:
     snapshot.apply_reservation(made("r"))
     assert names(snapshot) == ["r"]
     mark = snapshot.mark()
@@ -175,7 +182,9 @@ owners = st.lists(
 
 
 @given(owners, st.booleans(), st.booleans(), st.sampled_from([None, {"app": "web"}, {"app": "db"}, {"other": "1"}]))
-def test_every_pod_that_an_owner_speaks_of_has_one_of_its_traits(written, grouped, owned, labels) -> None:
+def test_every_pod_that_an_owner_speaks_of_has_one_of_its_traits(
+    written: list[ReservationOwner], grouped: bool, owned: bool, labels: dict[str, str] | None
+) -> None:
     snapshot = Snapshot()
     snapshot.apply_group(
         PodGroup(metadata=ObjectMeta(name="g", namespace="default", uid="uid-g", labels={"team": "x"}))
@@ -187,8 +196,8 @@ def test_every_pod_that_an_owner_speaks_of_has_one_of_its_traits(written, groupe
     annotations = {"scheduling.k8s.io/group-name": "g"} if grouped else None
     one = replace(one, metadata=replace(one.metadata, annotations=annotations))
     found = Owners.of(written)
-    if found.match(one, snapshot.kinship):
-        assert any(value in values_of(one, facet, snapshot.kinship) for facet, value in found.traits())
+    if found.match(one, snapshot.owner_chains):
+        assert any(value in values_of(one, facet, snapshot.owner_chains) for facet, value in found.traits())
 
 
 def test_the_builders_owner_is_found(snapshot: Snapshot) -> None:

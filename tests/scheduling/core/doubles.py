@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from restow.model.cluster import Mask, Snapshot, Which, filters
+from restow.model.cluster import Mask, Which, filters
 from restow.model.objects import Node, Pod
+from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import (
     BEST,
     SUCCESS,
@@ -24,6 +25,7 @@ from restow.scheduling.framework import (
     Scores,
     Verdict,
 )
+from restow.scheduling.schedule_result import Placed, Unplaced
 from tests.model.cluster.builders import node, pod
 
 
@@ -182,6 +184,18 @@ def nodes(count: int, **fields: Any) -> list[Node]:
 
 def cycle(snapshot: Snapshot, one: Pod | None = None) -> Cycle:
     return Cycle(one or pod("p"), snapshot, 0.0)
+
+
+def node_of(result: Placed | Unplaced) -> str:
+    """The node of a pod that was placed."""
+    assert isinstance(result, Placed), result
+    return result.node
+
+
+def refused(result: Placed | Unplaced) -> Unplaced:
+    """The result of a pod that was not placed."""
+    assert isinstance(result, Unplaced), result
+    return result
 
 
 Make = Callable[[], Plugin]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 from msgspec.structs import replace
 
 from restow.model.objects import (
+    Node,
     ObjectMeta,
+    Pod,
     PodGroup,
     PodGroupSpec,
     PodGroupStatus,
@@ -16,17 +21,27 @@ from restow.model.objects import (
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import enqueue
-from restow.scheduling.decisions import Assign, Nominate, Refuse, SetGroup
+from restow.scheduling.decisions import Assign, Nominate, RefusePod, SetPodGroupStatus
 from restow.scheduling.engine import Engine
+from restow.scheduling.framework import Plugin
 from restow.scheduling.pod_group_cache import PodGroupCache
-from restow.scheduling.session import Session
-from tests.model.cluster.builders import pod
+from restow.scheduling.session import Action, Session
+from tests.model.cluster.builders import Amounts, pod
 from tests.scheduling.core.doubles import Eligible, Fit, cluster
 
 ALL = (enqueue, allocate, backfill)
 
 
-def task(name, group=None, requests=None, *, role=None, queue=None, created="", **fields):
+def task(
+    name: str,
+    group: str | None = None,
+    requests: Amounts | None = None,
+    *,
+    role: str | None = None,
+    queue: str | None = None,
+    created: str = "",
+    **fields: Any,
+) -> Pod:
     one = pod(name, requests, **fields)
     annotations = {
         "scheduling.k8s.io/group-name": group,
@@ -41,7 +56,7 @@ def task(name, group=None, requests=None, *, role=None, queue=None, created="", 
     return replace(one, metadata=metadata)
 
 
-def gang(name, least, phase="Inqueue", **spec):
+def gang(name: str, least: int | None, phase: str = "Inqueue", **spec: Any) -> PodGroup:
     return PodGroup(
         metadata=ObjectMeta(name=name, namespace="default"),
         spec=PodGroupSpec(min_member=least, **spec),
@@ -49,25 +64,34 @@ def gang(name, least, phase="Inqueue", **spec):
     )
 
 
-def queue(name, state=None, **spec):
+def queue(name: str, state: str | None = None, **spec: Any) -> Queue:
     return Queue(metadata=ObjectMeta(name=name), spec=QueueSpec(**spec), status=QueueStatus(state=state))
 
 
 class Story:
     """A cluster and what it knows of gangs and queues; `run` opens a session for the pending pods."""
 
-    def __init__(self, *there, running=(), groups=(), queues=(), plugins=()):
+    def __init__(
+        self,
+        *there: Node,
+        running: Iterable[Pod] = (),
+        groups: Iterable[PodGroup] = (),
+        queues: Iterable[Queue] = (),
+        plugins: Iterable[Plugin] = (),
+    ) -> None:
         self.snapshot = cluster(*there, pods=running)
         self.roster = PodGroupCache()
         for one in running:
             self.roster.apply_pod(one)
         for group in groups:
             self.roster.apply_group(group)
-        for one in queues:
-            self.roster.apply_queue(one)
+        for each in queues:
+            self.roster.apply_queue(each)
         self.engine = Engine([Eligible(), Fit(), *plugins])
 
-    def run(self, *pods, actions=ALL, nominated=(), cut=()):
+    def run(
+        self, *pods: Pod, actions: Sequence[Action] = ALL, nominated: Sequence[Pod] = (), cut: Sequence[str] = ()
+    ) -> Story:
         for one in pods:
             self.roster.apply_pod(one)
         session = Session(self.snapshot, self.engine, self.roster, now=0.0, pods=pods, nominated=nominated, cut=cut)
@@ -76,17 +100,17 @@ class Story:
         return self
 
     @property
-    def placed(self):
+    def placed(self) -> dict[str, str]:
         return {one.pod.metadata.name: one.node for one in self.decisions if isinstance(one, Assign)}
 
     @property
-    def refused(self):
-        return {one.pod.metadata.name: one.message for one in self.decisions if isinstance(one, Refuse)}
+    def refused(self) -> dict[str, str]:
+        return {one.pod.metadata.name: one.message for one in self.decisions if isinstance(one, RefusePod)}
 
     @property
-    def nominated(self):
+    def nominated(self) -> dict[str, str]:
         return {one.pod.metadata.name: one.node for one in self.decisions if isinstance(one, Nominate)}
 
     @property
-    def statuses(self):
-        return {one.group.metadata.name: one.status for one in self.decisions if isinstance(one, SetGroup)}
+    def statuses(self) -> dict[str, PodGroupStatus]:
+        return {one.group.metadata.name: one.status for one in self.decisions if isinstance(one, SetPodGroupStatus)}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from restow.model.objects import (
     Affinity,
+    Pod,
     PodAffinity,
     PodAffinityTerm,
     PodStatus,
@@ -14,9 +18,9 @@ from restow.model.objects import (
     TopologySpreadConstraint,
 )
 from restow.scheduling.actions.allocate import allocate
-from restow.scheduling.decisions import Assign, Refuse
-from restow.scheduling.registry import read_profile
+from restow.scheduling.decisions import Assign, RefusePod
 from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.registry import read_profile
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import cluster
@@ -25,7 +29,7 @@ HOST = "kubernetes.io/hostname"
 X = SelectorSpec(match_labels={"app": "x"})
 
 
-def outcome(asking, *, promised, running=()):
+def outcome(asking: Pod, *, promised: Sequence[str], running: Sequence[Pod] = ()) -> str:
     """Where a pod goes, or what it is told, while room on nodes is kept for more important ones."""
     there = [node(name, labels={HOST: name}) for name in ("n1", "n2", "n3")]
     snapshot = cluster(*there, pods=running)
@@ -34,28 +38,28 @@ def outcome(asking, *, promised, running=()):
         for number, where in enumerate(promised)
     ]
     session = Session(snapshot, read_profile({}).engine, PodGroupCache(), now=0.0, pods=[asking], nominated=waiting)
-    (decision,) = [one for one in session.run([allocate]) if isinstance(one, (Assign, Refuse))]
+    (decision,) = [one for one in session.run([allocate]) if isinstance(one, (Assign, RefusePod))]
     return decision.node if isinstance(decision, Assign) else decision.message
 
 
-def near(**fields):
+def near(**fields: Any) -> Pod:
     term = PodAffinityTerm(topology_key=HOST, label_selector=X)
     return pod("p", {"cpu": "1"}, affinity=Affinity(pod_affinity=PodAffinity(required=[term])), **fields)
 
 
-def spread(skew):
+def spread(skew: int) -> Pod:
     constraint = TopologySpreadConstraint(
         max_skew=skew, topology_key=HOST, when_unsatisfiable="DoNotSchedule", label_selector=X
     )
     return pod("p", {"cpu": "1"}, labels={"app": "x"}, topology_spread_constraints=[constraint])
 
 
-def away():
+def away() -> Pod:
     term = PodAffinityTerm(topology_key=HOST, label_selector=X)
     return pod("p", {"cpu": "1"}, affinity=Affinity(pod_anti_affinity=PodAffinity(required=[term])))
 
 
-def running(*where):
+def running(*where: str) -> list[Pod]:
     return [pod(f"r{number}", labels={"app": "x"}, on=on) for number, on in enumerate(where)]
 
 
@@ -75,6 +79,8 @@ NO_SPREAD = "3 node(s) didn't match pod topology spread constraints"
         pytest.param(away(), ["n1"], ["n2"], "n3", id="who is promised a place is in the way"),
     ],
 )
-def test_a_place_is_good_with_and_without_those_who_are_still_to_come(asking, promised, there, result):
+def test_a_place_is_good_with_and_without_those_who_are_still_to_come(
+    asking: Pod, promised: list[str], there: list[str], result: str
+) -> None:
     said = outcome(asking, promised=promised, running=running(*there))
     assert said == result or said == f"0/3 nodes are available: {result}."

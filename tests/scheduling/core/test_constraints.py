@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,8 @@ from msgspec.structs import replace
 from restow.model.objects import (
     Affinity,
     ContainerPort,
+    Node,
+    Pod,
     PodAffinity,
     PodAffinityTerm,
     SelectorSpec,
@@ -18,11 +22,12 @@ from restow.model.objects import (
     Toleration,
     TopologySpreadConstraint,
 )
-from restow.scheduling.decisions import Assign, Refuse
-from restow.scheduling.registry import read_profile
+from restow.scheduling.decisions import Assign, RefusePod
 from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.registry import read_profile
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, pod
+from tests.narrowing import present
 from tests.scheduling.core.doubles import cluster
 
 WEB = SelectorSpec(match_labels={"app": "web"})
@@ -45,7 +50,7 @@ PODS = st.lists(
 )
 
 
-def nodes_of(drawn):
+def nodes_of(drawn: Sequence[tuple[int, str, bool, bool]]) -> list[Node]:
     return [
         node(
             f"n{number}",
@@ -58,11 +63,11 @@ def nodes_of(drawn):
     ]
 
 
-def pods_of(drawn):
+def pods_of(drawn: Sequence[dict[str, Any]]) -> list[Pod]:
     return [pod_of(f"p{number}", **wishes) for number, wishes in enumerate(drawn)]
 
 
-def pod_of(name, cpu, zone, tolerates, port, apart, spread):
+def pod_of(name: str, cpu: int, zone: str | None, tolerates: bool, port: int | None, apart: bool, spread: bool) -> Pod:
     term = PodAffinityTerm(topology_key=HOST, label_selector=WEB)
     skew = TopologySpreadConstraint(
         max_skew=1, topology_key=ZONE, when_unsatisfiable="DoNotSchedule", label_selector=WEB
@@ -76,42 +81,52 @@ def pod_of(name, cpu, zone, tolerates, port, apart, spread):
         affinity=Affinity(pod_anti_affinity=PodAffinity(required=[term])) if apart else None,
         topology_spread_constraints=[skew] if spread else None,
     )
-    (container,) = one.spec.containers
+    (container,) = present(one.spec.containers)
     ports = [ContainerPort(container_port=port, host_port=port)] if port else None
     return replace(one, spec=replace(one.spec, containers=[replace(container, ports=ports)]))
 
 
+def zone_of(one: Node) -> str:
+    return present(one.metadata.labels)[ZONE]
+
+
+def cpu_of(one: Pod) -> int:
+    return int(present(present(one.spec.containers)[0].resources.requests)["cpu"])
+
+
 @settings(max_examples=120, deadline=None)
 @given(NODES, PODS)
-def test_no_hard_constraint_is_violated(nodes, pods):
+def test_no_hard_constraint_is_violated(nodes: list[tuple[int, str, bool, bool]], pods: list[dict[str, Any]]) -> None:
     there, waiting = {one.metadata.name: one for one in nodes_of(nodes)}, pods_of(pods)
     profile = read_profile({})
-    decisions = Session(cluster(*there.values()), profile.engine, PodGroupCache(), now=0.0, pods=waiting).run(profile.actions)
-    on: dict[str, list] = {name: [] for name in there}
-    web = Counter({one.metadata.labels[ZONE]: 0 for one in there.values()})
+    decisions = Session(cluster(*there.values()), profile.engine, PodGroupCache(), now=0.0, pods=waiting).run(
+        profile.actions
+    )
+    on: dict[str, list[Pod]] = {name: [] for name in there}
+    web = Counter({zone_of(one): 0 for one in there.values()})
     for step in decisions:
         if isinstance(step, Assign):
             check_one(step.pod, there[step.node], on[step.node], web)
             on[step.node].append(step.pod)
-            web[there[step.node].metadata.labels[ZONE]] += bool(step.pod.metadata.labels)
-    assert {one.pod.metadata.uid for one in decisions if isinstance(one, Assign | Refuse)} == {
+            web[zone_of(there[step.node])] += bool(step.pod.metadata.labels)
+    assert {one.pod.metadata.uid for one in decisions if isinstance(one, Assign | RefusePod)} == {
         one.metadata.uid for one in waiting
     }
 
 
-def check_one(one, where, others, web):
+def check_one(one: Pod, where: Node, others: Sequence[Pod], web: Counter[str]) -> None:
     """As the pod joined: the constraints of both sides hold on this node."""
-    cpus = [int(each.spec.containers[0].resources.requests["cpu"]) for each in (*others, one)]
-    assert sum(cpus) <= int(where.status.allocatable["cpu"])
+    cpus = [cpu_of(each) for each in (*others, one)]
+    assert sum(cpus) <= int(present(where.status.allocatable)["cpu"])
     assert not where.spec.unschedulable
     assert not where.spec.taints or one.spec.tolerations
-    assert (one.spec.node_selector or {}).items() <= where.metadata.labels.items()
-    ports = [port.host_port for each in (*others, one) for port in each.spec.containers[0].ports or ()]
+    assert (one.spec.node_selector or {}).items() <= present(where.metadata.labels).items()
+    ports = [port.host_port for each in (*others, one) for port in present(each.spec.containers)[0].ports or ()]
     assert len(ports) == len(set(ports))
     if one.metadata.labels:
         labelled = [each for each in others if each.metadata.labels]
         assert not labelled or not (one.spec.affinity or any(each.spec.affinity for each in labelled))
     if one.spec.topology_spread_constraints:
-        zone = where.metadata.labels[ZONE]
+        zone = zone_of(where)
         eligible = [zone] if one.spec.node_selector else list(web)
         assert web[zone] + 1 - min(web[each] for each in eligible) <= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from restow.scheduling.explain import counted, sentence
+from restow.scheduling.explain import count_reasons, fit_error_message
 from restow.scheduling.framework import Refusal
 
 
@@ -44,12 +44,12 @@ from restow.scheduling.framework import Refusal
         ),
     ],
 )
-def test_the_sentence(nodes, reasons, extra, expected):
-    assert sentence(nodes, reasons, **extra) == expected
+def test_the_sentence(nodes: int, reasons: dict[str, int], extra: dict[str, str], expected: str) -> None:
+    assert fit_error_message(nodes, reasons, **extra) == expected
 
 
-def test_a_node_counts_for_each_reason_of_the_plugin_that_refused_it():
+def test_a_node_counts_for_each_reason_of_the_plugin_that_refused_it() -> None:
     cpu, memory = np.array([True, True, False]), np.array([False, True, False])
     nobody = np.zeros(3, np.bool_)
     refused = {"Fit": [Refusal("Insufficient cpu", cpu), Refusal("Insufficient memory", memory), Refusal("x", nobody)]}
-    assert counted(refused) == {"Insufficient cpu": 2, "Insufficient memory": 1}
+    assert count_reasons(refused) == {"Insufficient cpu": 2, "Insufficient memory": 1}

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.model.objects import Condition, Guarantee, GuaranteePercentage
-from restow.scheduling.shares import Shares
+from restow.model.objects import Condition, Guarantee, GuaranteePercentage, Pod, PodGroup, Queue
+from restow.scheduling.queue_shares import QueueShares
 from tests.scheduling.core.doubles import nodes
 from tests.scheduling.core.stories import Story, gang, queue, task
 
 
-def guaranteed(name, rejected=None, **fields):
+def guaranteed(name: str, rejected: str | None = None, **fields: Any) -> Queue:
     """A queue with a guarantee; `cpu` for short."""
     cpu, percentage = fields.pop("cpu", None), fields.pop("percentage", None)
     written = Guarantee(
@@ -27,11 +28,11 @@ def guaranteed(name, rejected=None, **fields):
     return replace(one, status=replace(one.status, conditions=told))
 
 
-def of(name, count, cpu="1", **fields):
+def of(name: str, count: int, cpu: str = "1", **fields: Any) -> list[Pod]:
     return [task(f"{name}{number}", requests={"cpu": cpu}, queue=name, **fields) for number in range(count)]
 
 
-def placed(story):
+def placed(story: Story) -> dict[str, int]:
     return dict(Counter(name[0] for name in story.placed))
 
 
@@ -53,11 +54,11 @@ EIGHT = nodes(2)
         pytest.param(queue("g"), 8, id="none"),
     ],
 )
-def test_others_leave_what_is_guaranteed(others, at_most):
+def test_others_leave_what_is_guaranteed(others: Queue, at_most: int) -> None:
     assert placed(Story(*EIGHT, queues=[others, queue("o")]).run(*of("o", 9))) == {"o": at_most}
 
 
-def test_the_refusal_has_the_numbers():
+def test_the_refusal_has_the_numbers() -> None:
     running = [task("r", requests={"cpu": "1"}, queue="g", on="n0")]
     story = Story(*EIGHT, running=running, queues=[guaranteed("g", cpu="4"), queue("o")]).run(*of("o", 2, "3"))
     assert story.refused == {
@@ -65,18 +66,18 @@ def test_the_refusal_has_the_numbers():
     }
 
 
-def test_together_others_take_no_more_than_one_alone_could():
+def test_together_others_take_no_more_than_one_alone_could() -> None:
     story = Story(*EIGHT, queues=[guaranteed("g", cpu="3"), queue("o"), queue("p")])
     assert sum(placed(story.run(*of("o", 9), *of("p", 9))).values()) == 5
 
 
-def test_a_queue_gets_what_is_guaranteed_to_it_however_late_it_comes():
+def test_a_queue_gets_what_is_guaranteed_to_it_however_late_it_comes() -> None:
     story = Story(*EIGHT, queues=[guaranteed("g", cpu="3"), queue("o", priority=9)])
     story.run(*of("o", 9))
     assert placed(story.run(*of("g", 4))) == {"g": 3}
 
 
-def test_whoever_uses_its_guarantee_up_keeps_nothing_from_others():
+def test_whoever_uses_its_guarantee_up_keeps_nothing_from_others() -> None:
     running = of("g", 3, on="n0")
     assert placed(Story(*EIGHT, running=running, queues=[guaranteed("g", cpu="3"), queue("o")]).run(*of("o", 9))) == {
         "o": 5
@@ -90,17 +91,17 @@ def test_whoever_uses_its_guarantee_up_keeps_nothing_from_others():
         pytest.param(queue("g", priority=1), guaranteed("o", cpu="1"), id="priority comes before everything"),
     ],
 )
-def test_who_is_next(first, second):
+def test_who_is_next(first: Queue, second: Queue) -> None:
     names = [one.metadata.name for one in (first, second)]
-    story = Story(*EIGHT, queues=[first, second], running=[task("r", {}, {"cpu": "500m"}, queue="g", on="n0")])
-    shares = Shares(story.roster, story.snapshot)
+    story = Story(*EIGHT, queues=[first, second], running=[task("r", None, {"cpu": "500m"}, queue="g", on="n0")])
+    shares = QueueShares(story.roster, story.snapshot)
     assert sorted(names, key=shares.order) == ["g", "o"]
 
 
 # --- the gate ---------------------------------------------------------------------------------------------------------
 
 
-def group(name, cpu, whose):
+def group(name: str, cpu: str, whose: str) -> PodGroup:
     return gang(name, 1, "Pending", min_resources={"cpu": cpu}, queue=whose)
 
 
@@ -113,7 +114,7 @@ def group(name, cpu, whose):
         pytest.param(["4"], [], id="beyond at once"),
     ],
 )
-def test_inside_its_guarantee_no_gang_waits_at_the_gate(needs, let_in):
+def test_inside_its_guarantee_no_gang_waits_at_the_gate(needs: list[str], let_in: list[str]) -> None:
     full = [task("x", requests={"cpu": "4"}, on=name) for name in ("n0", "n1")]
     full = [replace(one, metadata=replace(one.metadata, uid=f"x{n}", name=f"x{n}")) for n, one in enumerate(full)]
     full.append(task("more", requests={"cpu": "1600m"}, on="n0"))
@@ -123,7 +124,7 @@ def test_inside_its_guarantee_no_gang_waits_at_the_gate(needs, let_in):
     assert [name for name, status in sorted(story.statuses.items()) if status.phase != "Pending"] == let_in
 
 
-def test_a_closed_queue_lets_nobody_in_whatever_is_guaranteed_to_it():
+def test_a_closed_queue_lets_nobody_in_whatever_is_guaranteed_to_it() -> None:
     story = Story(*EIGHT, groups=[group("g0", "1", "g")], queues=[guaranteed("g", state="Closed", cpu="3")])
     assert story.run(task("t", "g0")).refused == {"t": "queue g is Closed"}
 
@@ -132,7 +133,7 @@ def test_a_closed_queue_lets_nobody_in_whatever_is_guaranteed_to_it():
 
 
 @pytest.mark.parametrize("parent", ["eng", "root", "", None])
-def test_a_hierarchy_is_refused_by_name(parent):
+def test_a_hierarchy_is_refused_by_name(parent: str | None) -> None:
     refused = Story(*EIGHT, queues=[queue("o", parent=parent)]).run(*of("o", 1)).refused
     told = "queue o has the parent eng: Restow does not support spec.parent of queues"
     assert refused == ({"o0": told} if parent == "eng" else {})
@@ -148,7 +149,9 @@ names = st.sampled_from("abc")
     st.dictionaries(names, st.integers(0, 4), max_size=3),
     st.lists(st.lists(st.tuples(names, st.integers(1, 3)), max_size=8), min_size=1, max_size=3),
 )
-def test_guarantees_that_fit_can_always_be_used_up(promised, rounds):
+def test_guarantees_that_fit_can_always_be_used_up(
+    promised: dict[str, int], rounds: list[list[tuple[str, int]]]
+) -> None:
     if sum(promised.values()) > 12:
         promised = {}
     queues = [guaranteed(name, cpu=str(promised[name])) if promised.get(name) else queue(name) for name in "abc"]
@@ -159,6 +162,6 @@ def test_guarantees_that_fit_can_always_be_used_up(promised, rounds):
         number += len(pods)
         story.run(*pods)
     for name, amount in promised.items():
-        used = Shares(story.roster, story.snapshot).used(name).get("cpu", 0) // 1000
+        used = QueueShares(story.roster, story.snapshot).used(name).get("cpu", 0) // 1000
         missing = [task(f"{name}-{k}", queue=name) for k in range(max(amount - used, 0))]
         assert not story.run(*missing).refused

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.model.cluster import Snapshot
+from restow.model.cluster import Mask, Which
 from restow.model.objects import OwnerReference
-from restow.scheduling.decisions import Assign, Hold
+from restow.model.snapshot import Snapshot
+from restow.scheduling.decisions import Assign, HoldSeats
 from restow.scheduling.engine import Engine
-from restow.scheduling.framework import Cycle, FilterPlugin, Reach
+from restow.scheduling.framework import Cycle, FilterPlugin, Reach, Refusal
 from restow.scheduling.registry import read_profile
 from tests.model.cluster.builders import node, of_queue, pod, queue
 from tests.model.cluster.reading import everything
@@ -73,8 +74,8 @@ def test_the_seat_of_a_migration_keeps_off_the_nodes_of_others() -> None:
 
 def test_a_move_inside_a_queue_that_is_full_is_not_refused_by_its_capability() -> None:
     full = queue("q", capability={"cpu": "1"})
-    moving = [of_queue(user("m", on="n2"), "q"), booking("seat", migrating="uid-m", queue="q")]
-    assert Stage(*rooms("n1", "n2"), full, moving[0]).session(moving[1]).held == {"seat": ["n1"]}
+    moving, seat = of_queue(user("m", on="n2"), "q"), booking("seat", migrating="uid-m", queue="q")
+    assert Stage(*rooms("n1", "n2"), full, moving).session(seat).held == {"seat": ["n1"]}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_no_pod_of_another_queue_is_placed_on_a_locked_node(rounds: list[Any]) -
         for decision in stage.session(*pods, *seats).decisions:
             if isinstance(decision, Assign):
                 assert locked.get(decision.node) in (None, stage.roster.queue_of(decision.pod))
-            elif isinstance(decision, Hold):
+            elif isinstance(decision, HoldSeats):
                 whose = decision.reservation.spec.queue
                 assert all(locked.get(one.node_name) in (None, whose) for one in decision.placements)
 
@@ -141,10 +142,10 @@ class Anything(FilterPlugin):
     name = "Anything"
     reach = Reach.CLUSTER
 
-    def filter(self, cycle, rows):
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
         return np.ones(len(cycle.snapshot.rows.numbers(rows)), np.bool_)
 
-    def refusals(self, cycle, rows):
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         return []
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings
@@ -10,25 +11,32 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from restow.model.objects import ObjectMeta, PodGroup, SchedulingGate
-from restow.scheduling.framework import SUCCESS, PreEnqueuePlugin, unresolvable, unschedulable
+from restow.model.objects import Node, ObjectMeta, Pod, PodGroup, SchedulingGate
+from restow.scheduling.cluster_events import (
+    ActionType,
+    ClusterEvent,
+    ClusterEventWithHint,
+    EventResource,
+    QueueingHints,
+)
+from restow.scheduling.framework import SUCCESS, PreEnqueuePlugin, Verdict, unresolvable, unschedulable
 from restow.scheduling.queue import LONGEST_STAY, SchedulingQueue, Where
-from restow.scheduling.cluster_events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource, QueueingHints
 from tests.model.cluster.builders import node, pod
+from tests.narrowing import present
 
 POD_LEFT = ClusterEvent(EventResource.POD, ActionType.DELETED)
 NODE_CAME = ClusterEvent(EventResource.NODE, ActionType.ADDED)
 CLASS_CAME = ClusterEvent(EventResource.STORAGE_CLASS, ActionType.ADDED)
 
 
-def popped(queue, now=0.0):
+def popped(queue: SchedulingQueue, now: float = 0.0) -> list[str]:
     names = []
     while (found := queue.pop(now)) is not None:
         names.append(found.metadata.name)
     return names
 
 
-def refused_at(now, *plugins, times=1):
+def refused_at(now: float, *plugins: str, times: int = 1) -> SchedulingQueue:
     """A queue whose only pod was tried and refused `times` times, the last time at `now`."""
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
@@ -39,33 +47,32 @@ def refused_at(now, *plugins, times=1):
     return queue
 
 
-def test_priority_then_age_then_name():
+def test_priority_then_age_then_name() -> None:
     queue = SchedulingQueue()
     for name, priority, at in [("late", 0, 2.0), ("b", 0, 1.0), ("a", 0, 1.0), ("vip", 7, 3.0)]:
         queue.add(pod(name, priority=priority), at)
     assert popped(queue, 3.0) == ["vip", "a", "b", "late"]
 
 
-def in_lanes(**lanes):
+def in_lanes(**lanes: Any) -> SchedulingQueue:
     """A queue whose pods, in this order, stand in the lanes that the first letter of their names says."""
-    queue = SchedulingQueue()
-    queue.lane_of = lambda one: one.metadata.name[0]
+    queue = SchedulingQueue(lane_of=lambda one: one.metadata.name[0])
     for name, priority in lanes.items():
         queue.add(pod(name, priority=priority), 0.0)
     return queue
 
 
-def test_lanes_are_popped_each_in_order_and_all_together_in_order():
+def test_lanes_are_popped_each_in_order_and_all_together_in_order() -> None:
     queue = in_lanes(a1=1, a2=3, b1=2)
     assert queue.lanes(0.0) == ["a", "b"]
-    assert [queue.pop(0.0, "a").metadata.name, *popped(queue)] == ["a2", "b1", "a1"]
+    assert [present(queue.pop(0.0, "a")).metadata.name, *popped(queue)] == ["a2", "b1", "a1"]
     assert queue.lanes(0.0) == []
     assert queue.pop(0.0, "a") is None
 
 
-def test_a_postponed_pod_stands_where_it_stood():
+def test_a_postponed_pod_stands_where_it_stood() -> None:
     queue = in_lanes(a1=0, a2=0, a3=0)
-    first, _ = queue.pop(0.0), queue.pop(0.0)
+    first, _ = present(queue.pop(0.0)), queue.pop(0.0)
     queue.postponed(first.metadata.uid)
     queue.delete("uid-a2")
     queue.postponed("uid-a2")
@@ -82,7 +89,7 @@ def test_a_postponed_pod_stands_where_it_stood():
         pytest.param(lambda queue: queue.delete("uid-p"), False, id="gone"),
     ],
 )
-def test_news_call_a_pod_whatever_back_off_is_left(end, called):
+def test_news_call_a_pod_whatever_back_off_is_left(end: Callable[[SchedulingQueue], None], called: bool) -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
@@ -94,7 +101,7 @@ def test_news_call_a_pod_whatever_back_off_is_left(end, called):
 
 
 @pytest.mark.parametrize(("tries", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (40, 10)])
-def test_back_off_doubles_up_to_ten_seconds(tries, seconds):
+def test_back_off_doubles_up_to_ten_seconds(tries: int, seconds: int) -> None:
     queue = refused_at(100.0, times=tries)
     queue.tell(POD_LEFT, 100.0)
     assert queue.next_at(100.0) == 100.0 + seconds
@@ -102,7 +109,7 @@ def test_back_off_doubles_up_to_ten_seconds(tries, seconds):
     assert popped(queue, 100.0 + seconds) == ["p"]
 
 
-def test_errors_back_off_on_their_own_count():
+def test_errors_back_off_on_their_own_count() -> None:
     queue = refused_at(100.0, times=5)
     queue.activate(["uid-p"], 100.0)
     queue.pop(100.0)
@@ -110,7 +117,7 @@ def test_errors_back_off_on_their_own_count():
     assert queue.next_at(100.0) == 101.0
 
 
-def test_a_pod_past_its_back_off_is_active_at_once():
+def test_a_pod_past_its_back_off_is_active_at_once() -> None:
     queue = refused_at(0.0)
     queue.tell(POD_LEFT, 60.0)
     assert queue.where("uid-p") is Where.ACTIVE
@@ -124,10 +131,15 @@ def test_a_pod_past_its_back_off_is_active_at_once():
         pytest.param(["TaintToleration"], NODE_CAME, True, id="a new node has other taints"),
         pytest.param(["TaintToleration", "NodeResourcesFit"], POD_LEFT, True, id="one of two is enough"),
         pytest.param(["SomebodyElses"], CLASS_CAME, True, id="a plugin without rules hears everything"),
-        pytest.param(["SchedulingGates"], ClusterEvent(EventResource.ANYTHING), True, id="news that cannot be told apart wake all"),
+        pytest.param(
+            ["SchedulingGates"],
+            ClusterEvent(EventResource.ANYTHING),
+            True,
+            id="news that cannot be told apart wake all",
+        ),
     ],
 )
-def test_who_is_woken(plugins, news, woken):
+def test_who_is_woken(plugins: list[str], news: ClusterEvent, woken: bool) -> None:
     queue = refused_at(0.0, *plugins)
     assert queue.tell(news, 60.0) == (["uid-p"] if woken else [])
 
@@ -140,18 +152,23 @@ def test_who_is_woken(plugins, news, woken):
         pytest.param(node("n", unschedulable=True), node("n"), True, id="no longer cordoned"),
     ],
 )
-def test_a_node_wakes_when_it_says_something_new(old, new, woken):
+def test_a_node_wakes_when_it_says_something_new(old: Node, new: Node, woken: bool) -> None:
     assert bool(refused_at(0.0).tell(ClusterEvent(EventResource.NODE, ActionType.UPDATED, old, new), 60.0)) is woken
 
 
 @pytest.mark.parametrize(("name", "woken"), [("g", True), ("other", False)])
-def test_a_gang_is_woken_by_its_own(name, woken):
+def test_a_gang_is_woken_by_its_own(name: str, woken: bool) -> None:
     member = replace(pod("p"), metadata=replace(pod("p").metadata, annotations={"scheduling.k8s.io/group-name": "g"}))
     group = PodGroup(metadata=ObjectMeta(name=name, namespace="default"))
-    assert QueueingHints().is_worth_requeuing(member, ["Gang"], ClusterEvent(EventResource.POD_GROUP, ActionType.UPDATED, group, group)) is woken
+    assert (
+        QueueingHints().is_worth_requeuing(
+            member, ["Gang"], ClusterEvent(EventResource.POD_GROUP, ActionType.UPDATED, group, group)
+        )
+        is woken
+    )
 
 
-def test_a_hint_looks_closer_and_a_broken_one_wakes():
+def test_a_hint_looks_closer_and_a_broken_one_wakes() -> None:
     rules = {
         "Picky": [ClusterEventWithHint(EventResource.NODE, ActionType.ANY, lambda pod, news: False)],
         "Broken": [ClusterEventWithHint(EventResource.NODE, ActionType.ANY, lambda pod, news: 1 / 0 > 0)],
@@ -160,7 +177,7 @@ def test_a_hint_looks_closer_and_a_broken_one_wakes():
     assert QueueingHints(rules).is_worth_requeuing(pod("p"), ["Broken"], NODE_CAME)
 
 
-def test_news_during_the_attempt_are_replayed():
+def test_news_during_the_attempt_are_replayed() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
@@ -169,7 +186,7 @@ def test_news_during_the_attempt_are_replayed():
     assert queue.where("uid-p") is Where.BACKOFF
 
 
-def test_no_news_are_kept_for_a_pod_that_is_only_being_bound():
+def test_no_news_are_kept_for_a_pod_that_is_only_being_bound() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     assert queue.pop(0.0)
@@ -180,7 +197,7 @@ def test_no_news_are_kept_for_a_pod_that_is_only_being_bound():
     assert queue.where("uid-p") is Where.BACKOFF
 
 
-def test_news_from_before_the_attempt_are_not():
+def test_news_from_before_the_attempt_are_not() -> None:
     queue = SchedulingQueue()
     queue.add(pod("first"), 0.0)
     queue.add(pod("second"), 1.0)
@@ -191,7 +208,7 @@ def test_news_from_before_the_attempt_are_not():
     assert queue.where("uid-second") is Where.UNSCHEDULABLE
 
 
-def test_an_update_during_the_attempt_counts():
+def test_an_update_during_the_attempt_counts() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
@@ -205,13 +222,13 @@ def test_an_update_during_the_attempt_counts():
     [(pod("p", phase="Pending"), Where.UNSCHEDULABLE), (pod("p", {"cpu": "2"}), Where.ACTIVE)],
     ids=["status only", "another spec"],
 )
-def test_an_update_that_can_matter_wakes(newer, where):
+def test_an_update_that_can_matter_wakes(newer: Pod, where: Where) -> None:
     queue = refused_at(0.0, "TaintToleration")
     queue.update(newer, 60.0)
     assert queue.where("uid-p") is where
 
 
-def test_a_refusal_by_nobody_in_particular_is_tried_again_after_back_off():
+def test_a_refusal_by_nobody_in_particular_is_tried_again_after_back_off() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
@@ -219,7 +236,7 @@ def test_a_refusal_by_nobody_in_particular_is_tried_again_after_back_off():
     assert queue.next_at(0.0) == 1.0
 
 
-def test_five_minutes_without_news():
+def test_five_minutes_without_news() -> None:
     queue = refused_at(0.0)
     assert queue.next_at(1.0) == LONGEST_STAY
     queue.flush(LONGEST_STAY - 1)
@@ -229,7 +246,7 @@ def test_five_minutes_without_news():
 
 
 @pytest.mark.parametrize("where", [Where.ACTIVE, Where.IN_FLIGHT, Where.UNSCHEDULABLE, Where.BACKOFF])
-def test_a_deleted_pod_is_gone_from_everywhere(where):
+def test_a_deleted_pod_is_gone_from_everywhere(where: Where) -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     if where is not Where.ACTIVE:
@@ -248,11 +265,11 @@ def test_a_deleted_pod_is_gone_from_everywhere(where):
 class Gate(PreEnqueuePlugin):
     name: ClassVar[str] = "SchedulingGates"
 
-    def pre_enqueue(self, pod):
+    def pre_enqueue(self, pod: Pod) -> Verdict:
         return unresolvable("gated") if pod.spec.scheduling_gates else SUCCESS
 
 
-def test_a_gated_pod_waits_for_its_gate():
+def test_a_gated_pod_waits_for_its_gate() -> None:
     queue = SchedulingQueue(gates=[Gate()])
     queue.add(pod("p", scheduling_gates=[SchedulingGate(name="hold")]), 0.0)
     queue.tell(NODE_CAME, 1.0)
@@ -266,7 +283,7 @@ class BreaksOnce(PreEnqueuePlugin):
     name: ClassVar[str] = "BreaksOnce"
     broke = False
 
-    def pre_enqueue(self, pod):
+    def pre_enqueue(self, pod: Pod) -> Verdict:
         if not self.broke:
             self.broke = True
             raise RuntimeError("oh")
@@ -276,20 +293,24 @@ class BreaksOnce(PreEnqueuePlugin):
 class Curfew(PreEnqueuePlugin):
     name = "Curfew"
 
-    def pre_enqueue(self, pod):
+    def pre_enqueue(self, pod: Pod) -> Verdict:
         return unschedulable("it is late")
 
 
-def test_what_holds_a_pod_back_is_told_once():
-    queue, told = SchedulingQueue(gates=[Curfew()]), []
-    queue.on_gated = lambda pod, verdict: told.append((pod.metadata.name, verdict.plugin, verdict.reasons))
+def test_what_holds_a_pod_back_is_told_once() -> None:
+    told = []
+
+    def report_gated(pod: Pod, verdict: Verdict) -> None:
+        told.append((pod.metadata.name, verdict.plugin, verdict.reasons))
+
+    queue = SchedulingQueue(gates=[Curfew()], report_gated=report_gated)
     queue.add(pod("p"), 0.0)
     for number in range(3):
         queue.tell(POD_LEFT, float(number))
     assert told == [("p", "Curfew", ("it is late",))]
 
 
-def test_a_refusal_after_what_happened_meanwhile_was_not_kept_is_tried_again():
+def test_a_refusal_after_what_happened_meanwhile_was_not_kept_is_tried_again() -> None:
     queue = SchedulingQueue()
     queue.add(pod("p"), 0.0)
     queue.pop(0.0)
@@ -299,18 +320,18 @@ def test_a_refusal_after_what_happened_meanwhile_was_not_kept_is_tried_again():
     assert queue.where("uid-p") is Where.BACKOFF
 
 
-def test_a_gate_that_breaks_holds_its_pod_back_until_there_is_news():
-    queue, told = SchedulingQueue(gates=[BreaksOnce()]), []
-    queue.on_gated = lambda pod, verdict: told.append(verdict.reasons)
+def test_a_gate_that_breaks_holds_its_pod_back_until_there_is_news() -> None:
+    told = []
+    queue = SchedulingQueue(gates=[BreaksOnce()], report_gated=lambda pod, verdict: told.append(verdict.reasons))
     queue.add(pod("p"), 0.0)
     assert told == [("RuntimeError: oh",)]
     queue.tell(POD_LEFT, 1.0)
     assert popped(queue, 1.0) == ["p"]
 
 
-def test_the_rest_of_a_gang_is_taken_out_of_turn():
+def test_the_rest_of_a_gang_is_taken_out_of_turn() -> None:
     queue = refused_at(0.0)
-    assert queue.take("uid-p").metadata.name == "p"
+    assert present(queue.take("uid-p")).metadata.name == "p"
     assert queue.take("uid-p") is None
     queue.done("uid-p")
     assert len(queue) == 0
@@ -323,7 +344,7 @@ class NoWakeupIsLost(RuleBasedStateMachine):
     plugins = st.sets(st.sampled_from(["NodeResourcesFit", "TaintToleration", "SchedulingGates"]), min_size=1)
     news = st.sampled_from([POD_LEFT, NODE_CAME, CLASS_CAME])
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.queue = SchedulingQueue()
         self.now = 0.0
@@ -331,58 +352,60 @@ class NoWakeupIsLost(RuleBasedStateMachine):
         self.refused_by: dict[str, set[str]] = {}
 
     @rule(name=st.sampled_from("abc"))
-    def add(self, name):
+    def add(self, name: str) -> None:
         self.queue.add(pod(name), self.now)
 
     @rule()
-    def pop(self):
+    def pop(self) -> None:
         found = self.queue.pop(self.now)
         if found:
             self.since[found.metadata.uid] = []
 
     @rule(uid=uids, plugins=plugins)
-    def refuse(self, uid, plugins):
+    def refuse(self, uid: str, plugins: set[str]) -> None:
         if self.queue.where(uid) is Where.IN_FLIGHT:
             self.refused_by[uid] = plugins
         self.queue.refused(uid, plugins, self.now)
 
     @rule(uid=uids)
-    def fail(self, uid):
+    def fail(self, uid: str) -> None:
         self.queue.failed(uid, self.now)
 
     @rule(news=news)
-    def tell(self, news):
+    def tell(self, news: ClusterEvent) -> None:
         self.queue.tell(news, self.now)
         for heard in self.since.values():
             heard.append(news)
 
     @rule(uid=uids)
-    def take(self, uid):
+    def take(self, uid: str) -> None:
         if self.queue.take(uid):
             self.since[uid] = []
 
     @rule(uid=uids)
-    def delete(self, uid):
+    def delete(self, uid: str) -> None:
         self.queue.delete(uid)
 
     @rule(uids=st.sets(uids))
-    def activate(self, uids):
+    def activate(self, uids: set[str]) -> None:
         self.queue.activate(uids, self.now)
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 11.0, 400.0]))
-    def wait(self, seconds):
+    def wait(self, seconds: float) -> None:
         self.now += seconds
         self.queue.flush(self.now)
 
     @invariant()
-    def nobody_sleeps_through_news(self):
+    def nobody_sleeps_through_news(self) -> None:
         for one in self.queue.pods(Where.UNSCHEDULABLE):
             uid = one.metadata.uid
-            assert not any(QueueingHints().is_worth_requeuing(one, self.refused_by[uid], news) for news in self.since[uid])
+            assert not any(
+                QueueingHints().is_worth_requeuing(one, self.refused_by[uid], news) for news in self.since[uid]
+            )
 
     @precondition(lambda self: len(self.queue) > 0)
     @invariant()
-    def nobody_is_forgotten(self):
+    def nobody_is_forgotten(self) -> None:
         places = [one for where in Where for one in self.queue.pods(where)]
         flying = self.queue.pods(Where.IN_FLIGHT)
         assert len(places) == len(self.queue)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
-from restow.model.objects import Condition, ObjectMeta, PodGroup
+from restow.model.objects import Condition, ObjectMeta, Pod, PodGroup, Queue
 from restow.scheduling.cluster_events import QUEUE, ActionType, ClusterEvent, EventResource, QueueingHints
 from tests.model.cluster.builders import node, of_queue, queue
 from tests.scheduling.core.stories import task
@@ -14,11 +16,11 @@ LOCKED = "NodeReservation"
 OURS, THEIRS, MEMBER = of_queue(task("p"), "q"), of_queue(task("p"), "r"), task("p", "g")
 
 
-def changed(old, new):
+def changed(old: Queue, new: Queue) -> ClusterEvent:
     return ClusterEvent(EventResource.QUEUE, ActionType.UPDATED, old=old, new=new)
 
 
-def with_status(**fields):
+def with_status(**fields: Any) -> Queue:
     return replace(queue("q"), status=replace(queue("q").status, **fields))
 
 
@@ -33,14 +35,23 @@ GONE = ClusterEvent(EventResource.QUEUE, ActionType.DELETED, old=queue("q", "n1"
     ("news", "pod", "woken"),
     [
         pytest.param(GONE, THEIRS, True, id="a queue with locks is deleted"),
-        pytest.param(ClusterEvent(EventResource.QUEUE, ActionType.DELETED, old=queue("q")), THEIRS, False, id="one without locks is deleted"),
+        pytest.param(
+            ClusterEvent(EventResource.QUEUE, ActionType.DELETED, old=queue("q")),
+            THEIRS,
+            False,
+            id="one without locks is deleted",
+        ),
         pytest.param(MOVED, THEIRS, True, id="a lock moves: the old node is free"),
         pytest.param(MORE, THEIRS, False, id="a node is locked for somebody else"),
         pytest.param(MORE, OURS, True, id="a node is locked for the pod's own queue"),
         pytest.param(MORE, MEMBER, True, id="a node is locked for what may be the gang's queue"),
         pytest.param(SAME, THEIRS, False, id="the locks are the same"),
-        pytest.param(ClusterEvent(EventResource.NODE, ActionType.ADDED, new=node("n9")), THEIRS, True, id="a node comes"),
-        pytest.param(ClusterEvent(EventResource.POD, ActionType.DELETED, old=task("x")), THEIRS, False, id="a pod leaves"),
+        pytest.param(
+            ClusterEvent(EventResource.NODE, ActionType.ADDED, new=node("n9")), THEIRS, True, id="a node comes"
+        ),
+        pytest.param(
+            ClusterEvent(EventResource.POD, ActionType.DELETED, old=task("x")), THEIRS, False, id="a pod leaves"
+        ),
         pytest.param(
             ClusterEvent(EventResource.POD_GROUP, new=PodGroup(metadata=ObjectMeta(name="g", namespace="default"))),
             MEMBER,
@@ -49,7 +60,7 @@ GONE = ClusterEvent(EventResource.QUEUE, ActionType.DELETED, old=queue("q", "n1"
         ),
     ],
 )
-def test_who_is_woken_that_locks_kept_off(news, pod, woken):
+def test_who_is_woken_that_locks_kept_off(news: ClusterEvent, pod: Pod, woken: bool) -> None:
     assert QueueingHints().is_worth_requeuing(pod, [LOCKED], news) is woken
 
 
@@ -64,5 +75,5 @@ def test_who_is_woken_that_locks_kept_off(news, pod, woken):
         pytest.param(ClusterEvent(EventResource.QUEUE, ActionType.ADDED, new=queue("q")), True, id="it is created"),
     ],
 )
-def test_who_is_woken_that_a_queue_refused(news, woken):
+def test_who_is_woken_that_a_queue_refused(news: ClusterEvent, woken: bool) -> None:
     assert QueueingHints().is_worth_requeuing(OURS, [QUEUE], news) is woken

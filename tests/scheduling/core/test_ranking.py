@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.model.cluster import states
+from restow.model.cluster import Which, states
 from restow.model.objects import Taint
-from restow.scheduling import blocks, cells
 from restow.scheduling import engine as engine_module
-from restow.scheduling.answers import Placed
 from restow.scheduling.engine import Engine
-from restow.scheduling.framework import Reach, ScorePlugin
+from restow.scheduling.framework import Cycle, Plugin, Reach, ScorePlugin, Scores
+from restow.scheduling.ranking import key_blocks, topology_buckets
+from restow.scheduling.schedule_result import Placed
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.core.doubles import Apart, Eligible, Fit, Numbered, cluster, cycle
+from tests.scheduling.core.doubles import Apart, Eligible, Fit, Numbered, cluster, cycle, node_of
 
 
 class Crowded(ScorePlugin):
@@ -26,15 +26,15 @@ class Crowded(ScorePlugin):
     name: ClassVar[str] = "Crowded"
     reach: ClassVar[Reach] = Reach.CLUSTER
 
-    def score(self, cycle, rows):
+    def score(self, cycle: Cycle, rows: Which) -> Scores:
         names = [cycle.snapshot.rows.name(row) for row in cycle.snapshot.rows.numbers(rows)]
         return np.array([len(cycle.snapshot.occupants(name)) if name else 0 for name in names], np.int64)
 
-    def normalize(self, cycle, raw):
+    def normalize(self, cycle: Cycle, raw: Scores) -> Scores:
         return 100 - raw * 100 // max(1, int(raw.max()))
 
 
-def naive(engine, story):
+def naive(engine: Engine, story: Cycle) -> str | None:
     """The best by asking every filter and score about every node."""
     snapshot = story.snapshot
     rows = np.array([snapshot.rows.find(name) for name in snapshot.rows.names() if snapshot.node(name)], np.intp)
@@ -79,18 +79,18 @@ PLUGINS = {
 
 
 @pytest.fixture(autouse=True, params=[1, 100], ids=["in cells", "all at once"])
-def _small_blocks(monkeypatch, request):
+def _small_blocks(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Blocks of four, so that a few nodes already fill several."""
-    monkeypatch.setattr(blocks, "BLOCK", 4)
+    monkeypatch.setattr(key_blocks, "BLOCK", 4)
     monkeypatch.setattr(engine_module, "BLOCK", 4)
-    monkeypatch.setattr(cells, "_ROWS_PER_CELL", request.param)
+    monkeypatch.setattr(topology_buckets, "_ROWS_PER_BUCKET", request.param)
     monkeypatch.setattr(states, "_SPARE", 8 * request.param)  # rows share states now and then, or always
 
 
 @pytest.mark.parametrize("kinds", PLUGINS.values(), ids=PLUGINS)
 @settings(max_examples=80, deadline=None)
 @given(events=EVENTS)
-def test_the_choice_is_the_naive_one(kinds, events):
+def test_the_choice_is_the_naive_one(kinds: list[type[Plugin]], events: list[tuple[Any, ...]]) -> None:
     engine = Engine([kind() for kind in kinds], {"Numbered": 2})
     snapshot = cluster(*(node(f"n{number}", {"cpu": "5", "pods": "9"}, labels={"n": "2"}) for number in range(3)))
     placed = 0
@@ -123,19 +123,19 @@ def test_the_choice_is_the_naive_one(kinds, events):
                         snapshot.assume(one, found.node, at=0.0)
 
 
-def test_a_better_row_of_another_block_is_found_behind_one_that_is_refused():
+def test_a_better_row_of_another_block_is_found_behind_one_that_is_refused() -> None:
     cpus = {"n0": ("100", "1"), "n1": ("10", "5"), "n2": ("10", "5"), "n3": ("10", "5"), "n4": ("10", "1")}
     there = [node(name, {"cpu": cpu, "pods": "9"}) for name, (cpu, _) in cpus.items()]
     old = [pod(f"on-{name}", {"cpu": used}, on=name, labels={"app": name}) for name, (_, used) in cpus.items()]
     engine, snapshot = Engine([Fit(), Apart()]), cluster(*there, pods=old)
-    assert engine.place(cycle(snapshot, pod("p", labels={"app": "n0"}))).node == "n4"
+    assert node_of(engine.place(cycle(snapshot, pod("p", labels={"app": "n0"})))) == "n4"
 
 
-def test_rows_beyond_the_first_arrays_are_seen():
+def test_rows_beyond_the_first_arrays_are_seen() -> None:
     engine, snapshot = Engine([Fit(), Numbered()]), cluster(node("a", {"cpu": "1", "pods": "9"}))
-    assert engine.place(cycle(snapshot)).node == "a"
+    assert node_of(engine.place(cycle(snapshot))) == "a"
     for number in range(200):
         snapshot.apply_pod(pod(f"lost{number}", on=f"unknown{number}"))
-        assert engine.place(cycle(snapshot)).node == "a"
+        assert node_of(engine.place(cycle(snapshot))) == "a"
     snapshot.apply_node(node("b", {"cpu": "2", "pods": "9"}))
-    assert engine.place(cycle(snapshot, pod("p", {"cpu": "2"}))).node == "b"
+    assert node_of(engine.place(cycle(snapshot, pod("p", {"cpu": "2"})))) == "b"

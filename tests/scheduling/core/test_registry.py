@@ -2,48 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
+from restow.model.cluster import Mask, Which
+from restow.model.objects import Pod
 from restow.model.wire import WireError
 from restow.running.plugins import scheduling_plugins
 from restow.scheduling.actions.allocate import allocate
 from restow.scheduling.actions.backfill import backfill
 from restow.scheduling.actions.enqueue import admit, enqueue
 from restow.scheduling.actions.reserve import reserve
-from restow.scheduling.framework import FilterPlugin, QueueSortPlugin
-from restow.scheduling.plugins.refusing import refused
-from restow.scheduling.registry import read_profile
 from restow.scheduling.cluster_events import ActionType, ClusterEvent, ClusterEventWithHint, EventResource
+from restow.scheduling.framework import Cycle, FilterPlugin, QueueSortPlugin, Refusal
+from restow.scheduling.plugins.refusals import refused
+from restow.scheduling.registry import Profile, read_profile
 from tests.model.cluster.builders import pod
+from tests.narrowing import present
 
 
 class Foreign(FilterPlugin):
     name: ClassVar[str] = "Foreign"
 
-    def filter(self, cycle, rows):
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
         return cycle.snapshot.nodes.present[rows]
 
-    def refusals(self, cycle, rows):
+    def refusals(self, cycle: Cycle, rows: Which) -> list[Refusal]:
         return refused("never", ~self.filter(cycle, rows))
 
-    def events_to_register(self):
+    def events_to_register(self) -> list[ClusterEventWithHint]:
         return [ClusterEventWithHint(EventResource.QUEUE)]
 
 
 class ShortestFirst(QueueSortPlugin):
     name: ClassVar[str] = "ShortestFirst"
 
-    def key(self, pod):
+    def key(self, pod: Pod) -> int:
         return len(pod.metadata.name)
 
 
 class LongestFirst(ShortestFirst):
     name: ClassVar[str] = "LongestFirst"
 
-    def key(self, pod):
+    def key(self, pod: Pod) -> int:
         return -len(pod.metadata.name)
 
 
@@ -60,15 +64,15 @@ OTHERS = {
 }
 
 
-def names(profile):
+def names(profile: Profile) -> list[str]:
     return [plugin.name for plugin in profile.engine.plugins]
 
 
-def plugins(*entries):
+def plugins(*entries: Mapping[str, Any]) -> dict[str, Any]:
     return {"tiers": [{"plugins": list(entries)}]}
 
 
-def test_the_default_profile_is_upstreams():
+def test_the_default_profile_is_upstreams() -> None:
     profile = read_profile({})
     upstream = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit PodTopologySpread"
     assert [name for name in names(profile) if name in upstream.split()] == upstream.split()
@@ -77,28 +81,32 @@ def test_the_default_profile_is_upstreams():
     assert [gate.name for gate in profile.gates] == ["SchedulingGates"]
 
 
-def test_a_plugin_is_switched_off_by_name_and_weighed():
+def test_a_plugin_is_switched_off_by_name_and_weighed() -> None:
     profile = read_profile(plugins({"name": "ImageLocality", "enabled": False}, {"name": "NodeAffinity", "weight": 7}))
     assert "ImageLocality" not in names(profile)
     assert {plugin.name: weight for plugin, weight in profile.engine.scores}["NodeAffinity"] == 7
 
 
-def test_plugins_of_others_run_when_they_are_listed_after_the_built_in_ones():
+def test_plugins_of_others_run_when_they_are_listed_after_the_built_in_ones() -> None:
     assert "Foreign" not in names(read_profile({}, OTHERS))
     profile = read_profile(plugins({"name": "Foreign"}), OTHERS)
     assert names(profile)[-1] == "Foreign"
-    assert profile.wakeups.is_worth_requeuing(pod("p"), ["Foreign"], ClusterEvent(EventResource.QUEUE, ActionType.ADDED))
-    assert not profile.wakeups.is_worth_requeuing(pod("p"), ["Foreign"], ClusterEvent(EventResource.NODE, ActionType.ADDED))
+    assert profile.wakeups.is_worth_requeuing(
+        pod("p"), ["Foreign"], ClusterEvent(EventResource.QUEUE, ActionType.ADDED)
+    )
+    assert not profile.wakeups.is_worth_requeuing(
+        pod("p"), ["Foreign"], ClusterEvent(EventResource.NODE, ActionType.ADDED)
+    )
 
 
-def test_one_plugin_at_most_sorts_the_queue():
+def test_one_plugin_at_most_sorts_the_queue() -> None:
     assert read_profile({}).engine.sort is None
-    assert read_profile(plugins({"name": "LongestFirst"}), OTHERS).engine.sort.name == "LongestFirst"
+    assert present(read_profile(plugins({"name": "LongestFirst"}), OTHERS).engine.sort).name == "LongestFirst"
     with pytest.raises(WireError, match="one plugin at most may sort the queue, ShortestFirst and LongestFirst do"):
         read_profile(plugins({"name": "ShortestFirst"}, {"name": "LongestFirst"}), OTHERS)
 
 
-def test_without_enqueue_everybody_is_let_in():
+def test_without_enqueue_everybody_is_let_in() -> None:
     assert read_profile({"actions": ["allocate"]}).actions == (admit, allocate)
 
 
@@ -125,7 +133,7 @@ def test_without_enqueue_everybody_is_let_in():
         pytest.param(plugins({"name": "Misnamed"}), ["is not a plugin called Misnamed"], id="another name"),
     ],
 )
-def test_mistakes_are_told_with_their_paths(section, problems):
+def test_mistakes_are_told_with_their_paths(section: dict[str, Any], problems: list[str]) -> None:
     with pytest.raises(WireError) as raised:
         read_profile(section, OTHERS)
     told = [str(problem) for problem in raised.value.problems]
@@ -133,5 +141,5 @@ def test_mistakes_are_told_with_their_paths(section, problems):
     assert all(expected in said for expected, said in zip(problems, told, strict=True))
 
 
-def test_what_is_installed_is_found():
+def test_what_is_installed_is_found() -> None:
     assert isinstance(scheduling_plugins(), dict)

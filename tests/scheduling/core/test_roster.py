@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -17,7 +19,9 @@ from tests.scheduling.core.stories import task
         pytest.param({}, {"requests": {"cpu": "3"}}, {"default": 3000}, id="it was resized"),
     ],
 )
-def test_what_changed_about_a_running_pod_is_counted_and_nothing_of_it_stays(before, after, used):
+def test_what_changed_about_a_running_pod_is_counted_and_nothing_of_it_stays(
+    before: dict[str, Any], after: dict[str, Any], used: dict[str, int]
+) -> None:
     roster = PodGroupCache()
     assert roster.usage() == {}
     roster.apply_pod(task("t", on="n0", **before))
@@ -28,7 +32,7 @@ def test_what_changed_about_a_running_pod_is_counted_and_nothing_of_it_stays(bef
 
 
 @pytest.mark.parametrize("later", ["other", None])
-def test_a_pod_that_left_a_gang_is_no_member_of_it(later):
+def test_a_pod_that_left_a_gang_is_no_member_of_it(later: str | None) -> None:
     roster = PodGroupCache()
     roster.apply_pod(task("t", "first"))
     roster.apply_pod(task("t", later))
@@ -37,7 +41,7 @@ def test_a_pod_that_left_a_gang_is_no_member_of_it(later):
     assert roster.members(("default", "other")) == []
 
 
-def test_a_priority_class_that_is_the_default_no_longer_is_forgotten_as_such():
+def test_a_priority_class_that_is_the_default_no_longer_is_forgotten_as_such() -> None:
     roster = PodGroupCache()
     default = PriorityClass(metadata=ObjectMeta(name="usual"), value=5, global_default=True)
     roster.apply_priority_class(default)

@@ -10,6 +10,7 @@ import pytest
 
 from restow.model.objects import (
     Affinity,
+    Node,
     NodeAffinity,
     NodeSelectorTerm,
     PodAffinity,
@@ -22,10 +23,12 @@ from restow.model.objects import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from restow.scheduling.decisions import Assign, Refuse
+from restow.scheduling.decisions import Assign, RefusePod
 from restow.scheduling.engine import Engine
-from restow.scheduling.registry import read_profile
+from restow.scheduling.framework import Cycle
 from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.registry import read_profile
+from restow.scheduling.schedule_result import Placed, Unplaced
 from restow.scheduling.session import Session
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.core.doubles import cluster
@@ -38,11 +41,11 @@ HOST = "kubernetes.io/hostname"
 class Forgetful(Engine):
     """Works everything out anew, about all nodes at once, for every pod."""
 
-    def place(self, cycle, **options):
+    def place(self, cycle: Cycle, **options: Any) -> Placed | Unplaced:
         return read_profile({}).engine.place(cycle, **options)
 
 
-def nodes_of(random):
+def nodes_of(random: Random) -> list[Node]:
     return [
         node(
             f"n{number:02}",
@@ -55,7 +58,7 @@ def nodes_of(random):
     ]
 
 
-def constraint_of(random, app) -> dict[str, Any]:
+def constraint_of(random: Random, app: str) -> dict[str, Any]:
     alike = SelectorSpec(match_labels={"app": app})
     term = PodAffinityTerm(topology_key=random.choice([HOST, "zone"]), label_selector=alike)
     liked = [WeightedPodAffinityTerm(weight=random.randint(1, 100), pod_affinity_term=term)]
@@ -102,7 +105,7 @@ def outcome(engine: Engine, seed: int) -> list[tuple[str, str]]:
         ]
         decisions = Session(snapshot, engine, roster, now=0.0, pods=waiting).run(profile.actions)
         told += [(one.pod.metadata.name, one.node) for one in decisions if isinstance(one, Assign)]
-        told += [(one.pod.metadata.name, one.message) for one in decisions if isinstance(one, Refuse)]
+        told += [(one.pod.metadata.name, one.message) for one in decisions if isinstance(one, RefusePod)]
         for name, _ in random.sample(told, 5):
             snapshot.remove_pod(pod(name))
         snapshot.apply_node(node("n00", {"cpu": str(random.randint(1, 20)), "memory": "9Gi", "pods": "9"}))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.model.objects import Affinity, PodAffinity, PodAffinityTerm, SelectorSpec, TopologySpreadConstraint
-from restow.scheduling import blocks, screens
-from restow.scheduling.answers import Placed
+from restow.model.objects import Affinity, Node, PodAffinity, PodAffinityTerm, SelectorSpec, TopologySpreadConstraint
+from restow.model.snapshot import Snapshot
 from restow.scheduling.engine import Engine
+from restow.scheduling.framework import Cycle
 from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from restow.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from restow.scheduling.plugins.topology_spread import PodTopologySpread
+from restow.scheduling.ranking import key_blocks, mask_cache
+from restow.scheduling.schedule_result import Placed
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.core.doubles import cluster, cycle
+from tests.scheduling.core.doubles import cluster, cycle, node_of
 
 HOST = "kubernetes.io/hostname"
 X, Y = SelectorSpec(match_labels={"app": "x"}), SelectorSpec(match_labels={"app": "y"})
@@ -24,24 +29,29 @@ def engine() -> Engine:
     return Engine([NodeResourcesFit(), PodTopologySpread(), InterPodAffinity()])
 
 
-def host(name, label="own", cpu=800, version=""):
+def host(name: str, label: str = "own", cpu: int = 800, version: int | str = "") -> Node:
     labels = {"own": {HOST: name}, "shared": {HOST: "shared"}, "none": {}}[label]
     return node(name, {"cpu": str(cpu), "memory": "8Ti", "pods": "9"}, labels=labels, version=version)
 
 
-def apart(selector=X):
+def apart(selector: SelectorSpec = X) -> dict[str, Any]:
     term = PodAffinityTerm(topology_key=HOST, label_selector=selector)
     return {"affinity": Affinity(pod_anti_affinity=PodAffinity(required=[term]))}
 
 
-def spread():
+def spread() -> dict[str, Any]:
     constraint = TopologySpreadConstraint(
         max_skew=1, topology_key=HOST, when_unsatisfiable="DoNotSchedule", label_selector=X
     )
     return {"topology_spread_constraints": [constraint]}
 
 
-KINDS = {"apart": apart, "spread": spread, "both": lambda: {**apart(Y), **spread()}, "neither": dict}
+KINDS: dict[str, Callable[[], dict[str, Any]]] = {
+    "apart": apart,
+    "spread": spread,
+    "both": lambda: {**apart(Y), **spread()},
+    "neither": dict,
+}
 NAMES = st.sampled_from([f"n{number}" for number in range(10)])
 NUMBERS = st.integers(0, 12)
 EVENTS = st.lists(
@@ -58,15 +68,15 @@ EVENTS = st.lists(
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch):
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are many already."""
-    monkeypatch.setattr(blocks, "BLOCK", 4)
-    monkeypatch.setattr(screens, "_FEW", 3)
+    monkeypatch.setattr(key_blocks, "BLOCK", 4)
+    monkeypatch.setattr(mask_cache, "_FEW", 3)
 
 
 @settings(max_examples=60, deadline=None)
 @given(events=EVENTS)
-def test_the_choice_is_that_of_an_engine_that_knows_nothing_yet(events):
+def test_the_choice_is_that_of_an_engine_that_knows_nothing_yet(events: list[tuple[Any, ...]]) -> None:
     kept, snapshot, made = engine(), cluster(*(host(f"n{number}") for number in range(6))), 0
     for event in events:
         match event:
@@ -95,50 +105,50 @@ def test_the_choice_is_that_of_an_engine_that_knows_nothing_yet(events):
                         snapshot.assume(one, found.node, at=0.0)
 
 
-def test_nodes_that_share_a_host_name_are_not_told_apart_by_a_screen():
+def test_nodes_that_share_a_host_name_are_not_told_apart_by_a_screen() -> None:
     kept, snapshot = engine(), cluster(host("n0"), host("n1"), host("n2"))
     for number, where in enumerate(["n0", "n1"]):
         one = pod(f"p{number}", labels={"app": "x"}, **apart())
-        assert kept.place(cycle(snapshot, one)).node == where
+        assert node_of(kept.place(cycle(snapshot, one))) == where
         snapshot.assume(one, where, at=0.0)
     (ranking,) = kept._rankings.values()
-    assert ranking.is_screened
+    assert ranking.has_mask_cache
     for name in ("n1", "n2"):
         snapshot.apply_node(host(name, "shared", version=90))
     assert not isinstance(kept.place(cycle(snapshot, pod("p", labels={"app": "x"}, **apart()))), Placed)
-    assert not ranking.is_screened
+    assert not ranking.has_mask_cache
 
 
-def screened():
+def screened() -> tuple[Engine, Snapshot, Cycle]:
     """A cluster of four, and an engine that has put a pod on the first and knows what keeps others from it."""
     kept, snapshot = engine(), cluster(*(host(f"n{number}") for number in range(4)))
     snapshot.assume(pod("first", {"cpu": "1m"}, labels={"app": "x"}, **apart()), "n0", at=0.0)
     snapshot.apply_pod(pod("other", {"cpu": "1m"}, on="n1", labels={"app": "z"}))
     asking = cycle(snapshot, pod("p", {"cpu": "1m"}, labels={"app": "x"}, **apart()))
-    assert kept.place(asking).node == "n1"
+    assert node_of(kept.place(asking)) == "n1"
     return kept, snapshot, asking
 
 
-def test_a_pod_that_only_changes_its_labels_is_seen():
+def test_a_pod_that_only_changes_its_labels_is_seen() -> None:
     kept, snapshot, asking = screened()
     snapshot.apply_pod(pod("other", {"cpu": "1m"}, on="n1", labels={"app": "x"}))
-    assert kept.place(asking).node == "n2"
+    assert node_of(kept.place(asking)) == "n2"
 
 
-def test_a_node_that_others_fill_is_seen():
+def test_a_node_that_others_fill_is_seen() -> None:
     kept, snapshot, asking = screened()
     snapshot.apply_pod(pod("big", {"cpu": "800"}, on="n1"))
-    assert kept.place(asking).node == "n2"
+    assert node_of(kept.place(asking)) == "n2"
 
 
-def test_many_changes_at_once_are_seen():
+def test_many_changes_at_once_are_seen() -> None:
     kept, snapshot = engine(), cluster(*(host(f"n{number}") for number in range(9)))
     for number in range(3):
         snapshot.assume(pod(f"p{number}", labels={"app": "x"}, **apart()), f"n{number}", at=0.0)
     asking = cycle(snapshot, pod("p", labels={"app": "x"}, **apart()))
-    assert kept.place(asking).node == "n3"
+    assert node_of(kept.place(asking)) == "n3"
     for number in range(3, 8):
         snapshot.apply_pod(pod(f"q{number}", on=f"n{number}", labels={"app": "x"}))
-    assert kept.place(asking).node == "n8"
+    assert node_of(kept.place(asking)) == "n8"
     snapshot.forget(pod("p1"))
-    assert kept.place(asking).node == "n1"
+    assert node_of(kept.place(asking)) == "n1"

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.model.cluster import AlreadyPlaced, SeatName, UnknownNode
-from restow.scheduling.answers import Unplaced
-from restow.scheduling.decisions import Assign, Hold, Nominate
-from restow.scheduling.endings import leaving
+from restow.model.cluster import AlreadyPlaced, Mask, Which
+from restow.model.reservations.seat_name import SeatName
+from restow.model.snapshot import Snapshot, UnknownNode
+from restow.scheduling.decisions import Assign, HoldSeats, Nominate
 from restow.scheduling.engine import Engine
-from restow.scheduling.framework import SUCCESS, error, unschedulable, wait
+from restow.scheduling.expected_ends import terminating_pods
+from restow.scheduling.framework import SUCCESS, Cycle, Plugin, Verdict, error, unschedulable, wait
+from restow.scheduling.schedule_result import Unplaced
 from restow.scheduling.statement import Statement
 from tests.model.cluster.builders import node, placements_of, pod, reservation
 from tests.model.cluster.reading import Fitting, everything, free
+from tests.narrowing import present
 from tests.scheduling.core.doubles import Fit, Keeps, cluster, cycle, nodes
 
 
-def engine_with(*plugins):
+def engine_with(*plugins: Plugin) -> Engine:
     return Engine([Fit(), *plugins])
 
 
-def test_commit_tells_the_steps_in_order():
+def test_commit_tells_the_steps_in_order() -> None:
     snapshot = cluster(*nodes(2), pods=[pod("old", on="n0")])
     snapshot.apply_reservation(reservation("r"))
     statement = Statement(snapshot, engine_with(), 5.0)
@@ -33,12 +39,12 @@ def test_commit_tells_the_steps_in_order():
     statement.pipeline(second, "n0")
     statement.reserve(reservation("r"), placements_of({0: "n1"}))
     kinds = [type(step) for step in statement.commit()]
-    assert kinds == [Assign, Nominate, Hold]
+    assert kinds == [Assign, Nominate, HoldSeats]
     assert [one.pod.metadata.name for one in snapshot.occupants("n0")] == ["b", "old"]
     assert free(snapshot, "n1")["cpu"] == 2000
 
 
-def test_reserve_runs_inside_allocate_and_unreserve_in_its_inverse():
+def test_reserve_runs_inside_allocate_and_unreserve_in_its_inverse() -> None:
     journal: list[str] = []
     snapshot = cluster(*nodes(1))
     statement = Statement(snapshot, engine_with(Keeps(journal, name="a"), Keeps(journal, name="b")), 0.0)
@@ -57,7 +63,7 @@ def test_reserve_runs_inside_allocate_and_unreserve_in_its_inverse():
         pytest.param({"permit": (unschedulable("no"), 0)}, id="Permit refuses"),
     ],
 )
-def test_an_allocation_that_fails_leaves_nothing(keeps):
+def test_an_allocation_that_fails_leaves_nothing(keeps: dict[str, Any]) -> None:
     journal: list[str] = []
     snapshot = cluster(*nodes(1))
     before = everything(snapshot)
@@ -73,7 +79,7 @@ def test_an_allocation_that_fails_leaves_nothing(keeps):
 class Breaks(Keeps):
     """Keeps what it took, with an exception."""
 
-    def unreserve(self, cycle, node):
+    def unreserve(self, cycle: Cycle, node: str) -> None:
         super().unreserve(cycle, node)
         raise RuntimeError("kept")
 
@@ -86,7 +92,7 @@ class Breaks(Keeps):
         pytest.param(lambda statement, story: statement.discard(), id="a statement that is discarded"),
     ],
 )
-def test_an_unreserve_that_breaks_keeps_no_room_and_stops_no_other(end):
+def test_an_unreserve_that_breaks_keeps_no_room_and_stops_no_other(end: Callable[[Statement, Cycle], object]) -> None:
     journal: list[str] = []
     snapshot = cluster(*nodes(1))
     before = everything(snapshot)
@@ -100,22 +106,23 @@ def test_an_unreserve_that_breaks_keeps_no_room_and_stops_no_other(end):
     assert "unreserve others first" in journal
 
 
-def test_permit_may_ask_to_wait():
+def test_permit_may_ask_to_wait() -> None:
     snapshot = cluster(*nodes(1))
     statement = Statement(snapshot, engine_with(Keeps([], permit=(wait("gang"), 30))), 0.0)
     statement.allocate(cycle(snapshot), "n0")
     (step,) = statement.commit()
+    assert isinstance(step, Assign)
     assert step.waits == {"a": 30}
 
 
 @pytest.mark.parametrize(("where", "mistake"), [("nowhere", UnknownNode), ("n0", AlreadyPlaced)])
-def test_what_cannot_be_assumed_is_an_error(where, mistake):
+def test_what_cannot_be_assumed_is_an_error(where: str, mistake: type[AlreadyPlaced] | type[UnknownNode]) -> None:
     snapshot = cluster(*nodes(1), pods=[pod("p", on="n0")])
     with pytest.raises(mistake), Statement(snapshot, engine_with(), 0.0) as statement:
         statement.allocate(cycle(snapshot), where)
 
 
-def test_whatever_ends_it_an_open_statement_is_discarded():
+def test_whatever_ends_it_an_open_statement_is_discarded() -> None:
     snapshot = cluster(*nodes(1))
     before = everything(snapshot)
     with pytest.raises(ZeroDivisionError), Statement(snapshot, engine_with(), 0.0) as statement:
@@ -124,19 +131,19 @@ def test_whatever_ends_it_an_open_statement_is_discarded():
     assert everything(snapshot) == before
 
 
-def test_it_ends_once():
+def test_it_ends_once() -> None:
     statement = Statement(cluster(), engine_with(), 0.0)
     statement.commit()
     with pytest.raises(RuntimeError):
         statement.discard()
 
 
-def test_unallocate_of_a_stranger():
+def test_unallocate_of_a_stranger() -> None:
     with pytest.raises(KeyError):
         Statement(cluster(), engine_with(), 0.0).unallocate(pod("x"))
 
 
-def test_releasing_takes_back_what_the_statement_reserved():
+def test_releasing_takes_back_what_the_statement_reserved() -> None:
     asked = reservation("r", phase="Pending")
     snapshot = cluster(*nodes(1))
     snapshot.apply_reservation(asked)
@@ -146,7 +153,7 @@ def test_releasing_takes_back_what_the_statement_reserved():
     assert (statement.commit(), free(snapshot, "n0")["cpu"]) == ([], 4000)
 
 
-def test_seats_that_are_reserved_one_after_the_other_are_one_decision():
+def test_seats_that_are_reserved_one_after_the_other_are_one_decision() -> None:
     asked = reservation("r", phase="Pending")
     snapshot = cluster(*nodes(2))
     snapshot.apply_reservation(asked)
@@ -155,8 +162,8 @@ def test_seats_that_are_reserved_one_after_the_other_are_one_decision():
     statement.reserve(asked, placements_of({1: "n1"}), waiting=True)
     statement.allocate(cycle(snapshot), "n0")
     statement.reserve(asked, placements_of({2: "n1"}))
-    assert statement.steps[0] == Hold(asked, tuple(placements_of({0: "n0", 1: "n1", 2: "n1"})), waiting=True)
-    assert [type(step) for step in statement.commit()] == [Hold, Assign]
+    assert statement.steps[0] == HoldSeats(asked, tuple(placements_of({0: "n0", 1: "n1", 2: "n1"})), waiting=True)
+    assert [type(step) for step in statement.commit()] == [HoldSeats, Assign]
 
 
 def calls_to_reserve(seats: int) -> int:
@@ -165,7 +172,7 @@ def calls_to_reserve(seats: int) -> int:
     snapshot.apply_reservation(asked)
     calls = 0
 
-    def count(frame, event, argument):
+    def count(frame: FrameType, event: str, argument: object) -> None:
         nonlocal calls
         calls += 1
 
@@ -177,7 +184,7 @@ def calls_to_reserve(seats: int) -> int:
     return calls
 
 
-def test_the_last_of_many_seats_costs_no_more_than_the_first():
+def test_the_last_of_many_seats_costs_no_more_than_the_first() -> None:
     calls_to_reserve(1)  # what is worked out once
     assert calls_to_reserve(200) <= 10.5 * calls_to_reserve(20)
 
@@ -189,12 +196,12 @@ class Looks(Fit):
         super().__init__()
         self.seen: list[int] = []
 
-    def filter(self, cycle, rows):
+    def filter(self, cycle: Cycle, rows: Which) -> Mask:
         self.seen.append(free(cycle.snapshot, "n0").get("cpu", 0))
         return super().filter(cycle, rows)
 
 
-def test_what_a_seat_holds_is_lent_to_its_taker_and_to_nobody_else():
+def test_what_a_seat_holds_is_lent_to_its_taker_and_to_nobody_else() -> None:
     looks = Looks()
     engine, snapshot = Engine([looks]), cluster(node("n0", {"cpu": "1", "pods": "1"}))
     snapshot.apply_reservation(reservation("r", {0: "n0"}))
@@ -202,14 +209,14 @@ def test_what_a_seat_holds_is_lent_to_its_taker_and_to_nobody_else():
     taker = cycle(snapshot, pod("taker", labels={"app": "web"}))
     assert isinstance(engine.place(other), Unplaced) and not fitting.of(other.pod_class.shape).any()
     looks.seen.clear()
-    seat = snapshot.reservations.seat(SeatName("default", "r", "t", 0))
+    seat = present(snapshot.reservations.seat(SeatName("default", "r", "t", 0)))
     with Statement(snapshot, engine, 0.0) as statement:
         assert statement.occupy(taker, seat) is SUCCESS
         assert (looks.seen, free(snapshot, "n0").get("cpu", 0)) == ([1000], 0)
         assert isinstance(engine.place(other), Unplaced) and not fitting.of(other.pod_class.shape).any()
 
 
-def test_release_of_a_stranger():
+def test_release_of_a_stranger() -> None:
     with pytest.raises(KeyError):
         Statement(cluster(), engine_with(), 0.0).release(reservation("r"))
 
@@ -217,11 +224,13 @@ def test_release_of_a_stranger():
 @pytest.mark.parametrize(
     "suppose",
     [
-        pytest.param(lambda trial, snapshot: trial.evict(leaving(snapshot, 0.0)), id="pods gone"),
+        pytest.param(lambda trial, snapshot: trial.evict(terminating_pods(snapshot, 0.0)), id="pods gone"),
         pytest.param(lambda trial, snapshot: trial.vacate(SeatName("default", "r", "t", 0)), id="seats free"),
     ],
 )
-def test_what_would_fit_if_others_were_gone_is_asked_and_never_committed(suppose):
+def test_what_would_fit_if_others_were_gone_is_asked_and_never_committed(
+    suppose: Callable[[Statement, Snapshot], object],
+) -> None:
     snapshot = cluster(*nodes(1), pods=[pod("old", {"cpu": "1"}, on="n0", leaving=True, version=7)])
     snapshot.apply_reservation(reservation("r", {0: "n0"}))
     before = everything(snapshot)
@@ -246,7 +255,7 @@ ASKED = (reservation("res0"), reservation("res1", {0: "n1"}))
 SEAT = SeatName("default", "res1", "t", 0)
 
 
-def play(statement, snapshot, steps):
+def play(statement: Statement, snapshot: Snapshot, steps: Sequence[tuple[str, int, int]]) -> None:
     for kind, which, where in steps:
         one = pod(f"p{which}", labels={"app": "web"})
         placed = {step.pod.metadata.uid for step in statement.steps if isinstance(step, Assign | Nominate)}
@@ -262,11 +271,13 @@ def play(statement, snapshot, steps):
                 statement.vacate(SEAT)
             case "reserve":
                 statement.reserve(asked, placements_of({where: f"n{where}"}))
-            case "release" if any(isinstance(step, Hold) and step.reservation is asked for step in statement.steps):
+            case "release" if any(
+                isinstance(step, HoldSeats) and step.reservation is asked for step in statement.steps
+            ):
                 statement.release(asked)
 
 
-def busy_cluster():
+def busy_cluster() -> Snapshot:
     running = [pod(f"r{number}", on=f"n{number % 3}", version=number + 1) for number in range(6)]
     snapshot = cluster(*(node(f"n{number}", {"cpu": "6", "pods": "20"}) for number in range(3)), pods=running)
     for asked in ASKED:
@@ -276,7 +287,7 @@ def busy_cluster():
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS, STEPS)
-def test_discard_restores_bit_for_bit(before_it, steps):
+def test_discard_restores_bit_for_bit(before_it: list[tuple[str, int, int]], steps: list[tuple[str, int, int]]) -> None:
     snapshot = busy_cluster()
     outer = Statement(snapshot, engine_with(Keeps([])), 0.0)
     play(outer, snapshot, before_it)

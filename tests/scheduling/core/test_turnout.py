@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
-from restow.model.objects import SchedulingGate
-from restow.scheduling.jobs import stranded
-from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.model.objects import Pod, PodGroup, SchedulingGate
 from restow.scheduling.gang_readiness import GangReadiness
+from restow.scheduling.jobs import why_successor_unschedulable
+from restow.scheduling.pod_group_cache import PodGroupCache
+from tests.narrowing import present
 from tests.scheduling.core.doubles import nodes
 from tests.scheduling.core.stories import Story, gang, task
 
 MOVER = task("t0", "g", on="n0", role="worker")
 GATED = task("t9", "g", scheduling_gates=[SchedulingGate(name="wait")])
-ROLES = {"min_task_member": {"chief": 1, "worker": 2}}
+ROLES: dict[str, Any] = {"min_task_member": {"chief": 1, "worker": 2}}
 
 
 @pytest.mark.parametrize(
@@ -62,10 +65,12 @@ ROLES = {"min_task_member": {"chief": 1, "worker": 2}}
         ),
     ],
 )
-def test_a_successor_is_scheduled_or_told_why_not(group, others, why):
+def test_a_successor_is_scheduled_or_told_why_not(group: PodGroup | None, others: list[Pod], why: str | None) -> None:
     told = f"pod group default/g {why}" if why else None
     turnout = GangReadiness.of([MOVER, *others])
-    assert stranded(MOVER, group, turnout) == (told and f"{told}: nobody would be scheduled in its place")
+    assert why_successor_unschedulable(MOVER, group, turnout) == (
+        told and f"{told}: nobody would be scheduled in its place"
+    )
     pending = [one for one in others if not (one.spec.node_name or one.spec.scheduling_gates)]
     running = [one for one in others if one not in pending]
     successor = task("new", "g", role="worker")
@@ -73,13 +78,16 @@ def test_a_successor_is_scheduled_or_told_why_not(group, others, why):
     assert story.refused.get("new") == told
 
 
-def test_a_pod_of_no_gang_lacks_nobody():
-    assert stranded(task("t0", on="n0"), None, GangReadiness.of(())) is None
+def test_a_pod_of_no_gang_lacks_nobody() -> None:
+    assert why_successor_unschedulable(task("t0", on="n0"), None, GangReadiness.of(())) is None
 
 
-def test_the_roster_counts_anew_when_somebody_comes_changes_or_goes():
-    roster, gone = PodGroupCache(), replace(MOVER, metadata=replace(MOVER.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
-    key = roster.gang_of(MOVER)
+def test_the_roster_counts_anew_when_somebody_comes_changes_or_goes() -> None:
+    roster, gone = (
+        PodGroupCache(),
+        replace(MOVER, metadata=replace(MOVER.metadata, deletion_timestamp="2026-01-01T00:00:00Z")),
+    )
+    key = present(roster.gang_of(MOVER))
     assert roster.readiness(key) == GangReadiness.of([])
     roster.apply_pod(MOVER)
     assert roster.readiness(key) == GangReadiness.of([MOVER]) != GangReadiness.of([])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from restow.scheduling.answers import Placed, Unplaced
+from restow.model.objects import Node
 from restow.scheduling.registry import read_profile
+from restow.scheduling.schedule_result import Placed, Unplaced
 from tests.model.cluster.builders import node, pod
-from tests.scheduling.core.doubles import cluster, cycle
+from tests.scheduling.core.doubles import cluster, cycle, node_of
 
 THING = "example.com/thing"
 IGNORING = {
@@ -15,11 +16,11 @@ IGNORING = {
 }
 
 
-def offering(name: str, things: int, version: int = 90):
+def offering(name: str, things: int, version: int = 90) -> Node:
     return node(name, {"cpu": "4", "memory": "8Gi", "pods": "10", THING: str(things)}, version=version)
 
 
-def test_each_name_is_refused_by_itself_and_makes_nothing_larger():
+def test_each_name_is_refused_by_itself_and_makes_nothing_larger() -> None:
     snapshot, engine = cluster(node("n1"), node("n2")), read_profile({}).engine
     for number in range(40):
         found = engine.place(cycle(snapshot, pod("p", {f"example.com/odd-{number}": "1"})))
@@ -29,7 +30,7 @@ def test_each_name_is_refused_by_itself_and_makes_nothing_larger():
 
 
 @pytest.mark.parametrize("plugins", [(), ("BinPacking",)], ids=["as configured", "with bin-packing"])
-def test_a_node_that_has_some_is_used_up_and_no_further(plugins):
+def test_a_node_that_has_some_is_used_up_and_no_further(plugins: tuple[str, ...]) -> None:
     snapshot = cluster(node("n1"), node("n2"))
     engine = read_profile({"tiers": [{"plugins": [{"name": one} for one in plugins]}]} if plugins else {}).engine
     waiting = [pod(f"p{number}", {THING: "2", "cpu": "1"}) for number in range(3)]
@@ -44,7 +45,7 @@ def test_a_node_that_has_some_is_used_up_and_no_further(plugins):
     assert refused.message == f"0/2 nodes are available: 2 Insufficient {THING}."
 
 
-def test_bin_packing_weighs_a_resource_from_the_moment_that_nodes_have_it():
+def test_bin_packing_weighs_a_resource_from_the_moment_that_nodes_have_it() -> None:
     snapshot, engine = (
         cluster(node("n1"), node("n2")),
         read_profile({"tiers": [{"plugins": [{"name": "BinPacking"}]}]}).engine,
@@ -55,12 +56,12 @@ def test_bin_packing_weighs_a_resource_from_the_moment_that_nodes_have_it():
     snapshot.apply_node(offering("n2", 8))
     snapshot.assume(pod("there", {THING: "6", "cpu": "1"}), "n2", at=0.0)
     snapshot.assume(pod("other", {"cpu": "1"}), "n1", at=0.0)
-    assert engine.place(cycle(snapshot, asks)).node == "n2"
+    assert node_of(engine.place(cycle(snapshot, asks))) == "n2"
 
 
-def test_what_is_ignored_is_ignored_before_and_after_nodes_have_it():
+def test_what_is_ignored_is_ignored_before_and_after_nodes_have_it() -> None:
     snapshot, engine = cluster(node("n1")), read_profile(IGNORING).engine
     asks = pod("p", {THING: "2"})
-    assert engine.place(cycle(snapshot, asks)).node == "n1"
+    assert node_of(engine.place(cycle(snapshot, asks))) == "n1"
     snapshot.apply_node(offering("n1", 1))
-    assert engine.place(cycle(snapshot, asks)).node == "n1"
+    assert node_of(engine.place(cycle(snapshot, asks))) == "n1"

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import (
     Affinity,
     Namespace,
@@ -20,10 +19,11 @@ from restow.model.objects import (
     SelectorSpec,
     WeightedPodAffinityTerm,
 )
-from restow.scheduling.answers import Placed, Unplaced
+from restow.model.snapshot import Snapshot
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import ArgumentError, Code, Cycle
 from restow.scheduling.plugins.inter_pod_affinity import InterPodAffinity
+from restow.scheduling.schedule_result import Placed, Unplaced
 from tests.model.cluster.builders import node, pod, reservation
 
 NODES = {
@@ -344,7 +344,7 @@ def test_arguments_are_checked(arguments: dict[str, Any]) -> None:
         InterPodAffinity(arguments)
 
 
-def test_who_may_be_first_is_no_longer_so_when_the_needed_pod_comes_outside_of_some_key():
+def test_who_may_be_first_is_no_longer_so_when_the_needed_pod_comes_outside_of_some_key() -> None:
     snapshot, plugin = cluster(), InterPodAffinity()
     snapshot.apply_node(node("n5", labels={"host": "n1"}))  # as near as n1 by one key, and in no zone
     cycle = Cycle(web("new", affinity=needs(term("host"), term("zone"))), snapshot, 0.0)

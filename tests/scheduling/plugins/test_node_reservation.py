@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from restow.model.cluster import Snapshot
-from restow.model.objects import OwnerReference
+from restow.model.objects import OwnerReference, Pod, Queue
+from restow.model.snapshot import Snapshot
 from restow.scheduling.framework import Cycle
-from restow.scheduling.plugins.node_reservation import NodeReservation
+from restow.scheduling.plugins.queue_node_lock import NodeReservation
 from restow.scheduling.registry import read_profile
 from tests.model.cluster.builders import node, of_queue, pod, queue
 from tests.scheduling.plugins.asking import reasons
@@ -15,7 +15,7 @@ from tests.scheduling.plugins.asking import reasons
 DAEMONS = OwnerReference(kind="DaemonSet", name="d", uid="d", controller=True)
 
 
-def cluster(*queues, names=("n1", "n2", "n3")):
+def cluster(*queues: Queue, names: tuple[str, ...] = ("n1", "n2", "n3")) -> Snapshot:
     snapshot = Snapshot()
     for name in names:
         snapshot.apply_node(node(name))
@@ -35,19 +35,19 @@ FOR_Q, FOR_R = "node(s) were locked for queue q!", "node(s) were locked for queu
         pytest.param(of_queue(pod("p", owner=DAEMONS), "s"), {}, id="of a DaemonSet: all"),
     ],
 )
-def test_which_nodes_are_left(one, refused):
+def test_which_nodes_are_left(one: Pod, refused: dict[str, str]) -> None:
     snapshot = cluster(queue("q", "n1"), queue("r", "n2"))
     expected = {name: [refused[name]] if name in refused else [] for name in ("n1", "n2", "n3")}
     assert reasons(NodeReservation(), Cycle(one, snapshot, 0.0)) == expected
 
 
-def test_a_node_that_two_queues_show_is_nobodys():
+def test_a_node_that_two_queues_show_is_nobodys() -> None:
     snapshot = cluster(queue("q", "n1"), queue("r", "n1"))
     told = reasons(NodeReservation(), Cycle(of_queue(pod("p"), "q"), snapshot, 0.0))
     assert told["n1"] == ["node(s) were locked for queues q and r!"]
 
 
-def test_without_locks_the_plugin_has_no_say():
+def test_without_locks_the_plugin_has_no_say() -> None:
     assert reasons(NodeReservation(), Cycle(of_queue(pod("p"), "q"), cluster(queue("q")), 0.0)) == {
         "n1": [],
         "n2": [],
@@ -55,16 +55,16 @@ def test_without_locks_the_plugin_has_no_say():
     }
 
 
-def message(one, snapshot):
+def message(one: Pod, snapshot: Snapshot) -> str:
     return read_profile({}).engine.place(Cycle(one, snapshot, 0.0)).message
 
 
-def test_the_refusal_is_one_counted_sentence():
+def test_the_refusal_is_one_counted_sentence() -> None:
     snapshot = cluster(queue("q1", "n1", "n2", "n3"))
     assert message(pod("p"), snapshot) == "0/3 nodes are available: 3 node(s) were locked for queue q1."
 
 
-def test_of_many_queues_those_with_most_nodes_are_named():
+def test_of_many_queues_those_with_most_nodes_are_named() -> None:
     names = tuple(f"n{number}" for number in range(9))
     snapshot = cluster(
         *(queue(f"q{number}", f"n{number}") for number in range(8)), queue("q0", "n0", "n8"), names=names
@@ -77,10 +77,10 @@ def test_of_many_queues_those_with_most_nodes_are_named():
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["undone", "unlocked by the queue"])
-def test_what_an_engine_remembers_follows_the_locks(again):
+def test_what_an_engine_remembers_follows_the_locks(again: bool) -> None:
     snapshot, engine = cluster(names=("n1", "n2")), read_profile({}).engine
 
-    def where():
+    def where() -> str:
         return engine.place(Cycle(pod("p"), snapshot, 0.0)).node
 
     assert where() == "n1"
@@ -94,13 +94,13 @@ def test_what_an_engine_remembers_follows_the_locks(again):
     assert where() == "n1"
 
 
-def test_it_runs_by_default_and_can_be_switched_off():
+def test_it_runs_by_default_and_can_be_switched_off() -> None:
     off = read_profile({"tiers": [{"plugins": [{"name": "NodeReservation", "enabled": False}]}]}).engine
     cycle = Cycle(pod("p"), cluster(queue("q", "n1"), names=("n1",)), 0.0)
     assert off.place(cycle).node == "n1"
 
 
-def test_what_an_engine_remembers_follows_a_lock_that_moves():
+def test_what_an_engine_remembers_follows_a_lock_that_moves() -> None:
     snapshot, engine = cluster(queue("q", "n1"), names=("n1", "n2")), read_profile({}).engine
     assert engine.place(Cycle(pod("p"), snapshot, 0.0)).node == "n2"
     snapshot.apply_queue(queue("q", "n2"))

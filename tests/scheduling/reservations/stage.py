@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from restow.model.cluster import MIGRATING_ANNOTATION, Snapshot
 from restow.model.objects import (
     Container,
     ContainerPort,
@@ -21,7 +20,6 @@ from restow.model.objects import (
     PodGroupSpec,
     PodGroupStatus,
     PodTemplate,
-    Quantities,
     Queue,
     Reservation,
     ReservationOwner,
@@ -31,11 +29,13 @@ from restow.model.objects import (
     SelectorSpec,
     TaskSpec,
 )
-from restow.scheduling.decisions import Assign, Decision, Decline, Hold, Refuse, Tell
-from restow.scheduling.registry import Profile, read_profile
+from restow.model.reservations.reservation_annotations import MIGRATING_ANNOTATION
+from restow.model.snapshot import Snapshot
+from restow.scheduling.decisions import Assign, Decision, HoldSeats, RecordEvent, RefusePod, RefuseReservation
 from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.registry import Profile, read_profile
 from restow.scheduling.session import Session
-from tests.model.cluster.builders import node, placements_of, pod, spec
+from tests.model.cluster.builders import Amounts, node, placements_of, pod, spec
 
 OWNER = ReservationOwner(label_selector=SelectorSpec(match_labels={"app": "web"}))
 PROFILE = read_profile({})
@@ -44,12 +44,12 @@ DEPLOYMENT = OwnerReference(api_version="apps/v1", kind="Deployment", name="web"
 FIRST = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-1", uid="uid-1", controller=True)
 SECOND = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="web-2", uid="uid-2", controller=True)
 WORKLOAD = ReservationOwner(controller=ObjectReference(kind="Deployment", name="web", uid="uid-web"))
-FITS = {"match_policy": "Fits"}
+FITS: dict[str, Any] = {"match_policy": "Fits"}
 TERMINATING = 1767225600.0  # when pods that are leaving began to
 PORT = [Container(name="main", ports=[ContainerPort(container_port=80, host_port=80)])]
 
 
-def template(requests: Quantities | None = None, *, labels: dict[str, str] | None = None, **fields: Any) -> PodTemplate:
+def template(requests: Amounts | None = None, *, labels: dict[str, str] | None = None, **fields: Any) -> PodTemplate:
     return PodTemplate(metadata=ObjectMeta(labels=labels), spec=spec(requests, **fields))
 
 
@@ -86,7 +86,7 @@ def booking(
 
 
 def task(
-    replicas: int = 1, requests: Quantities | None = None, *, name: str = "t", nodes: Sequence[str] = (), **more: Any
+    replicas: int = 1, requests: Amounts | None = None, *, name: str = "t", nodes: Sequence[str] = (), **more: Any
 ) -> TaskSpec:
     return TaskSpec(
         name=name, replicas=replicas, template=template(requests, **more), reservation_node_names=list(nodes) or None
@@ -95,7 +95,7 @@ def task(
 
 def user(
     name: str,
-    requests: Quantities | None = None,
+    requests: Amounts | None = None,
     *,
     uses: str | None = None,
     group: str | None = None,
@@ -189,16 +189,16 @@ class Outcome:
         return {
             one.reservation.metadata.name: [seat.node_name for seat in _sorted(one.placements)]
             for one in self.decisions
-            if isinstance(one, Hold)
+            if isinstance(one, HoldSeats)
         }
 
     @property
     def waiting(self) -> list[str]:
-        return [one.reservation.metadata.name for one in self.decisions if isinstance(one, Hold) and one.waiting]
+        return [one.reservation.metadata.name for one in self.decisions if isinstance(one, HoldSeats) and one.waiting]
 
     @property
     def declined(self) -> dict[str, str]:
-        return {one.reservation.metadata.name: one.message for one in self.decisions if isinstance(one, Decline)}
+        return {one.reservation.metadata.name: one.message for one in self.decisions if isinstance(one, RefuseReservation)}
 
     @property
     def seats(self) -> dict[str, str]:
@@ -215,11 +215,11 @@ class Outcome:
 
     @property
     def refused(self) -> dict[str, str]:
-        return {one.pod.metadata.name: one.message for one in self.decisions if isinstance(one, Refuse)}
+        return {one.pod.metadata.name: one.message for one in self.decisions if isinstance(one, RefusePod)}
 
     @property
     def told(self) -> dict[str, tuple[str, str]]:
-        return {one.pod.metadata.name: (one.reason, one.message) for one in self.decisions if isinstance(one, Tell)}
+        return {one.pod.metadata.name: (one.reason, one.message) for one in self.decisions if isinstance(one, RecordEvent)}
 
 
 def _sorted(placements: Iterable[Placement]) -> list[Placement]:

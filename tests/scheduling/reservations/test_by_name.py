@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from restow.model.objects import Pod, Reservation
-from restow.scheduling.decisions import Refuse
 from restow.scheduling.cluster_events import RESERVATION
+from restow.scheduling.decisions import RefusePod
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.reservations.stage import (
     ALL,
@@ -153,7 +153,9 @@ def test_what_a_pod_names_itself_comes_before_what_its_gang_names() -> None:
         pytest.param({"app": "worker"}, {"a": "r/t/0"}, "n3", id="a place beside them"),
     ],
 )
-def test_what_a_pod_of_a_gang_names_is_for_nobody_else(labels, seats, node: str) -> None:
+def test_what_a_pod_of_a_gang_names_is_for_nobody_else(
+    labels: dict[str, str], seats: dict[str, str], node: str
+) -> None:
     held = [booking("r", task(1, ALL), at={0: "n1"}), booking("other", task(1, ALL), at={0: "n2"}, **FITS)]
     stage = Stage(*rooms("n1", "n2", "n3"), gang("g", 2), *held)
     outcome = stage.session(user("a", ALL, group="g", uses="r"), user("b", ALL, group="g", labels=labels))
@@ -196,7 +198,7 @@ def test_a_gang_is_not_placed_without_the_seat_that_one_of_it_names() -> None:
     stage = Stage(*rooms("n1", "n2"), gang("g", 2), booking("r", task(1, ALL), at={0: "n1"}), pod("x", on="n2"))
     outcome = stage.session(user("a", ALL, group="g", uses="r"), user("b", ALL, group="g"))
     assert (outcome.nodes, sorted(outcome.refused)) == ({}, ["a", "b"])
-    [why] = {one.plugins for one in outcome.decisions if isinstance(one, Refuse)}
+    [why] = {one.plugins for one in outcome.decisions if isinstance(one, RefusePod)}
     assert {RESERVATION, "NodeResourcesFit"} <= why
     stage.snapshot.remove_pod(pod("x", on="n2"))
     outcome = stage.session(user("a", ALL, group="g", uses="r"), user("b", ALL, group="g"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import pytest
@@ -27,14 +29,20 @@ from restow.model.objects import (
     Toleration,
     Volume,
 )
-from restow.scheduling.reservations.comparison import FIELDS, canonical, differences, in_detail
+from restow.model.reservations.template_comparison import FIELDS, canonical, differences, in_detail
 
 
 def made(**fields: Any) -> Pod:
     return Pod(metadata=ObjectMeta(name="p", labels={"app": "web"}), spec=PodSpec(**fields))
 
 
-def container(name: str = "main", image: str = "a", requests=None, limits=None, **more: Any) -> Container:
+def container(
+    name: str = "main",
+    image: str = "a",
+    requests: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Container:
     return Container(name=name, image=image, resources=ResourceRequirements(requests=requests, limits=limits), **more)
 
 
@@ -237,7 +245,7 @@ SPECS = st.builds(
 
 
 @given(SPECS, st.randoms(use_true_random=False))
-def test_no_order_means_anything(one: Pod, random) -> None:
+def test_no_order_means_anything(one: Pod, random: Random) -> None:
     spec = one.spec
     tolerations, containers = list(spec.tolerations or ()), list(spec.containers or ())
     random.shuffle(tolerations)

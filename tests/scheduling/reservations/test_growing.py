@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from restow.model.objects import ObjectMeta, Placement, Quantities, Queue, QueueSpec, Reservation
-from restow.scheduling.reservations.growing import beyond_limits
-from restow.scheduling.reservations.validity import has_grown
+from restow.model.reservations.observed import has_grown
+from restow.scheduling.seat_checks.spec_increase import beyond_limits
 from tests.model.cluster.builders import pod
 from tests.scheduling.reservations.stage import Stage, booking, rooms, task
 
@@ -65,7 +65,9 @@ def test_a_reservation_has_grown_by_what_nobody_took(cpu: str, taken: tuple[int,
         pytest.param(2, "3", "3", [], id="it was given all that, before the limit was lowered"),
     ],
 )
-def test_seats_are_lost_until_the_rest_is_within_the_limit(replicas, cpu, given, expected) -> None:
+def test_seats_are_lost_until_the_rest_is_within_the_limit(
+    replicas: int, cpu: str, given: str, expected: list[int]
+) -> None:
     assert lost(grown("r", replicas, cpu, given)) == expected
 
 
@@ -77,7 +79,9 @@ def test_seats_are_lost_until_the_rest_is_within_the_limit(replicas, cpu, given,
         pytest.param({"cpu": "1500m"}, [0, 1], id="there is not"),
     ],
 )
-def test_a_seat_behind_the_one_that_is_lost_stays_if_it_is_not_in_the_way(beside, expected) -> None:
+def test_a_seat_behind_the_one_that_is_lost_stays_if_it_is_not_in_the_way(
+    beside: dict[str, str], expected: list[int]
+) -> None:
     assert lost(grown("r", 2, "3", "1", beside)) == expected
 
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from restow.model.objects import (
     Affinity,
+    Container,
     Node,
     PodAffinity,
     PodAffinityTerm,
@@ -14,7 +15,6 @@ from restow.model.objects import (
     ReservationOwner,
     SelectorSpec,
 )
-from restow.scheduling.actions import seating
 from restow.scheduling.engine import Engine
 from restow.scheduling.framework import Code, Verdict
 from tests.model.cluster.builders import node, pod
@@ -262,7 +262,7 @@ APART = Affinity(
         pytest.param({"affinity": APART}, id="its anti-affinity"),
     ],
 )
-def test_what_stands_in_for_a_pod_does_not_keep_it_out(fields) -> None:
+def test_what_stands_in_for_a_pod_does_not_keep_it_out(fields: dict[str, Affinity | list[Container]]) -> None:
     seat, taker = task(1, {}, labels={"app": "web"}), user("p", {})
     seat = replace(seat, template=replace(seat.template, spec=replace(seat.template.spec, **fields)))
     stage = Stage(node("n1", labels={"kubernetes.io/hostname": "n1"}), booking("r", seat, at={0: "n1"}))

@@ -11,6 +11,7 @@ from restow.model.objects import (
     Affinity,
     Container,
     ContainerPort,
+    Node,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
@@ -22,6 +23,7 @@ from restow.model.objects import (
     QueueSpec,
     SelectorRequirement,
     SelectorSpec,
+    TaskSpec,
     TopologySpreadConstraint,
 )
 from tests.model.cluster.builders import ROOM, node, pod, queue
@@ -35,7 +37,7 @@ TOGETHER = Affinity(pod_affinity=PodAffinity(required=[PodAffinityTerm(topology_
 LABELS = {"app": "web"}
 
 
-def hosts(*names: str, **fields: Any):
+def hosts(*names: str, **fields: Any) -> list[Node]:
     return [node(name, labels={HOST: name, "zone": name[0]}, **fields) for name in names]
 
 
@@ -62,7 +64,7 @@ def port(number: int) -> list[Container]:
         pytest.param(3, 1, 2, "2 of the 3 seats", id="as many as fit beyond the minimum"),
     ],
 )
-def test_seats_are_held_when_enough_fit_at_once(replicas, least, held, says) -> None:
+def test_seats_are_held_when_enough_fit_at_once(replicas: int, least: int | None, held: int, says: str | None) -> None:
     stage = Stage(*rooms("n1", offers={"cpu": "4", "pods": "10"}))
     outcome = stage.session(booking("r", task(replicas, TWO), min_available=least))
     assert len(outcome.held.get("r", [])) == held
@@ -144,7 +146,7 @@ def test_the_class_of_pods_that_name_none_counts() -> None:
         pytest.param({}, "queue default would exceed its capability", id="the default queue, if it names none"),
     ],
 )
-def test_what_refuses_it_before_any_node_is_asked(fields, says) -> None:
+def test_what_refuses_it_before_any_node_is_asked(fields: dict[str, list[TaskSpec] | str], says: str) -> None:
     stage = Stage(*rooms("n1"))
     for name in ("small", "default"):
         stage.roster.apply_queue(Queue(metadata=ObjectMeta(name=name), spec=QueueSpec(capability={"cpu": "500m"})))
@@ -254,7 +256,7 @@ def test_seats_within_a_limit_are_held_though_those_before_them_exceed_it(limit:
         pytest.param(["full"], "n1", id="none that is named will do"),
     ],
 )
-def test_named_nodes_are_tried_in_order_then_any(named, held) -> None:
+def test_named_nodes_are_tried_in_order_then_any(named: list[str], held: str) -> None:
     stage = Stage(*hosts("n1", "n2", "full"), pod("big", {"cpu": "4"}, on="full"))
     assert stage.session(booking("r", task(1, TWO, nodes=named))).held == {"r": [held]}
 
@@ -287,7 +289,9 @@ def test_seats_keep_away_from_each_other_as_their_pods_will() -> None:
         pytest.param({"containers": port(80)}, {"containers": port(80)}, "n2", id="a seat takes its host ports"),
     ],
 )
-def test_a_seat_counts_as_the_pod_it_will_become(held, coming, where) -> None:
+def test_a_seat_counts_as_the_pod_it_will_become(
+    held: dict[str, Any], coming: dict[str, Affinity | list[Container]], where: str
+) -> None:
     """Without it the pod would go to the other node, which is emptier."""
     stage = Stage(*hosts("n1", "n2"), pod("big", {"cpu": "3"}, on=where))
     fields = {key: value for key, value in held.items() if key != "containers"}
@@ -340,7 +344,9 @@ NEAR = PodAffinityTerm(topology_key="zone", label_selector=WEB)
     ],
 )
 @pytest.mark.parametrize("marked", [True, False])
-def test_only_the_pod_that_moves_does_not_keep_its_successor_away(fields, marked) -> None:
+def test_only_the_pod_that_moves_does_not_keep_its_successor_away(
+    fields: dict[str, Affinity | list[TopologySpreadConstraint]], marked: bool
+) -> None:
     full = pod("full", {"cpu": "4"}, on="b1")
     stage = Stage(*hosts("a1", "a2", "b1"), full, pod("old", {}, on="a1", labels=LABELS, **fields))
     seat = task(1, {"cpu": "1"}, labels=LABELS, nodes=["a2"], **fields)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import count
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,8 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from restow.model.cluster import RESERVATION_ANNOTATION
-from restow.model.cluster.owners import Owners
 from restow.model.objects import (
     ObjectReference,
     Placement,
@@ -23,8 +22,10 @@ from restow.model.objects import (
     ReservationState,
     SelectorSpec,
 )
-from restow.scheduling.actions.seating import Swarm
-from restow.scheduling.decisions import Assign, Decision, Hold
+from restow.model.reservations.reservation_annotations import RESERVATION_ANNOTATION
+from restow.model.reservations.owners import Owners
+from restow.scheduling.actions.seat_assignment import Swarm
+from restow.scheduling.decisions import Assign, Decision, HoldSeats
 from restow.scheduling.framework import Cycle
 from restow.scheduling.statement import Statement
 from tests.model.cluster.builders import node, pod
@@ -122,11 +123,11 @@ class Cluster(RuleBasedStateMachine):
                     place = (one.seat.reservation, one.seat.task, one.seat.index)
                     assert place not in self.consumers, "a consumed seat was given out again"
                     owners = Owners.of(self.reservations[one.seat.reservation].spec.owners or ())
-                    assert owners.match(one.pod, self.stage.snapshot.kinship), "a seat was given to somebody else"
-            elif isinstance(one, Hold):
+                    assert owners.match(one.pod, self.stage.snapshot.owner_chains), "a seat was given to somebody else"
+            elif isinstance(one, HoldSeats):
                 self.hold(one)
 
-    def hold(self, hold: Hold) -> None:
+    def hold(self, hold: HoldSeats) -> None:
         known = self.reservations[hold.reservation.metadata.name]
         placements = [*(known.status.placements or ()), *hold.placements]
         assert len(placements) >= (known.spec.min_available or 1)
@@ -281,7 +282,9 @@ def decided(things: list[Pod | Reservation], at: dict[str, str]) -> list[str]:
 
 @settings(deadline=None, max_examples=60)
 @given(items, st.dictionaries(st.sampled_from(NODES), apps), st.randoms(use_true_random=False))
-def test_the_same_cluster_gives_the_same_decisions_in_whatever_order_it_is_told(things, at, random) -> None:
+def test_the_same_cluster_gives_the_same_decisions_in_whatever_order_it_is_told(
+    things: list[tuple[str, str, str, int]], at: dict[str, str], random: Random
+) -> None:
     made = build(things)
     told = list(made)
     random.shuffle(told)
@@ -299,7 +302,9 @@ def test_the_same_cluster_gives_the_same_decisions_in_whatever_order_it_is_told(
     ),
     st.lists(st.tuples(apps, sizes), min_size=2, max_size=10),
 )
-def test_pods_that_come_in_swarms_get_the_seats_they_would_get_alone(held, swarm) -> None:
+def test_pods_that_come_in_swarms_get_the_seats_they_would_get_alone(
+    held: list[tuple[str, str, int, str]], swarm: list[tuple[str, str]]
+) -> None:
     def seats(follows: bool) -> dict[str, str]:
         stage = Stage(*(node(name, {"cpu": "20", "pods": "20"}) for name in NODES))
         for number, (owner, size, mover, policy) in enumerate(held):

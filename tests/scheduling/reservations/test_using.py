@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
-from restow.model.cluster import SeatName
 from restow.model.objects import (
     Node,
     ObjectReference,
@@ -15,8 +16,9 @@ from restow.model.objects import (
     Reservation,
     ReservationOwner,
 )
-from restow.scheduling.decisions import Refuse
+from restow.model.reservations.seat_name import SeatName
 from restow.scheduling.cluster_events import RESERVATION
+from restow.scheduling.decisions import RefusePod
 from tests.model.cluster.builders import ROOM, node, pod
 from tests.scheduling.reservations.stage import (
     ALL,
@@ -132,7 +134,7 @@ def test_a_rolling_update_still_matches_whoever_owns_its_owner(owner: Reservatio
         pytest.param(replace(GANG, uid="uid-before"), {}, id="another life of its PodGroup"),
     ],
 )
-def test_an_owner_is_whom_every_part_of_the_reference_names(reference: ObjectReference, seats) -> None:
+def test_an_owner_is_whom_every_part_of_the_reference_names(reference: ObjectReference, seats: dict[str, str]) -> None:
     group = gang("g", 1)
     group = replace(group, metadata=replace(group.metadata, uid="uid-g"))
     owner = ReservationOwner(object=reference)
@@ -174,7 +176,7 @@ def test_another_namespace_is_another_owner() -> None:
         pytest.param("Fits", {"cpu": "5"}, {}, id="too large"),
     ],
 )
-def test_a_template_is_compared_a_fit_is_tried(policy: str, requests, seats) -> None:
+def test_a_template_is_compared_a_fit_is_tried(policy: str, requests: dict[str, str], seats: dict[str, str]) -> None:
     stage = Stage(*rooms("n1"), booking("r", task(1, {"cpu": "2"}), at={0: "n1"}, match_policy=policy))
     assert stage.session(user("p", requests)).seats == seats
 
@@ -251,7 +253,7 @@ def test_the_large_pods_of_a_gang_have_their_seats_before_the_others_are_placed_
 # --- migrations -------------------------------------------------------------------------------------------------------
 
 
-def moving(**fields) -> Reservation:
+def moving(**fields: Any) -> Reservation:
     return booking("restow-1", task(1, ALL, labels={"app": "web"}), at={0: "n2"}, **{**MOVING, **fields})
 
 
@@ -264,7 +266,7 @@ def moving(**fields) -> Reservation:
         pytest.param(user("old", ALL, on="n1", owner=FIRST, phase="Succeeded"), {"p": "restow-1/t/0"}, id="it is over"),
     ],
 )
-def test_a_migrations_seat_opens_once_the_pod_that_moves_leaves(mover: Pod | None, seats) -> None:
+def test_a_migrations_seat_opens_once_the_pod_that_moves_leaves(mover: Pod | None, seats: dict[str, str]) -> None:
     stage = Stage(*rooms("n1", "n2"), moving(), *([mover] if mover else []))
     workload(stage.snapshot)
     assert stage.session(user("p", ALL, owner=FIRST)).seats == seats
@@ -319,7 +321,7 @@ def test_a_successor_that_only_its_predecessor_keeps_away_waits_and_keeps_its_se
     successor = at_port(user("new", {}, owner=FIRST))
     outcome = stage.session(successor)
     assert outcome.refused == {"new": "waiting for default/old to leave: its seat default/r/t/0 on node n2 is kept"}
-    assert [one.plugins for one in outcome.decisions if isinstance(one, Refuse)] == [{RESERVATION}]
+    assert [one.plugins for one in outcome.decisions if isinstance(one, RefusePod)] == [{RESERVATION}]
     stage.snapshot.remove_pod(leaving)
     assert stage.session(successor).seats == {"new": "r/t/0"}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -11,6 +14,7 @@ from restow.model.objects import (
     PersistentVolumeClaimSpec,
     PersistentVolumeClaimTemplate,
     Pod,
+    Reservation,
     StorageClass,
     TaskSpec,
     Volume,
@@ -25,7 +29,7 @@ ALONE = ["ReadWriteOncePod"]
 DATA = [Volume(name="v", persistent_volume_claim=ClaimVolume(claim_name="data"))]
 
 
-def stage(*things, modes=ALONE) -> Stage:
+def stage(*things: Pod | Reservation, modes: Sequence[str] = ALONE) -> Stage:
     made = Stage(*(node(name, labels={"zone": name[0]}) for name in ("a1", "a2", "b1")))
     reachable = on_label("zone", "a")
     made.snapshot.apply_storage(
@@ -37,11 +41,11 @@ def stage(*things, modes=ALONE) -> Stage:
     return made
 
 
-def seat(**fields) -> TaskSpec:
+def seat(**fields: Any) -> TaskSpec:
     return task(1, {}, volumes=DATA, **fields)
 
 
-def owner(name: str, **fields) -> Pod:
+def owner(name: str, **fields: Any) -> Pod:
     return user(name, {}, volumes=DATA, **fields)
 
 
@@ -59,13 +63,15 @@ def test_a_held_claim_is_its_own_pods() -> None:
 
 
 @pytest.mark.parametrize(("mark", "held"), [("uid-old", {"r": ["a2"]}), (None, {})])
-def test_the_claim_of_a_pod_that_moves_may_be_reserved_for_its_successor(mark, held) -> None:
+def test_the_claim_of_a_pod_that_moves_may_be_reserved_for_its_successor(
+    mark: str | None, held: dict[str, list[str]]
+) -> None:
     running = stage(owner("old", on="a1"))
     assert running.session(booking("r", seat(nodes=["a2"]), migrating=mark)).held == held
 
 
 @pytest.mark.parametrize("modes", [ALONE, ["ReadWriteOnce"]])
-def test_a_successor_waits_until_its_predecessor_has_left_the_claim(modes) -> None:
+def test_a_successor_waits_until_its_predecessor_has_left_the_claim(modes: list[str]) -> None:
     leaving = owner("web-0", on="a1", uid="uid-old", leaving=True)
     moved = booking("restow-1", seat(), at={0: "a2"}, match_policy="Fits", migrating="uid-old")
     moving = stage(leaving, moved, modes=modes)
@@ -119,7 +125,9 @@ DEFAULT = replace(ONLY_B, metadata=replace(ONLY_B.metadata, annotations={DEFAULT
         pytest.param(AT_ONCE, "made", ["a1"], id="anywhere, if it is bound by itself"),
     ],
 )
-def test_a_claim_that_will_be_made_for_the_pod_counts_as_if_it_were_there(known, wanted, where) -> None:
+def test_a_claim_that_will_be_made_for_the_pod_counts_as_if_it_were_there(
+    known: StorageClass, wanted: str | None, where: list[str]
+) -> None:
     assert shelf(known).session(booking("r", scratch(wanted))).held == {"r": where}
 
 

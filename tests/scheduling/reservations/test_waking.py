@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from restow.model.objects import ObjectReference, OwnerReference, ReservationOwner
+from restow.model.objects import ObjectReference, OwnerReference, Pod, ReservationOwner
 from restow.scheduling.cluster_events import RESERVATION, ActionType, ClusterEvent, EventResource, QueueingHints
 from tests.model.cluster.builders import node, pod
 from tests.scheduling.reservations.stage import booking, user
@@ -33,10 +33,15 @@ BY_CONTROLLER = booking("r", at={0: "n1"}, owners=[ReservationOwner(controller=O
             False,
             id="it was available already",
         ),
-        pytest.param(user("p"), ClusterEvent(EventResource.RESERVATION, ActionType.ADDED, new=PENDING), False, id="not available yet"),
+        pytest.param(
+            user("p"),
+            ClusterEvent(EventResource.RESERVATION, ActionType.ADDED, new=PENDING),
+            False,
+            id="not available yet",
+        ),
     ],
 )
-def test_a_seat_that_opens_wakes_those_who_may_take_it(waiting, news: ClusterEvent, woken: bool) -> None:
+def test_a_seat_that_opens_wakes_those_who_may_take_it(waiting: Pod, news: ClusterEvent, woken: bool) -> None:
     wakeups = QueueingHints()
     plugins = frozenset(["NodeResourcesFit"])
     assert (wakeups.may_help_any(plugins, news) and wakeups.is_worth_requeuing(waiting, plugins, news)) == woken
@@ -45,13 +50,25 @@ def test_a_seat_that_opens_wakes_those_who_may_take_it(waiting, news: ClusterEve
 @pytest.mark.parametrize(
     ("news", "woken"),
     [
-        pytest.param(ClusterEvent(EventResource.RESERVATION, ActionType.UPDATED, old=AVAILABLE, new=PENDING), True, id="any change of one"),
-        pytest.param(ClusterEvent(EventResource.RESERVATION, ActionType.DELETED, old=AVAILABLE), True, id="one is gone"),
+        pytest.param(
+            ClusterEvent(EventResource.RESERVATION, ActionType.UPDATED, old=AVAILABLE, new=PENDING),
+            True,
+            id="any change of one",
+        ),
+        pytest.param(
+            ClusterEvent(EventResource.RESERVATION, ActionType.DELETED, old=AVAILABLE), True, id="one is gone"
+        ),
         pytest.param(ClusterEvent(EventResource.POD, ActionType.DELETED, old=pod("old")), True, id="a pod has left"),
-        pytest.param(ClusterEvent(EventResource.POD, ActionType.DELETED, old=pod("old", namespace="other")), False, id="elsewhere"),
+        pytest.param(
+            ClusterEvent(EventResource.POD, ActionType.DELETED, old=pod("old", namespace="other")),
+            False,
+            id="elsewhere",
+        ),
         pytest.param(ClusterEvent(EventResource.POD, ActionType.ADDED, new=pod("new")), False, id="a pod has come"),
         pytest.param(
-            ClusterEvent(EventResource.NODE, ActionType.UPDATED, old=node("n1"), new=node("n1", unschedulable=True)), True, id="a node"
+            ClusterEvent(EventResource.NODE, ActionType.UPDATED, old=node("n1"), new=node("n1", unschedulable=True)),
+            True,
+            id="a node",
         ),
     ],
 )

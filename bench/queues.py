@@ -16,19 +16,19 @@ from msgspec.structs import replace
 from bench.measure import measured
 from bench.report import Claim, Report, Row
 from bench.workloads import nodes, pods
-from restow.model.cluster import Snapshot
 from restow.model.objects import Guarantee, GuaranteePercentage, ObjectMeta, Queue, QueueSpec
-from restow.model.tenancy import QUEUE_ANNOTATION
-from restow.queues.counting import count_jobs
-from restow.queues.fleet import Fleet, Use, read_fleet
-from restow.queues.locking import Lock, relock
+from restow.model.snapshot import Snapshot
+from restow.model.queues import QUEUE_ANNOTATION
+from restow.queues.job_counts import count_jobs
+from restow.queues.node_capacity import NodeCapacity, QueueUsage, read_node_capacity
+from restow.queues.node_locks import QueueLock, decide_locks
 from restow.scheduling.pod_group_cache import PodGroupCache
 
 NODES, QUEUES, PODS = 5_000, 200, 50_000
 SECONDS, MEAN_GAP = 1.0, 0.05
 
 
-def fleet() -> Fleet:
+def fleet() -> NodeCapacity:
     """Nodes of nine sizes, filled at random; every queue runs on twenty of them."""
     random = np.random.default_rng(7)
     offered = np.vstack(
@@ -38,16 +38,16 @@ def fleet() -> Fleet:
     used = {}
     for number in range(QUEUES):
         where = np.sort(random.choice(NODES, 20, replace=False))
-        used[_name(number)] = Use(where, ((offered - idle)[:, where] * random.random(20) / 2).astype(np.int64))
-    return Fleet(
+        used[_name(number)] = QueueUsage(where, ((offered - idle)[:, where] * random.random(20) / 2).astype(np.int64))
+    return NodeCapacity(
         names=tuple(f"n{number:05}" for number in range(NODES)),
         resources=("cpu", "memory"),
-        offered=offered,
+        allocatable=offered,
         idle=idle,
-        staying=np.zeros_like(offered),
+        pinned=np.zeros_like(offered),
         schedulable=np.ones(NODES, np.bool_),
         untainted=np.ones(NODES, np.bool_),
-        used=used,
+        usage=used,
     )
 
 
@@ -67,10 +67,10 @@ def queues() -> list[Queue]:
 
 def locking(when: str) -> Callable[[], Any]:
     cluster, asking = fleet(), queues()
-    present = {} if when == "first" else {name: lock.nodes for name, lock in relock(cluster, asking, {}).items()}
+    present = {} if when == "first" else {name: lock.nodes for name, lock in decide_locks(cluster, asking, {}).items()}
 
     def run() -> dict[str, float]:
-        locks = relock(cluster, asking, present)
+        locks = decide_locks(cluster, asking, present)
         changed = sum(lock.nodes != tuple(present.get(name, ())) for name, lock in locks.items())
         return {
             "mean_gap": _mean_gap(locks),
@@ -98,7 +98,7 @@ def reading() -> Callable[[], Any]:
         roster.apply_pod(pod)
 
     def run() -> dict[str, float]:
-        return {"queues": len(read_fleet(snapshot, roster).used), "counted": len(count_jobs(found, roster))}
+        return {"queues": len(read_node_capacity(snapshot, roster).usage), "counted": len(count_jobs(found, roster))}
 
     return run
 
@@ -129,5 +129,5 @@ def _name(number: int) -> str:
     return f"q{number:03}"
 
 
-def _mean_gap(locks: dict[str, Lock]) -> float:
+def _mean_gap(locks: dict[str, QueueLock]) -> float:
     return sum(lock.gap for lock in locks.values()) / len(locks)

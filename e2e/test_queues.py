@@ -14,15 +14,15 @@ from e2e.cluster import deployment, eventually, fake_node, following, reaches, r
 from e2e.running import LEASES, refusals, restow
 from restow.client.informer import Informer
 from restow.client.verbs import Client
-from restow.migration.conditions import is_ended
-from restow.model.guarantees import Cluster
+from restow.migration.conditions import is_job_ended
+from restow.model.guarantees import ClusterCapacity
 from restow.model.kinds import CONFIG_MAP, DEPLOYMENT, NODE, QUEUE
 from restow.model.objects import Document, JobPhase, Pod, Queue
 from restow.model.pods import condition
 from restow.ports import Forbidden, Invalid
-from restow.queues.admission import CEILINGS
-from restow.queues.ceilings import Ceilings
-from restow.queues.parameters import Promise, parameters
+from restow.queues.admission_policies import CEILINGS_NAME
+from restow.queues.guarantee_ceilings import GuaranteeCeilings
+from restow.queues.admission_parameters import AcceptedGuarantee, admission_parameters
 
 SCHEDULER = "restow-queues"
 CONFIGURATION = f"""
@@ -118,7 +118,7 @@ async def test_a_guarantee_is_locked_kept_cleared_and_released(
             await client.patch(QUEUE, mine, {"spec": {"guarantee": {"policy": "Guaranteed"}}})
             await reaches(lambda: on(seen.pods, locked(queues, mine), "web"), 0, "pods of others on locked nodes", 180)
             await reaches(lambda: running(seen.pods), 16, "running pods", 120)
-            await eventually(lambda: all(map(is_ended, seen.jobs)), "jobs that have ended")
+            await eventually(lambda: all(map(is_job_ended, seen.jobs)), "jobs that have ended")
             jobs = list(seen.jobs)
             assert {job.status.phase for job in jobs} <= {JobPhase.SUCCEED, JobPhase.ABORTED} and jobs
             assert {(job.metadata.labels or {}).get("restow.sh/queue") for job in jobs} == {mine}
@@ -159,8 +159,8 @@ async def test_what_is_wrong_in_itself_is_refused(client: Client, account: Path,
 
 SOME = {"cpu": 80_000, "memory": 320 * 2**30, "example.org/slots": 8}
 PROMISES = [
-    Promise("old", 0, {"cpu": 24_000}),
-    Promise("first", 9, {"cpu": 8_000}),
+    AcceptedGuarantee("old", 0, {"cpu": 24_000}),
+    AcceptedGuarantee("first", 9, {"cpu": 8_000}),
 ]
 """Of 80 cores on ten nodes 40 may be guaranteed: 8 are left to a newcomer, 32 to one that comes before `old`."""
 
@@ -248,15 +248,15 @@ DOOR: dict[str, tuple[str, Document, str]] = {
 
 async def know(client: Client, shown: dict[str, str]) -> None:
     """Have the API server know these parameters, and no others; it hears of them after a moment."""
-    found = await client.get(CONFIG_MAP, CEILINGS, LEASES)
+    found = await client.get(CONFIG_MAP, CEILINGS_NAME, LEASES)
     mark = {"share_mark": "100", "nodes_mark": "-1"}
     data = {**dict.fromkeys(found.data or ()), **shown, **mark}
-    await client.patch(CONFIG_MAP, CEILINGS, {"data": data}, LEASES)
+    await client.patch(CONFIG_MAP, CEILINGS_NAME, {"data": data}, LEASES)
     assert "for queue mark" in await refusal(client, queue("mark", **share(0.1)))
 
 
 async def test_what_the_cluster_and_others_leave_no_room_for_is_refused(client: Client, account: Path) -> None:
-    await know(client, parameters(Ceilings(queues={"small": 10}), Cluster(10, SOME), PROMISES))
+    await know(client, admission_parameters(GuaranteeCeilings(by_queue={"small": 10}), ClusterCapacity(10, SOME), PROMISES))
     heard = {id: await refusal(client, queue(name, **spec), 0) for id, (name, spec, _) in DOOR.items()}
     assert [
         id for id, (_, _, told) in DOOR.items() if not heard[id].endswith(told) or bool(told) != bool(heard[id])
@@ -266,9 +266,9 @@ async def test_what_the_cluster_and_others_leave_no_room_for_is_refused(client: 
 async def test_a_queue_that_is_there_is_asked_about_what_changes(client: Client, account: Path, namespace: str) -> None:
     mine = f"q-{namespace}"
     half = {"guarantee": {"resource": {"cpu": "40"}}}
-    await know(client, parameters(Ceilings(), Cluster(10, SOME)))
+    await know(client, admission_parameters(GuaranteeCeilings(), ClusterCapacity(10, SOME)))
     await client.create(QUEUE, queue(mine, **half))
-    await know(client, parameters(Ceilings(), Cluster(9, {**SOME, "cpu": 72_000}), PROMISES))
+    await know(client, admission_parameters(GuaranteeCeilings(), ClusterCapacity(9, {**SOME, "cpu": 72_000}), PROMISES))
     for edit in ({"weight": 3}, {"capability": {"cpu": "41"}}, {"guarantee": {"policy": "Guaranteed"}}):
         await client.patch(QUEUE, mine, {"spec": edit}, dry_run=True)
     with pytest.raises((Invalid, Forbidden), match="asked 39, limit 36"):
@@ -283,7 +283,7 @@ async def test_before_anybody_has_looked_at_the_cluster_shares_are_compared(
     client: Client, account: Path, namespace: str
 ) -> None:
     mine = f"q-{namespace}"
-    await know(client, parameters(Ceilings(queues={mine: 7})))
+    await know(client, admission_parameters(GuaranteeCeilings(by_queue={mine: 7})))
     told = await refusal(client, queue(mine, **share(0.0701)))
     assert told.endswith(f"0.0701 is above the ceiling of 7% of the cluster for queue {mine}")
     await client.create(QUEUE, queue(mine, **share(0.07)), dry_run=True)
@@ -333,7 +333,7 @@ async def eventually_let_in(client: Client, document: Document) -> None:
 
 async def test_a_queue_that_asks_for_what_it_may_is_let_in(client: Client, account: Path, namespace: str) -> None:
     name = f"q-{namespace}"
-    await know(client, parameters(Ceilings()))
+    await know(client, admission_parameters(GuaranteeCeilings()))
     fair = {"policy": "Guaranteed", "percentage": {"dimensions": ["cpu"], "value": 0.5}, "resource": {"cpu": 1}}
     await client.create(QUEUE, queue(name, guarantee=fair, capability={"cpu": "1"}))
     await client.patch(QUEUE, name, {"spec": {"weight": 3}})

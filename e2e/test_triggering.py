@@ -25,10 +25,10 @@ from e2e.cluster import deployment, fake_node, reaches, running, together
 from e2e.controlplane import ControlPlane
 from e2e.running import LEASES, refusals, restow
 from restow.adapters.clock import SystemClock
-from restow.client.election import LeaderElection
+from restow.client.leader_election import LeaderElection
 from restow.client.verbs import Client
-from restow.control.descheduler.turns import TURN
-from restow.migration.conditions import is_ended
+from restow.control.descheduler.cycle_lease import CYCLE_LEASE_NAME
+from restow.migration.conditions import is_job_ended
 from restow.model.kinds import DEPLOYMENT, NODE
 from restow.model.objects import Document
 
@@ -112,7 +112,7 @@ class Accounts:
 async def turn_of(identity: str, client: Client) -> AsyncIterator[None]:
     """Somebody plans, or applies a plan, elsewhere."""
     clock, rng = SystemClock(), random.Random(1)
-    election = LeaderElection(client, namespace=LEASES, name=TURN, identity=identity, clock=clock, rng=rng)
+    election = LeaderElection(client, namespace=LEASES, name=CYCLE_LEASE_NAME, identity=identity, clock=clock, rng=rng)
     begun, over = asyncio.Event(), asyncio.Event()
 
     async def plan() -> None:
@@ -194,7 +194,7 @@ async def test_a_run_is_for_those_whom_the_cluster_lets_evict_pods(
             assert (status, len(shown["plan"]["moves"]), shown["jobs"]) == (200, 2, [])
             assert ours() == set()
             async with turn_of("ann", client):
-                taken = f"a run is under way: ann has the Lease {LEASES}/{TURN}"
+                taken = f"a run is under way: ann has the Lease {LEASES}/{CYCLE_LEASE_NAME}"
                 await answers(operator, 409, taken)
                 command = deschedule(account, tmp_path)
                 tried = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
@@ -204,7 +204,7 @@ async def test_a_run_is_for_those_whom_the_cluster_lets_evict_pods(
             assert sorted(one[0] for one in found) == [200, 409, 409, 409], found
             [done] = [one[1] for one in found if one[0] == 200]
             await reaches(ours, set(done["jobs"]), "jobs")
-            await reaches(lambda: all(map(is_ended, seen.jobs)), True, "jobs that have ended", 120)
+            await reaches(lambda: all(map(is_job_ended, seen.jobs)), True, "jobs that have ended", 120)
             await reaches(lambda: {pod.spec.node_name for pod in seen.pods}, {names[0]}, "nodes that are used")
             assert (await door.post(operator))[1]["jobs"] == []
         assert seen.faults(least=1, per_node=None) == []

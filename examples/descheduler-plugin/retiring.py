@@ -8,18 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from restow.model.cluster import RowIndex, Snapshot
+from restow.model.cluster import RowIndex
 from restow.model.problems import Problem
-from restow.planning.bookings import Bookings
+from restow.model.snapshot import Snapshot
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.plugins.departing import Arguments, Departure, depart, lodgers, read
+from restow.planning.descheduling.plugins.candidates import (
+    Candidate,
+    CandidateArguments,
+    plan_candidates,
+    pods_on_nodes,
+    read_plugin_arguments,
+)
+from restow.planning.move_simulation import MoveSimulation
 from restow.planning.plan import Plan
-from restow.planning.request import Request
+from restow.planning.plan_request import PlanRequest
 
 NAME = "RetiringNodes"
 
 
-class RetiringArgs(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class RetiringArgs(CandidateArguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """`namespaces` and `labelSelector` are there already."""
 
     label: str = "example.com/retires"
@@ -30,20 +37,22 @@ class RetiringArgs(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=T
             yield Problem("label", "must not be empty")
 
 
-def plan(snapshot: Snapshot, request: Request) -> Plan:
-    arguments = read(RetiringArgs, request.arguments, NAME)
+def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+    arguments = read_plugin_arguments(RetiringArgs, request.arguments, NAME)
     nodes = {name: snapshot.node(name) for name in snapshot.rows.names()}
     retiring = {name for name, node in nodes.items() if node and arguments.label in (node.metadata.labels or {})}
 
     def staying(rows: RowIndex) -> RowIndex:
         return rows[[snapshot.rows.name(row) not in retiring for row in rows.tolist()]]
 
-    def search(bookings: Bookings) -> Iterator[Departure]:
-        for one in lodgers(snapshot, arguments.pods()):
+    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
+        for one in pods_on_nodes(snapshot, arguments.pod_filter()):
             if one.node in retiring:
-                yield Departure(one, f"is on {one.node}, which has the label {arguments.label}", staying)
+                yield Candidate(one, f"is on {one.node}, which has the label {arguments.label}", staying)
 
-    return depart(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, search)
 
 
-PLUGIN = Planner(name=NAME, point="deschedule", plan=plan, check=lambda written: read(RetiringArgs, written, NAME))
+PLUGIN = Planner(
+    name=NAME, point="deschedule", plan=plan, check=lambda written: read_plugin_arguments(RetiringArgs, written, NAME)
+)

@@ -17,7 +17,7 @@ from restow.adapters.memory import MemoryApi
 from restow.adapters.rest.kubeconfig import write_kubeconfig
 from restow.cli import restow
 from restow.client.verbs import Client
-from restow.commands import looking
+from restow.commands import inputs
 from restow.model.crds import custom_resource_definitions
 from restow.model.inventory import read_inventory
 from restow.model.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, QUEUE, Kind
@@ -161,7 +161,7 @@ async def small(errors: dict[tuple[str, int], ApiError]) -> Client:
 async def test_what_cannot_be_listed_is_named(resource: str, code: int, reason: str) -> None:
     client = await small({(resource, 0): error(code, reason)})
     with pytest.raises(capture.CannotList, match=f"^cannot list {resource}: {reason}, said the server$"):
-        await capture.inventory(client, ignored, ignored)
+        await capture.capture_inventory(client, ignored, ignored)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ async def test_what_cannot_be_listed_is_named(resource: str, code: int, reason: 
 async def test_what_need_not_exist_is_told_and_taken_for_none(resource: str, code: int, reason: str) -> None:
     client = await small({(resource, 0): error(code, reason)})
     told: list[str] = []
-    found = await capture.inventory(client, ignored, told.append)
+    found = await capture.capture_inventory(client, ignored, told.append)
     assert found.of(POD)
     assert told == [f"{resource} are taken for none: {reason}, said the server"]
 
@@ -190,7 +190,9 @@ async def test_a_list_that_is_forgotten_half_way_is_whole_all_the_same(monkeypat
 
     monkeypatch.setattr(client, "pages", in_small_pages)
     names = [
-        one["metadata"]["name"] async for one in capture.documents(client, ignored, ignored) if one["kind"] == "Pod"
+        one["metadata"]["name"]
+        async for one in capture.capture_documents(client, ignored, ignored)
+        if one["kind"] == "Pod"
     ]
     assert len(names) == len(set(names)) == len((await client.list(POD)).items)
 
@@ -199,8 +201,8 @@ def test_reading_that_takes_long_says_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(looking, "time", SimpleNamespace(monotonic=lambda: now))
-    progress = looking.HowFar()
+    monkeypatch.setattr(inputs, "time", SimpleNamespace(monotonic=lambda: now))
+    progress = inputs.HowFar()
     for now in (0.5, 1.2, 1.9, 2.3):
         progress(POD, int(now * 1000))
     assert capsys.readouterr().err == "restow: reading pods, 1200 so far\nrestow: reading pods, 2300 so far\n"
@@ -210,7 +212,7 @@ async def test_a_server_that_ails_in_the_end_is_told(tmp_path: Path, monkeypatch
     async def ails(*_: Any) -> None:
         raise error(500, "InternalError")
 
-    monkeypatch.setattr("restow.running.installed.installed_document", ails)
+    monkeypatch.setattr("restow.running.existing_installation.installed_document", ails)
     async with cluster(tmp_path) as (_, kubeconfig):
         done = await restow_on("snapshot", "--kubeconfig", kubeconfig)
     assert (done.exit_code, done.stderr) == (1, "Error: InternalError, said the server\n")

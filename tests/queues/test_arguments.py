@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from restow.model.wire import WireError
-from restow.queues.arguments import Arguments, read_arguments
-from restow.queues.ceilings import Ceilings
+from restow.queues.arguments import QueueArguments, read_queue_arguments
+from restow.queues.guarantee_ceilings import GuaranteeCeilings
 
 
 def test_without_anything_half_of_the_cluster_may_be_guaranteed() -> None:
-    assert read_arguments({}) == Arguments(5.0, Ceilings(50, 50, {}))
+    assert read_queue_arguments({}) == QueueArguments(5.0, GuaranteeCeilings(50, 50, {}))
 
 
 def test_ceilings_for_all_for_each_and_for_single_queues() -> None:
@@ -22,8 +22,8 @@ def test_ceilings_for_all_for_each_and_for_single_queues() -> None:
         "maxGuaranteedPerQueue": 30,
         "maxGuaranteedOf": {"ml": {"cpu": 40}, "web": 5},
     }
-    expected = Arguments(10.0, Ceilings({"cpu": 60}, 30, {"ml": {"cpu": 40}, "web": 5}))
-    assert read_arguments(section) == expected
+    expected = QueueArguments(10.0, GuaranteeCeilings({"cpu": 60}, 30, {"ml": {"cpu": 40}, "web": 5}))
+    assert read_queue_arguments(section) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_ceilings_for_all_for_each_and_for_single_queues() -> None:
 )
 def test_mistakes_are_told_with_their_paths(section: dict[str, Any], told: str) -> None:
     with pytest.raises(WireError) as error:
-        read_arguments(section)
+        read_queue_arguments(section)
     assert told in str(error.value).replace("\n", "; ")

@@ -6,17 +6,24 @@ from typing import Any
 
 import pytest
 
-from restow.model.guarantees import Asked, Cluster, Rejection, guarantee_problems, request_of, was_accepted
+from restow.model.guarantees import (
+    ClusterCapacity,
+    GuaranteeRejection,
+    GuaranteeRequest,
+    guarantee_problems,
+    read_guarantee,
+    was_accepted,
+)
 from restow.model.objects import Guarantee, GuaranteePercentage, GuaranteePolicy
-from restow.queues.ceilings import Ceilings, over_ceiling
-from tests.queues.fleets import queue, vector
+from restow.queues.guarantee_ceilings import GuaranteeCeilings, ceiling_rejection
+from tests.queues.node_capacity_fixture import queue, vector
 
-CLUSTER = Cluster(nodes=10, totals=vector(cpu="80", memory="320Gi"))
+CLUSTER = ClusterCapacity(nodes=10, totals=vector(cpu="80", memory="320Gi"))
 
 
-def asked(cluster: Cluster = CLUSTER, **spec: Any) -> Asked:
-    request = request_of(queue(**spec), cluster)
-    assert isinstance(request, Asked)
+def asked(cluster: ClusterCapacity = CLUSTER, **spec: Any) -> GuaranteeRequest:
+    request = read_guarantee(queue(**spec), cluster)
+    assert isinstance(request, GuaranteeRequest)
     return request
 
 
@@ -54,7 +61,7 @@ def test_the_request(guarantee: dict[str, Any], nodes: int | None, cpu: str) -> 
 
 
 def test_percentages_are_computed_exactly() -> None:
-    cluster = Cluster(nodes=100, totals=vector(cpu="800"))
+    cluster = ClusterCapacity(nodes=100, totals=vector(cpu="800"))
     assert asked(cluster, guarantee={"percentage": {"value": 0.29}}).nodes == 29
 
 
@@ -109,28 +116,32 @@ def test_the_policy_is_best_effort_by_default(policy: str | None, read: str) -> 
     ],
 )
 def test_rejected_not_clamped(spec: dict[str, Any], reason: str, message: str) -> None:
-    request = request_of(queue(**spec), CLUSTER)
-    assert isinstance(request, Rejection)
+    request = read_guarantee(queue(**spec), CLUSTER)
+    assert isinstance(request, GuaranteeRejection)
     assert (request.reason, request.message) == (reason, message)
 
 
 def test_no_guarantee_asks_for_nothing() -> None:
-    assert request_of(queue(), CLUSTER) is None
+    assert read_guarantee(queue(), CLUSTER) is None
 
 
 @pytest.mark.parametrize(
     ("ceilings", "taken", "reason"),
     [
-        pytest.param(Ceilings(), {}, None, id="half of the cluster is allowed"),
-        pytest.param(Ceilings(cluster=49), {}, "AboveClusterCeiling", id="above the ceiling of the cluster"),
-        pytest.param(Ceilings(), vector(memory="1"), "AboveClusterCeiling", id="above it with those before"),
-        pytest.param(Ceilings(queue=49), {}, "AboveQueueCeiling", id="above the ceiling of every queue"),
-        pytest.param(Ceilings(queue=10, queues={"q1": 50}), {}, None, id="a queue with a ceiling of its own"),
-        pytest.param(Ceilings(queues={"q1": 20}), {}, "AboveQueueCeiling", id="and above its own"),
+        pytest.param(GuaranteeCeilings(), {}, None, id="half of the cluster is allowed"),
+        pytest.param(
+            GuaranteeCeilings(all_queues=49), {}, "AboveClusterCeiling", id="above the ceiling of the cluster"
+        ),
+        pytest.param(GuaranteeCeilings(), vector(memory="1"), "AboveClusterCeiling", id="above it with those before"),
+        pytest.param(GuaranteeCeilings(any_queue=49), {}, "AboveQueueCeiling", id="above the ceiling of every queue"),
+        pytest.param(
+            GuaranteeCeilings(any_queue=10, by_queue={"q1": 50}), {}, None, id="a queue with a ceiling of its own"
+        ),
+        pytest.param(GuaranteeCeilings(by_queue={"q1": 20}), {}, "AboveQueueCeiling", id="and above its own"),
     ],
 )
-def test_ceilings(ceilings: Ceilings, taken: dict[str, int], reason: str | None) -> None:
-    rejection = over_ceiling(
+def test_ceilings(ceilings: GuaranteeCeilings, taken: dict[str, int], reason: str | None) -> None:
+    rejection = ceiling_rejection(
         "q1", asked(guarantee={"resource": {"cpu": "40", "memory": "160Gi"}}), CLUSTER, ceilings, taken
     )
     assert (rejection.reason if rejection else None) == reason
@@ -138,7 +149,7 @@ def test_ceilings(ceilings: Ceilings, taken: dict[str, int], reason: str | None)
 
 def test_a_ceiling_is_told_with_numbers() -> None:
     request = asked(guarantee={"resource": {"cpu": "30"}})
-    assert over_ceiling("q1", request, CLUSTER, Ceilings(), vector(cpu="20")) == Rejection(
+    assert ceiling_rejection("q1", request, CLUSTER, GuaranteeCeilings(), vector(cpu="20")) == GuaranteeRejection(
         "AboveClusterCeiling",
         "the guarantee is above the ceiling of 50% of the cluster for all guarantees: "
         "cpu (asked 30, limit 40, taken by others 20)",

@@ -22,15 +22,15 @@ from restow.model.objects import ConditionStatus, Guarantee, GuaranteePolicy, Qu
 from restow.model.pods import condition
 from restow.model.problems import Problem, join
 from restow.model.quantity import QuantityError, not_negative, quantity_of
+from restow.model.queues import locked_nodes
 from restow.model.resources import Vector, amounts
-from restow.model.tenancy import locked_nodes
 
-REJECTED = "Rejected"
+REJECTED_CONDITION = "Rejected"
 """The type of the condition of a queue whose guarantee was rejected."""
 _EMPTY: Mapping[str, int] = {}
 
 
-class Reason(StrEnum):
+class RejectionReason(StrEnum):
     """Why a guarantee is rejected."""
 
     INVALID = "InvalidGuarantee"
@@ -40,12 +40,12 @@ class Reason(StrEnum):
     ABOVE_CLUSTER_CEILING = "AboveClusterCeiling"
 
 
-class Rejection(msgspec.Struct, frozen=True):
-    reason: Reason
+class GuaranteeRejection(msgspec.Struct, frozen=True):
+    reason: RejectionReason
     message: str
 
 
-class Asked(msgspec.Struct, frozen=True):
+class GuaranteeRequest(msgspec.Struct, frozen=True):
     """A request: a number of nodes, or else amounts."""
 
     policy: GuaranteePolicy
@@ -55,42 +55,46 @@ class Asked(msgspec.Struct, frozen=True):
     """None when the amounts are what is asked for."""
     dimensions: tuple[str, ...] = ()
     """What nodes are compared by."""
-    missing: tuple[str, ...] = ()
+    missing_dimensions: tuple[str, ...] = ()
     """What they were to be compared by, and none has."""
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class ClusterCapacity(msgspec.Struct, frozen=True):
     """What there is to be shared."""
 
     nodes: int
     totals: Vector
 
 
-def request_of(queue: Queue, cluster: Cluster) -> Asked | Rejection | None:
+def read_guarantee(queue: Queue, cluster: ClusterCapacity) -> GuaranteeRequest | GuaranteeRejection | None:
     """What a queue's guarantee asks for; None if it has none."""
     guarantee = queue.spec.guarantee
     if guarantee is None or (guarantee.percentage is None and guarantee.resource is None):
         return None
     problems = guarantee_problems(guarantee) + limit_problems(queue)
     if problems:
-        return Rejection(Reason.INVALID, "; ".join(str(problem) for problem in problems))
+        return GuaranteeRejection(RejectionReason.INVALID, "; ".join(str(problem) for problem in problems))
     asked = _larger(guarantee, cluster)
     limits = amounts(queue.spec.capability)
     capped = {name: asked.amounts[name] for name in limits if name in asked.amounts}
     return (
-        above(Reason.ABOVE_CLUSTER, "is more than the cluster has", asked.amounts, cluster.totals, "total")
-        or above(Reason.ABOVE_CAPABILITY, "is more than the queue's capability", capped, limits, "capability")
+        rejection_above(
+            RejectionReason.ABOVE_CLUSTER, "is more than the cluster has", asked.amounts, cluster.totals, "total"
+        )
+        or rejection_above(
+            RejectionReason.ABOVE_CAPABILITY, "is more than the queue's capability", capped, limits, "capability"
+        )
         or asked
     )
 
 
 def is_rejected(queue: Queue) -> bool:
     """Whether a queue says that its guarantee was rejected."""
-    found = condition(queue.status.conditions, REJECTED)
+    found = condition(queue.status.conditions, REJECTED_CONDITION)
     return found is not None and found.status == ConditionStatus.TRUE
 
 
-def was_accepted(queue: Queue, cluster: Cluster) -> bool:
+def was_accepted(queue: Queue, cluster: ClusterCapacity) -> bool:
     """Whether a queue's guarantee was accepted, and asks for no more than what was. Where the definition of Queue is
     another project's, of all that the locked nodes are what is kept."""
     now, then = queue.spec.guarantee, queue.status.accepted_guarantee
@@ -134,10 +138,10 @@ def _quantity_problems(path: str, written: Quantities | None) -> list[Problem]:
     return problems
 
 
-def _larger(guarantee: Guarantee, cluster: Cluster) -> Asked:
+def _larger(guarantee: Guarantee, cluster: ClusterCapacity) -> GuaranteeRequest:
     policy = GuaranteePolicy(guarantee.policy or GuaranteePolicy.BEST_EFFORT)
     resource = {name: number for name, number in sorted(amounts(guarantee.resource).items()) if number}
-    by_amount = Asked(policy, resource, None, tuple(resource))
+    by_amount = GuaranteeRequest(policy, resource, None, tuple(resource))
     if guarantee.percentage is None:
         return by_amount
     dimensions = tuple(sorted(set(guarantee.percentage.dimensions or ())))
@@ -148,7 +152,7 @@ def _larger(guarantee: Guarantee, cluster: Cluster) -> Asked:
         return by_amount
     part = {name: math.floor(total * share) for name, total in cluster.totals.items() if total * share >= 1}
     missing = tuple(name for name in dimensions if not cluster.totals.get(name))
-    return Asked(policy, part, nodes, tuple(name for name in dimensions if name not in missing), missing)
+    return GuaranteeRequest(policy, part, nodes, tuple(name for name in dimensions if name not in missing), missing)
 
 
 def _dominant(resource: Vector, totals: Vector, dimensions: tuple[str, ...]) -> Fraction:
@@ -161,9 +165,9 @@ def _dominant(resource: Vector, totals: Vector, dimensions: tuple[str, ...]) -> 
     return max(shares, default=Fraction(0))
 
 
-def above(
-    reason: Reason, said: str, asked: Vector, limits: Vector, called: str, taken: Vector = _EMPTY
-) -> Rejection | None:
+def rejection_above(
+    reason: RejectionReason, said: str, asked: Vector, limits: Vector, called: str, taken: Vector = _EMPTY
+) -> GuaranteeRejection | None:
     """Why what is asked for is more than these limits, with what is `taken` already; None if it is not."""
     over = [
         f"{name} (asked {quantity_of(name, number)}, {called} {quantity_of(name, limits.get(name, 0))}"
@@ -171,4 +175,4 @@ def above(
         for name, number in sorted(asked.items())
         if number + taken.get(name, 0) > limits.get(name, 0)
     ]
-    return Rejection(reason, f"the guarantee {said}: {', '.join(over)}") if over else None
+    return GuaranteeRejection(reason, f"the guarantee {said}: {', '.join(over)}") if over else None

@@ -23,9 +23,9 @@ from restow.model.objects import Duration
 from restow.model.problems import Problem
 from restow.model.times import parse_duration
 from restow.model.wire import WireError, convert_readable
-from restow.queues.ceilings import DEFAULT_CEILING, Ceiling, Ceilings
-from restow.queues.locking import Rules
-from restow.queues.parameters import LONGEST_NAME
+from restow.queues.admission_parameters import LONGEST_NAME
+from restow.queues.guarantee_ceilings import DEFAULT_CEILING, Ceiling, GuaranteeCeilings
+from restow.queues.node_locks import LockOptions
 
 SECTION: Final = "queues"
 SHORTEST_PERIOD: Final = 0.1
@@ -40,25 +40,25 @@ class QueuesSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     max_guaranteed_of: dict[str, int | dict[str, int]] = {}
 
 
-class Arguments(msgspec.Struct, frozen=True):
+class QueueArguments(msgspec.Struct, frozen=True):
     relock_period: float = 5.0
     """Seconds."""
-    ceilings: Ceilings = Ceilings()
+    ceilings: GuaranteeCeilings = GuaranteeCeilings()
 
     @property
-    def rules(self) -> Rules:
-        return Rules(ceilings=self.ceilings)
+    def lock_options(self) -> LockOptions:
+        return LockOptions(ceilings=self.ceilings)
 
 
-def read_arguments(section: Mapping[str, Any]) -> Arguments:
+def read_queue_arguments(section: Mapping[str, Any]) -> QueueArguments:
     """Check what is written. Raises WireError."""
     written, found = convert_readable(QueuesSection, section, SECTION)
     found += _problems(written)
     if found:
         raise WireError(SECTION, found)
-    return Arguments(
+    return QueueArguments(
         parse_duration(written.relock_period),
-        Ceilings(written.max_guaranteed, written.max_guaranteed_per_queue, written.max_guaranteed_of),
+        GuaranteeCeilings(written.max_guaranteed, written.max_guaranteed_per_queue, written.max_guaranteed_of),
     )
 
 

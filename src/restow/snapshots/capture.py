@@ -32,9 +32,9 @@ from restow.ports import ApiError, Forbidden, Gone, NotFound, NotKubernetes
 
 T = TypeVar("T")
 
-MEASURED: Sequence[Kind[Any]] = (NODE_METRICS, POD_METRICS)
+METRICS_KINDS: Sequence[Kind[Any]] = (NODE_METRICS, POD_METRICS)
 """What another server answers for, if there is one and it is well."""
-KINDS: Sequence[Kind[Any]] = (
+CAPTURED_KINDS: Sequence[Kind[Any]] = (
     NAMESPACE,
     PRIORITY_CLASS,
     NODE,
@@ -43,10 +43,10 @@ KINDS: Sequence[Kind[Any]] = (
     POD_DISRUPTION_BUDGET,
     *OPTIONAL_KINDS,
     POD,
-    *MEASURED,
+    *METRICS_KINDS,
 )
 
-Heed = Callable[[Kind[Any], int], None]
+ListProgress = Callable[[Kind[Any], int], None]
 """Is told how many objects of a kind were read so far."""
 Warn = Callable[[str], None]
 
@@ -55,9 +55,9 @@ class CannotList(Exception):
     """A kind that must be known cannot be listed; the message says which, and why."""
 
 
-async def documents(client: Client, heed: Heed, warn: Warn) -> AsyncGenerator[Document, None]:
+async def capture_documents(client: Client, heed: ListProgress, warn: Warn) -> AsyncGenerator[Document, None]:
     """Every object as kubectl would print it: whole, but for who manages which field."""
-    for kind in KINDS:
+    for kind in CAPTURED_KINDS:
         with _answered(kind, warn):
             async with aclosing(_pages(client, kind.whole, heed)) as pages:
                 async for page in pages:
@@ -66,10 +66,10 @@ async def documents(client: Client, heed: Heed, warn: Warn) -> AsyncGenerator[Do
                         yield {"apiVersion": kind.api_version, "kind": kind.kind, **item}
 
 
-async def inventory(client: Client, heed: Heed, warn: Warn) -> Inventory:
+async def capture_inventory(client: Client, heed: ListProgress, warn: Warn) -> Inventory:
     """Every object as far as we read it. Raises CannotList."""
     objects: dict[Kind[Any], list[Any]] = {}
-    for kind in KINDS:
+    for kind in CAPTURED_KINDS:
         with _answered(kind, warn):
             async with aclosing(_pages(client, kind, heed)) as pages:
                 async for page in pages:
@@ -77,7 +77,7 @@ async def inventory(client: Client, heed: Heed, warn: Warn) -> Inventory:
     return Inventory(objects, {})
 
 
-async def _pages(client: Client, kind: Kind[T], heed: Heed) -> AsyncGenerator[list[T], None]:
+async def _pages(client: Client, kind: Kind[T], heed: ListProgress) -> AsyncGenerator[list[T], None]:
     """The pages of a list. If the server forgets it half-way it is read again, whole, for what was not read yet."""
     seen: set[tuple[str, str]] = set()
     try:
@@ -117,4 +117,4 @@ def _answered(kind: Kind[Any], warn: Warn) -> Iterator[None]:
 def _can_do_without(kind: Kind[Any], problem: Exception) -> bool:
     """Of a kind that need not exist, a server says only to those who may look that it does not; to all others it says
     that they may not."""
-    return kind in MEASURED or (kind in OPTIONAL_KINDS and isinstance(problem, Forbidden))
+    return kind in METRICS_KINDS or (kind in OPTIONAL_KINDS and isinstance(problem, Forbidden))

@@ -13,13 +13,11 @@ from typing import Any, Protocol
 import msgspec
 
 from restow.eviction.budgets import Budgets
-from restow.eviction.sharing import Sharing
+from restow.eviction.shared_claims import Sharing
 from restow.eviction.workloads import Workloads
-from restow.migration.arguments import Arguments
-from restow.migration.limits import at_once
-from restow.migration.plans import busy, migrated
-from restow.model.cluster import Snapshot
-from restow.model.cluster.seat import UNKNOWN_VERSION
+from restow.migration.arguments import MigrationArguments
+from restow.migration.limits import workload_limit
+from restow.migration.plans import last_migrations, pods_not_to_plan
 from restow.model.inventory import Inventory
 from restow.model.kinds import (
     NAMESPACE,
@@ -41,28 +39,31 @@ from restow.model.kinds import (
 )
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.pods import full_name, is_pending, scheduler_of
+from restow.model.reservations.seat import UNKNOWN_VERSION
+from restow.model.reservations.spec import is_for
+from restow.model.reservations.validation import problems
 from restow.model.resources import Vector
+from restow.model.snapshot import Snapshot
 from restow.model.words import number_of
 from restow.planning.arguments import LOAD_AWARE, read_load_aware
-from restow.planning.descheduling.cycle import Guarded
-from restow.planning.descheduling.policy import Policy
-from restow.planning.descheduling.providers import Provider
-from restow.planning.measured import Queries, measured
-from restow.planning.movable import Movability
-from restow.planning.plan import Plan, Refusal, fingerprint
-from restow.planning.replay import Replay
-from restow.planning.replay import replay as replay_plan
-from restow.planning.request import Request, Stand
-from restow.planning.strategies import PLUGINS, make_plan
-from restow.scheduling.decisions import Assign, Refuse, Tell
+from restow.planning.descheduling.metrics_providers import PrometheusProvider
+from restow.planning.descheduling.policy import DeschedulerPolicy
+from restow.planning.descheduling.profile_cycle import GuardedEvictionRules
+from restow.planning.eviction_rules import ConfiguredEvictionRules
+from restow.planning.plan import Plan, Refusal, configuration_fingerprint
+from restow.planning.plan_request import PlanProgress, PlanRequest
+from restow.planning.replay import ReplayResult
+from restow.planning.replay import replay_plan as replay_plan
+from restow.planning.strategies import STRATEGY_PLUGINS, make_plan
+from restow.planning.usage_samples import PrometheusQueries, samples_from_metrics
+from restow.scheduling.decisions import Assign, RecordEvent, RefusePod
 from restow.scheduling.framework import Code
-from restow.scheduling.registry import Profile
-from restow.scheduling.reservations.validity import is_for, problems
 from restow.scheduling.pod_group_cache import PodGroupCache
+from restow.scheduling.registry import Profile
 from restow.scheduling.session import Session
 
 
-class Seated(msgspec.Struct, frozen=True):
+class OfflinePlacement(msgspec.Struct, frozen=True):
     namespace: str
     pod: str
     node: str
@@ -77,11 +78,11 @@ class Unschedulable(msgspec.Struct, frozen=True):
 class Schedule(msgspec.Struct, frozen=True):
     """Where the pending pods would go. Pods of other schedulers are one refusal, counted."""
 
-    placements: list[Seated]
+    placements: list[OfflinePlacement]
     unschedulable: list[Unschedulable]
 
 
-class Cluster:
+class OfflineCluster:
     """The snapshot of an inventory, and what scheduling keeps beside it."""
 
     def __init__(self, inventory: Inventory) -> None:
@@ -113,22 +114,22 @@ class Cluster:
         snapshot.pods_seen_through(str(UNKNOWN_VERSION))  # a pod that is not in the file does not exist any more
         for reservation in inventory.of(RESERVATION):
             snapshot.apply_reservation(reservation)
-        self.measured = measured(inventory.of(NODE_METRICS), inventory.of(POD_METRICS))
+        self.measured = samples_from_metrics(inventory.of(NODE_METRICS), inventory.of(POD_METRICS))
         """What nodes and pods really use, as far as the inventory says."""
 
     def pending(self) -> list[Pod]:
         return [pod for pod in self.pods if is_pending(pod)]
 
 
-class Sections(Protocol):
+class ConfigurationSections(Protocol):
     """What planning reads of the configuration; each raises WireError."""
 
-    def read_descheduler(self) -> Policy: ...
+    def read_descheduler(self) -> DeschedulerPolicy: ...
 
-    def read_migration(self) -> Arguments: ...
+    def read_migration(self) -> MigrationArguments: ...
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan is asked for with, on the command line."""
 
     strategy: str
@@ -141,44 +142,52 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(
-    cluster: Cluster,
+    cluster: OfflineCluster,
     profile: Profile,
-    sections: Sections,
-    asked: Wish,
+    sections: ConfigurationSections,
+    asked: PlanOptions,
     clock: Callable[[], float],
-    tell: Callable[[Stand], None] = lambda stand: None,
+    tell: Callable[[PlanProgress], None] = lambda stand: None,
 ) -> Plan:
     """Which pods should move where; `tell` hears how far the search is. Raises WireError for a wrong configuration."""
-    request = msgspec.structs.replace(plan_request(cluster, profile, sections, asked, clock), tell=tell)
+    request = msgspec.structs.replace(plan_request(cluster, profile, sections, asked, clock), report_progress=tell)
     found = make_plan(asked.strategy, cluster.snapshot, request)
-    return msgspec.structs.replace(found, configuration=fingerprint(sections))
+    return msgspec.structs.replace(found, configuration=configuration_fingerprint(sections))
 
 
-def replay(cluster: Cluster, profile: Profile, sections: Sections, written: Plan, now: float) -> Replay:
+def replay(
+    cluster: OfflineCluster, profile: Profile, sections: ConfigurationSections, written: Plan, now: float
+) -> ReplayResult:
     """Whether a plan is valid, step by step. Raises WireError for a wrong configuration."""
-    request = plan_request(cluster, profile, sections, Wish(strategy=written.strategy), lambda: now)
+    request = plan_request(cluster, profile, sections, PlanOptions(strategy=written.strategy), lambda: now)
     return replay_plan(cluster.snapshot, written, request)
 
 
 def plan_request(
-    cluster: Cluster, profile: Profile, sections: Sections, asked: Wish, clock: Callable[[], float]
-) -> Request:
+    cluster: OfflineCluster,
+    profile: Profile,
+    sections: ConfigurationSections,
+    asked: PlanOptions,
+    clock: Callable[[], float],
+) -> PlanRequest:
     """Everything a strategy is asked with, read off a cluster. Raises WireError for a wrong configuration."""
     jobs = cluster.inventory.of(POD_MIGRATION_JOB)
     now, waiting = clock(), cluster.pending()
     ours = _ours(waiting, profile)
     left_out = _gated(ours, profile) + _foreign(len(waiting) - len(ours), profile)
-    return Request(
+    return PlanRequest(
         engine=profile.engine,
-        mobility=Guarded(mobility(cluster, sections, now), (), busy(jobs, now, 0.0)),
+        eviction_rules=GuardedEvictionRules(
+            offline_movability(cluster, sections, now), (), pods_not_to_plan(jobs, now, 0.0)
+        ),
         now=now,
         pending=tuple(pod for pod in ours if not _gate(pod, profile)),
-        left_out=tuple(Refusal(namespace=one.namespace, pod=one.pod, reason=one.message) for one in left_out),
-        schedulers=profile.scheduler_names,
+        pending_refusals=tuple(Refusal(namespace=one.namespace, pod=one.pod, reason=one.message) for one in left_out),
+        scheduler_names=profile.scheduler_names,
         actions=profile.actions,
-        roster=cluster.roster,
-        migrated=migrated(jobs),
-        measured=cluster.measured,
+        pod_groups=cluster.roster,
+        last_migrations=last_migrations(jobs),
+        measured_usage=cluster.measured,
         arguments=_strategy_arguments(sections.read_descheduler(), asked.strategy),
         max_moves=asked.max_moves,
         objective=asked.objective,
@@ -187,27 +196,29 @@ def plan_request(
         time_limit=asked.time_limit,
         work_limit=asked.work_limit,
         clock=clock,
-        began=now,
+        started_at=now,
     )
 
 
-def prometheus_of(sections: Sections, strategy: str) -> tuple[Provider, Queries] | None:
+def prometheus_of(
+    sections: ConfigurationSections, strategy: str
+) -> tuple[PrometheusProvider, PrometheusQueries] | None:
     """Whom a strategy's arguments have asked what is really used, and what; None where it is not Prometheus. Raises
     WireError for a wrong configuration."""
-    if PLUGINS.get(strategy) != LOAD_AWARE:
+    if STRATEGY_PLUGINS.get(strategy) != LOAD_AWARE:
         return None
     policy = sections.read_descheduler()
-    queries = read_load_aware(_strategy_arguments(policy, strategy)).metering.queries
+    queries = read_load_aware(_strategy_arguments(policy, strategy)).usage_source.queries
     return (policy.prometheus, queries) if policy.prometheus is not None and queries is not None else None
 
 
-def _strategy_arguments(policy: Policy, strategy: str) -> Mapping[str, Any]:
+def _strategy_arguments(policy: DeschedulerPolicy, strategy: str) -> Mapping[str, Any]:
     """The arguments of a strategy's plugin, in the first profile that has some."""
-    plugin = PLUGINS.get(strategy, "")
+    plugin = STRATEGY_PLUGINS.get(strategy, "")
     return next((one.arguments[plugin] for one in policy.profiles if plugin in one.arguments), {})
 
 
-def mobility(cluster: Cluster, sections: Sections, now: float) -> Movability:
+def offline_movability(cluster: OfflineCluster, sections: ConfigurationSections, now: float) -> ConfiguredEvictionRules:
     """The rules of eviction, read off a cluster. Raises WireError for a wrong configuration."""
     inventory, arguments = cluster.inventory, sections.read_migration()
     budgets, workloads, sharing = Budgets(), Workloads(), Sharing()
@@ -224,9 +235,9 @@ def mobility(cluster: Cluster, sections: Sections, now: float) -> Movability:
     claims: dict[str, dict[str, PersistentVolumeClaim]] = {}
     for claim in inventory.of(PERSISTENT_VOLUME_CLAIM):
         claims.setdefault(claim.metadata.namespace or "", {})[claim.metadata.name] = claim
-    return Movability(
+    return ConfiguredEvictionRules(
         snapshot=cluster.snapshot,
-        roster=cluster.roster,
+        pod_groups=cluster.roster,
         now=now,
         protections=arguments.protections,
         budgets=budgets,
@@ -234,31 +245,31 @@ def mobility(cluster: Cluster, sections: Sections, now: float) -> Movability:
         sharing=sharing,
         claims=claims,
         priority_classes={one.metadata.name: one.value for one in inventory.of(PRIORITY_CLASS)},
-        workload_limit=at_once(arguments.limits),
+        workload_limit=workload_limit(arguments.limits),
     )
 
 
-class Decided(msgspec.Struct, frozen=True):
+class SessionDecisions(msgspec.Struct, frozen=True):
     """What a session decides, and what it tells of pods beside that, as Events would."""
 
     schedule: Schedule
-    told: Mapping[tuple[str, str], Sequence[Tell]]
+    events: Mapping[tuple[str, str], Sequence[RecordEvent]]
     """By namespace and name."""
 
 
-def schedule(cluster: Cluster, profile: Profile, now: float) -> Schedule:
+def schedule(cluster: OfflineCluster, profile: Profile, now: float) -> Schedule:
     """Where the pending pods would go."""
-    return decide(cluster, profile, now).schedule
+    return decide_session(cluster, profile, now).schedule
 
 
-def decide(cluster: Cluster, profile: Profile, now: float) -> Decided:
+def decide_session(cluster: OfflineCluster, profile: Profile, now: float) -> SessionDecisions:
     """One session over all pending pods, and over what reservations have left to place: they come before or after pods
     as they would in a cluster."""
     pending = cluster.pending()
     ours = _ours(pending, profile)
     refused = _gated(ours, profile)
-    placements: list[Seated] = []
-    told: dict[tuple[str, str], list[Tell]] = {}
+    placements: list[OfflinePlacement] = []
+    told: dict[tuple[str, str], list[RecordEvent]] = {}
     free = [pod for pod in ours if not _gate(pod, profile)]
     asked = [
         one for one in cluster.inventory.of(RESERVATION) if is_for(one, profile.scheduler_names) and not problems(one)
@@ -274,14 +285,14 @@ def decide(cluster: Cluster, profile: Profile, now: float) -> Decided:
     )
     for decision in session.run(profile.actions):
         if isinstance(decision, Assign):
-            placements.append(Seated(*full_name(decision.pod), decision.node))
-        elif isinstance(decision, Refuse):
+            placements.append(OfflinePlacement(*full_name(decision.pod), decision.node))
+        elif isinstance(decision, RefusePod):
             refused.append(Unschedulable(*full_name(decision.pod), decision.message))
-        elif isinstance(decision, Tell):
+        elif isinstance(decision, RecordEvent):
             told.setdefault(full_name(decision.pod), []).append(decision)
     refused.sort(key=lambda one: (one.namespace, one.pod))
     placements.sort(key=lambda one: (one.namespace, one.pod))
-    return Decided(Schedule(placements, refused + _foreign(len(pending) - len(ours), profile)), told)
+    return SessionDecisions(Schedule(placements, refused + _foreign(len(pending) - len(ours), profile)), told)
 
 
 def _gated(pods: Sequence[Pod], profile: Profile) -> list[Unschedulable]:

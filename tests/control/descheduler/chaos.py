@@ -19,21 +19,21 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from restow.control.descheduler import Changed, InTheWay, RunRefused
-from restow.migration.conditions import is_ended
+from restow.control.descheduler import AnotherPlanActive, ClusterChanged, RunRefused
+from restow.migration.conditions import is_job_ended
 from restow.model import kinds
-from restow.model.cluster.seat import is_ended as is_over
 from restow.model.objects import Pod, PodMigrationJob, Reservation
+from restow.model.reservations.observed import is_ended as is_over
 from restow.planning.plan import Move, Place, Plan
 from restow.ports import AlreadyExists, Api, ApiError
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from tests.control.accidents import Accidents, main
-from tests.control.descheduler.returns import PROFILES, Returns
-from tests.control.descheduler.stage import Measuring, Scattered, applying, descheduler, running
+from tests.control.descheduler.eviction_returns import PROFILES, Returns
+from tests.control.descheduler.descheduler_fixture import Measuring, Scattered, applying, descheduler, running
 from tests.control.migrations.auditor import Auditor as MigrationAuditor
-from tests.control.migrations.stage import SYSTEM, controller
-from tests.control.queues.stage import queues
-from tests.control.queues.stage import running as locking
+from tests.control.migrations.migration_cluster import SYSTEM, running_controller
+from tests.control.queues.queue_controller_fixture import queues
+from tests.control.queues.queue_controller_fixture import running as locking
 from tests.control.reservations.auditor import Auditor
 from tests.control.reservations.chaos import Leaders as Schedulers
 from tests.control.stage import group, member, trouble, world
@@ -80,7 +80,7 @@ class Lives:
         await life
 
     async def _guarded(self, api: Api) -> None:
-        with suppress(ApiError, Changed, InTheWay, RunRefused):
+        with suppress(ApiError, ClusterChanged, AnotherPlanActive, RunRefused):
             await self._live(api, self.count)
 
 
@@ -136,7 +136,7 @@ class PlanAccidents(Accidents):
         await self._it.delete(kinds.RESERVATION, one.metadata.name)
 
     async def abort(self) -> None:
-        live = [job for job in await self._it.jobs() if not is_ended(job)]
+        live = [job for job in await self._it.jobs() if not is_job_ended(job)]
         await self._it.set_status(self._rng.choice(live).metadata.name, phase="Aborted")
 
     async def grow(self) -> None:
@@ -241,7 +241,7 @@ async def run(seed: int) -> Counter[str]:
 
         async def migrate(api: Api, number: int) -> None:
             watched = MigrationAuditor(api, it.api, it.clock, faults)
-            async with controller(watched, it.clock, seed=number, **MIGRATION):
+            async with running_controller(watched, it.clock, seed=number, **MIGRATION):
                 await asyncio.sleep(10_000)
 
         async def apply(api: Api, number: int) -> None:
@@ -299,7 +299,7 @@ def _maker(job: PodMigrationJob) -> str:
 
 async def _is_at_rest(it: Scattered, auditor: Auditor) -> None:
     """Everything has ended, nothing is claimed for nobody, and no node has more on it than it offers."""
-    assert [job.metadata.name for job in await it.jobs() if not is_ended(job)] == []
+    assert [job.metadata.name for job in await it.jobs() if not is_job_ended(job)] == []
     live = [one for one in (await it.client.list(kinds.RESERVATION)).items if not is_over(one)]
     assert live == [], live
     assert await auditor.shortages() == {}

@@ -12,10 +12,10 @@ import pytest
 from restow.control.descheduler import Descheduler, RunRefused
 from restow.model import kinds
 from restow.planning.descheduling.policy import read_policy
-from restow.planning.descheduling.registry import plugins
+from restow.planning.descheduling.registry import descheduler_plugins
 from restow.ports import Clock, Request, Response
-from tests.control.descheduler.stage import Scattered, descheduler, packing, scattered, stage
-from tests.control.migrations.stage import arguments
+from tests.control.descheduler.descheduler_fixture import Scattered, descheduler, packing, scattered, stage
+from tests.control.migrations.migration_cluster import migration_arguments
 from tests.control.stage import check_room, events
 from tests.sim.stage import pass_time, profile, ready, running, virtual
 
@@ -112,9 +112,9 @@ async def test_a_schedule_goes_by_the_clock_also_after_that_was_put_right(
             it.api,
             clock,
             random.Random(1),
-            policy=read_policy(packing(cron=cron), plugins()),
+            policy=read_policy(packing(cron=cron), descheduler_plugins()),
             scheduler=profile(),
-            arguments=arguments(),
+            arguments=migration_arguments(),
         )
         async with running(made):
             await pass_time(30)

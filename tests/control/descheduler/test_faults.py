@@ -10,7 +10,7 @@ import pytest
 
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
 from restow.sim.loop import run_virtual
-from tests.control.descheduler.stage import TROUBLE, descheduler, packing, scattered
+from tests.control.descheduler.descheduler_fixture import TROUBLE, descheduler, packing, scattered
 from tests.control.stage import check_room
 from tests.sim.stage import pass_time, running
 

@@ -8,7 +8,7 @@ import pytest
 
 from restow.model import kinds
 from restow.model.objects import Document
-from tests.control.descheduler.stage import Measuring, Scattered, descheduler, scattered
+from tests.control.descheduler.descheduler_fixture import Measuring, Scattered, descheduler, scattered
 from tests.control.stage import check_room
 from tests.sim.stage import job, pass_time, ready, running, template, virtual, workload
 

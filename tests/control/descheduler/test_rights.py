@@ -9,8 +9,8 @@ import pytest
 
 from restow.client.verbs import Client
 from restow.ports import Api, Request, Response
-from restow.running.installing import AT_HOME, EVERYWHERE, Permission
-from tests.control.descheduler.stage import packing, stage
+from restow.running.install_manifest import AT_HOME, EVERYWHERE, Permission
+from tests.control.descheduler.descheduler_fixture import packing, stage
 from tests.sim.stage import pass_time, virtual
 
 Right = tuple[str, str, str, str]

@@ -18,18 +18,18 @@ from typing import Any
 import msgspec
 
 from restow.client.verbs import Client
-from restow.control.queues.clearing import QUEUE_LABEL
-from restow.migration.conditions import is_ended, is_evicting
+from restow.control.queues.foreign_pods import QUEUE_LABEL
+from restow.migration.conditions import is_evicting, is_job_ended
 from restow.model import kinds
 from restow.model.objects import Node, Pod, Queue
 from restow.model.pods import condition, controller_of
+from restow.model.queues import locked_nodes
 from restow.model.resources import amounts
-from restow.model.tenancy import locked_nodes
 from restow.ports import Api, ApiError, Clock, Request, Response
-from restow.queues.admission import CEILINGS
-from restow.queues.locking import locks_shown
+from restow.queues.admission_policies import CEILINGS_NAME
+from restow.queues.node_locks import locks_in_status
 from restow.sim.writes import is_write, name_of
-from tests.control.queues.stage import QUEUE_ANNOTATION
+from tests.control.queues.queue_controller_fixture import QUEUE_ANNOTATION
 
 CEILING = 60
 A_MOMENT = 45.0
@@ -79,7 +79,7 @@ class Auditor:
                 await self._creates(request)
             elif (verb, request.subresource) != ("patch", "status"):
                 self.blame(f"{name_of(request)} is not the queue controller's to write")
-        elif (plural, verb, request.name) == ("configmaps", "patch", CEILINGS):
+        elif (plural, verb, request.name) == ("configmaps", "patch", CEILINGS_NAME):
             pass
         elif plural != "events":
             self.blame(f"{name_of(request)} is not the queue controller's to write")
@@ -88,7 +88,7 @@ class Auditor:
         self.jobs += 1
         document = msgspec.json.decode(request.body)
         reference, queue = document["spec"]["podRef"], document["metadata"]["labels"][QUEUE_LABEL]
-        live = [job for job in (await self._truth.list(kinds.POD_MIGRATION_JOB)).items if not is_ended(job)]
+        live = [job for job in (await self._truth.list(kinds.POD_MIGRATION_JOB)).items if not is_job_ended(job)]
         same = [job for job in live if job.spec.pod_ref.uid == reference["uid"]]
         name = document["metadata"]["name"]
         if any(job.metadata.name != name for job in same):
@@ -114,7 +114,7 @@ class Auditor:
         self.audits += 1
         queues = (await self._truth.list(kinds.QUEUE)).items
         nodes = (await self._truth.list(kinds.NODE)).items
-        shown = locks_shown(queues)
+        shown = locks_in_status(queues)
         every = [node for names in shown.values() for node in names]
         now = self._clock.now()
         pairs = {(name, node) for name, names in shown.items() for node in names}

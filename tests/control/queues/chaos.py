@@ -14,17 +14,17 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-from restow.migration.conditions import is_ended
+from restow.migration.conditions import is_job_ended
 from restow.model import kinds
 from restow.model.quantity import quantity_of
 from restow.model.resources import amounts, pod_requests
 from restow.ports import Api, ApiError
-from restow.queues.admission import CEILINGS
-from restow.queues.locking import locks_shown
+from restow.queues.admission_policies import CEILINGS_NAME
+from restow.queues.node_locks import locks_in_status
 from tests.control.accidents import Accidents, main
-from tests.control.migrations.stage import SYSTEM, controller
+from tests.control.migrations.migration_cluster import SYSTEM, running_controller
 from tests.control.queues.auditor import CEILING, Auditor, Scheduling
-from tests.control.queues.stage import Locked, of, queue, queues
+from tests.control.queues.queue_controller_fixture import Locked, of, queue, queues
 from tests.control.reservations.chaos import Leaders
 from tests.control.stage import check_room, trouble, world
 from tests.sim.stage import pass_time, pod, ready, running, scheduler, template, workload
@@ -124,7 +124,7 @@ class QueueAccidents(Accidents):
 
     async def meddle(self) -> None:
         data = {"share_": "100", "share_q1": "100", "amount__cpu": None}
-        await self._it.client.patch(kinds.CONFIG_MAP, CEILINGS, {"data": data}, SYSTEM)
+        await self._it.client.patch(kinds.CONFIG_MAP, CEILINGS_NAME, {"data": data}, SYSTEM)
 
     async def grow(self) -> None:
         await self.scale(2, 6)
@@ -140,7 +140,7 @@ async def run(seed: int) -> Counter[str]:
         auditor = Auditor(it.api, it.clock)
         async with (
             scheduler(Scheduling(it.api, auditor), it.clock, seed=seed),
-            controller(it.api, it.clock, seed=seed),
+            running_controller(it.api, it.clock, seed=seed),
         ):
             await _furnish(it)
             leading = asyncio.create_task(QueueLeaders(it, auditor, rng, plan).run())
@@ -161,7 +161,7 @@ async def run(seed: int) -> Counter[str]:
 async def _furnish(it: Locked) -> None:
     await it.create(kinds.DEPLOYMENT, workload("web", 5, pods=template("700m", app="web")))
     await it.create(kinds.DEPLOYMENT, workload("batch", 2, pods=template("300m", app="batch", annotations=of("q2"))))
-    await it.create(kinds.CONFIG_MAP, {"metadata": {"name": CEILINGS, "namespace": SYSTEM}, "data": {}})
+    await it.create(kinds.CONFIG_MAP, {"metadata": {"name": CEILINGS_NAME, "namespace": SYSTEM}, "data": {}})
     await it.create(kinds.DAEMON_SET, workload("agent", None, pods=template("100m", app="agent")))
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
     await it.create(kinds.POD_DISRUPTION_BUDGET, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
@@ -188,7 +188,7 @@ async def _comes_to_rest(it: Locked, auditor: Auditor) -> None:
         for one in (await it.client.list(kinds.QUEUE)).items:
             await it.delete(kinds.QUEUE, one.metadata.name)
         await pass_time(400)
-        assert [job.metadata.name for job in await it.jobs() if not is_ended(job)] == []
+        assert [job.metadata.name for job in await it.jobs() if not is_job_ended(job)] == []
         held = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
         assert held == [], held
         await check_room(it)
@@ -215,7 +215,7 @@ async def _is_shown_at_the_door(it: Locked) -> None:
     """What is shown to the API server is what conditions say: how much there is, and how much others have."""
     nodes, queues = (await it.client.list(kinds.NODE)).items, (await it.client.list(kinds.QUEUE)).items
     limit = sum(amounts(one.status.allocatable)["cpu"] for one in nodes) * CEILING // 100
-    shown = (await it.client.get(kinds.CONFIG_MAP, CEILINGS, SYSTEM)).data or {}
+    shown = (await it.client.get(kinds.CONFIG_MAP, CEILINGS_NAME, SYSTEM)).data or {}
     expected = {"share_": str(CEILING), "nodes": str(len(nodes)), "amount__cpu": str(quantity_of("cpu", limit))}
     assert shown | expected == shown and "share_q1" not in shown, shown
     accepted = {f"left_{one.metadata.name}" for one in queues if one.status.accepted_guarantee is not None}
@@ -223,7 +223,7 @@ async def _is_shown_at_the_door(it: Locked) -> None:
 
 
 async def _shown(it: Locked) -> dict[str, tuple[str, ...]]:
-    return locks_shown((await it.client.list(kinds.QUEUE)).items)
+    return locks_in_status((await it.client.list(kinds.QUEUE)).items)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from restow.migration.arguments import Arguments as MigrationArguments
+from restow.migration.arguments import MigrationArguments as MigrationArguments
 from restow.model import kinds
-from restow.queues.arguments import read_arguments
+from restow.queues.arguments import read_queue_arguments
 from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
-from tests.control.migrations.stage import SCHEDULERS
-from tests.control.queues.stage import Deaf, Forgetful, Locked, bare, of, queue, queues
+from tests.control.migrations.migration_cluster import SCHEDULERS
+from tests.control.queues.queue_controller_fixture import Deaf, Forgetful, Locked, bare, of, queue, queues
 from tests.control.stage import events, world
 from tests.sim.stage import node, pass_time, pod, running, virtual, workload
 
@@ -259,7 +259,7 @@ async def test_other_arguments_hold_from_then_on() -> None:
         async with running(queues(it.api, it.clock)) as made:
             await it.ask(**CPU4)
             assert await it.nodes() == "n1"
-            made.configure(SCHEDULERS, read_arguments({"maxGuaranteed": 0}), MigrationArguments())
+            made.configure(SCHEDULERS, read_queue_arguments({"maxGuaranteed": 0}), MigrationArguments())
             await pass_time(1)
             assert (await it.nodes(), (await it.says(kind="Rejected"))[1]) == ("", "AboveClusterCeiling")
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from restow.model import kinds
-from tests.control.queues.stage import Locked, bare, of, queue
+from tests.control.queues.queue_controller_fixture import Locked, bare, of, queue
 from tests.control.reservations.stage import reservation
 from tests.sim.stage import node, pass_time, pod, virtual
 

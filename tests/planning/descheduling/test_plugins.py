@@ -21,9 +21,9 @@ from restow.model.objects import (
     Toleration,
     TopologySpreadConstraint,
 )
-from restow.planning.bookings import Bookings
+from restow.planning.move_simulation import MoveSimulation
 from tests.planning.clusters import app, cluster, moves, reasons, ten
-from tests.planning.descheduling.asking import aged, ask, failed, restarted
+from tests.planning.descheduling.plugin_requests import aged, ask, failed, restarted
 
 HOST = "kubernetes.io/hostname"
 AFFINITY = "RemovePodsViolatingNodeAffinity"
@@ -60,7 +60,7 @@ def test_a_pod_leaves_a_node_that_lost_the_labels_it_requires() -> None:
     pods = [app("p", on="a", affinity=requiring("ssd")), app("q", on="a")]
     found = ask(cluster([host("a"), host("b"), host("c", disk="ssd")], pods), AFFINITY)
     assert moves(found.plan) == [("p", "a", "c")]
-    assert found.planners == {"uid-p": AFFINITY}
+    assert found.planner_of == {"uid-p": AFFINITY}
 
 
 def test_a_pod_whose_labels_no_node_has_stays_with_the_reason() -> None:
@@ -277,8 +277,8 @@ def test_who_stays_is_looked_at_a_few_times_and_not_once_for_each_of_the_others(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
-    look = Bookings.occupant
-    monkeypatch.setattr(Bookings, "occupant", lambda self, uid: looks.append(uid) or look(self, uid))
+    look = MoveSimulation.occupant
+    monkeypatch.setattr(MoveSimulation, "occupant", lambda self, uid: looks.append(uid) or look(self, uid))
     pods = [web(f"p{number}", on=f"n{number // 20}", cpu="10m", memory="1Mi") for number in range(200)]
     nodes = [ten(f"n{number}", labels={"zone": "x" if number < 10 else "y"}) for number in range(20)]
     found = ask(cluster(nodes, pods), name, busy={one.metadata.uid: "it stays" for one in pods})

@@ -9,7 +9,7 @@ import yaml
 
 from restow.model.wire import WireError
 from restow.planning.descheduling.policy import read_policy
-from tests.planning.descheduling.asking import PLUGINS
+from tests.planning.descheduling.plugin_requests import PLUGINS
 
 UPSTREAM = """
 apiVersion: descheduler/v1alpha2
@@ -286,6 +286,6 @@ def test_use_is_measured_as_those_have_it_who_are_not_to_be_undone() -> None:
     policy = read_policy({"metricsProviders": [PROMETHEUS], "profiles": [pack, cool]}, PLUGINS)
     metering = policy.metering(policy.profile("pack"))
     assert metering is not None and metering.queries is not None and metering.max_age == 60
-    assert len(policy.regard.packing) == len(policy.regard.cooling) == 1
+    assert len(policy.regard.defragmentation) == len(policy.regard.load_aware) == 1
     alone = read_policy({"profiles": [pack]}, PLUGINS)
     assert alone.metering(alone.profile("pack")) is None

@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.model.cluster import Snapshot
-from restow.planning.descheduling.cycle import Outcome
-from restow.planning.replay import replay
-from tests.planning.by_definition import skews, violations
+from restow.model.snapshot import Snapshot
+from restow.planning.descheduling.profile_cycle import CycleOutcome
+from restow.planning.replay import replay_plan
 from tests.planning.clusters import request
-from tests.planning.descheduling.asking import ask
-from tests.planning.drawn import carried_out, snapshots, tried
+from tests.planning.descheduling.plugin_requests import ask
+from tests.planning.random_clusters import carried_out, snapshots, tried
+from tests.planning.reference_checks import skews, violations
 
 ARGUMENTS: dict[str, Any] = {"lowThresholds": {"cpu": 50}, "defragmentThresholds": {"cpu": 50}}
 EVENING = ("RemovePodsViolatingInterPodAntiAffinity", "RemovePodsViolatingTopologySpreadConstraint", "RemoveDuplicates")
@@ -27,7 +27,7 @@ LIMITS = st.fixed_dictionaries(
 )
 
 
-def cycle(snapshot: Snapshot, *names: str, **limits: int) -> Outcome:
+def cycle(snapshot: Snapshot, *names: str, **limits: int) -> CycleOutcome:
     arguments = ARGUMENTS if names[0] == "Defragmentation" else None
     return ask(snapshot, *names, arguments=arguments, **limits)
 
@@ -40,7 +40,7 @@ def test_cycles_keep_every_promise(snapshot: Snapshot, names: list[str], limits:
     assert found.failures == {}
     assert found.plan == cycle(snapshot, *names, **limits).plan
     assert (snapshot.room.free == free).all()
-    assert replay(snapshot, found.plan, request(snapshot)).valid
+    assert replay_plan(snapshot, found.plan, request(snapshot)).valid
     assert [*violations(snapshot, found.plan), *skews(snapshot, found.plan)] == []
     moved = [move.uid for move in found.plan.moves]
     assert len(moved) == len(set(moved)) <= limits.get("maxNoOfPodsToEvictTotal", 50)

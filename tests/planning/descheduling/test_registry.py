@@ -6,16 +6,16 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from restow.model.cluster import Snapshot
+from restow.model.snapshot import Snapshot
 from restow.model.wire import WireError
 from restow.planning.descheduling.framework import Planner
 from restow.planning.descheduling.policy import read_policy
-from restow.planning.descheduling.registry import ENTRY_POINTS, plugins
+from restow.planning.descheduling.registry import ENTRY_POINTS, descheduler_plugins
 from restow.planning.plan import Plan
-from restow.planning.request import Request
+from restow.planning.plan_request import PlanRequest
 
 
-def idle(snapshot: Snapshot, request: Request) -> Plan:
+def idle(snapshot: Snapshot, request: PlanRequest) -> Plan:
     return Plan(strategy="idle")
 
 
@@ -28,7 +28,7 @@ def found(value: str) -> list[EntryPoint]:
 
 def test_a_plugin_of_others_is_enabled_by_its_name() -> None:
     section = {"profiles": [{"name": "a", "plugins": {"balance": {"enabled": ["Idle"]}}}]}
-    [profile] = read_policy(section, plugins(found(f"{__name__}:IDLE"))).profiles
+    [profile] = read_policy(section, descheduler_plugins(found(f"{__name__}:IDLE"))).profiles
     assert profile.planners == (IDLE,)
 
 
@@ -42,4 +42,4 @@ def test_a_plugin_of_others_is_enabled_by_its_name() -> None:
 )
 def test_what_cannot_be_used_is_told(value: str, told: str) -> None:
     with pytest.raises(WireError, match=told):
-        plugins(found(value))
+        descheduler_plugins(found(value))

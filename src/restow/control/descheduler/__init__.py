@@ -1,18 +1,18 @@
 """The descheduler as a running loop. Start reading at `descheduler`; `applying` carries out a plan that was saved."""
 
-from restow.control.descheduler.applying import Applying, Changed, InTheWay, Progress
-from restow.control.descheduler.descheduler import Descheduler, Run, RunRefused
-from restow.control.descheduler.metrics import Metrics
-from restow.control.descheduler.settings import Settings
+from restow.control.descheduler.descheduler import Descheduler, DeschedulerRun, RunRefused
+from restow.control.descheduler.metrics import DeschedulerMetrics
+from restow.control.descheduler.plan_executor import AnotherPlanActive, ClusterChanged, PlanExecutor, PlanProgress
+from restow.control.descheduler.settings import DeschedulerSettings
 
 __all__ = [
-    "Applying",
-    "Changed",
+    "AnotherPlanActive",
+    "ClusterChanged",
     "Descheduler",
-    "InTheWay",
-    "Metrics",
-    "Progress",
-    "Run",
+    "DeschedulerMetrics",
+    "DeschedulerRun",
+    "DeschedulerSettings",
+    "PlanExecutor",
+    "PlanProgress",
     "RunRefused",
-    "Settings",
 ]

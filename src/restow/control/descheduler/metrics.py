@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
-class Metrics:
+class DeschedulerMetrics:
     """Without a registry nobody sees them."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -49,20 +49,20 @@ class Metrics:
             registry=registry,
         )
 
-    def ended(self, result: str, strategy: str, profile: str, namespace: str, node: str) -> None:
+    def pod_evicted(self, result: str, strategy: str, profile: str, namespace: str, node: str) -> None:
         self._evicted.labels(result, strategy, profile, namespace, node).inc()
 
-    def loop(self, seconds: float) -> None:
+    def cycle_duration(self, seconds: float) -> None:
         self._loops.observe(seconds)
 
-    def strategy(self, strategy: str, profile: str, seconds: float) -> None:
+    def plugin_duration(self, strategy: str, profile: str, seconds: float) -> None:
         self._strategies.labels(strategy, profile).observe(seconds)
 
-    def planned(self, strategy: str, profile: str) -> None:
+    def move_planned(self, strategy: str, profile: str) -> None:
         self._planned.labels(strategy, profile).inc()
 
-    def cycle(self, profile: str, result: str) -> None:
+    def cycle_ended(self, profile: str, result: str) -> None:
         self._cycles.labels(profile, result).inc()
 
-    def reading(self, source: str, result: str) -> None:
+    def usage_reading(self, source: str, result: str) -> None:
         self._readings.labels(source, result).inc()

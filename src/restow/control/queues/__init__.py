@@ -1,7 +1,7 @@
 """The queue controller. Start reading at `queues`."""
 
-from restow.control.queues.metrics import Metrics
-from restow.control.queues.queues import Queues
-from restow.control.queues.settings import Settings
+from restow.control.queues.metrics import QueueMetrics
+from restow.control.queues.queue_controller import QueueController
+from restow.control.queues.settings import QueueControllerSettings
 
-__all__ = ["Metrics", "Queues", "Settings"]
+__all__ = ["QueueController", "QueueControllerSettings", "QueueMetrics"]

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from restow.control.queues.clearing import Clearing
-from restow.queues.locking import Lock, Standing
+from restow.control.queues.foreign_pods import ForeignPods
+from restow.queues.node_locks import GuaranteeState, QueueLock
 
 _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
-class Metrics:
+class QueueMetrics:
     """Without a registry nobody sees them."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -50,18 +50,20 @@ class Metrics:
             registry=registry,
         )
 
-    def locked(self, locks: Mapping[str, Lock], clearings: Mapping[str, Clearing], seconds: float) -> None:
+    def pass_decided(
+        self, locks: Mapping[str, QueueLock], clearings: Mapping[str, ForeignPods], seconds: float
+    ) -> None:
         """What a pass decided; queues that are gone are no longer shown."""
         for gauge in (self._nodes, self._satisfied, self._gap, self._foreign):
             gauge.clear()
         for queue, lock in locks.items():
             self._nodes.labels(queue).set(len(lock.nodes))
-            self._satisfied.labels(queue).set(lock.standing is Standing.SATISFIED)
+            self._satisfied.labels(queue).set(lock.state is GuaranteeState.SATISFIED)
             self._gap.labels(queue).set(lock.gap)
         for queue, clearing in clearings.items():
-            for state, number in clearing.numbers.items():
+            for state, number in clearing.counts.items():
                 self._foreign.labels(queue, state).set(number)
         self._seconds.observe(seconds)
 
-    def job(self, result: str) -> None:
+    def job_changed(self, result: str) -> None:
         self._jobs.labels(result).inc()

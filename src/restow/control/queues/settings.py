@@ -7,12 +7,12 @@ import msgspec
 from restow.defaults import HOME
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class QueueControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = HOME
     """Where the ceilings are shown that the API server is to refuse by."""
-    most_jobs: int = 50
+    max_jobs: int = 50
     """That move pods for guarantees at once, waiting ones included."""
-    after_failure: float = 600.0
+    retry_failed_after: float = 600.0
     """Seconds for which a pod is left alone whose migration failed."""
-    look_again: float = 60.0
+    resync_period: float = 60.0
     """Seconds after which everything is looked at again, even if nothing has happened."""

@@ -20,15 +20,15 @@ import msgspec
 
 from restow.eviction.protections import Surroundings
 from restow.model.objects import Pod
-from restow.planning.measured import Metering
-from restow.planning.request import Request, Strategy
+from restow.planning.plan_request import PlanRequest, Strategy
+from restow.planning.usage_samples import UsageSource
 
-Arguments = Mapping[str, Any]
+PluginArguments = Mapping[str, Any]
 Point = Literal["deschedule", "balance"]
 
 
 class Guard(Protocol):
-    def why_not(self, pod: Pod, around: Surroundings) -> str:
+    def refusal_reason(self, pod: Pod, around: Surroundings) -> str:
         """Why a pod must not move; empty if it may."""
         ...
 
@@ -44,22 +44,22 @@ class Planner(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     point: Point
     plan: Strategy
-    check: Callable[[Arguments], object]
-    metering: Callable[[Arguments], Metering] | None = None
+    check: Callable[[PluginArguments], object]
+    metering: Callable[[PluginArguments], UsageSource] | None = None
     """How what nodes and pods really use is measured for it; None if it does not ask."""
 
 
 class Remover(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    choose: Callable[[Iterable[Pod], Request], Iterable[Removal]]
+    choose: Callable[[Iterable[Pod], PlanRequest], Iterable[Removal]]
     """Of pods that have ended."""
-    check: Callable[[Arguments], object]
+    check: Callable[[PluginArguments], object]
     point: Point = "deschedule"
 
 
 class Evictor(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    guard: Callable[[Arguments], Guard]
+    guard: Callable[[PluginArguments], Guard]
 
 
 Plugin = Planner | Remover | Evictor

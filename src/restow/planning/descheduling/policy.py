@@ -38,16 +38,16 @@ from restow.planning.arguments import (
     read_defragmentation,
     read_load_aware,
 )
+from restow.planning.cycle_limits import CycleLimits
 from restow.planning.descheduling.framework import Evictor, Guard, Planner, Plugin, Remover
-from restow.planning.descheduling.providers import FIELD, Provider, WrittenProvider, read_providers
-from restow.planning.limits import Limits
-from restow.planning.measured import Metering
-from restow.planning.request import Regard
+from restow.planning.descheduling.metrics_providers import FIELD, PrometheusProvider, WrittenProvider, read_providers
+from restow.planning.plan_request import PeerPlugins
+from restow.planning.usage_samples import UsageSource
 
 SECTION: Final = "descheduler"
 API_VERSION, KIND = "descheduler/v1alpha2", "DeschedulerPolicy"
 DEFAULT_EVICTOR: Final = "DefaultEvictor"
-SHORTEST: Final = 1.0
+MIN_INTERVAL: Final = 1.0
 """Seconds of an interval: every cycle asks the API server who else plans."""
 _INSTEAD: Final = {
     "HighNodeUtilization": "Defragmentation empties nodes that are below its lowThresholds",
@@ -109,18 +109,18 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 _DEFAULT: Final = _Profile(plugins=_Points(balance=_Switches(enabled=["Defragmentation"])))
 
 
-class OnNodes(msgspec.Struct, frozen=True):
+class NodeSelectorGuard(msgspec.Struct, frozen=True):
     """Guards the pods of nodes that a selector leaves out."""
 
     selector: LabelSelector
 
-    def why_not(self, pod: Pod, around: Surroundings) -> str:
+    def refusal_reason(self, pod: Pod, around: Surroundings) -> str:
         if self.selector.matches(around.node_labels):
             return ""
         return f"nodeSelector {self.selector} leaves out its node"
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
+class DeschedulerProfile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     planners: tuple[Planner, ...] = ()
     removers: tuple[Remover, ...] = ()
@@ -130,7 +130,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     interval: float | None = None
     """Seconds between two cycles."""
     schedule: Schedule | None = None
-    limits: Limits = Limits()
+    limits: CycleLimits = CycleLimits()
 
     @property
     def cool_down(self) -> float:
@@ -139,20 +139,20 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         asked = (arguments.get("coolDownTime") for arguments in self.arguments.values())
         return max((float(seconds) for seconds in asked if isinstance(seconds, int)), default=0.0)
 
-    def metering(self) -> Iterator[Metering]:
+    def metering(self) -> Iterator[UsageSource]:
         """How use is measured for those of its plugins that ask."""
         for one in self.planners:
             if one.metering is not None:
                 yield one.metering(self.arguments.get(one.name, {}))
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    profiles: tuple[Profile, ...]
+class DeschedulerPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    profiles: tuple[DeschedulerProfile, ...]
     dry_run: bool = False
     """Plan and say what would be done, and do nothing."""
     grace_seconds: int | None = None
-    prometheus: Provider | None = None
-    regard: Regard = Regard()
+    prometheus: PrometheusProvider | None = None
+    regard: PeerPlugins = PeerPlugins()
     """What its plugins are after, whichever profile they are in."""
 
     @property
@@ -160,12 +160,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         """The longest that a plugin asks for, in seconds."""
         return max((one.cool_down for one in self.profiles), default=0.0)
 
-    def metering(self, profile: Profile) -> Metering | None:
+    def metering(self, profile: DeschedulerProfile) -> UsageSource | None:
         """How use is measured in cycles of a profile, once for all of its plugins: as the first of them has it that
         asks, else as plugins of other profiles have it, whom it must not undo."""
         return next((one for each in (profile, *self.profiles) for one in each.metering()), None)
 
-    def profile(self, name: str | None) -> Profile:
+    def profile(self, name: str | None) -> DeschedulerProfile:
         """The one called so; the first without a name. Raises LookupError with a sentence."""
         found = next((one for one in self.profiles if name in (None, one.name)), None)
         if found is None:
@@ -174,11 +174,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def read_policy(section: Mapping[str, Any], plugins: Mapping[str, Plugin]) -> Policy:
+def read_policy(section: Mapping[str, Any], plugins: Mapping[str, Plugin]) -> DeschedulerPolicy:
     """Check what is written. Raises WireError with every problem."""
     written, problems = convert_readable(_Section, section, SECTION)
     problems += _general_problems(written)
-    limits = Limits(
+    limits = CycleLimits(
         per_node=written.max_no_of_pods_to_evict_per_node,
         per_namespace=written.max_no_of_pods_to_evict_per_namespace,
         total=written.max_no_of_pods_to_evict_total,
@@ -196,8 +196,8 @@ def read_policy(section: Mapping[str, Any], plugins: Mapping[str, Plugin]) -> Po
     if problems:
         raise WireError(SECTION, problems)
     if not nodes.everything:
-        profiles = [replace(one, guards=(OnNodes(nodes), *one.guards)) for one in profiles]
-    return Policy(
+        profiles = [replace(one, guards=(NodeSelectorGuard(nodes), *one.guards)) for one in profiles]
+    return DeschedulerPolicy(
         profiles=tuple(profiles),
         dry_run=written.dry_run,
         grace_seconds=written.grace_period_seconds,
@@ -206,12 +206,12 @@ def read_policy(section: Mapping[str, Any], plugins: Mapping[str, Plugin]) -> Po
     )
 
 
-def _regard(profiles: Sequence[Profile]) -> Regard:
+def _regard(profiles: Sequence[DeschedulerProfile]) -> PeerPlugins:
     """What all profiles together are after."""
     named = [(one.name, each.arguments.get(one.name, {})) for each in profiles for one in each.planners]
-    return Regard(
-        packing=tuple(read_defragmentation(arguments) for name, arguments in named if name == DEFRAGMENTATION),
-        cooling=tuple(read_load_aware(arguments) for name, arguments in named if name == LOAD_AWARE),
+    return PeerPlugins(
+        defragmentation=tuple(read_defragmentation(arguments) for name, arguments in named if name == DEFRAGMENTATION),
+        load_aware=tuple(read_load_aware(arguments) for name, arguments in named if name == LOAD_AWARE),
     )
 
 
@@ -240,18 +240,18 @@ def _general_problems(written: _Section) -> Iterator[Problem]:
 def _read_profile(
     written: _Profile,
     path: str,
-    limits: Limits,
+    limits: CycleLimits,
     plugins: Mapping[str, Plugin],
     problems: list[Problem],
     *,
     has_prometheus: bool,
-) -> Profile:
+) -> DeschedulerProfile:
     if not written.name:
         problems.append(Problem(f"{path}.name", "must not be empty"))
     problems += _point_problems(written, path, plugins)
     arguments = _arguments(written, path, plugins, problems, has_prometheus=has_prometheus)
     named = [plugins[name] for name in _enabled(written, "deschedule", "balance") if name in plugins]
-    return Profile(
+    return DeschedulerProfile(
         name=written.name,
         planners=tuple(one for one in named if isinstance(one, Planner)),
         removers=tuple(one for one in named if isinstance(one, Remover)),
@@ -348,8 +348,8 @@ def _interval(written: _Profile, path: str, problems: list[Problem]) -> float | 
     if written.interval is None:
         return None
     seconds = parse_duration(written.interval)
-    if seconds < SHORTEST:
-        told = f"must be at least {SHORTEST:g}s, is {written.interval}; leave it out for none"
+    if seconds < MIN_INTERVAL:
+        told = f"must be at least {MIN_INTERVAL:g}s, is {written.interval}; leave it out for none"
         problems.append(Problem(f"{path}.interval", told))
     return seconds
 

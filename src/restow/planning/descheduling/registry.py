@@ -16,9 +16,9 @@ from restow.planning.arguments import (
     read_defragmentation,
     read_load_aware,
 )
-from restow.planning.balance import balance
-from restow.planning.defragmentation import defragmentation
-from restow.planning.descheduling.evictor import DefaultEvictor
+from restow.planning.balance import plan_balance
+from restow.planning.defragmentation import plan_defragmentation
+from restow.planning.descheduling.default_evictor import DefaultEvictor
 from restow.planning.descheduling.framework import Evictor, Planner, Plugin, Remover
 from restow.planning.descheduling.plugins import (
     anti_affinity,
@@ -31,20 +31,20 @@ from restow.planning.descheduling.plugins import (
     topology_spread,
 )
 from restow.planning.descheduling.policy import DEFAULT_EVICTOR, SECTION
-from restow.planning.load_aware import load_aware
+from restow.planning.load_aware import plan_load_aware
 from restow.planning.optimal.plugin import OPTIMAL, optimal_by_arguments, read_optimal
 
 ENTRY_POINTS: Final = "restow.descheduler"
 
-BUILT_IN: Final[tuple[Plugin, ...]] = (
-    Planner(name=DEFRAGMENTATION, point="balance", plan=defragmentation, check=read_defragmentation),
-    Planner(name=BALANCE, point="balance", plan=balance, check=read_balance),
+BUILT_IN_PLUGINS: Final[tuple[Plugin, ...]] = (
+    Planner(name=DEFRAGMENTATION, point="balance", plan=plan_defragmentation, check=read_defragmentation),
+    Planner(name=BALANCE, point="balance", plan=plan_balance, check=read_balance),
     Planner(
         name=LOAD_AWARE,
         point="balance",
-        plan=load_aware,
+        plan=plan_load_aware,
         check=read_load_aware,
-        metering=lambda arguments: read_load_aware(arguments).metering,
+        metering=lambda arguments: read_load_aware(arguments).usage_source,
     ),
     Planner(name=OPTIMAL, point="balance", plan=optimal_by_arguments, check=read_optimal),
     node_affinity.PLUGIN,
@@ -59,9 +59,9 @@ BUILT_IN: Final[tuple[Plugin, ...]] = (
 )
 
 
-def plugins(others: Iterable[EntryPoint] = ()) -> dict[str, Plugin]:
+def descheduler_plugins(others: Iterable[EntryPoint] = ()) -> dict[str, Plugin]:
     """Every plugin by name, those of others as well. Raises WireError for an entry point that cannot be used."""
-    found: dict[str, Plugin] = {one.name: one for one in BUILT_IN}
+    found: dict[str, Plugin] = {one.name: one for one in BUILT_IN_PLUGINS}
     for point in others:
         try:
             plugin = point.load()

@@ -10,49 +10,50 @@ from contextlib import suppress
 
 import msgspec
 
-from restow.model.cluster import Occupant, Snapshot
-from restow.model.cluster.audience import Audience, AudienceIndex, of_term
+from restow.model.cluster import Occupant
+from restow.model.cluster.selector_group import SelectorGroup, SelectorGroupIndex, selector_group_of_term
 from restow.model.objects import Pod
 from restow.model.selectors import SelectorError
-from restow.planning.bookings import Bookings
+from restow.model.snapshot import Snapshot
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.plugins.departing import (
-    Arguments,
-    Departure,
-    cheapest_first,
-    depart,
-    lodgers,
-    read,
+from restow.planning.descheduling.plugins.candidates import (
+    Candidate,
+    CandidateArguments,
+    eviction_order,
+    plan_candidates,
+    pods_on_nodes,
+    read_plugin_arguments,
 )
+from restow.planning.move_simulation import MoveSimulation
 from restow.planning.plan import Plan
-from restow.planning.request import Request
+from restow.planning.plan_request import PlanRequest
 
 NAME = "RemovePodsViolatingInterPodAntiAffinity"
 
 
-class AntiAffinityArgs(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class AntiAffinityArgs(CandidateArguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """Nothing of its own."""
 
 
 class _Aversion(msgspec.Struct, frozen=True):
     """Certain pods are wanted elsewhere."""
 
-    audience: Audience
+    audience: SelectorGroup
     topology_key: str
 
 
-def plan(snapshot: Snapshot, request: Request) -> Plan:
-    arguments = read(AntiAffinityArgs, request.arguments, NAME)
+def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+    arguments = read_plugin_arguments(AntiAffinityArgs, request.arguments, NAME)
 
-    def search(bookings: Bookings) -> Iterator[Departure]:
+    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
         aversions = _Aversions(snapshot)
-        for one in sorted(lodgers(snapshot, arguments.pods()), key=cheapest_first):
+        for one in sorted(pods_on_nodes(snapshot, arguments.pod_filter()), key=eviction_order):
             unwelcome = aversions.unwelcome_to(one)
             if unwelcome:
-                yield Departure(one, f"is near {unwelcome}, whose anti-affinity rules that out")
+                yield Candidate(one, f"is near {unwelcome}, whose anti-affinity rules that out")
                 aversions.moved(one, bookings.occupant(one.key))
 
-    return depart(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, search)
 
 
 class _Aversions:
@@ -60,7 +61,7 @@ class _Aversions:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._index: AudienceIndex[_Aversion] = AudienceIndex()
+        self._index: SelectorGroupIndex[_Aversion] = SelectorGroupIndex()
         self._of: dict[str, list[_Aversion]] = {}
         """By UID of a pod."""
         self._holders: dict[tuple[_Aversion, str | None], dict[str, str]] = {}
@@ -106,11 +107,16 @@ def _aversions(pod: Pod) -> Iterator[_Aversion]:
     terms = affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
     for term in terms or ():
         with suppress(SelectorError):
-            yield _Aversion(of_term(term, pod.metadata.namespace or ""), term.topology_key)
+            yield _Aversion(selector_group_of_term(term, pod.metadata.namespace or ""), term.topology_key)
 
 
 def _name(one: Occupant) -> str:
     return f"{one.pod.metadata.namespace}/{one.pod.metadata.name}"
 
 
-PLUGIN = Planner(name=NAME, point="deschedule", plan=plan, check=lambda written: read(AntiAffinityArgs, written, NAME))
+PLUGIN = Planner(
+    name=NAME,
+    point="deschedule",
+    plan=plan,
+    check=lambda written: read_plugin_arguments(AntiAffinityArgs, written, NAME),
+)

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from restow.model.cluster import Snapshot
 from restow.model.problems import Problem
-from restow.planning.bookings import Bookings
+from restow.model.snapshot import Snapshot
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.plugins.departing import Departure, created, depart, lodgers, read
-from restow.planning.descheduling.plugins.states import StateArguments, is_in
+from restow.planning.descheduling.plugins.candidates import (
+    Candidate,
+    creation_time,
+    plan_candidates,
+    pods_on_nodes,
+    read_plugin_arguments,
+)
+from restow.planning.descheduling.plugins.pod_states import StateArguments, is_in_state
+from restow.planning.move_simulation import MoveSimulation
 from restow.planning.plan import Plan
-from restow.planning.request import Request
+from restow.planning.plan_request import PlanRequest
 
 NAME = "PodLifeTime"
 
@@ -28,17 +34,19 @@ class LifeTimeArgs(StateArguments, frozen=True, kw_only=True, forbid_unknown_fie
             yield Problem("maxPodLifeTimeSeconds", "a number above 0 is needed")
 
 
-def plan(snapshot: Snapshot, request: Request) -> Plan:
-    arguments = read(LifeTimeArgs, request.arguments, NAME)
+def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+    arguments = read_plugin_arguments(LifeTimeArgs, request.arguments, NAME)
     most = arguments.max_pod_life_time_seconds
 
-    def search(bookings: Bookings) -> Iterator[Departure]:
-        for one in sorted(lodgers(snapshot, arguments.pods()), key=lambda each: created(each.pod)):
-            age = request.now - created(one.pod)
-            if one.pod.metadata.creation_timestamp and age > most and is_in(one.pod, arguments):
-                yield Departure(one, f"is {age:.0f}s old, and maxPodLifeTimeSeconds is {most}")
+    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
+        for one in sorted(pods_on_nodes(snapshot, arguments.pod_filter()), key=lambda each: creation_time(each.pod)):
+            age = request.now - creation_time(one.pod)
+            if one.pod.metadata.creation_timestamp and age > most and is_in_state(one.pod, arguments):
+                yield Candidate(one, f"is {age:.0f}s old, and maxPodLifeTimeSeconds is {most}")
 
-    return depart(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, search)
 
 
-PLUGIN = Planner(name=NAME, point="deschedule", plan=plan, check=lambda written: read(LifeTimeArgs, written, NAME))
+PLUGIN = Planner(
+    name=NAME, point="deschedule", plan=plan, check=lambda written: read_plugin_arguments(LifeTimeArgs, written, NAME)
+)

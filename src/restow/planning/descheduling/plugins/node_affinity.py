@@ -9,21 +9,28 @@ from collections.abc import Iterator
 from functools import partial
 
 from restow.model.affinity import NodePreference, node_constraint, node_preference
-from restow.model.cluster import Occupant, RowIndex, Snapshot, filters
+from restow.model.cluster import Occupant, RowIndex, filters
 from restow.model.problems import Problem
 from restow.model.selectors import SelectorError
-from restow.planning.bookings import Bookings
+from restow.model.snapshot import Snapshot
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.plugins.departing import Arguments, Departure, depart, lodgers, read
+from restow.planning.descheduling.plugins.candidates import (
+    Candidate,
+    CandidateArguments,
+    plan_candidates,
+    pods_on_nodes,
+    read_plugin_arguments,
+)
+from restow.planning.move_simulation import MoveSimulation
 from restow.planning.plan import Plan
-from restow.planning.request import Request
+from restow.planning.plan_request import PlanRequest
 
 NAME = "RemovePodsViolatingNodeAffinity"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class NodeAffinityArgs(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class NodeAffinityArgs(CandidateArguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     node_affinity_type: tuple[str, ...] = (REQUIRED,)
 
     def problems(self) -> Iterator[Problem]:
@@ -35,11 +42,11 @@ class NodeAffinityArgs(Arguments, frozen=True, kw_only=True, forbid_unknown_fiel
             yield Problem("nodeAffinityType", "at least one is needed")
 
 
-def plan(snapshot: Snapshot, request: Request) -> Plan:
-    arguments = read(NodeAffinityArgs, request.arguments, NAME)
+def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+    arguments = read_plugin_arguments(NodeAffinityArgs, request.arguments, NAME)
 
-    def search(bookings: Bookings) -> Iterator[Departure]:
-        for one in lodgers(snapshot, arguments.pods()):
+    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
+        for one in pods_on_nodes(snapshot, arguments.pod_filter()):
             found = None
             if REQUIRED in arguments.node_affinity_type:
                 found = _required(snapshot, one)
@@ -48,17 +55,17 @@ def plan(snapshot: Snapshot, request: Request) -> Plan:
             if found is not None:
                 yield found
 
-    return depart(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, search)
 
 
-def _required(snapshot: Snapshot, one: Occupant) -> Departure | None:
+def _required(snapshot: Snapshot, one: Occupant) -> Candidate | None:
     node = snapshot.node(one.node)
     if node is None or node_constraint(one.pod.spec).matches(one.node, node.metadata.labels):
         return None
-    return Departure(one, f"requires labels that {one.node} does not have")
+    return Candidate(one, f"requires labels that {one.node} does not have")
 
 
-def _preferred(bookings: Bookings, one: Occupant) -> Departure | None:
+def _preferred(bookings: MoveSimulation, one: Occupant) -> Candidate | None:
     """A pod that prefers nodes, one of which takes it and is worth more than where it is."""
     snapshot = bookings.snapshot
     try:
@@ -70,9 +77,9 @@ def _preferred(bookings: Bookings, one: Occupant) -> Departure | None:
         return None
     worth = preference.score(one.node, node.metadata.labels)
     better = partial(_better, snapshot, preference, worth)
-    if not len(better(bookings.choices(one.key))):
+    if not len(better(bookings.feasible_rows(one.key))):
         return None
-    return Departure(one, f"prefers other nodes to {one.node}", better)
+    return Candidate(one, f"prefers other nodes to {one.node}", better)
 
 
 def _better(snapshot: Snapshot, preference: NodePreference, worth: int, rows: RowIndex) -> RowIndex:
@@ -83,4 +90,9 @@ def _better(snapshot: Snapshot, preference: NodePreference, worth: int, rows: Ro
     return best
 
 
-PLUGIN = Planner(name=NAME, point="deschedule", plan=plan, check=lambda written: read(NodeAffinityArgs, written, NAME))
+PLUGIN = Planner(
+    name=NAME,
+    point="deschedule",
+    plan=plan,
+    check=lambda written: read_plugin_arguments(NodeAffinityArgs, written, NAME),
+)

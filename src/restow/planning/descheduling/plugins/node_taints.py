@@ -9,20 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import Taint
 from restow.model.problems import Problem
+from restow.model.snapshot import Snapshot
 from restow.model.taints import NO_SCHEDULE, PREFER_NO_SCHEDULE, untolerated
-from restow.planning.bookings import Bookings
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.plugins.departing import Arguments, Departure, depart, lodgers, read
+from restow.planning.descheduling.plugins.candidates import (
+    Candidate,
+    CandidateArguments,
+    plan_candidates,
+    pods_on_nodes,
+    read_plugin_arguments,
+)
+from restow.planning.move_simulation import MoveSimulation
 from restow.planning.plan import Plan
-from restow.planning.request import Request
+from restow.planning.plan_request import PlanRequest
 
 NAME = "RemovePodsViolatingNodeTaints"
 
 
-class NodeTaintsArgs(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class NodeTaintsArgs(CandidateArguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     include_prefer_no_schedule: bool = False
     excluded_taints: tuple[str, ...] = ()
     included_taints: tuple[str, ...] = ()
@@ -42,19 +48,21 @@ def _is_named(taint: Taint, names: Collection[str]) -> bool:
     return taint.key in names or f"{taint.key}={taint.value or ''}" in names
 
 
-def plan(snapshot: Snapshot, request: Request) -> Plan:
-    arguments = read(NodeTaintsArgs, request.arguments, NAME)
+def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+    arguments = read_plugin_arguments(NodeTaintsArgs, request.arguments, NAME)
     effects = (NO_SCHEDULE, PREFER_NO_SCHEDULE) if arguments.include_prefer_no_schedule else (NO_SCHEDULE,)
 
-    def search(bookings: Bookings) -> Iterator[Departure]:
-        for one in lodgers(snapshot, arguments.pods()):
+    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
+        for one in pods_on_nodes(snapshot, arguments.pod_filter()):
             node = snapshot.node(one.node)
             taints = [taint for taint in (node.spec.taints if node else None) or () if arguments.regards(taint)]
             kept = untolerated(taints, one.pod.spec.tolerations, effects)
             if kept:
-                yield Departure(one, f"does not tolerate the taint {kept[0].key} of {one.node}")
+                yield Candidate(one, f"does not tolerate the taint {kept[0].key} of {one.node}")
 
-    return depart(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, search)
 
 
-PLUGIN = Planner(name=NAME, point="deschedule", plan=plan, check=lambda written: read(NodeTaintsArgs, written, NAME))
+PLUGIN = Planner(
+    name=NAME, point="deschedule", plan=plan, check=lambda written: read_plugin_arguments(NodeTaintsArgs, written, NAME)
+)

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from restow.model.cluster import Snapshot
 from restow.model.objects import Pod
 from restow.model.problems import Problem
+from restow.model.snapshot import Snapshot
 from restow.model.words import number_of
-from restow.planning.bookings import Bookings
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.plugins.departing import Departure, depart, lodgers, read
-from restow.planning.descheduling.plugins.states import StateArguments, containers, is_in
+from restow.planning.descheduling.plugins.candidates import (
+    Candidate,
+    plan_candidates,
+    pods_on_nodes,
+    read_plugin_arguments,
+)
+from restow.planning.descheduling.plugins.pod_states import StateArguments, container_statuses, is_in_state
+from restow.planning.move_simulation import MoveSimulation
 from restow.planning.plan import Plan
-from restow.planning.request import Request
+from restow.planning.plan_request import PlanRequest
 
 NAME = "RemovePodsHavingTooManyRestarts"
 
@@ -30,20 +35,22 @@ class RestartsArgs(StateArguments, frozen=True, kw_only=True, forbid_unknown_fie
             yield Problem("podRestartThreshold", "a number above 0 is needed")
 
 
-def plan(snapshot: Snapshot, request: Request) -> Plan:
-    arguments = read(RestartsArgs, request.arguments, NAME)
+def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+    arguments = read_plugin_arguments(RestartsArgs, request.arguments, NAME)
 
-    def search(bookings: Bookings) -> Iterator[Departure]:
-        counted = [(_restarts(one.pod, arguments), one) for one in lodgers(snapshot, arguments.pods())]
+    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
+        counted = [(_restarts(one.pod, arguments), one) for one in pods_on_nodes(snapshot, arguments.pod_filter())]
         for restarts, one in sorted(counted, key=lambda pair: -pair[0]):
-            if restarts >= arguments.pod_restart_threshold and is_in(one.pod, arguments):
-                yield Departure(one, f"was restarted {number_of(restarts, 'time')} on {one.node}")
+            if restarts >= arguments.pod_restart_threshold and is_in_state(one.pod, arguments):
+                yield Candidate(one, f"was restarted {number_of(restarts, 'time')} on {one.node}")
 
-    return depart(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, search)
 
 
 def _restarts(pod: Pod, arguments: RestartsArgs) -> int:
-    return sum(one.restart_count or 0 for one in containers(pod, init=arguments.including_init_containers))
+    return sum(one.restart_count or 0 for one in container_statuses(pod, init=arguments.including_init_containers))
 
 
-PLUGIN = Planner(name=NAME, point="deschedule", plan=plan, check=lambda written: read(RestartsArgs, written, NAME))
+PLUGIN = Planner(
+    name=NAME, point="deschedule", plan=plan, check=lambda written: read_plugin_arguments(RestartsArgs, written, NAME)
+)

@@ -15,31 +15,32 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from restow.model.cluster import Occupant, RowIndex, Snapshot
-from restow.model.cluster.audience import Audience, AudienceIndex, of_constraint
+from restow.model.cluster import Occupant, RowIndex
+from restow.model.cluster.selector_group import SelectorGroup, SelectorGroupIndex, selector_group_of_constraint
 from restow.model.objects import Pod
 from restow.model.problems import Problem
 from restow.model.selectors import SelectorError
+from restow.model.snapshot import Snapshot
 from restow.planning.arguments import PodFilter
-from restow.planning.bookings import Bookings
 from restow.planning.descheduling.framework import Planner
-from restow.planning.descheduling.plugins.departing import (
-    Arguments,
-    Departure,
-    cheapest_first,
-    depart,
-    lodgers,
-    read,
+from restow.planning.descheduling.plugins.candidates import (
+    Candidate,
+    CandidateArguments,
+    eviction_order,
+    plan_candidates,
+    pods_on_nodes,
+    read_plugin_arguments,
 )
-from restow.planning.descheduling.plugins.eligible import Eligible
+from restow.planning.descheduling.plugins.eligible_nodes import EligibleNodes
+from restow.planning.move_simulation import MoveSimulation
 from restow.planning.plan import Plan
-from restow.planning.request import Request
+from restow.planning.plan_request import PlanRequest
 
 NAME = "RemovePodsViolatingTopologySpreadConstraint"
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
 
-class TopologySpreadArgs(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class TopologySpreadArgs(CandidateArguments, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     constraints: tuple[str, ...] = (HARD,)
     topology_balance_node_fit: bool = True
 
@@ -58,7 +59,7 @@ class _Spread(msgspec.Struct, frozen=True):
     namespace: str
     topology_key: str
     max_skew: int
-    audience: Audience
+    audience: SelectorGroup
     hard: bool
     """Whether the scheduler's own filters keep it."""
 
@@ -71,21 +72,21 @@ class _Scene(msgspec.Struct, frozen=True):
     """UIDs of pods the plugin is about."""
 
 
-def plan(snapshot: Snapshot, request: Request) -> Plan:
-    arguments = read(TopologySpreadArgs, request.arguments, NAME)
+def plan(snapshot: Snapshot, request: PlanRequest) -> Plan:
+    arguments = read_plugin_arguments(TopologySpreadArgs, request.arguments, NAME)
 
-    def search(bookings: Bookings) -> Iterator[Departure]:
+    def search(bookings: MoveSimulation) -> Iterator[Candidate]:
         spreads: dict[_Spread, Pod] = {}
-        for one in lodgers(snapshot, PodFilter()):
+        for one in pods_on_nodes(snapshot, PodFilter()):
             for spread in _spreads(one.pod, arguments):
                 spreads.setdefault(spread, one.pod)
-        movable = {one.key for one in lodgers(snapshot, arguments.pods())}
-        eligible, members = Eligible(snapshot), _members(snapshot, spreads)
+        movable = {one.key for one in pods_on_nodes(snapshot, arguments.pod_filter())}
+        eligible, members = EligibleNodes(snapshot), _members(snapshot, spreads)
         for spread, pod in spreads.items():
-            domains = _domains(snapshot, spread.topology_key, eligible.nodes(pod))
+            domains = _domains(snapshot, spread.topology_key, eligible.names_for(pod))
             yield from _even_out(bookings, spread, _Scene(domains, members[spread], movable))
 
-    return depart(NAME, snapshot, request, search)
+    return plan_candidates(NAME, snapshot, request, search)
 
 
 def _spreads(pod: Pod, arguments: TopologySpreadArgs) -> Iterator[_Spread]:
@@ -94,7 +95,7 @@ def _spreads(pod: Pod, arguments: TopologySpreadArgs) -> Iterator[_Spread]:
         if (constraint.when_unsatisfiable or HARD) not in arguments.constraints:
             continue
         try:
-            audience = of_constraint(constraint, namespace)
+            audience = selector_group_of_constraint(constraint, namespace)
         except SelectorError:
             continue
         hard = constraint.when_unsatisfiable != SOFT
@@ -103,12 +104,12 @@ def _spreads(pod: Pod, arguments: TopologySpreadArgs) -> Iterator[_Spread]:
 
 def _members(snapshot: Snapshot, spreads: Iterable[_Spread]) -> dict[_Spread, list[Occupant]]:
     """The pods that each constraint counts, cheapest first."""
-    index: AudienceIndex[_Spread] = AudienceIndex()
+    index: SelectorGroupIndex[_Spread] = SelectorGroupIndex()
     found: dict[_Spread, list[Occupant]] = {}
     for spread in spreads:
         index.add(spread, (spread.audience,))
         found[spread] = []
-    for one in sorted(snapshot.pods.known.values(), key=cheapest_first):
+    for one in sorted(snapshot.pods.known.values(), key=eviction_order):
         meta = one.pod.metadata
         namespace = meta.namespace or ""
         if not one.leaving:
@@ -117,7 +118,7 @@ def _members(snapshot: Snapshot, spreads: Iterable[_Spread]) -> dict[_Spread, li
     return found
 
 
-def _even_out(bookings: Bookings, spread: _Spread, scene: _Scene) -> Iterator[Departure]:
+def _even_out(bookings: MoveSimulation, spread: _Spread, scene: _Scene) -> Iterator[Candidate]:
     """Pods of the fullest domain, one after the other, as long as it is too full."""
     domains, counts = scene.domains, dict.fromkeys(scene.domains.values(), 0)
     left: dict[str, deque[Occupant]] = {}
@@ -137,14 +138,14 @@ def _even_out(bookings: Bookings, spread: _Spread, scene: _Scene) -> Iterator[De
         one = left[domain].popleft()
         told = f"is one of {counts[domain]} in {domain}, {counts[domain] - least} more than elsewhere"
         among = partial(_emptiest, bookings.snapshot, domains, counts, domain)
-        yield Departure(one, f"{told}, and maxSkew is {spread.max_skew}", among, must=spread.hard)
+        yield Candidate(one, f"{told}, and maxSkew is {spread.max_skew}", among, must=spread.hard)
         now = _domain_of(bookings, domains, one)
         counts[domain] -= 1
         if now is not None:
             counts[now] += 1
 
 
-def _domain_of(bookings: Bookings, domains: Mapping[str, str], one: Occupant) -> str | None:
+def _domain_of(bookings: MoveSimulation, domains: Mapping[str, str], one: Occupant) -> str | None:
     """Where a pod is as of now."""
     place = bookings.occupant(one.key)
     return domains.get(place.node) if place is not None else None
@@ -168,4 +169,9 @@ def _domains(snapshot: Snapshot, key: str, names: Iterable[str]) -> dict[str, st
     return {name: found[key] for name, found in labels.items() if key in found}
 
 
-PLUGIN = Planner(name=NAME, point="balance", plan=plan, check=lambda written: read(TopologySpreadArgs, written, NAME))
+PLUGIN = Planner(
+    name=NAME,
+    point="balance",
+    plan=plan,
+    check=lambda written: read_plugin_arguments(TopologySpreadArgs, written, NAME),
+)

@@ -1,0 +1,172 @@
+"""The default evictor: what a profile protects besides what the `migration` section protects for everybody.
+
+Goes in: the arguments of upstream's DefaultEvictor, in its new spelling (podProtections) or the old one. Comes out: a
+guard. It only ever adds protection: what migrations refuse to move, no profile plans. That a pod fits elsewhere
+(nodeFit) goes without saying here, because a move without a seat is never planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from restow.eviction.protections import Protections, Surroundings, refusal
+from restow.model.objects import Duration, Pod, SelectorSpec
+from restow.model.problems import Problem, besides
+from restow.model.times import parse_duration
+from restow.model.wire import WireError, convert_readable
+from restow.planning.arguments import read_selector
+from restow.planning.descheduling.policy import DEFAULT_EVICTOR
+
+POLICIES: Final = ("Preferred", "Mandatory")
+CLAIMS, BUDGETS, DEVICES = "PodsWithPVC", "PodsWithoutPDB", "PodsWithResourceClaims"
+EXTRA: Final = (CLAIMS, BUDGETS, DEVICES)
+LOCAL, CRITICAL, DAEMONS, BARE = "PodsWithLocalStorage", "SystemCriticalPods", "DaemonSetPods", "FailedBarePods"
+DEFAULTS: Final = (LOCAL, CRITICAL, DAEMONS, BARE)
+
+
+class _Threshold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    value: int | None = None
+    name: str | None = None
+
+
+class _StorageClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+
+
+class _Claims(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    protected_storage_classes: list[_StorageClass] = []
+
+
+class _Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    claims: _Claims = msgspec.field(name=CLAIMS, default=_Claims())
+
+
+class _PodProtections(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    extra_enabled: list[str] = []
+    default_disabled: list[str] = []
+    config: _Config = _Config()
+
+
+class DefaultEvictorArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    api_version: str | None = None
+    kind: str | None = None
+    node_fit: bool = True
+    node_selector: str | None = None
+    min_replicas: int = 0
+    min_pod_age: Duration | None = None
+    label_selector: SelectorSpec | None = None
+    namespace_label_selector: SelectorSpec | None = None
+    priority_threshold: _Threshold | None = None
+    no_eviction_policy: str = "Preferred"
+    pod_protections: _PodProtections | None = None
+    evict_local_storage_pods: bool | None = None
+    evict_system_critical_pods: bool | None = None
+    evict_daemon_set_pods: bool | None = None
+    evict_failed_bare_pods: bool | None = None
+    ignore_pvc_pods: bool | None = None
+    ignore_pods_without_pdb: bool | None = msgspec.field(name="ignorePodsWithoutPDB", default=None)
+
+
+_OLD: Final = {
+    "evictLocalStoragePods": "evict_local_storage_pods",
+    "evictSystemCriticalPods": "evict_system_critical_pods",
+    "evictDaemonSetPods": "evict_daemon_set_pods",
+    "evictFailedBarePods": "evict_failed_bare_pods",
+    "ignorePvcPods": "ignore_pvc_pods",
+    "ignorePodsWithoutPDB": "ignore_pods_without_pdb",
+}
+
+
+_ALLOWED: Final = {
+    "evictLocalStoragePods": LOCAL,
+    "evictSystemCriticalPods": CRITICAL,
+    "evictFailedBarePods": BARE,
+}
+"""By option of `migration`: which default protection it takes away."""
+
+
+def allowed_options(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What arguments that can be read allow to be evicted: where they say so, and the option of `migration` that has to
+    agree."""
+    disabled = (arguments.get("podProtections") or {}).get("defaultDisabled") or []
+    for option, protection in _ALLOWED.items():
+        if arguments.get(option):
+            yield option, option
+        if protection in disabled:
+            yield f"podProtections.defaultDisabled[{disabled.index(protection)}]", option
+
+
+class DefaultEvictor(msgspec.Struct, frozen=True):
+    protections: Protections
+
+    def refusal_reason(self, pod: Pod, around: Surroundings) -> str:
+        return refusal(pod, self.protections, around) or ""
+
+    @classmethod
+    def read(cls, arguments: Mapping[str, Any]) -> DefaultEvictor:
+        """Raises WireError."""
+        written, unread = convert_readable(DefaultEvictorArgs, arguments, DEFAULT_EVICTOR)
+        found = list(_problems(written))
+        selector = read_selector(written.label_selector, "labelSelector", found)
+        of_namespaces = read_selector(written.namespace_label_selector, "namespaceLabelSelector", found)
+        problems = besides(unread, found)
+        if problems:
+            raise WireError(DEFAULT_EVICTOR, problems)
+        threshold, chosen = written.priority_threshold, written.pod_protections or _PodProtections()
+        return cls(
+            Protections(
+                # Unsaid means: as migrations have it.
+                evict_all_bare_pods=written.evict_failed_bare_pods is not False,
+                evict_local_storage_pods=written.evict_local_storage_pods is not False,
+                evict_system_critical_pods=written.evict_system_critical_pods is not False,
+                ignore_pvc_pods=bool(written.ignore_pvc_pods) or CLAIMS in chosen.extra_enabled,
+                pvc_storage_classes=frozenset(one.name for one in chosen.config.claims.protected_storage_classes),
+                ignore_pods_without_budget=bool(written.ignore_pods_without_pdb) or BUDGETS in chosen.extra_enabled,
+                keep_reluctant=written.no_eviction_policy == "Mandatory",
+                priority_threshold=threshold.value if threshold else None,
+                priority_threshold_name=threshold.name if threshold else None,
+                selector=selector,
+                namespace_selector=of_namespaces,
+                min_replicas=written.min_replicas,
+                min_age=parse_duration(written.min_pod_age) if written.min_pod_age else 0.0,
+            )
+        )
+
+
+def _problems(written: DefaultEvictorArgs) -> Iterator[Problem]:
+    if written.min_replicas < 0:
+        yield Problem("minReplicas", f"must not be negative, is {written.min_replicas}")
+    if not written.node_fit:
+        yield Problem("nodeFit", "cannot be switched off: nothing is evicted without a seat")
+    if written.node_selector:
+        yield Problem(
+            "nodeSelector", "targets are for the scheduler's filters to say; the policy's says whose pods move"
+        )
+    if written.evict_daemon_set_pods:
+        yield Problem("evictDaemonSetPods", "their DaemonSet would put them back on the same node")
+    if written.no_eviction_policy not in POLICIES:
+        yield Problem("noEvictionPolicy", f"{written.no_eviction_policy!r} is not one of {', '.join(POLICIES)}")
+    threshold = written.priority_threshold
+    if threshold is not None and (threshold.value is None) == (threshold.name is None):
+        yield Problem("priorityThreshold", "either value or name must be set, not both")
+    chosen = written.pod_protections
+    if chosen is None:
+        return
+    for field, name in _OLD.items():
+        if getattr(written, name) is not None:
+            yield Problem(field, "cannot be mixed with podProtections")
+    for field, names, known in (
+        ("extraEnabled", chosen.extra_enabled, EXTRA),
+        ("defaultDisabled", chosen.default_disabled, DEFAULTS),
+    ):
+        for number, name in enumerate(names):
+            if name not in known:
+                told = f"{name!r} is not one of {', '.join(known)}"
+                yield Problem(f"podProtections.{field}[{number}]", told)
+    if chosen.config.claims.protected_storage_classes and CLAIMS not in chosen.extra_enabled:
+        yield Problem(f"podProtections.config.{CLAIMS}", f"is without effect unless extraEnabled has {CLAIMS}")
+    if DAEMONS in chosen.default_disabled:
+        yield Problem("podProtections.defaultDisabled", "DaemonSets would put their pods back on the same node")

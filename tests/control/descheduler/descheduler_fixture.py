@@ -1,0 +1,170 @@
+"""A stage for the descheduler: a scattered cluster on virtual time, with the scheduler and migrations in it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
+
+from restow.client.shared_informers import SharedInformers
+from restow.client.verbs import Client
+from restow.control.descheduler import Descheduler, DeschedulerMetrics, PlanExecutor
+from restow.control.descheduler.event_handlers import DeschedulerEventHandlers
+from restow.model import kinds
+from restow.model.objects import Document, Pod, PodMigrationJob
+from restow.model.times import format_time
+from restow.planning.descheduling.policy import read_policy
+from restow.planning.descheduling.registry import descheduler_plugins
+from restow.planning.plan import Plan
+from restow.ports import Api, OutcomeUnknown, Request, Response
+from restow.sim.faults import FaultPlan
+from tests.control.migrations.migration_cluster import (
+    MigrationCluster,
+    cluster_with_scheduler,
+    migration_arguments,
+    running_controller,
+)
+from tests.sim.stage import Stage, pass_time, pod, profile, running, template, workload
+
+TROUBLE = FaultPlan(
+    dropped=0.02, repeated=0.05, late=0.05, stale=0.1, conflict=0.1, busy=0.1, refused=0.1, unknown=0.15, slow=0.1
+)
+
+QUICKLY = {"objectLimiters": {"workload": {"duration": "0s"}}, "maxMigratingPerWorkload": 4}
+
+
+def packing(**fields: Any) -> Document:
+    """A section with one profile that defragments."""
+    return {"profiles": [{"name": "pack", "plugins": {"balance": {"enabled": ["Defragmentation"]}}, **fields}]}
+
+
+class Scattered(MigrationCluster):
+    """One node is nearly full, and a pod sits on each of the others."""
+
+    async def scatter(self, pods: int = 4) -> None:
+        await self.create(kinds.POD, pod("anchor", "2900m", nodeName="n1"))
+        made = template("200m", app="web")
+        await self.create(kinds.DEPLOYMENT, workload("web", pods, pods=made))
+        await pass_time(5)
+
+    async def jobs(self) -> list[PodMigrationJob]:
+        found = (await self.client.list(kinds.POD_MIGRATION_JOB)).items
+        return sorted(found, key=lambda job: job.metadata.name)
+
+    async def places(self) -> dict[str, str | None]:
+        return {one.metadata.name: one.spec.node_name for one in await self.pods()}
+
+    async def used(self) -> set[str | None]:
+        """The nodes that have a pod on them."""
+        return set((await self.places()).values())
+
+
+@asynccontextmanager
+async def feeding(it: Stage) -> AsyncIterator[DeschedulerEventHandlers]:
+    """What planning goes by, kept up with the API until this ends."""
+    feed = DeschedulerEventHandlers(SharedInformers(Client(it.api), random.Random(1)), it.clock, "restow-system")
+    task = asyncio.create_task(feed.run())
+    try:
+        await feed.synced()
+        yield feed
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+
+
+class Measuring:
+    """An Api in whose cluster somebody measures: pods use as many cores as their app does, nodes what their pods
+    use."""
+
+    def __init__(self, it: Scattered, cores: float = 2.0, *, api: Api | None = None, **by_app: float) -> None:
+        self._api = api or it.api
+        self.watch = self._api.watch
+        self.age = 0.0
+        """Of what is measured, in seconds."""
+        self.silent = False
+        """Nobody answers."""
+        self.by_app = by_app
+        self._it = it
+        self._cores = cores
+
+    async def call(self, request: Request) -> Response:
+        if request.resource.group != "metrics.k8s.io":
+            return await self._api.call(request)
+        if self.silent:
+            raise OutcomeUnknown.because(503, "ServiceUnavailable", "the server is currently unable to answer")
+        pods = [one for one in await self._it.pods() if one.spec.node_name]
+        if request.resource.plural == "pods":
+            usage = {one.metadata.name: {"containers": [{"name": "main", "usage": self._cpu([one])}]} for one in pods}
+        else:
+            nodes = [one.metadata.name for one in (await self._it.client.list(kinds.NODE)).items]
+            usage = {
+                name: {"usage": self._cpu(one for one in pods if one.spec.node_name == name), "window": "30s"}
+                for name in nodes
+            }
+        at = format_time(self._it.clock.now() - self.age)
+        items = [
+            {"metadata": {"name": name, "namespace": "default"}, "timestamp": at, **used}
+            for name, used in usage.items()
+        ]
+        return Response(body=msgspec.json.encode({"metadata": {}, "items": items}))
+
+    def _cpu(self, pods: Iterable[Pod]) -> dict[str, str]:
+        apps = ((one.metadata.labels or {}).get("app", "") for one in pods)
+        return {"cpu": f"{sum(self.by_app.get(app, self._cores) for app in apps):g}"}
+
+
+def descheduler(
+    it: MigrationCluster, section: Document, *, api: Api | None = None, seed: int = 1, **more: Any
+) -> Descheduler:
+    return Descheduler(
+        api or it.api,
+        it.clock,
+        random.Random(seed),
+        policy=read_policy(section, descheduler_plugins()),
+        scheduler=profile(),
+        arguments=migration_arguments(),
+        **more,
+    )
+
+
+@asynccontextmanager
+async def scattered(*, nodes: int = 5, pods: int = 4, migrating: bool = True) -> AsyncIterator[Scattered]:
+    """The cluster, scattered, with everything but the descheduler."""
+    async with cluster_with_scheduler(nodes=nodes) as base:
+        it = Scattered(base.api, base.world, base.clock)
+        await it.scatter(pods)
+        if not migrating:
+            yield it
+            return
+        async with running_controller(it.api, it.clock, **QUICKLY):
+            yield it
+
+
+@asynccontextmanager
+async def stage(section: Document, *, nodes: int = 5, pods: int = 4, **more: Any) -> AsyncIterator[Scattered]:
+    async with (
+        scattered(nodes=nodes, pods=pods) as it,
+        running(descheduler(it, section, metrics=DeschedulerMetrics(CollectorRegistry()), **more)),
+    ):
+        yield it
+
+
+def applying(it: Scattered, *, api: Api | None = None, **more: Any) -> PlanExecutor:
+    return PlanExecutor(
+        api or it.api, it.clock, random.Random(5), scheduler=profile(), arguments=migration_arguments(), **more
+    )
+
+
+async def planned(it: Scattered) -> Plan:
+    """What the descheduler would do, in waves of two."""
+    async with running(descheduler(it, packing())) as made:
+        plan = (await made.trigger(dry_run=True)).outcome.plan
+    moves = tuple(replace(move, wave=1 + (move.order > 2)) for move in plan.moves)
+    assert len(moves) == 4
+    return replace(plan, moves=moves)

@@ -1,0 +1,67 @@
+"""Clusters in which room is gathered and claimed, and somebody who would steal it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from restow.model import kinds
+from restow.model.objects import Reservation
+from restow.planning.plan import Move, Place, Plan
+from tests.control.descheduler.descheduler_fixture import QUICKLY, Scattered
+from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
+from tests.control.stage import group, member
+from tests.sim.stage import pass_time, pod, template, workload
+
+THIEF = "3"
+"""Cores: too large for n1; n2 and n3 have as much beside their web pods."""
+
+
+@asynccontextmanager
+async def crowded(**settings: Any) -> AsyncIterator[Scattered]:
+    """Three nodes of 4 cores, a web pod of 1 on each, and an anchor on n1; a gang of two waits for 4 cores each. Two
+    more nodes are full."""
+    async with cluster_with_scheduler(nodes=5, **settings) as base:
+        it = Scattered(base.api, base.world, base.clock)
+        for name in ("n4", "n5"):
+            await it.create(kinds.POD, pod(f"full-{name}", "4", nodeName=name))
+        await it.create(kinds.POD, pod("anchor", "900m", nodeName="n1"))
+        await it.create(kinds.DEPLOYMENT, workload("web", 3, pods=template("1", app="web")))
+        await it.create(kinds.POD_GROUP, group("gang", 2))
+        await pass_time(5)
+        for name in ("gang-0", "gang-1"):
+            await it.create(kinds.POD, member(name, "gang", "4"))
+        await pass_time(2)
+        async with running_controller(it.api, it.clock, **QUICKLY):
+            yield it
+
+
+async def planned(it: Scattered, *, waves: int = 2) -> Plan:
+    """The web pods of n2 and n3 go to n1, and the gang takes their nodes."""
+    at = {one.spec.node_name: one for one in await it.pods() if (one.metadata.labels or {}).get("app") == "web"}
+    moves = [
+        Move(
+            order=order,
+            wave=min(order, waves),
+            namespace="default",
+            pod=at[node].metadata.name,
+            uid=at[node].metadata.uid,
+            source=node,
+            target="n1",
+        )
+        for order, node in enumerate(("n2", "n3"), start=1)
+    ]
+    seats = [Place(namespace="default", pod="gang-0", node="n2"), Place(namespace="default", pod="gang-1", node="n3")]
+    return Plan(strategy="optimal", objective="pending", moves=tuple(moves), places=tuple(seats))
+
+
+async def claims(it: Scattered) -> list[Reservation]:
+    found = (await it.client.list(kinds.RESERVATION)).items
+    return [one for one in found if "restow.sh/claim-of" in (one.metadata.labels or {})]
+
+
+async def steal(it: Scattered, after: float) -> None:
+    await pass_time(after)
+    for number in range(3):
+        await it.create(kinds.POD, pod(f"thief-{number}", THIEF))

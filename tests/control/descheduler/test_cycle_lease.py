@@ -1,0 +1,368 @@
+"""Turns: in a cluster one run is under way, or one plan applied, whichever processes want to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from itertools import count
+from typing import Any, TypeVar
+
+import pytest
+
+from restow.control.descheduler import AnotherPlanActive, Descheduler, DeschedulerSettings, PlanProgress, RunRefused
+from restow.model import kinds
+from restow.model.wire import WireError
+from restow.ports import Api, ApiError, OutcomeUnknown, Request, Response
+from restow.sim.faults import FaultPlan, FaultyApi
+from restow.sim.loop import run_virtual
+from tests.control.descheduler.descheduler_fixture import Scattered, applying, descheduler, packing, planned, scattered
+from tests.control.stage import Answering
+from tests.sim.stage import pass_time, running, virtual
+
+T = TypeVar("T")
+LAPTOP = DeschedulerSettings(identity="restow deschedule on laptop")
+UNDER_WAY = r"a run is under way: restow deschedule on laptop \(\w+\) has the Lease restow-system/restow-cycle"
+
+
+async def _briefly(work: Callable[[], T]) -> T:
+    await asyncio.sleep(3)
+    return work()
+
+
+async def _slowly(work: Callable[[], T]) -> T:
+    """Planning takes half a minute."""
+    await asyncio.sleep(30)
+    return work()
+
+
+def command(it: Scattered, seed: int, **more: Any) -> Descheduler:
+    """What `restow deschedule --now` is, in a process of its own."""
+    return descheduler(it, packing(), seed=seed, settings=LAPTOP, **more)
+
+
+class Severed:
+    """An Api that answers nobody while it is cut off, or nobody who asks for some kind; its watches say nothing of jobs
+    if they are to be late, and it takes so many seconds to create one."""
+
+    def __init__(self, api: Api, *, kind: str = "", late: bool = False, slow: float = 0.0) -> None:
+        self.cut = False
+        self._kind = kind
+        self._slow = slow
+        self._api = api
+        self._late = late
+
+    async def call(self, request: Request) -> Response:
+        if self.cut and self._kind in ("", request.resource.plural):
+            raise OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
+        if request.verb == "create" and request.resource.plural == "podmigrationjobs":
+            await asyncio.sleep(self._slow)
+        return await self._api.call(request)
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        if self._late and request.resource.plural == "podmigrationjobs":
+            await asyncio.Event().wait()
+        async for event in self._api.watch(request):
+            yield event
+
+
+@virtual
+async def test_the_controller_is_refused_while_a_command_plans() -> None:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing())) as made:
+        asked = asyncio.create_task(command(it, 2, aside=_slowly).run_once())
+        await pass_time(10)
+        with pytest.raises(RunRefused, match=UNDER_WAY):
+            await made.trigger()
+        assert len((await made.trigger(dry_run=True)).outcome.plan.moves) == 4
+        assert len((await asked).jobs) == len(await it.jobs()) == 4
+
+
+@virtual
+async def test_a_command_is_refused_while_the_controller_plans() -> None:
+    async with scattered(migrating=False) as it, running(descheduler(it, packing(), aside=_slowly)) as made:
+        asked = asyncio.create_task(made.trigger())
+        await pass_time(10)
+        with pytest.raises(RunRefused, match=r"a run is under way: a descheduler \(\w+\) has the Lease"):
+            await command(it, 2).run_once()
+        assert len((await asked).jobs) == len(await it.jobs()) == 4
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.1, 2.0, 29.0], ids=lambda seconds: f"{seconds:g} s apart")
+@virtual
+async def test_of_two_commands_one_gets_a_run(apart: float) -> None:
+    async with scattered(migrating=False) as it:
+        first = asyncio.create_task(command(it, 2, aside=_slowly).run_once())
+        await pass_time(apart)
+        second = asyncio.create_task(command(it, 3, aside=_slowly).run_once())
+        found = await asyncio.gather(first, second, return_exceptions=True)
+        assert sorted(isinstance(one, RunRefused) for one in found) == [False, True], found
+        assert len(await it.jobs()) == 4
+
+
+@virtual
+async def test_jobs_of_the_turn_before_are_seen_also_where_the_watch_is_late() -> None:
+    async with scattered(migrating=False) as it:
+        late = descheduler(it, packing(), api=Severed(it.api, late=True), seed=2)
+        async with running(late):
+            await command(it, 3).run_once()
+            with pytest.raises(RunRefused, match="is under way: 4 of its 4 jobs have not ended"):
+                await late.trigger()
+        assert len(await it.jobs()) == 4
+
+
+@virtual
+async def test_whoever_dies_in_its_turn_keeps_the_others_for_the_duration_of_the_lease_only() -> None:
+    async with scattered() as it:
+        dying = Severed(it.api)
+        asked = asyncio.create_task(command(it, 2, api=dying, aside=_slowly).run_once())
+        await pass_time(10)
+        dying.cut = True
+        asked.cancel()
+        await asyncio.wait((asked,))
+        began = asyncio.get_running_loop().time()
+        assert len((await command(it, 3).run_once()).jobs) == 4
+        assert 10 < asyncio.get_running_loop().time() - began < 25
+
+
+@virtual
+async def test_whoever_is_cut_off_while_it_plans_creates_nothing() -> None:
+    async with scattered(migrating=False) as it:
+        severed = Severed(it.api)
+        asked = asyncio.create_task(command(it, 2, api=severed, aside=_slowly).run_once())
+        await pass_time(10)
+        severed.cut = True
+        with pytest.raises(RunRefused, match="the Lease restow-system/restow-cycle was lost meanwhile"):
+            await asked
+        assert await it.jobs() == []
+
+
+@virtual
+async def test_whoever_may_be_about_to_lose_its_turn_creates_nothing() -> None:
+    """The Lease was not renewed for six seconds: it is not lost yet, but could be before a job is there."""
+    async with scattered(migrating=False) as it:
+        severed = Severed(it.api, kind="leases")
+
+        async def plan(work: Callable[[], T]) -> T:
+            severed.cut = True
+            await asyncio.sleep(8)
+            return work()
+
+        with pytest.raises(RunRefused, match="the Lease restow-system/restow-cycle was lost meanwhile"):
+            await command(it, 2, api=severed, aside=plan).run_once()
+        assert await it.jobs() == []
+
+
+@virtual
+async def test_a_job_that_cannot_be_read_keeps_nobody_from_a_turn() -> None:
+    """Where somebody else's definition lets anything be written."""
+    async with scattered(migrating=False) as it:
+        await it.let_anything_be_written(kinds.POD_MIGRATION_JOB, "spec")
+        with suppress(WireError):  # it is made, but the answer cannot be read either
+            await it.create(kinds.POD_MIGRATION_JOB, {"metadata": {"name": "odd"}, "spec": {"podRef": "a pod"}})
+        assert len((await command(it, 2).run_once()).jobs) == 4
+
+
+@virtual
+async def test_a_run_on_a_schedule_waits_for_its_turn_and_is_not_put_off_to_the_next_hour() -> None:
+    async with scattered() as it, running(descheduler(it, packing(cron="0 * * * *"))):
+        await pass_time(3590 - it.clock.now() % 3600)
+        asked = asyncio.create_task(command(it, 2, aside=_slowly).run_once())
+        await pass_time(15)
+        asked.cancel()
+        await pass_time(30)
+        assert len(await it.jobs()) == 4
+
+
+@pytest.mark.parametrize(
+    ("seconds", "jobs"), [(100, 4), (1000, 0)], ids=["for a while", "for too long to be still on time"]
+)
+@virtual
+async def test_a_run_on_a_schedule_is_tried_again_while_the_api_server_is_away(seconds: float, jobs: int) -> None:
+    async with scattered() as it:
+        severed = Severed(it.api)
+        async with running(descheduler(it, packing(cron="0 * * * *"), api=severed)):
+            await pass_time(3590 - it.clock.now() % 3600)
+            severed.cut = True
+            await pass_time(seconds)
+            severed.cut = False
+            await pass_time(200)
+            assert len(await it.jobs()) == jobs
+
+
+@virtual
+async def test_nobody_runs_between_two_waves_of_a_plan_that_is_applied() -> None:
+    async with scattered() as it, running(descheduler(it, packing(interval="1s"))) as made:
+        await it.stop()
+        plan = await planned(it)
+        await pass_time(10)
+        applied = asyncio.create_task(
+            applying(it, settings=DeschedulerSettings(identity="restow apply on laptop")).apply(plan)
+        )
+        await pass_time(10)
+        await it.go()
+        with pytest.raises(RunRefused, match="is under way"):
+            await made.trigger()
+        assert (await applied).succeeded == 4
+        assert {(job.metadata.annotations or {}).get("restow.sh/profile") for job in await it.jobs()} == {None}
+
+
+@virtual
+async def test_no_plan_is_applied_while_a_run_is_under_way() -> None:
+    async with scattered(migrating=False) as it:
+        plan = await planned(it)
+        asked = asyncio.create_task(command(it, 2, aside=_slowly).run_once())
+        await pass_time(10)
+        with pytest.raises(AnotherPlanActive, match=UNDER_WAY):
+            await applying(it).apply(plan)
+        await asked
+        assert len(await it.jobs()) == 4
+
+
+@virtual
+async def test_whoever_applies_a_plan_and_is_cut_off_goes_on() -> None:
+    async with scattered() as it:
+        plan, severed = await planned(it), Severed(it.api)
+        await it.stop()
+        applied = asyncio.create_task(applying(it, api=severed).apply(plan))
+        await pass_time(10)
+        severed.cut = True
+        await pass_time(30)
+        severed.cut = False
+        await it.go()
+        assert (await applied).succeeded == 4
+
+
+@pytest.mark.parametrize("kind", ["podmigrationjobs", ""], ids=["only jobs cannot be made", "nobody answers"])
+@virtual
+async def test_whoever_cannot_begin_a_wave_waits_and_tells_what_for(kind: str) -> None:
+    async with scattered() as it:
+        plan, severed, told = await planned(it), Severed(it.api, kind=kind), list[PlanProgress]()
+
+        def tell(progress: PlanProgress) -> None:
+            told.append(progress)
+            severed.cut = severed.cut or (progress.succeeded == 2 and not cured.is_set())
+
+        cured = asyncio.Event()
+        applied = asyncio.create_task(applying(it, api=severed, tell=tell).apply(plan))
+        await pass_time(100)
+        cured.set()
+        severed.cut = False
+        assert (await applied).succeeded == 4 and len(await it.jobs()) == 4
+        troubles = [one.interruption for one in told]
+        began = next(number for number, trouble in enumerate(troubles) if trouble)
+        over = troubles.index(None, began)
+        assert troubles[over:] == [None] * len(troubles[over:]), "it is told until it is over"
+        assert any("cut off" in (one or "") for one in troubles)
+
+
+@virtual
+async def test_what_a_cluster_has_answered_is_not_waited_for_while_the_wave_goes_on() -> None:
+    async with scattered() as it:
+        plan, told, creations = await planned(it), list[PlanProgress](), count(1)
+
+        def creates_another(request: Request) -> bool:
+            created = (request.verb, request.resource.plural) == ("create", "podmigrationjobs")
+            return created and next(creations) > 1
+
+        api = Answering(it.api, creates_another, OutcomeUnknown.because(503, "ServiceUnavailable", "cut off"))
+
+        def tell(progress: PlanProgress) -> None:
+            told.append(progress)
+            if progress.interruption:
+                api.answer = None
+
+        await it.stop()
+        applied = asyncio.create_task(applying(it, api=api, tell=tell).apply(plan))
+        await pass_time(30)
+        assert any(one.interruption for one in told)
+        assert (told[-1].interruption, len(told[-1].jobs), told[-1].succeeded) == (None, 1, 0)
+        await it.go()
+        assert (await applied).succeeded == 4
+
+
+@virtual
+async def test_whoever_applies_a_plan_and_may_be_about_to_lose_its_turn_goes_on() -> None:
+    async with scattered() as it:
+        plan, severed = await planned(it), Severed(it.api, kind="leases")
+        troubles = iter([True])
+
+        async def repair(work: Callable[[], T]) -> T:
+            severed.cut = next(troubles, False)
+            await asyncio.sleep(8 if severed.cut else 0)
+            return work()
+
+        applied = asyncio.create_task(applying(it, api=severed, aside=repair).apply(plan))
+        await pass_time(30)
+        assert await it.jobs() == []
+        severed.cut = False
+        assert (await applied).succeeded == 4
+
+
+class Thread:
+    """Something is computed beside the loop for half a minute: whoever is cancelled meanwhile does not stop it."""
+
+    def __init__(self) -> None:
+        self.begun: list[asyncio.Task[Any]] = []
+        self.at_once = 0
+        """The most that there were at the same time."""
+
+    async def __call__(self, work: Callable[[], T], /) -> T:
+        task = asyncio.create_task(_slowly(work))
+        self.begun.append(task)
+        self.at_once = max(self.at_once, sum(not one.done() for one in self.begun))
+        return await asyncio.shield(task)
+
+
+async def _apply(it: Scattered, api: Api, thread: Thread) -> None:
+    await applying(it, api=api, aside=thread).apply(await planned(it))
+
+
+async def _run(it: Scattered, api: Api, thread: Thread) -> None:
+    async with running(descheduler(it, packing(interval="1s"), api=api, aside=thread)):
+        await pass_time(100)
+
+
+@pytest.mark.parametrize("work", [_apply, _run], ids=["a plan is applied", "on an interval"])
+@virtual
+async def test_what_a_turn_that_was_lost_plans_on_is_left_alone_until_it_has_ended(work: Callable[..., Any]) -> None:
+    async with scattered() as it:
+        severed, thread = Severed(it.api), Thread()
+        working = asyncio.create_task(work(it, severed, thread))
+        await pass_time(5)
+        severed.cut = True
+        await pass_time(12)
+        severed.cut = False
+        await working
+        assert len(thread.begun) > 1 and thread.at_once == 1
+        assert {job.status.phase for job in await it.jobs()} == {"Succeed"}
+
+
+TROUBLE = FaultPlan(late=0.05, stale=0.1, conflict=0.1, busy=0.1, refused=0.1, unknown=0.15, slow=0.2)
+RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "2"))
+
+
+async def _contending(seed: int) -> int:
+    """Four commands that all want to run, again and again, behind faults of every kind."""
+    async with scattered(migrating=False) as it:
+
+        async def insist(number: int) -> None:
+            rng = random.Random(seed * 10 + number)
+            for attempt in range(4):
+                await pass_time(rng.uniform(0, 1))
+                shaky = FaultyApi(Severed(it.api, slow=4.0), random.Random(rng.random()), TROUBLE)
+                with suppress(RunRefused, ApiError, TimeoutError):
+                    async with asyncio.timeout(60):
+                        await command(it, rng.getrandbits(32) + attempt, api=shaky, aside=_briefly).run_once()
+
+        await asyncio.gather(*map(insist, range(4)))
+        jobs = await it.jobs()
+        assert len({job.metadata.annotations["restow.sh/plan"] for job in jobs if job.metadata.annotations}) <= 1
+        assert len({job.spec.pod_ref.uid for job in jobs}) == len(jobs)
+        return len(jobs)
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_whoever_contends_and_whatever_happens_one_plan_is_under_way(seed: int) -> None:
+    assert run_virtual(_contending(seed)) > 0

@@ -1,0 +1,80 @@
+"""Reading afresh finds what the watches have not shown, and takes nothing for gone that came meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from restow.client.verbs import Client
+from restow.control.descheduler.event_handlers import DeschedulerEventHandlers
+from restow.control.descheduler.live_reads import refresh_snapshot
+from restow.model import kinds
+from restow.ports import Api, Request, Response
+from tests.control.descheduler.descheduler_fixture import feeding
+from tests.control.migrations.migration_cluster import cluster_with_scheduler
+from tests.control.reservations.stage import reservation
+from tests.sim.stage import pass_time, pod, profile, virtual
+
+
+class _Slow:
+    """Answers lists late, as of when they were asked for."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        answer = await self._api.call(request)
+        if request.verb == "list":
+            await pass_time(5)
+        return answer
+
+    def watch(self, request: Request) -> AsyncIterator[bytes]:
+        return self._api.watch(request)
+
+
+def pods_on_n1(feed: DeschedulerEventHandlers) -> set[str]:
+    return {one.pod.metadata.name for one in feed.snapshot.occupants("n1") if one.ledger == "requested"}
+
+
+@virtual
+async def test_what_comes_while_a_list_is_on_its_way_stays() -> None:
+    async with cluster_with_scheduler(nodes=1) as it, feeding(it) as feed:
+        await it.create(kinds.POD, pod("old", "1", nodeName="n1"))
+        await pass_time(1)
+        reading = asyncio.create_task(refresh_snapshot(Client(_Slow(it.api)), feed, ["n1"]))
+        await pass_time(1)
+        await it.create(kinds.POD, pod("new", "1", nodeName="n1"))
+        await pass_time(5)
+        await it.create(kinds.RESERVATION, reservation("seat", 1, "1"))
+        await reading
+        assert pods_on_n1(feed) == {"old", "new"}
+        assert feed.snapshot.reservations.names() == [("default", "seat")]
+
+
+@virtual
+async def test_what_the_watches_have_not_shown_is_found() -> None:
+    async with cluster_with_scheduler(nodes=1) as it:
+        async with feeding(it) as feed:
+            await it.create(kinds.POD, pod("old", "1", nodeName="n1"))
+            await it.create(kinds.RESERVATION, reservation("old", 1, "1"))
+            await pass_time(1)
+        await it.client.delete(kinds.POD, "old", "default", grace_seconds=0)
+        await it.client.delete(kinds.RESERVATION, "old", "default")
+        await it.create(kinds.POD, pod("new", "1", nodeName="n1"))
+        await it.create(kinds.RESERVATION, reservation("new", 1, "1"))
+        await refresh_snapshot(Client(it.api), feed, ["n1"])
+        assert pods_on_n1(feed) == {"new"}
+        assert feed.snapshot.reservations.names() == [("default", "new")]
+
+
+@virtual
+async def test_whoever_was_found_on_a_node_waits_no_more() -> None:
+    async with cluster_with_scheduler(nodes=1) as it:
+        async with feeding(it) as feed:
+            await it.create(kinds.POD, pod("late", "1", nodeSelector={"disk": "fast"}))
+            await pass_time(1)
+            assert [one.metadata.name for one in feed.pending_pods(profile())] == ["late"]
+        await it.patch(kinds.NODE, "n1", {"metadata": {"labels": {"disk": "fast"}}})
+        await pass_time(2)
+        await refresh_snapshot(Client(it.api), feed, ["n1"])
+        assert pods_on_n1(feed) == {"late"} and feed.pending_pods(profile()) == ()

@@ -1,0 +1,426 @@
+"""The room that a plan gathers is for the pods it is gathered for, whoever comes meanwhile and whatever breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from restow.client.verbs import Client
+from restow.control.descheduler import ClusterChanged, DeschedulerSettings, PlanProgress, RunRefused
+from restow.control.descheduler.place_reservations import PlaceReservations
+from restow.migration.conditions import is_job_ended
+from restow.model import kinds
+from restow.model.affinity import names_of
+from restow.model.objects import Document
+from restow.planning.plan import Place
+from restow.ports import Api, ApiError, OutcomeUnknown, Request, TooManyRequests
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
+from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
+from tests.control.descheduler.descheduler_fixture import Scattered, applying, descheduler, feeding
+from tests.control.stage import Answering, check_room, group, member, places
+from tests.sim.stage import pass_time, pod, profile, running, virtual
+
+
+@pytest.mark.parametrize("after", [0.3, 9.0], ids=lambda seconds: f"{seconds:g} s after the plan began")
+@virtual
+async def test_nobody_steals_the_room_that_is_gathered_for_a_gang(after: float) -> None:
+    async with crowded() as it:
+        plan = await planned(it)
+        thieves = asyncio.create_task(steal(it, after))
+        done = await applying(it).apply(plan)
+        await thieves
+        await pass_time(5)
+        where = await places(it)
+        assert (done.succeeded, done.filled_places) == (2, 2)
+        assert (where["gang-0"], where["gang-1"]) == ("n2", "n3")
+        assert not any(node for name, node in where.items() if name.startswith("thief"))
+        await check_room(it)
+
+
+@virtual
+async def test_without_claims_the_room_is_stolen() -> None:
+    async with crowded() as it:
+        plan = replace(await planned(it), objective="", places=())
+        thieves = asyncio.create_task(steal(it, 2.0))
+        with suppress(ClusterChanged):
+            await applying(it).apply(plan)
+        await thieves
+        await pass_time(5)
+        where = await places(it)
+        assert any(node for name, node in where.items() if name.startswith("thief"))
+        assert where["gang-0"] is None and where["gang-1"] is None
+
+
+@virtual
+async def test_the_claim_waits_from_the_beginning_and_opens_when_all_have_left() -> None:
+    async with crowded() as it:
+        plan, seen = await planned(it), list[tuple[str | None, str | None]]()
+        begun = asyncio.create_task(applying(it).apply(plan))
+        for _ in range(200):
+            await pass_time(0.1)
+            seen += [(one.status.state.phase, one.status.state.reason) for one in await claims(it)]
+            if begun.done():
+                break
+        phases = list(dict.fromkeys(phase for phase, _ in seen if phase))
+        assert phases == ["Waiting", "Available", "Succeeded"]
+        assert ("Waiting", "RoomBeingLeft") in seen
+
+
+@virtual
+async def test_a_whole_gang_has_one_claim_with_all_of_its_seats() -> None:
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        await pass_time(1)
+        [claim] = await claims(it)
+        assert claim.spec.min_available == 2
+        assert sorted(one.node_name for one in claim.status.placements or ()) == ["n2", "n3"]
+        assert [(one.object.kind, one.object.name) for one in claim.spec.owners or () if one.object] == [
+            ("PodGroup", "gang")
+        ]
+        await begun
+
+
+@pytest.mark.parametrize("seconds", [3.0, 14.0], ids=lambda seconds: f"after {seconds:g} s")
+@virtual
+async def test_whoever_is_interrupted_finds_the_claim_again(seconds: float) -> None:
+    async with crowded() as it:
+        plan = await planned(it)
+        begun = asyncio.create_task(applying(it).apply(plan))
+        await pass_time(seconds)
+        begun.cancel()
+        with suppress(asyncio.CancelledError):
+            await begun
+        await steal(it, 0.0)
+        done = await applying(it).apply(plan)
+        assert (done.succeeded, done.filled_places) == (2, 2)
+        assert len(await claims(it)) <= 1
+
+
+@virtual
+async def test_a_claim_that_nobody_comes_back_for_expires() -> None:
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        await pass_time(0.3)
+        begun.cancel()
+        with suppress(asyncio.CancelledError):
+            await begun
+        await it.delete(kinds.POD, "gang-1")
+        await pass_time(1000)
+        [claim] = await claims(it)
+        assert (claim.status.state.phase, claim.status.state.reason) == ("Failed", "Expired")
+
+
+@virtual
+async def test_a_plan_that_stops_half_way_lets_its_claims_go() -> None:
+    async with crowded() as it:
+        plan, told = await planned(it), list[PlanProgress]()
+        begun = asyncio.create_task(applying(it, strict=True, tell=told.append).apply(plan))
+        await pass_time(1)
+        assert len(await claims(it)) == 1
+        await it.delete(kinds.POD, plan.moves[1].pod)
+        with pytest.raises(ClusterChanged, match="wave 2 does not begin"):
+            await begun
+        assert await claims(it) == []
+
+
+@virtual
+async def test_claims_are_kept_alive_as_long_as_the_plan_is_carried_out() -> None:
+    async with crowded() as it:
+        plan = await planned(it)
+        await it.stop()
+        shaky = FaultyApi(it.api, Random(1))
+        begun = asyncio.create_task(applying(it, api=shaky, settings=DeschedulerSettings(place_ttl=90)).apply(plan))
+        await pass_time(20)
+        shaky.plan = FaultPlan(refused=0.3, unknown=0.3)
+        await pass_time(380)
+        [claim] = await claims(it)
+        assert (claim.status.state.phase, begun.done()) == ("Waiting", False)
+        begun.cancel()
+        with suppress(asyncio.CancelledError):
+            await begun
+
+
+@virtual
+async def test_a_node_that_is_still_to_take_a_pod_is_claimed_afterwards() -> None:
+    """The pod of n3 makes a stop on n2, which is to be the gang's in the end."""
+    async with crowded() as it:
+        plan = await planned(it)
+        out, then = plan.moves
+        stop = replace(then, target="n2", order=2, wave=2)
+        last = replace(then, source="n2", order=3, wave=3)
+        begun = asyncio.create_task(applying(it).apply(replace(plan, moves=(out, stop, last))))
+        await pass_time(1)
+        assert await claims(it) == []
+        done = await begun
+        assert (done.succeeded, done.filled_places) == (3, 2)
+
+
+@virtual
+async def test_pods_of_their_own_have_claims_of_their_own() -> None:
+    async with crowded() as it:
+        await it.delete(kinds.POD, "gang-0")
+        await it.delete(kinds.POD, "gang-1")
+        await it.create(kinds.POD, pod("alone", "4"))
+        await pass_time(1)
+        plan = await planned(it)
+        seat = Place(namespace="default", pod="alone", node="n2")
+        thieves = asyncio.create_task(steal(it, 0.5))
+        done = await applying(it).apply(replace(plan, moves=plan.moves[:1], places=(seat,)))
+        await thieves
+        assert done.filled_places == 1 and (await places(it))["alone"] == "n2"
+
+
+@virtual
+async def test_pods_of_different_sizes_find_their_own_seats() -> None:
+    async with crowded() as it:
+        await it.delete(kinds.POD, "gang-0")
+        await it.delete(kinds.POD, "gang-1")
+        for name, cpu in (("gang-a", "2"), ("gang-b", "4")):
+            await it.create(kinds.POD, member(name, "gang", cpu))
+        await pass_time(1)
+        plan = await planned(it)
+        seats = (
+            Place(namespace="default", pod="gang-a", node="n3"),
+            Place(namespace="default", pod="gang-b", node="n2"),
+        )
+        done = await applying(it).apply(replace(plan, moves=plan.moves[:1], places=seats))
+        where = await places(it)
+        assert (done.filled_places, where["gang-a"], where["gang-b"]) == (2, "n3", "n2")
+
+
+@virtual
+async def test_a_place_that_goes_elsewhere_takes_its_claim_along_and_one_that_is_dropped_leaves_none() -> None:
+    async with crowded() as it, feeding(it) as feed:
+        plan, client = await planned(it), Client(it.api)
+        made = PlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
+        elsewhere = (plan.places[0], replace(plan.places[1], node="n4"))
+        for seats, nodes in ((plan.places, {"n2", "n3"}), (elsewhere, {"n2", "n4"}), ((), set[str]())):
+            await made.claim(made.wanted(seats, feed.pending_pods(profile())), plan.moves)
+            tasks = [task for one in await claims(it) for task in one.spec.tasks or ()]
+            assert {name for task in tasks for name in names_of(task.template.spec)} == nodes
+
+
+@virtual
+async def test_a_gang_that_is_made_again_under_its_name_gets_what_was_claimed() -> None:
+    """A claim is for the very ones who waited when it was made; whoever comes instead must not wait for it to end."""
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        await pass_time(1)
+        await it.delete(kinds.POD_GROUP, "gang")
+        await it.create(kinds.POD_GROUP, group("gang", 2))
+        done = await begun
+        assert (done.succeeded, done.filled_places) == (2, 2)
+        assert {one.status.state.phase for one in await claims(it)} == {"Succeeded"}
+
+
+@virtual
+async def test_a_gang_that_is_made_again_while_its_room_waits_for_it_gets_it() -> None:
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        while len(await it.jobs()) < 2:
+            await pass_time(0.2)
+        await it.patch(kinds.NODE, "n3", {"spec": {"unschedulable": True}})
+        await pass_time(20)
+        await it.delete(kinds.POD_GROUP, "gang")
+        await it.create(kinds.POD_GROUP, group("gang", 2))
+        await pass_time(10)
+        await it.patch(kinds.NODE, "n3", {"spec": {"unschedulable": None}})
+        assert (await begun).filled_places == 2
+
+
+@virtual
+async def test_room_that_others_make_meanwhile_is_not_given_up() -> None:
+    """Somebody else, such as a queue that clears its nodes, moves the pods of the second wave."""
+    async with crowded() as it:
+        plan = await planned(it)
+        begun = asyncio.create_task(applying(it).apply(plan))
+        await pass_time(0.1)
+        other = next(one for one in await it.pods() if one.metadata.uid == plan.moves[1].uid)
+        await it.move(other, annotations={"restow.sh/target-node": "n1"})
+        await steal(it, 1.0)
+        done = await begun
+        assert (done.succeeded, done.filled_places) == (1, 2)
+        assert "there is no such pod on any node" in done.repairs[0]
+
+
+@virtual
+async def test_what_is_held_elsewhere_after_a_repair_is_not_given_up_in_the_end() -> None:
+    async with crowded() as it, feeding(it) as feed:
+        plan, client = await planned(it), Client(it.api)
+        made = PlaceReservations(client, it.clock, feed, DeschedulerSettings(), "plan")
+        pending, repaired = feed.pending_pods(profile()), (plan.places[0], replace(plan.places[1], node="n4"))
+        await made.claim(made.wanted(repaired, pending), plan.moves)
+        [before] = await claims(it)
+        await made.claim(made.wanted(plan.places, pending), ())
+        [after] = await claims(it)
+        assert before.metadata.uid == after.metadata.uid
+
+
+MAKING_ROOM: Document = {
+    "profiles": [
+        {
+            "plugins": {"balance": {"enabled": ["Optimal"]}},
+            "pluginConfig": [{"name": "Optimal", "args": {"objective": "pending", "workLimit": 200}}],
+        }
+    ]
+}
+
+
+@virtual
+async def test_claims_of_a_descheduler_that_died_before_its_jobs_are_let_go_by_the_next() -> None:
+    async with crowded() as it:
+        mortal = FaultyApi(it.api, Random(1), FaultPlan(crash_after=1))  # after the Lease and the claim
+
+        async def first() -> None:
+            async with running(descheduler(it, MAKING_ROOM, api=mortal)) as made:
+                await made.trigger()
+
+        await run_until_crash(mortal, first())
+        await pass_time(2)
+        [orphan] = await claims(it)
+        async with running(descheduler(it, MAKING_ROOM)) as made:
+            await made.trigger()
+            await pass_time(30)
+        left = await claims(it)
+        assert orphan.metadata.uid not in {one.metadata.uid for one in left}
+        assert [one.status.state.phase for one in left] == ["Succeeded"]
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["others come under their names", "they are gone"])
+@virtual
+async def test_what_a_profile_claimed_for_those_who_wait_no_more_is_let_go_by_the_next_cycle(again: bool) -> None:
+    async with crowded() as it, running(descheduler(it, MAKING_ROOM)) as made:
+        await made.trigger()
+        await it.delete(kinds.POD_GROUP, "gang")
+        if again:
+            await it.create(kinds.POD_GROUP, group("gang", 2))
+        else:
+            await it.delete(kinds.POD, "gang-0")
+            await it.delete(kinds.POD, "gang-1")
+            await it.create(kinds.POD, pod("alone", "3500m"))
+        await pass_time(30)
+        assert [one.status.state.phase for one in await claims(it)] == ["Available"]
+        await made.trigger()
+        await pass_time(5)
+        where = await places(it)
+        assert await claims(it) == []
+        assert {where.get(name, "gone") for name in ("gang-0", "gang-1", "alone")} > {"gone"}
+        assert None not in where.values()
+
+
+@virtual
+async def test_a_plan_that_somebody_applies_is_under_way_between_its_waves_too() -> None:
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        await pass_time(1)
+        begun.cancel()
+        await pass_time(20)
+        async with running(descheduler(it, MAKING_ROOM)) as made:
+            with pytest.raises(RunRefused, match="is under way: it claims room that pods have not left yet"):
+                await made.trigger()
+
+
+@virtual
+async def test_a_profile_that_makes_room_claims_it_too() -> None:
+    async with crowded() as it, running(descheduler(it, MAKING_ROOM)) as made:
+        run = await made.trigger()
+        assert len(run.outcome.plan.places) == 2
+        await steal(it, 0.5)
+        await pass_time(30)
+        where = await places(it)
+        assert {where["gang-0"], where["gang-1"]} == {"n2", "n3"}
+        assert [one.status.state.phase for one in await claims(it)] == ["Succeeded"]
+
+
+async def _grow(it: Scattered) -> None:
+    """The gang wants a third member, which nobody creates."""
+    await it.patch(kinds.POD_GROUP, "gang", {"spec": {"minMember": 3}})
+
+
+async def _cordon(it: Scattered) -> None:
+    await it.patch(kinds.NODE, "n3", {"spec": {"unschedulable": True}})
+
+
+async def _fill(it: Scattered) -> None:
+    await it.create(kinds.POD, pod("stranger", "1", nodeName="n3", schedulerName="other"))
+
+
+@pytest.mark.parametrize(
+    ("happens", "left"),
+    [
+        pytest.param(_grow, ["Available"], id="room that is there stays theirs who do not come"),
+        pytest.param(_fill, [], id="what others have taken is let go"),
+        pytest.param(_cordon, [], id="what cannot be had is let go"),
+    ],
+)
+@virtual
+async def test_whoever_applies_a_plan_waits_a_minute_for_pods_to_take_their_places(
+    happens: Callable[[Scattered], Awaitable[None]], left: list[str]
+) -> None:
+    async with crowded() as it:
+        begun = asyncio.create_task(applying(it).apply(await planned(it)))
+        while sum(is_job_ended(job) for job in await it.jobs()) < 2:
+            if len(await it.jobs()) == 2:
+                with suppress(ApiError):
+                    await happens(it)
+            await pass_time(0.2)
+        since = it.clock.now()
+        done = await begun
+        assert (done.succeeded, done.filled_places) == (2, 0)
+        assert [one.status.state.phase for one in await claims(it)] == left
+        assert 55 < it.clock.now() - since < 70
+
+
+@virtual
+async def test_a_minute_is_over_once_also_where_the_cluster_did_not_answer_at_its_end() -> None:
+    async with crowded() as it:
+        told, lost = list[PlanProgress](), OutcomeUnknown.because(503, "ServiceUnavailable", "cut off")
+        api = Answering(it.api, lambda request: request.verb == "delete", lost)
+        begun = asyncio.create_task(applying(it, api=api, tell=told.append).apply(await planned(it)))
+        while sum(is_job_ended(job) for job in await it.jobs()) < 2:
+            if len(await it.jobs()) == 2:
+                await _cordon(it)
+            await pass_time(0.2)
+        await pass_time(80)
+        assert api.asked and told[-1].interruption == "cut off" and not begun.done()
+        api.answer = None
+        await pass_time(10)
+        assert begun.done() and (await begun).succeeded == 2
+        assert told[-1].interruption is None and await claims(it) == []
+
+
+class _Blind:
+    """An Api whose watch does not show that the gang was given its nodes."""
+
+    def __init__(self, api: Api) -> None:
+        self.call = api.call
+        self._api = api
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for event in self._api.watch(request):
+            is_news = request.resource.plural == "pods" and b'"name":"gang-' in event and b'"nodeName":' in event
+            if not is_news:
+                yield event
+
+
+@virtual
+async def test_who_has_a_place_is_asked_until_there_is_an_answer() -> None:
+    """The gang has taken its places, of which the watch shows nothing, and the server is too busy to say so."""
+    async with crowded() as it:
+        told, busy = list[PlanProgress](), TooManyRequests.because(429, "TooManyRequests", "too busy")
+        api = Answering(
+            _Blind(it.api), lambda request: (request.verb, request.resource.plural) == ("get", "pods"), busy
+        )
+        begun = asyncio.create_task(applying(it, api=api, tell=told.append).apply(await planned(it)))
+        await pass_time(40)
+        assert [one.status.state.phase for one in await claims(it)] == ["Succeeded"]
+        assert api.asked and told[-1].interruption == "too busy" and not begun.done()
+        api.answer = None
+        await pass_time(10)
+        assert begun.done() and ((await begun).succeeded, (await begun).filled_places) == (2, 2)
+        assert told[-1].interruption is None

@@ -1,0 +1,82 @@
+"""Claims of plans that are carried out while the API server misbehaves, or whoever carries them out dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from random import Random
+
+import pytest
+
+from restow.ports import ApiError
+from restow.sim.faults import FaultPlan, FaultyApi, run_until_crash
+from restow.sim.loop import run_virtual
+from tests.control.descheduler.place_reservation_fixture import claims, crowded, planned, steal
+from tests.control.descheduler.descheduler_fixture import TROUBLE, Scattered, applying
+from tests.control.stage import check_room
+from tests.sim.stage import pass_time
+
+RUNS = int(os.environ.get("RESTOW_FAULT_RUNS", "1"))
+BEHIND = (16, 51)
+"""Seeds with which the view is behind: before a wave, and at the end."""
+
+
+async def _dying(plan: FaultPlan) -> FaultyApi:
+    """Somebody applies the plan and dies; thieves come; somebody else continues."""
+    async with crowded() as it:
+        made = await planned(it)
+        mortal = FaultyApi(it.api, Random(1), plan)
+
+        async def first() -> None:
+            await applying(it, api=mortal).apply(made)
+
+        await run_until_crash(mortal, first())
+        claimed = await claims(it) != []
+        if claimed:
+            await pass_time(1)
+        done = await applying(it).apply(made)
+        assert (done.succeeded, done.filled_places) == (2, 2)
+        await pass_time(5)
+        assert {one.status.state.phase for one in await claims(it)} <= {"Succeeded"}
+        await check_room(it)
+    return mortal
+
+
+def test_whoever_applies_a_plan_may_die_after_any_write() -> None:
+    names = run_virtual(_dying(FaultPlan())).writes.names
+    written = [kind for name in names if (kind := name.split()[1]) != "Lease"]
+    assert written == ["Reservation", "PodMigrationJob", "PodMigrationJob"]
+    for name in names:
+        assert run_virtual(_dying(FaultPlan(crash_after=name))).crashed.is_set(), name
+
+
+async def _troubled(seed: int) -> None:
+    """Somebody applies the plan behind faults of every kind, again and again until it is done, with thieves around."""
+    async with crowded() as it:
+        plan = await planned(it)
+        thieves = asyncio.create_task(_steal_from_claims(it))
+        for attempt in range(40):
+            shaky = FaultyApi(it.api, Random(seed * 100 + attempt), TROUBLE)
+            try:
+                done = await applying(it, api=shaky).apply(plan)
+                break
+            except ApiError:
+                await pass_time(1)
+        assert (done.succeeded, done.filled_places) == (2, 2)
+        await thieves
+        await pass_time(30)
+        assert {one.status.state.phase for one in await claims(it)} <= {"Succeeded"}
+        assert len(await it.jobs()) == 2
+        await check_room(it)
+
+
+async def _steal_from_claims(it: Scattered) -> None:
+    """As soon as a claim is held."""
+    while not any(one.status.placements for one in await claims(it)):
+        await pass_time(0.2)
+    await steal(it, 0.0)
+
+
+@pytest.mark.parametrize("seed", [*range(RUNS), *(seed for seed in BEHIND if seed >= RUNS)])
+def test_a_plan_and_its_claims_survive_faults(seed: int) -> None:
+    run_virtual(_troubled(seed))

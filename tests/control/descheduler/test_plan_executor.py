@@ -1,0 +1,159 @@
+"""A plan that was saved: carried out wave after wave, continued after an interruption, stopped when it does not fit."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from msgspec.structs import replace
+
+from restow.control.descheduler import AnotherPlanActive, ClusterChanged, PlanProgress
+from restow.model import kinds
+from restow.planning.plan import Move, Plan
+from tests.control.descheduler.descheduler_fixture import applying, descheduler, packing, planned, scattered
+from tests.control.stage import check_room
+from tests.sim.stage import pass_time, pod, running, virtual
+
+
+@virtual
+async def test_a_plan_is_carried_out_wave_after_wave() -> None:
+    async with scattered() as it:
+        plan, told = await planned(it), list[PlanProgress]()
+        done = await applying(it, tell=told.append).apply(plan)
+        assert (done.succeeded, done.failed) == (4, 0)
+        assert await it.used() == {"n1"}
+        assert [one.wave for one in told] == sorted(one.wave for one in told)
+        assert max(len(one.jobs) for one in told if one.wave == 1) == 2
+        await check_room(it)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 5.0, 12.0], ids=lambda seconds: f"after {seconds:g} s")
+@virtual
+async def test_whoever_is_interrupted_goes_on_with_the_same_plan(seconds: float) -> None:
+    async with scattered() as it:
+        plan = await planned(it)
+        begun = asyncio.create_task(applying(it).apply(plan))
+        await pass_time(seconds)
+        begun.cancel()
+        with suppress(asyncio.CancelledError):
+            await begun
+        done = await applying(it).apply(plan)
+        assert done.succeeded == 4
+        assert len(await it.jobs()) == 4 and await it.used() == {"n1"}
+
+
+@virtual
+async def test_a_plan_that_is_done_has_nothing_left_to_do() -> None:
+    async with scattered() as it:
+        plan = await planned(it)
+        await applying(it).apply(plan)
+        jobs = await it.jobs()
+        assert (await applying(it).apply(plan)).succeeded == 4
+        assert await it.jobs() == jobs
+
+
+@virtual
+async def test_strictly_nothing_begins_when_the_cluster_is_not_what_the_plan_was_made_for() -> None:
+    async with scattered() as it:
+        plan = await planned(it)
+        await it.create(kinds.POD, pod("guest", "600m", nodeName="n1"))
+        await pass_time(1)
+        with pytest.raises(
+            ClusterChanged, match=r"the cluster has changed, wave 1 does not begin: move 3 of .* cannot go to n1"
+        ):
+            await applying(it, strict=True).apply(plan)
+        assert await it.jobs() == []
+
+
+@virtual
+async def test_what_does_not_fit_any_more_is_left_out_and_told() -> None:
+    async with scattered() as it:
+        plan = await planned(it)
+        await it.create(kinds.POD, pod("guest", "600m", nodeName="n1"))
+        await pass_time(1)
+        done = await applying(it).apply(plan)
+        assert (done.succeeded, done.failed) == (2, 0)
+        assert [one.split(" of ")[0] for one in done.repairs] == ["move 3", "move 4"]
+        assert all("is left out: cannot go to n1: insufficient cpu" in one for one in done.repairs)
+        await check_room(it)
+
+
+@virtual
+async def test_nothing_begins_when_nothing_of_the_plan_is_possible() -> None:
+    async with scattered() as it:
+        plan = await planned(it)
+        await it.create(kinds.POD, pod("guest", "1", nodeName="n1"))
+        await pass_time(1)
+        with pytest.raises(ClusterChanged, match=r"wave 1 does not begin: move 1 of .* is left out: cannot go to n1"):
+            await applying(it).apply(plan)
+        assert await it.jobs() == []
+
+
+@virtual
+async def test_strictly_a_change_between_two_waves_stops_the_second() -> None:
+    async with scattered() as it:
+        plan = await planned(it)
+        begun = asyncio.create_task(applying(it, strict=True).apply(plan))
+        await pass_time(1)
+        gone = plan.moves[3]
+        await it.delete(kinds.POD, gone.pod)
+        with pytest.raises(ClusterChanged, match=f"wave 2 does not begin: move 4 of default/{gone.pod} may not move"):
+            await begun
+        assert len(await it.jobs()) == 2
+
+
+@virtual
+async def test_a_pod_that_goes_between_two_waves_keeps_no_other_from_moving() -> None:
+    async with scattered() as it:
+        plan = await planned(it)
+        begun = asyncio.create_task(applying(it).apply(plan))
+        await pass_time(1)
+        await it.delete(kinds.POD, plan.moves[3].pod)
+        done = await begun
+        assert (done.succeeded, sorted(done.jobs)) == (3, [1, 2, 3])
+        assert [one.startswith(f"move 4 of default/{plan.moves[3].pod} is left out") for one in done.repairs] == [True]
+
+
+@virtual
+async def test_another_target_is_found_for_a_plan_with_an_objective() -> None:
+    """n1 has no room any more for the last of three pods; n2, which is not to be emptied, has."""
+    async with scattered() as it:
+        plan = replace(await planned(it), objective="free-nodes")
+        moves = tuple(move for move in plan.moves if move.source != "n2")
+        await it.create(kinds.POD, pod("guest", "600m", nodeName="n1"))
+        await pass_time(1)
+        done = await applying(it).apply(replace(plan, moves=moves))
+        assert done.succeeded == 3 and await it.used() == {"n1", "n2"}
+        assert [" goes to n2 instead of n1: " in one for one in done.repairs] == [True]
+
+
+@virtual
+async def test_a_pod_that_moves_twice_is_followed_by_its_successor() -> None:
+    async with scattered() as it:
+        first = (await planned(it)).moves[0]
+        away = next(name for name in ("n2", "n3") if name != first.source)
+        stop = replace(first, target=away)
+        then = replace(first, order=2, wave=2, source=away)
+        done = await applying(it).apply(Plan(strategy="by-hand", moves=(stop, then)))
+        assert done.succeeded == 2
+        [second] = [job for job in await it.jobs() if job.metadata.name == done.jobs[2].metadata.name]
+        assert second.spec.pod_ref.name != first.pod and second.status.node_name == "n1"
+
+
+@virtual
+async def test_a_plan_without_uids_is_about_the_pods_of_these_names() -> None:
+    async with scattered() as it:
+        plan = await planned(it)
+        bare: tuple[Move, ...] = tuple(replace(move, uid="") for move in plan.moves)
+        assert (await applying(it).apply(replace(plan, moves=bare))).succeeded == 4
+
+
+@virtual
+async def test_another_plan_under_way_comes_first() -> None:
+    async with scattered(migrating=False) as it:
+        plan = await planned(it)
+        async with running(descheduler(it, packing())) as made:
+            await made.trigger()
+        with pytest.raises(AnotherPlanActive, match="is under way: 4 of its 4 jobs have not ended"):
+            await applying(it).apply(plan)

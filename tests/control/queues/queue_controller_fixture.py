@@ -1,0 +1,152 @@
+"""A stage for queues: a cluster on virtual time with the queue controller, the scheduler and migrations in it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from restow.control.queues import QueueController
+from restow.model import kinds
+from restow.model.objects import Document, Pod, PodMigrationJob, Queue
+from restow.model.pods import condition
+from restow.ports import Api, Clock, Conflict, OutcomeUnknown, Request, Response
+from restow.queues.arguments import read_queue_arguments
+from tests.control.migrations.migration_cluster import (
+    SCHEDULERS,
+    MigrationCluster,
+    cluster_with_scheduler,
+    migration_arguments,
+    running_controller,
+)
+from tests.control.stage import world
+from tests.sim.stage import pass_time, running, template, workload
+
+QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+FREE = {"maxGuaranteed": 100, "maxGuaranteedPerQueue": 100}
+
+
+def queue(name: str = "q1", **spec: Any) -> Document:
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def of(queue: str) -> dict[str, str]:
+    """The annotation of pods that belong to a queue."""
+    return {QUEUE_ANNOTATION: queue}
+
+
+class Deaf:
+    """An API server that nobody can tell anything about a queue."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self.name: str | None = name
+        self.watch = api.watch
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        if request.name == self.name and request.subresource == "status":
+            raise Conflict.because(409, "Conflict", "it has moved on")
+        return await self._api.call(request)
+
+
+class Forgetful:
+    """An API server whose answers to some writes are lost, and whose watches do not show what they wrote."""
+
+    def __init__(self, api: Api, verb: str, plural: str, mark: bytes) -> None:
+        self._api = api
+        self._about = verb, plural
+        self._mark = mark
+
+    async def call(self, request: Request) -> Response:
+        response = await self._api.call(request)
+        if (request.verb, request.resource.plural) == self._about and self._mark in request.body:
+            raise OutcomeUnknown.because(504, "Timeout", "no answer came")
+        return response
+
+    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+        async for line in self._api.watch(request):
+            if request.resource.plural != self._about[1] or self._mark not in line:
+                yield line
+
+
+class Mute(Forgetful):
+    """One that does not say what became of them either."""
+
+    async def call(self, request: Request) -> Response:
+        if (request.verb, request.resource.plural) == ("get", self._about[1]):
+            raise OutcomeUnknown.because(504, "Timeout", "no answer came")
+        return await super().call(request)
+
+
+class Locked(MigrationCluster):
+    """The cluster, and the queues in it."""
+
+    async def ask(self, name: str = "q1", **guarantee: Any) -> None:
+        """Create a queue with a guarantee, and see it locked."""
+        await self.create(kinds.QUEUE, queue(name, guarantee=guarantee))
+        await pass_time(1)
+
+    async def change(self, name: str = "q1", **spec: Any) -> None:
+        await self.patch(kinds.QUEUE, name, {"spec": spec})
+        await pass_time(1)
+
+    async def queue(self, name: str = "q1") -> Queue:
+        return await self.client.get(kinds.QUEUE, name)
+
+    async def nodes(self, name: str = "q1") -> str:
+        """The nodes that are shown as locked."""
+        reservation = (await self.queue(name)).status.reservation
+        return " ".join(reservation.nodes or ()) if reservation else ""
+
+    async def says(self, name: str = "q1", kind: str = "GuaranteeSatisfied") -> tuple[str, str | None, str | None]:
+        found = condition((await self.queue(name)).status.conditions, kind)
+        return (found.status, found.reason, found.message) if found else ("", None, None)
+
+    async def jobs(self) -> list[PodMigrationJob]:
+        found = (await self.client.list(kinds.POD_MIGRATION_JOB)).items
+        return sorted(found, key=lambda job: job.metadata.name)
+
+    async def on(self, *nodes: str) -> list[Pod]:
+        return [one for one in await self.pods() if one.spec.node_name in nodes]
+
+    async def fill(self, replicas: int = 3, cpu: str = "500m", **spec: Any) -> None:
+        """A Deployment of the default queue."""
+        await self.create(kinds.DEPLOYMENT, workload("web", replicas, pods=template(cpu, app="web", **spec)))
+        await pass_time(5)
+
+
+def queues(api: Api, clock: Clock, *, seed: int = 1, **section: Any) -> QueueController:
+    how = {key: section.pop(key) for key in ("settings", "metrics", "migration", "aside") if key in section}
+    return QueueController(
+        api,
+        clock,
+        random.Random(seed),
+        schedulers=SCHEDULERS,
+        arguments=read_queue_arguments({**FREE, **section}),
+        migration=how.pop("migration", migration_arguments()),
+        **how,
+    )
+
+
+@asynccontextmanager
+async def bare(*, nodes: int = 4, **section: Any) -> AsyncIterator[Locked]:
+    """The cluster with the queue controller alone."""
+    async with world(nodes=nodes) as base:
+        it = Locked(base.api, base.world, base.clock)
+        async with running(queues(it.api, it.clock, **section)):
+            yield it
+
+
+@asynccontextmanager
+async def populated(*, nodes: int = 4, seed: int = 1) -> AsyncIterator[Locked]:
+    """The cluster with the scheduler and migrations."""
+    async with cluster_with_scheduler(nodes=nodes, seed=seed) as base, running_controller(base.api, base.clock):
+        yield Locked(base.api, base.world, base.clock)
+
+
+@asynccontextmanager
+async def stage(*, nodes: int = 4, **section: Any) -> AsyncIterator[Locked]:
+    """Everything."""
+    async with populated(nodes=nodes) as it, running(queues(it.api, it.clock, **section)):
+        yield it

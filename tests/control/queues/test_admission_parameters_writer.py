@@ -1,0 +1,151 @@
+"""What the API server refuses by is kept equal to what the controller goes by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from restow.model import kinds
+from restow.ports import Api, Request, Response, TooManyRequests
+from restow.queues.admission_policies import CEILINGS_NAME
+from restow.queues.arguments import read_queue_arguments
+from tests.control.migrations.migration_cluster import SCHEDULERS, migration_arguments
+from tests.control.queues.queue_controller_fixture import Locked, bare, queue, queues
+from tests.control.stage import world
+from tests.sim.stage import node, pass_time, running, virtual
+
+HOME = "restow-system"
+SEEN = ("share_", "share_ml", "amount__cpu", "room__cpu", "room_0_cpu", "left_ml", "left_ml_cpu")
+HALF = {"maxGuaranteed": 50, "maxGuaranteedPerQueue": 50}
+
+
+async def install(it: Locked) -> None:
+    await it.create(kinds.NAMESPACE, {"metadata": {"name": HOME}})
+    await it.create(kinds.CONFIG_MAP, {"metadata": {"name": CEILINGS_NAME, "namespace": HOME}, "data": {"share_": "1"}})
+
+
+async def shown(it: Locked) -> dict[str, str]:
+    data = (await it.client.get(kinds.CONFIG_MAP, CEILINGS_NAME, HOME)).data or {}
+    return {key: data[key] for key in SEEN if key in data}
+
+
+async def _nothing(it: Locked, made: Any) -> None: ...
+
+
+async def _grow(it: Locked, made: Any) -> None:
+    await it.create(kinds.NODE, node("n9"))
+
+
+async def _configure(it: Locked, made: Any) -> None:
+    made.configure(SCHEDULERS, read_queue_arguments({"maxGuaranteed": 25}), migration_arguments())
+
+
+async def _promise(it: Locked, made: Any) -> None:
+    await it.ask("ml", resource={"cpu": "3"})
+    await it.ask("greedy", resource={"cpu": "6"})
+
+
+async def _take_back(it: Locked, made: Any) -> None:
+    await _promise(it, made)
+    await pass_time(10)
+    await it.delete(kinds.QUEUE, "ml")
+    await it.delete(kinds.QUEUE, "greedy")
+
+
+async def _meddle(it: Locked, made: Any) -> None:
+    data = {"share_": "100", "share_ml": "100", "amount__cpu": None}
+    await it.client.patch(kinds.CONFIG_MAP, CEILINGS_NAME, {"data": data}, HOME)
+
+
+@pytest.mark.parametrize(
+    ("happens", "expected"),
+    [
+        pytest.param(
+            _nothing, {"share_": "50", "amount__cpu": "8", "room__cpu": "8"}, id="as configured, of what there is"
+        ),
+        pytest.param(_grow, {"share_": "50", "amount__cpu": "10", "room__cpu": "10"}, id="a node comes"),
+        pytest.param(
+            _configure, {"share_": "25", "amount__cpu": "8", "room__cpu": "4"}, id="the configuration changes"
+        ),
+        pytest.param(
+            _promise,
+            {
+                "share_": "50",
+                "amount__cpu": "8",
+                "room__cpu": "8",
+                "room_0_cpu": "5",
+                "left_ml": "2",
+                "left_ml_cpu": "8",
+            },
+            id="a guarantee is accepted",
+        ),
+        pytest.param(_take_back, {"share_": "50", "amount__cpu": "8", "room__cpu": "8"}, id="and gone again"),
+        pytest.param(
+            _meddle, {"share_": "50", "amount__cpu": "8", "room__cpu": "8"}, id="somebody else wrote something else"
+        ),
+    ],
+)
+@virtual
+async def test_ceilings_are_shown_as_they_are(happens: Any, expected: dict[str, str]) -> None:
+    async with world(nodes=4) as base:
+        it = Locked(base.api, base.world, base.clock)
+        await install(it)
+        async with running(queues(it.api, it.clock, **HALF)) as made:
+            await pass_time(1)
+            await happens(it, made)
+            await pass_time(70)
+            assert await shown(it) == expected
+
+
+@virtual
+async def test_what_is_as_it_should_be_is_not_written() -> None:
+    async with world(nodes=4) as base:
+        it = Locked(base.api, base.world, base.clock)
+        await install(it)
+        async with running(queues(it.api, it.clock)):
+            await pass_time(5)
+            before = (await it.client.get(kinds.CONFIG_MAP, CEILINGS_NAME, HOME)).metadata.resource_version
+            await it.create(kinds.QUEUE, queue())
+            await pass_time(200)
+            assert (await it.client.get(kinds.CONFIG_MAP, CEILINGS_NAME, HOME)).metadata.resource_version == before
+
+
+@virtual
+async def test_what_could_not_be_written_is_written_soon() -> None:
+    async with world(nodes=4) as base:
+        it = Locked(base.api, base.world, base.clock)
+        await install(it)
+        busy = Busy(it.api)
+        async with running(queues(busy, it.clock, **HALF)):
+            await pass_time(5)
+            busy.refusing = True
+            await it.ask("ml", resource={"cpu": "3"})
+            busy.refusing = False
+            await pass_time(10)
+            assert (await shown(it))["left_ml"] == "2"
+
+
+class Busy:
+    """An API server that has no time for ConfigMaps now and then."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.watch = api.watch
+        self.refusing = False
+
+    async def call(self, request: Request) -> Response:
+        if self.refusing and request.resource.plural == "configmaps":
+            raise TooManyRequests.because(429, "TooManyRequests", "later")
+        return await self._api.call(request)
+
+
+@virtual
+async def test_where_nothing_is_installed_locks_are_kept_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with bare() as it:
+        await it.ask(resource={"cpu": "4"})
+        await pass_time(200)
+        assert await it.nodes() == "n1"
+        told = [record for record in caplog.records if record.message == "ceilings not shown to the API server"]
+        assert len(told) == 1

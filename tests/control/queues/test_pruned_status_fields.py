@@ -1,0 +1,105 @@
+"""Another project's definition of Queue, which drops what it does not know: told once, and not written for ever."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from restow.model import kinds
+from restow.model.crds import custom_resource_definitions
+from restow.ports import Api, Request, Response
+from tests.control.queues.queue_controller_fixture import Locked, queues
+from tests.control.stage import events, world
+from tests.sim.stage import node, pass_time, pod, running, virtual
+
+CPU4 = {"resource": {"cpu": "4"}}
+TOLD = ("q1", "the definition of Queue in this cluster does not keep status.acceptedGuarantee, status.conditions")
+
+
+class Counted:
+    """An API server that counts what is written to queues."""
+
+    def __init__(self, api: Api) -> None:
+        self.watch = api.watch
+        self.writes = 0
+        self._api = api
+
+    async def call(self, request: Request) -> Response:
+        self.writes += request.resource.plural == "queues" and request.verb == "patch"
+        return await self._api.call(request)
+
+
+def definition(*, ours: bool) -> dict[str, Any]:
+    (found,) = (one for one in custom_resource_definitions() if one["spec"]["names"]["kind"] == "Queue")
+    status = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+    if not ours:
+        status.pop("x-kubernetes-preserve-unknown-fields", None)
+        for name in ("conditions", "acceptedGuarantee"):
+            del status["properties"][name]
+    return {"spec": found["spec"]}
+
+
+@asynccontextmanager
+async def strange(**section: Any) -> AsyncIterator[tuple[Locked, Counted]]:
+    async with world(nodes=4) as base:
+        it = Locked(base.api, base.world, base.clock)
+        await define(it, ours=False)
+        counted = Counted(it.api)
+        async with running(queues(counted, it.clock, **section)):
+            yield it, counted
+
+
+async def define(it: Locked, *, ours: bool) -> None:
+    name = kinds.QUEUE.qualified_name
+    await it.client.patch(kinds.CUSTOM_RESOURCE_DEFINITION, name, definition(ours=ours))
+
+
+async def bustle(it: Locked, rounds: int) -> None:
+    """Something happens all the time, and nothing to the queue."""
+    for number in range(rounds):
+        await it.create(kinds.POD, pod(f"other{number}", "100m", nodeName="n4"))
+        await pass_time(5)
+
+
+@virtual
+async def test_what_is_not_kept_is_not_written_again_and_again() -> None:
+    async with strange() as (it, counted):
+        await it.ask(**CPU4)
+        assert (await it.nodes(), await it.says()) == ("n1", ("", None, None))
+        before = counted.writes
+        await bustle(it, 20)
+        assert counted.writes == before
+        assert await events(it, "StatusNotKept") == [TOLD]
+
+
+@virtual
+async def test_the_rest_is_still_written_and_told() -> None:
+    async with strange() as (it, _):
+        await it.ask(**CPU4)
+        await it.create(kinds.NODE, node("n0"))
+        await it.patch(kinds.NODE, "n1", {"spec": {"unschedulable": True}})
+        await pass_time(6)
+        assert await it.nodes() == "n0"
+        await it.change(guarantee={"resource": {"cpu": "99"}})
+        assert (await it.nodes(), len(await events(it, "AboveClusterTotal"))) == ("", 1)
+        assert len(await events(it, "GuaranteeSatisfied")) == len(await events(it, "StatusNotKept")) == 1
+
+
+@virtual
+async def test_a_definition_that_keeps_it_again_is_noticed() -> None:
+    async with strange() as (it, _):
+        await it.ask(**CPU4)
+        await define(it, ours=True)
+        await pass_time(700)
+        assert (await it.says())[:2] == ("True", "Satisfied")
+
+
+@virtual
+async def test_locks_show_who_was_accepted_where_nothing_else_is_kept() -> None:
+    async with strange(maxGuaranteed=50, maxGuaranteedPerQueue=50) as (it, _):
+        await it.ask("old", **CPU4)
+        await it.ask("other", **CPU4)
+        await it.ask("a", **CPU4)
+        await pass_time(6)
+        assert [await it.nodes(name) for name in ("old", "other", "a")] == ["n1", "n2", ""]

@@ -1,0 +1,93 @@
+"""The fleet as read from a snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from restow.model.objects import Node, Pod
+from restow.model.queues import QUEUE_ANNOTATION
+from restow.model.snapshot import Snapshot
+from restow.queues.node_capacity import NodeCapacity, read_node_capacity
+from restow.scheduling.pod_group_cache import PodGroupCache
+
+
+def a_node(name: str, *, ready: str = "True", cordoned: bool = False, taint: str = "") -> Node:
+    says: dict[str, Any] = {
+        "metadata": {"name": name, "uid": name, "resourceVersion": "1"},
+        "spec": {"unschedulable": cordoned, "taints": [{"key": "k", "effect": taint}] if taint else []},
+        "status": {
+            "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": ready}],
+        },
+    }
+    return msgspec.convert(says, Node)
+
+
+def a_pod(name: str, node: str, cpu: str, *, queue: str = "", owner: str = "ReplicaSet") -> Pod:
+    says: dict[str, Any] = {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "resourceVersion": "2",
+            "annotations": {QUEUE_ANNOTATION: queue} if queue else {},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": "o", "uid": "o", "controller": True}],
+        },
+        "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+    }
+    return msgspec.convert(says, Pod)
+
+
+def read(nodes: list[Node], pods: list[Pod]) -> NodeCapacity:
+    snapshot, roster = Snapshot(), PodGroupCache()
+    for node in nodes:
+        snapshot.apply_node(node)
+    for pod in pods:
+        snapshot.apply_pod(pod)
+        roster.apply_pod(pod)
+    return read_node_capacity(snapshot, roster)
+
+
+def cpu(fleet: NodeCapacity, cells: Any) -> list[int]:
+    numbers: list[int] = cells[fleet.resources.index("cpu")].tolist()
+    return numbers
+
+
+def test_what_nodes_offer_and_what_is_idle_by_name() -> None:
+    fleet = read([a_node("b"), a_node("a")], [a_pod("p", "b", "3")])
+    assert (fleet.names, cpu(fleet, fleet.allocatable), cpu(fleet, fleet.idle)) == (
+        ("a", "b"),
+        [8000, 8000],
+        [8000, 5000],
+    )
+
+
+def test_cordoned_nodes_and_those_that_are_not_ready_take_no_pods() -> None:
+    fleet = read([a_node("a"), a_node("b", cordoned=True), a_node("c", ready="Unknown")], [])
+    assert fleet.schedulable.tolist() == [True, False, False]
+
+
+def test_taints_that_keep_pods_off_are_known() -> None:
+    effects = ("", "PreferNoSchedule", "NoSchedule", "NoExecute")
+    fleet = read([a_node(f"n{number}", taint=effect) for number, effect in enumerate(effects)], [])
+    assert fleet.untainted.tolist() == [True, True, False, False]
+
+
+def test_what_a_queue_uses_is_known_by_node() -> None:
+    fleet = read([a_node("a"), a_node("b")], [a_pod("p", "b", "3", queue="q1"), a_pod("r", "b", "1", queue="q2")])
+    assert cpu(fleet, fleet.usage_per_node("q1", list(range(len(fleet.resources))))) == [0, 3000]
+
+
+def test_pods_of_daemon_sets_stay() -> None:
+    fleet = read([a_node("a")], [a_pod("p", "a", "1", owner="DaemonSet"), a_pod("r", "a", "2")])
+    assert cpu(fleet, fleet.pinned) == [1000]
+
+
+def test_a_node_that_is_gone_is_not_in_the_fleet() -> None:
+    assert read([a_node("a")], [a_pod("p", "gone", "1")]).names == ("a",)
+
+
+def test_an_empty_cluster_is_a_fleet_too() -> None:
+    assert read([], []).names == ()

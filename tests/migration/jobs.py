@@ -9,7 +9,7 @@ from msgspec import convert
 
 from restow.eviction.budgets import Budgets
 from restow.eviction.workloads import Owner, Workloads
-from restow.migration.cluster_context import Scene
+from restow.migration.cluster_context import ClusterContext
 from restow.model.objects import Pod, PodDisruptionBudget, PodMigrationJob
 from restow.model.times import format_time
 
@@ -49,7 +49,7 @@ def job(
 
 def scene(
     pods: Iterable[Pod], owners: Iterable[Owner] = (), budgets: Iterable[PodDisruptionBudget] = (), **more: Any
-) -> Scene:
+) -> ClusterContext:
     workloads, known = Workloads(), Budgets()
     for owner in owners:
         workloads.put_owner(owner)
@@ -59,4 +59,4 @@ def scene(
     for pod in found:
         workloads.put_pod(pod)
     named = {(pod.metadata.namespace or "", pod.metadata.name): pod for pod in found}
-    return Scene(now=more.pop("now", NOW), pods=named, workloads=workloads, budgets=known, **more)
+    return ClusterContext(now=more.pop("now", NOW), pods=named, workloads=workloads, budgets=known, **more)

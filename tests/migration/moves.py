@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from restow.migration.effective_options import Terms
+from restow.migration.effective_options import EffectiveOptions
 from restow.migration.facts import Answer, Facts
 from restow.model.objects import Document, Node, OwnerReference, Pod, PodMigrationJob, Reservation
 from restow.model.times import format_time
@@ -125,7 +125,7 @@ def facts(of: PodMigrationJob | None = None, **changes: Any) -> Facts:
     read = {"n2": changes.pop("node", node())}
     base = Facts(
         job=of or job(),
-        terms=Terms(ttl=300.0, waiting=600.0),
+        terms=EffectiveOptions(ttl=300.0, waiting_ttl=600.0),
         now=NOW,
         pod=pod(),
         owners=OWNERS,

@@ -10,28 +10,28 @@ from hypothesis import strategies as st
 from msgspec import convert
 
 from restow.eviction.protections import Protections
-from restow.migration.arbitration import Admitted, Refused, Verdict, Waiting, arbitrate
-from restow.migration.arguments import Arguments
-from restow.migration.cluster_context import Scene
-from restow.migration.limits import Limits, Window, most_missing
+from restow.migration.arbitration import ArbitrationVerdict, JobAdmitted, JobRefused, JobWaiting, arbitrate
+from restow.migration.arguments import MigrationArguments
+from restow.migration.cluster_context import ClusterContext
+from restow.migration.limits import EvictionWindow, MigrationLimits, max_unavailable
 from restow.model.objects import PersistentVolumeClaim, PodMigrationJob
 from restow.model.selectors import parse_label_selector
 from tests.eviction.objects import deployment, pdb, pod, replica_set
 from tests.migration.jobs import NOW, job, scene
 
 
-def judged(jobs: list[PodMigrationJob], around: Scene, **limits: Any) -> dict[str, Verdict]:
-    found = arbitrate(jobs, around, Arguments(limits=Limits(**{"per_node": None, **limits})))
+def judged(jobs: list[PodMigrationJob], around: ClusterContext, **limits: Any) -> dict[str, ArbitrationVerdict]:
+    found = arbitrate(jobs, around, MigrationArguments(limits=MigrationLimits(**{"per_node": None, **limits})))
     return {one.job.metadata.name: one for one in found}
 
 
-def told(jobs: list[PodMigrationJob], around: Scene, **limits: Any) -> dict[str, str]:
+def told(jobs: list[PodMigrationJob], around: ClusterContext, **limits: Any) -> dict[str, str]:
     """What each job is told: nothing if it is admitted."""
     found = judged(jobs, around, **limits)
-    return {name: "" if isinstance(one, Admitted) else one.message for name, one in found.items()}
+    return {name: "" if isinstance(one, JobAdmitted) else one.message for name, one in found.items()}
 
 
-def web(count: int, replicas: int | None = None, **more: Any) -> Scene:
+def web(count: int, replicas: int | None = None, **more: Any) -> ClusterContext:
     """A Deployment with so many ready pods web-1, web-2, …, each on a node of its own."""
     pods = [pod(f"web-{number}", nodeName=f"n{number}") for number in range(1, count + 1)]
     return scene(pods, [deployment(replicas=replicas or count), replica_set()], **more)
@@ -43,7 +43,7 @@ def moves(count: int) -> list[PodMigrationJob]:
 
 # --- limits -----------------------------------------------------------------------------------------------------------
 
-NO_LADDER = {"check_migrating": False, "check_unavailable": False}
+NO_LADDER = {"check_per_workload": False, "check_unavailable": False}
 
 
 def test_globally() -> None:
@@ -98,8 +98,8 @@ def test_a_single_replica_may_move() -> None:
 
 
 def test_workloads_that_could_be_missing_as_a_whole_are_refused_if_asked_for() -> None:
-    found = judged(moves(1), web(1), spare_small=True)["move-1"]
-    assert isinstance(found, Refused) and "single replica" in found.message
+    found = judged(moves(1), web(1), refuse_small_workloads=True)["move-1"]
+    assert isinstance(found, JobRefused) and "single replica" in found.message
 
 
 def test_jobs_under_way_count() -> None:
@@ -121,22 +121,22 @@ def test_unready_missing_and_leaving_pods_are_unavailable() -> None:
         pod("web-5", phase="Unknown", ready=True),
     ]
     around = scene(pods, [deployment(replicas=6), replica_set()])
-    assert told(moves(1), around, unavailable=5) == {
+    assert told(moves(1), around, unavailable_per_workload=5) == {
         "move-1": "waits for maxUnavailablePerWorkload: 5 of 6 pods of Deployment shop/web are unavailable, 5 may be"
     }
-    assert told(moves(1), around, unavailable=6) == {"move-1": ""}
+    assert told(moves(1), around, unavailable_per_workload=6) == {"move-1": ""}
 
 
 def test_a_broken_pod_does_not_block_its_own_move() -> None:
     pods = [pod("web-1", ready=False), pod("web-2"), pod("web-3")]
-    assert told(moves(2), scene(pods, [deployment(), replica_set()]), migrating=2) == {
+    assert told(moves(2), scene(pods, [deployment(), replica_set()]), per_workload=2) == {
         "move-1": "",
         "move-2": "waits for maxUnavailablePerWorkload: 1 of 3 pods of Deployment shop/web are unavailable, 1 may be",
     }
 
 
 def test_more_pods_than_replicas_are_spare() -> None:
-    assert set(told(moves(2), web(4, replicas=2), migrating=9, unavailable=0).values()) == {""}
+    assert set(told(moves(2), web(4, replicas=2), per_workload=9, unavailable_per_workload=0).values()) == {""}
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
@@ -162,19 +162,19 @@ def test_where_there_is_a_budget_the_ladder_does_not_apply() -> None:
 
 
 def test_explicit_limits_apply_beside_a_budget() -> None:
-    found = told(moves(2), web(5, budgets=[pdb(allowed=5)]), migrating=1)
+    found = told(moves(2), web(5, budgets=[pdb(allowed=5)]), per_workload=1)
     assert found["move-2"].startswith("waits for maxMigratingPerWorkload: 1 of 5")
 
 
 def test_two_budgets_make_a_pod_unmovable() -> None:
     found = judged(moves(1), web(3, budgets=[pdb("a"), pdb("b")]))["move-1"]
-    assert isinstance(found, Refused)
+    assert isinstance(found, JobRefused)
     assert found.message.startswith("pod shop/web-1 cannot be moved: 2 PodDisruptionBudgets cover it (a, b)")
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
 
-FIVE_MINUTES = Window(300.0, 2)
+FIVE_MINUTES = EvictionWindow(300.0, 2)
 
 
 def past(*ago: float) -> list[PodMigrationJob]:
@@ -187,8 +187,8 @@ def past(*ago: float) -> list[PodMigrationJob]:
 
 def test_evictions_within_a_window_count_and_say_when_they_no_longer_do() -> None:
     found = judged([*past(10, 200, 301), *moves(1)], web(5), workload_window=FIVE_MINUTES)["move-1"]
-    assert isinstance(found, Waiting)
-    assert (found.limit, found.again) == ("objectLimiters.workload", NOW + 100)
+    assert isinstance(found, JobWaiting)
+    assert (found.limit, found.retry_at) == ("objectLimiters.workload", NOW + 100)
     assert found.message == (
         "waits for objectLimiters.workload: 2 pods were evicted within 5m0s and 0 are about to be "
         "of Deployment shop/web, 2 may"
@@ -201,8 +201,8 @@ def test_admitted_jobs_are_evictions_to_come() -> None:
 
 
 def test_a_window_for_a_namespace() -> None:
-    found = judged([*past(10), *moves(1)], web(5), namespace_window=Window(300.0, 1))["move-1"]
-    assert isinstance(found, Waiting) and found.limit == "objectLimiters.namespace"
+    found = judged([*past(10), *moves(1)], web(5), namespace_window=EvictionWindow(300.0, 1))["move-1"]
+    assert isinstance(found, JobWaiting) and found.limit == "objectLimiters.namespace"
 
 
 # --- waves and others -------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_later_waves_wait_and_are_told_which_moves_failed() -> None:
     }
     failed = job("a", pod="web-1", plan="p", wave=1, phase="Failed")
     found = judged([failed, jobs[1]], web(3))["b"]
-    assert isinstance(found, Admitted) and found.failed_before == ("a",)
+    assert isinstance(found, JobAdmitted) and found.failed_before == ("a",)
     assert found.message == "every limit allows it; 1 earlier moves of its plan failed, so it is validated anew"
 
 
@@ -236,7 +236,7 @@ def test_jobs_that_do_not_wait_are_not_judged(left_out: PodMigrationJob) -> None
 def test_a_protected_pod_is_refused_with_the_reason() -> None:
     around = scene([pod("web-1", owner="DaemonSet agent")])
     found = judged(moves(1), around)["move-1"]
-    assert isinstance(found, Refused)
+    assert isinstance(found, JobRefused)
     assert found.message == "pod shop/web-1 cannot be moved: DaemonSet agent would put it back on the same node"
 
 
@@ -250,9 +250,9 @@ def test_a_protected_pod_is_refused_with_the_reason() -> None:
     ],
 )
 def test_node_fit_needs_a_seat(mode: str | None, default: str, only: bool, refused: bool) -> None:
-    [found] = arbitrate([job(mode=mode)], web(3), Arguments(only_with_seat=only, default_mode=default))
-    assert isinstance(found, Refused) is refused
-    assert not isinstance(found, Refused) or "nodeFit is set" in found.message
+    [found] = arbitrate([job(mode=mode)], web(3), MigrationArguments(requires_reservation=only, default_mode=default))
+    assert isinstance(found, JobRefused) is refused
+    assert not isinstance(found, JobRefused) or "nodeFit is set" in found.message
 
 
 # --- promises ---------------------------------------------------------------------------------------------------------
@@ -263,8 +263,8 @@ LIMITS = st.fixed_dictionaries(
         "globally": st.none() | st.integers(0, 4),
         "per_node": st.none() | st.integers(0, 2),
         "per_namespace": st.none() | st.integers(0, 3),
-        "migrating": st.none() | st.integers(0, 3) | st.sampled_from(["10%", "50%"]),
-        "unavailable": st.none() | st.integers(0, 3) | st.sampled_from(["10%", "50%"]),
+        "per_workload": st.none() | st.integers(0, 3) | st.sampled_from(["10%", "50%"]),
+        "unavailable_per_workload": st.none() | st.integers(0, 3) | st.sampled_from(["10%", "50%"]),
     }
 )
 
@@ -274,7 +274,7 @@ LIMITS = st.fixed_dictionaries(
 def test_no_limit_is_exceeded_by_admitting_and_the_order_of_jobs_does_not_matter(
     cluster: list[tuple[int, bool, int]], written: dict[str, Any], rng: Any
 ) -> None:
-    limits = Limits(**written)
+    limits = MigrationLimits(**written)
     pods, jobs, budgets, nodes = [], [], [], itertools.cycle(["n1", "n2", "n3"])
     for number, (size, budgeted, allowed) in enumerate(cluster):
         labels = {"app": f"w{number}"}
@@ -284,14 +284,14 @@ def test_no_limit_is_exceeded_by_admitting_and_the_order_of_jobs_does_not_matter
             jobs.append(job(name, pod=name, phase="Running" if rng.random() < 0.1 else ""))
         if budgeted:
             budgets.append(pdb(f"w{number}", app=f"w{number}", allowed=allowed))
-    around, arguments = scene(pods, budgets=budgets), Arguments(limits=limits)
+    around, arguments = scene(pods, budgets=budgets), MigrationArguments(limits=limits)
     verdicts = arbitrate(jobs, around, arguments)
     shuffled = list(jobs)
     rng.shuffle(shuffled)
     assert arbitrate(shuffled, around, arguments) == verdicts
 
     before = [one for one in jobs if one.status.phase == "Running"]
-    new = [one.job for one in verdicts if isinstance(one, Admitted)]
+    new = [one.job for one in verdicts if isinstance(one, JobAdmitted)]
     moving = [around.pods.get(("shop", one.spec.pod_ref.name or "")) for one in (*before, *new)]
     fresh = [around.pods.get(("shop", one.spec.pod_ref.name or "")) for one in new]
     for number, (size, budgeted, allowed) in enumerate(cluster):
@@ -300,9 +300,9 @@ def test_no_limit_is_exceeded_by_admitting_and_the_order_of_jobs_does_not_matter
             continue
         if budgeted:
             assert len(mine) <= allowed
-        for configured in (limits.migrating, limits.unavailable):
+        for configured in (limits.per_workload, limits.unavailable_per_workload):
             if configured is not None or not budgeted:
-                assert len(mine) <= most_missing(size, configured)
+                assert len(mine) <= max_unavailable(size, configured)
     if fresh and limits.globally:
         assert len(moving) <= limits.globally
     if fresh and limits.per_namespace:
@@ -317,7 +317,7 @@ def test_what_waits_is_admitted_once_there_is_room_and_everything_ends() -> None
     left, rounds = moves(10), 0
     while left:
         found = judged(left, web(10))
-        done = {name for name, one in found.items() if isinstance(one, Admitted)}
+        done = {name for name, one in found.items() if isinstance(one, JobAdmitted)}
         assert done
         left = [one for one in left if one.metadata.name not in done]
         rounds += 1
@@ -333,7 +333,9 @@ def test_five_thousand_jobs_take_well_under_a_second() -> None:
     jobs = [job(one.metadata.name, pod=one.metadata.name) for one in pods]
     around = scene(pods, budgets=budgets)
     start = time.process_time()
-    found = arbitrate(jobs, around, Arguments(limits=Limits(per_node=None, workload_window=FIVE_MINUTES)))
+    found = arbitrate(
+        jobs, around, MigrationArguments(limits=MigrationLimits(per_node=None, workload_window=FIVE_MINUTES))
+    )
     seconds = time.process_time() - start
     assert len(found) == 5000
     assert seconds < 2.0, "about 0.2 s when nothing else runs"
@@ -347,15 +349,19 @@ def test_the_claims_of_its_namespace_and_the_labels_of_its_node_are_looked_at() 
     claim = convert(
         {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOncePod"]}}, PersistentVolumeClaim
     )
-    [found] = arbitrate([job()], scene([pod("web-1", volumes=[disk])], claims={"shop": {"data": claim}}), Arguments())
-    assert isinstance(found, Refused) and "ReadWriteOncePod" in found.message
-    fast = Arguments(protections=Protections(node_selector=parse_label_selector("disk=fast")))
+    [found] = arbitrate(
+        [job()], scene([pod("web-1", volumes=[disk])], claims={"shop": {"data": claim}}), MigrationArguments()
+    )
+    assert isinstance(found, JobRefused) and "ReadWriteOncePod" in found.message
+    fast = MigrationArguments(protections=Protections(node_selector=parse_label_selector("disk=fast")))
     [found] = arbitrate([job()], scene([pod("web-1")], node_labels={"n1": {"disk": "fast"}}), fast)
-    assert isinstance(found, Admitted)
+    assert isinstance(found, JobAdmitted)
 
 
-@pytest.mark.parametrize(("value", "verdict"), [(50, Refused), (101, Admitted)], ids=["below the pod's", "above it"])
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(50, JobRefused), (101, JobAdmitted)], ids=["below the pod's", "above it"]
+)
 def test_a_threshold_may_be_the_name_of_a_priority_class(value: int, verdict: type) -> None:
     around = scene([pod("web-1", priority=100)], priority_classes={"mid": value})
-    [found] = arbitrate(moves(1), around, Arguments(protections=Protections(priority_threshold_name="mid")))
+    [found] = arbitrate(moves(1), around, MigrationArguments(protections=Protections(priority_threshold_name="mid")))
     assert isinstance(found, verdict)

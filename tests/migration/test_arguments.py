@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from restow.eviction.protections import Protections
-from restow.migration.arguments import GATES, Arguments, read_arguments
-from restow.migration.limits import Limits, Window
+from restow.migration.arguments import GATES, MigrationArguments, read_migration_arguments
+from restow.migration.limits import EvictionWindow, MigrationLimits
 from restow.model.selectors import parse_label_selector
 from restow.model.wire import WireError
 
 OURS = frozenset({"restow"})
 
 
-def read(**section: Any) -> Arguments:
-    return read_arguments(section, OURS)
+def read(**section: Any) -> MigrationArguments:
+    return read_migration_arguments(section, OURS)
 
 
 def at(arguments: Any, path: str) -> Any:
@@ -24,23 +24,23 @@ def at(arguments: Any, path: str) -> Any:
 
 
 def test_the_defaults() -> None:
-    assert read() == Arguments(
+    assert read() == MigrationArguments(
         enabled=True,
         dry_run=False,
         workers=1,
         protections=Protections(scheduler_names=OURS),
-        limits=Limits(per_node=2, workload_window=Window(300.0)),
-        only_with_seat=False,
+        limits=MigrationLimits(per_node=2, workload_window=EvictionWindow(300.0)),
+        requires_reservation=False,
         default_mode="ReservationFirst",
         default_ttl=300.0,
         waiting_ttl=3600.0,
         finished_ttl=3600.0,
         evictions_per_second=10.0,
         eviction_burst=1,
-        policy="Eviction",
+        eviction_policy="Eviction",
         grace_seconds=None,
-        propagation=None,
-        interval=0.5,
+        propagation_policy=None,
+        arbitration_interval=0.5,
     )
 
 
@@ -92,32 +92,32 @@ PROTECTED = Protections(
     scheduler_names=frozenset({"mine"}),
     min_replicas=2,
 )
-LIMITED = Limits(
+LIMITED = MigrationLimits(
     globally=9,
     per_node=3,
     per_namespace=5,
-    migrating="20%",
-    unavailable=2,
-    spare_small=True,
-    workload_window=Window(600.0, 1),
-    namespace_window=Window(300.0, 4),
+    per_workload="20%",
+    unavailable_per_workload=2,
+    refuse_small_workloads=True,
+    workload_window=EvictionWindow(600.0, 1),
+    namespace_window=EvictionWindow(300.0, 4),
 )
-READ = Arguments(
+READ = MigrationArguments(
     enabled=False,
     dry_run=True,
     workers=3,
     protections=PROTECTED,
     limits=LIMITED,
-    only_with_seat=True,
+    requires_reservation=True,
     default_ttl=180.0,
     waiting_ttl=240.0,
     finished_ttl=7200.0,
     evictions_per_second=2.5,
     eviction_burst=5,
-    policy="Delete",
+    eviction_policy="Delete",
     grace_seconds=10,
-    propagation="Orphan",
-    interval=1.0,
+    propagation_policy="Orphan",
+    arbitration_interval=1.0,
 )
 
 
@@ -220,11 +220,11 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 SKIPPED: dict[str, tuple[str, Any]] = {
     "MaxUnavailablePerWorkload": ("limits.check_unavailable", False),
-    "MaxMigratingPerWorkload": ("limits.check_migrating", False),
+    "MaxMigratingPerWorkload": ("limits.check_per_workload", False),
     "MaxMigratingPerNode": ("limits.per_node", None),
     "MaxMigratingPerNamespace": ("limits.per_namespace", None),
     "MaxMigratingGlobally": ("limits.globally", None),
-    "ExpectedReplicas": ("limits.spare_small", False),
+    "ExpectedReplicas": ("limits.refuse_small_workloads", False),
     "PVC": ("protections.ignore_pvc_pods", False),
     "BarePods": ("protections.evict_all_bare_pods", True),
     "LocalStorage": ("protections.evict_local_storage_pods", True),
@@ -232,7 +232,7 @@ SKIPPED: dict[str, tuple[str, Any]] = {
     "PriorityThreshold": ("protections.priority_threshold", None),
     "LabelSelector": ("protections.selector", Protections().selector),
     "Namespaces": ("protections.include", frozenset()),
-    "NodeFit": ("only_with_seat", False),
+    "NodeFit": ("requires_reservation", False),
 }
 CAREFUL = EVERYTHING | dict.fromkeys(("evictAllBarePods", "evictLocalStoragePods", "evictSystemCriticalPods"), False)
 

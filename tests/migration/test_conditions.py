@@ -8,22 +8,22 @@ import pytest
 from msgspec.structs import replace
 
 from restow.migration.conditions import (
-    ASKING,
-    Said,
-    admitted,
-    asked_again,
-    ended,
-    ended_at,
-    holds,
+    REWRITE_AFTER,
+    ConditionUpdate,
+    admitted_status,
+    ended_status,
+    eviction_repeated_status,
+    eviction_withdrawn_status,
+    is_condition_true,
     is_in_doubt,
-    is_running,
-    paused,
-    paused_for,
-    recorded,
-    refused,
-    resumed,
-    spent,
-    withdrawn,
+    is_job_running,
+    job_ended_at,
+    job_seconds_used,
+    paused_seconds,
+    paused_status,
+    resumed_status,
+    waiting_status,
+    with_conditions,
 )
 from restow.model.objects import JobConditionType, JobPhase, JobReason, PodMigrationJobStatus
 from restow.model.times import format_time
@@ -40,44 +40,51 @@ def shown(status: PodMigrationJobStatus, type: str) -> tuple[Any, ...]:
 
 
 def test_what_is_said_is_the_condition_and_what_the_job_says_first() -> None:
-    status = recorded(NEW, Said(READY, False, "Slow", "not yet"), now=NOW)
+    status = with_conditions(NEW, ConditionUpdate(READY, False, "Slow", "not yet"), now=NOW)
     assert shown(status, READY) == ("False", "Slow", "not yet", format_time(NOW))
     assert (status.status, status.reason, status.message) == (READY, "Slow", "not yet")
 
 
 def test_a_transition_is_one_of_the_status_alone() -> None:
-    status = recorded(NEW, Said(READY, False, "Slow", "not yet"), now=NOW)
-    other = recorded(status, Said(READY, False, "Slow", "still not"), now=NOW + 9)
+    status = with_conditions(NEW, ConditionUpdate(READY, False, "Slow", "not yet"), now=NOW)
+    other = with_conditions(status, ConditionUpdate(READY, False, "Slow", "still not"), now=NOW + 9)
     assert shown(other, READY) == ("False", "Slow", "still not", format_time(NOW))
-    assert shown(recorded(other, Said(READY, True, "", ""), now=NOW + 9), READY)[3] == format_time(NOW + 9)
-    assert recorded(other, Said(READY, False, "Slow", "still not"), now=NOW + 99) == other
+    assert shown(with_conditions(other, ConditionUpdate(READY, True, "", ""), now=NOW + 9), READY)[3] == format_time(
+        NOW + 9
+    )
+    assert with_conditions(other, ConditionUpdate(READY, False, "Slow", "still not"), now=NOW + 99) == other
 
 
 def test_an_eviction_counts_from_when_it_was_asked_for_last() -> None:
-    said = Said(JobConditionType.EVICTION, False, JobReason.EVICTING, "it leaves")
-    heard = recorded(NEW, said, now=NOW - 5)  # which may be of somebody else's doing
+    said = ConditionUpdate(JobConditionType.EVICTION, False, JobReason.EVICTING, "it leaves")
+    heard = with_conditions(NEW, said, now=NOW - 5)  # which may be of somebody else's doing
     assert [one.last_probe_time for one in heard.conditions or ()] == [None]
-    status = asked_again(heard, now=NOW)
-    assert asked_again(status, now=NOW + ASKING) == status
-    [again] = asked_again(status, now=NOW + ASKING + 1).conditions or ()
-    assert (again.last_probe_time, again.last_transition_time) == (format_time(NOW + ASKING + 1), format_time(NOW - 5))
-    assert asked_again(status, now=NOW - 1) != status, "its clock was set back"
-    assert asked_again(NEW, now=NOW) == NEW
+    status = eviction_repeated_status(heard, now=NOW)
+    assert eviction_repeated_status(status, now=NOW + REWRITE_AFTER) == status
+    [again] = eviction_repeated_status(status, now=NOW + REWRITE_AFTER + 1).conditions or ()
+    assert (again.last_probe_time, again.last_transition_time) == (
+        format_time(NOW + REWRITE_AFTER + 1),
+        format_time(NOW - 5),
+    )
+    assert eviction_repeated_status(status, now=NOW - 1) != status, "its clock was set back"
+    assert eviction_repeated_status(NEW, now=NOW) == NEW
 
 
 def test_admission() -> None:
-    waits = refused(paused(NEW, now=NOW - 50), "Budget", "waits for its budget", now=NOW)
+    waits = waiting_status(paused_status(NEW, now=NOW - 50), "Budget", "waits for its budget", now=NOW)
     assert (waits.phase, shown(waits, "Admitted")) == (
         JobPhase.PENDING,
         ("False", "Budget", "waits for its budget", format_time(NOW)),
     )
-    runs = admitted(waits, "every limit allows it", now=NOW + 5)
+    runs = admitted_status(waits, "every limit allows it", now=NOW + 5)
     assert (runs.phase, shown(runs, "Admitted")) == (
         JobPhase.RUNNING,
         ("True", None, "every limit allows it", format_time(NOW + 5)),
     )
     assert [one.type for one in runs.conditions or ()] == ["Admitted"], "pauses before do not count"
-    assert not is_in_doubt(runs) and is_in_doubt(admitted(waits, "", doubt=True, now=NOW)) and not is_in_doubt(NEW)
+    assert (
+        not is_in_doubt(runs) and is_in_doubt(admitted_status(waits, "", doubt=True, now=NOW)) and not is_in_doubt(NEW)
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,26 +98,26 @@ def test_admission() -> None:
 )
 def test_which_jobs_run(phase: str, conditions: list[Any], runs: bool) -> None:
     made = pending(*conditions)
-    assert is_running(replace(made, status=replace(made.status, phase=phase))) is runs
+    assert is_job_running(replace(made, status=replace(made.status, phase=phase))) is runs
 
 
 @pytest.mark.parametrize("phase", [JobPhase.SUCCEED, JobPhase.FAILED, JobPhase.ABORTED])
 def test_the_end(phase: JobPhase) -> None:
-    status = ended(NEW, phase, "Why", "told", now=NOW)
+    status = ended_status(NEW, phase, "Why", "told", now=NOW)
     success = "True" if phase is JobPhase.SUCCEED else "False"
     assert (status.phase, shown(status, "Complete")) == (phase, (success, "Why", "told", format_time(NOW)))
 
 
 def test_since_when_a_job_is_over() -> None:
-    assert ended_at(job(said("Complete", age=60.0), phase="Failed")) == NOW - 60
-    assert ended_at(job(said("Complete", age=60.0))) is None and ended_at(job(phase="Failed")) is None
+    assert job_ended_at(job(said("Complete", age=60.0), phase="Failed")) == NOW - 60
+    assert job_ended_at(job(said("Complete", age=60.0))) is None and job_ended_at(job(phase="Failed")) is None
 
 
 def test_a_pause_is_told_and_its_end_too() -> None:
-    begun = paused(NEW, now=NOW)
+    begun = paused_status(NEW, now=NOW)
     assert shown(begun, "Paused")[:2] == ("True", "Paused") and begun.reason == "Paused"
-    assert paused(begun, now=NOW + 10) == begun and paused_for(begun, NOW + 10) == 10
-    over = resumed(begun, now=NOW + 20)
+    assert paused_status(begun, now=NOW + 10) == begun and paused_seconds(begun, NOW + 10) == 10
+    over = resumed_status(begun, now=NOW + 20)
     assert shown(over, "Paused") == (
         "False",
         None,
@@ -122,21 +129,23 @@ def test_a_pause_is_told_and_its_end_too() -> None:
         None,
         "the job goes on; it was paused for 20 s in all",
     )
-    assert resumed(over, now=NOW + 30) == over and resumed(NEW, now=NOW) == NEW
-    assert paused_for(paused(over, now=NOW + 100), NOW + 105) == 25 and paused_for(over, NOW + 999) == 20
-    assert paused_for(pending({"type": "Paused", "status": "True"}).status, NOW) == 0, "nobody knows since when"
+    assert resumed_status(over, now=NOW + 30) == over and resumed_status(NEW, now=NOW) == NEW
+    assert paused_seconds(paused_status(over, now=NOW + 100), NOW + 105) == 25 and paused_seconds(over, NOW + 999) == 20
+    assert paused_seconds(pending({"type": "Paused", "status": "True"}).status, NOW) == 0, "nobody knows since when"
 
 
 def test_time_counts_from_admission_or_else_from_the_beginning() -> None:
-    assert (spent(job(age=60), NOW), spent(pending(), NOW)) == (60, 120)
-    assert spent(pending(said("Admitted", "False", age=10.0)), NOW) == 120, "what was refused has not begun"
-    assert spent(pending(metadata={"creationTimestamp": None}), NOW) == 0
-    assert spent(job(age=60), NOW - 100) == 0, "clocks may be set back"
+    assert (job_seconds_used(job(age=60), NOW), job_seconds_used(pending(), NOW)) == (60, 120)
+    assert job_seconds_used(pending(said("Admitted", "False", age=10.0)), NOW) == 120, "what was refused has not begun"
+    assert job_seconds_used(pending(metadata={"creationTimestamp": None}), NOW) == 0
+    assert job_seconds_used(job(age=60), NOW - 100) == 0, "clocks may be set back"
 
 
 def test_what_is_not_said_does_not_hold() -> None:
-    assert holds(recorded(NEW, Said(READY, True, "", ""), now=NOW), READY)
-    assert not holds(recorded(NEW, Said(READY, False, "", ""), now=NOW), READY) and not holds(NEW, READY)
+    assert is_condition_true(with_conditions(NEW, ConditionUpdate(READY, True, "", ""), now=NOW), READY)
+    assert not is_condition_true(
+        with_conditions(NEW, ConditionUpdate(READY, False, "", ""), now=NOW), READY
+    ) and not is_condition_true(NEW, READY)
 
 
 EVICTION = JobConditionType.EVICTION
@@ -151,7 +160,7 @@ EVICTION = JobConditionType.EVICTION
     ],
 )
 def test_an_eviction_that_was_not_sent_is_withdrawn(conditions: list[Any], reason: str) -> None:
-    status = withdrawn(job(*conditions).status, now=NOW)
+    status = eviction_withdrawn_status(job(*conditions).status, now=NOW)
     assert shown(status, EVICTION)[1] == reason
 
 
@@ -159,6 +168,6 @@ def test_a_job_that_has_ended_still_says_first_how() -> None:
     over = job(
         said("Eviction", "False", "Evicting"), phase="Aborted", reason="LockReleased", message="the queue is gone"
     )
-    status = withdrawn(over.status, now=NOW)
+    status = eviction_withdrawn_status(over.status, now=NOW)
     assert shown(status, EVICTION)[:2] == ("False", "Withdrawn")
     assert (status.reason, status.message) == ("LockReleased", "the queue is gone")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from restow.migration.conditions import admitted, is_in_doubt, is_running
+from restow.migration.conditions import admitted_status, is_in_doubt, is_job_running
 from restow.migration.state_machine import next_step
 from restow.migration.steps import Fail, Wait
 from tests.migration.moves import NOW, facts, job, reservation
@@ -15,7 +15,7 @@ NO_ROOM = "0/3 nodes are available: 3 Insufficient cpu."
 
 def in_doubt(doubt: bool) -> object:
     one = job()
-    return replace(one, status=admitted(one.status, "every limit allows it", doubt=doubt, now=NOW))
+    return replace(one, status=admitted_status(one.status, "every limit allows it", doubt=doubt, now=NOW))
 
 
 @pytest.mark.parametrize(("doubt", "step"), [(True, Fail), (False, Wait)], ids=["in doubt", "as planned"])
@@ -31,5 +31,5 @@ def test_one_that_was_not_looked_for_yet_is_waited_for_in_any_case() -> None:
 
 def test_doubt_is_written_down_and_admits_all_the_same() -> None:
     one = in_doubt(True)
-    assert is_in_doubt(one.status) and is_running(one)
+    assert is_in_doubt(one.status) and is_job_running(one)
     assert not is_in_doubt(job().status)

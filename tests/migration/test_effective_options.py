@@ -1,4 +1,4 @@
-"""Under which terms a job is carried out, and what the stop switch says."""
+"""Under which expected a job is carried out, and what the stop switch says."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from typing import Any
 
 import pytest
 
-from restow.migration.arguments import Arguments
-from restow.migration.effective_options import Terms, terms_of
-from restow.migration.stop_switch import GO_ON, stopped
+from restow.migration.arguments import MigrationArguments
+from restow.migration.effective_options import EffectiveOptions, effective_options
+from restow.migration.stop_switch import RESUME_HINT, stop_reason
 from restow.model.objects import ConfigMap
 from tests.migration.moves import job
 
 READ_ERRORS = "ignoreStoreReadErrorWithClusterBreakingPotential"
-CONFIGURED = Arguments(
-    default_mode="EvictDirectly", default_ttl=60.0, waiting_ttl=10.0, policy="Delete", grace_seconds=5
+CONFIGURED = MigrationArguments(
+    default_mode="EvictDirectly", default_ttl=60.0, waiting_ttl=10.0, eviction_policy="Delete", grace_seconds=5
 )
 
 
 @pytest.mark.parametrize(
-    ("spec", "terms"),
+    ("spec", "expected"),
     [
         pytest.param({}, {}, id="as configured"),
         pytest.param({"mode": "ReservationFirst"}, {"mode": "ReservationFirst"}, id="its own mode"),
         pytest.param({"ttl": "90s"}, {"ttl": 90.0}, id="its own time"),
         pytest.param({"ttl": "0s"}, {"ttl": 0.0}, id="no limit"),
-        pytest.param({"deleteOptions": {"gracePeriodSeconds": 0}}, {"grace": 0}, id="its own grace period"),
+        pytest.param({"deleteOptions": {"gracePeriodSeconds": 0}}, {"grace_seconds": 0}, id="its own grace period"),
         pytest.param({"deleteOptions": {"dryRun": ["All"]}}, {"dry_run": True}, id="its own dry run"),
         pytest.param(
             {"mode": "x", "ttl": "x", "deleteOptions": {"gracePeriodSeconds": -1}},
             {
                 "mode": "x",
-                "grace": -1,
+                "grace_seconds": -1,
                 "problem": "spec.mode: 'x' is not one of ReservationFirst, EvictDirectly; "
                 "spec.ttl: duration 'x': expected numbers with units (ns us ms s m h), such as 600s or 1h30m; "
                 "spec.deleteOptions.gracePeriodSeconds: -1 is negative",
@@ -51,13 +51,13 @@ CONFIGURED = Arguments(
         ),
         pytest.param(
             {"deleteOptions": {"propagationPolicy": "Foreground"}},
-            {"propagation": "Foreground"},
+            {"propagation_policy": "Foreground"},
             id="what goes with it",
         ),
         pytest.param(
             {"deleteOptions": {"propagationPolicy": "Now", "orphanDependents": True, READ_ERRORS: True}},
             {
-                "propagation": "Now",
+                "propagation_policy": "Now",
                 "problem": "spec.deleteOptions.orphanDependents: use propagationPolicy: Orphan; "
                 f"spec.deleteOptions.{READ_ERRORS}: a pod that cannot be read is not moved; leave it out; "
                 "spec.deleteOptions.propagationPolicy: 'Now' is not one of Foreground, Background, Orphan",
@@ -72,9 +72,17 @@ CONFIGURED = Arguments(
         pytest.param({"deleteOptions": {READ_ERRORS: False}}, {}, id="what is so anyway"),
     ],
 )
-def test_terms(spec: dict[str, Any], terms: dict[str, Any]) -> None:
-    configured = {"mode": "EvictDirectly", "ttl": 60.0, "waiting": 10.0, "policy": "Delete", "grace": 5}
-    assert terms_of(job(spec={"mode": None, **spec}), CONFIGURED) == Terms(**{**configured, **terms})
+def test_effective_options_of_a_job(spec: dict[str, Any], expected: dict[str, Any]) -> None:
+    configured = {
+        "mode": "EvictDirectly",
+        "ttl": 60.0,
+        "waiting_ttl": 10.0,
+        "eviction_policy": "Delete",
+        "grace_seconds": 5,
+    }
+    assert effective_options(job(spec={"mode": None, **spec}), CONFIGURED) == EffectiveOptions(
+        **{**configured, **expected}
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,14 +92,14 @@ def test_terms(spec: dict[str, Any], terms: dict[str, Any]) -> None:
         ({}, None),
         ({"paused": "false"}, None),
         ({"paused": ""}, None),
-        ({"paused": "true"}, f"evictions are stopped; {GO_ON}"),
-        ({"paused": "flase"}, f"evictions are stopped; {GO_ON}"),
-        ({"paused": "true", "reason": "drill"}, f"evictions are stopped: drill; {GO_ON}"),
+        ({"paused": "true"}, f"evictions are stopped; {RESUME_HINT}"),
+        ({"paused": "flase"}, f"evictions are stopped; {RESUME_HINT}"),
+        ({"paused": "true", "reason": "drill"}, f"evictions are stopped: drill; {RESUME_HINT}"),
     ],
     ids=str,
 )
 def test_the_stop_switch(data: dict[str, str] | None, told: str | None) -> None:
-    assert stopped(ConfigMap(data=data) if data is not None else None) == told
+    assert stop_reason(ConfigMap(data=data) if data is not None else None) == told
 
 
 @pytest.mark.parametrize("annotation", ["restow.sh/wave", "restow.sh/migration-priority"])
@@ -101,5 +109,5 @@ def test_the_stop_switch(data: dict[str, str] | None, told: str | None) -> None:
 )
 def test_numbers_that_are_written_on_a_job(annotation: str, text: str, is_a_number: bool) -> None:
     problem = f"metadata.annotations[{annotation}]: {text!r} is not an integer of 64 bits"
-    terms = terms_of(job(annotations={annotation: text}), Arguments())
-    assert terms.problem == ("" if is_a_number else problem)
+    options = effective_options(job(annotations={annotation: text}), MigrationArguments())
+    assert options.problem == ("" if is_a_number else problem)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.history import History, evicted_at
+from restow.migration.history import MigrationHistory, evicted_at
 from restow.model.objects import ObjectReference, Pod, PodMigrationJob
 from tests.eviction.objects import deployment, pod, replica_set
 from tests.migration.jobs import NOW, job, scene
@@ -18,13 +18,13 @@ def moved(name: str, successor: str, **more: str) -> PodMigrationJob:
     return replace(one, status=replace(one.status, pod_ref=reference))
 
 
-def history(jobs: list[PodMigrationJob], *pods: object) -> History:
+def history(jobs: list[PodMigrationJob], *pods: object) -> MigrationHistory:
     around = scene(pods, OWNERS)  # type: ignore[arg-type]
-    return History(jobs, around.pods, around.workloads)
+    return MigrationHistory(jobs, around.pods, around.workloads)
 
 
 def test_a_move_that_its_job_and_its_pod_tell_of_counts_once() -> None:
-    assert history([moved("a", "web-1")], pod("web-1", annotations=MOVED)).moves("web") == 1
+    assert history([moved("a", "web-1")], pod("web-1", annotations=MOVED)).times_moved("web") == 1
 
 
 def test_moves_of_which_only_the_pod_or_only_the_job_tells_count_too() -> None:
@@ -35,20 +35,20 @@ def test_moves_of_which_only_the_pod_or_only_the_job_tells_count_too() -> None:
         pod("web-3"),
         pod("web-4"),
     )
-    assert known.moves("web") == 3
+    assert known.times_moved("web") == 3
 
 
 def test_the_workload_of_a_job_is_what_is_written_else_its_pods_else_its_successors() -> None:
     known = history([], pod("web-1"), pod("web-2"))
-    assert known.workload(job(pod="web-1", annotations={"restow.sh/workload": "other"})) == "other"
-    assert known.workload(job(pod="web-1")) == "web"
-    assert known.workload(moved("a", "web-2")) == "web"
-    assert known.workload(moved("a", "nobody")) is None
+    assert known.workload_uid(job(pod="web-1", annotations={"restow.sh/workload": "other"})) == "other"
+    assert known.workload_uid(job(pod="web-1")) == "web"
+    assert known.workload_uid(moved("a", "web-2")) == "web"
+    assert known.workload_uid(moved("a", "nobody")) is None
 
 
 def test_only_failures_for_this_very_pod_count() -> None:
     tries = [job("a", phase="Failed"), job("b", phase="Aborted"), job("c", pod="web-2", phase="Failed")]
-    assert history(tries, pod("web-1")).failures(pod("web-1")) == 1
+    assert history(tries, pod("web-1")).failed_jobs(pod("web-1")) == 1
 
 
 def test_when_a_pod_was_evicted() -> None:
@@ -68,21 +68,22 @@ def seated(name: str, reservation: str) -> Pod:
 
 
 def test_a_pod_that_was_evicted_was_moved_however_its_job_ended() -> None:
-    assert history([timed_out("a"), timed_out("b", phase="Aborted")]).moves("web") == 2
-    assert history([timed_out("a", evicted=None)]).moves("web") == 0
-    assert history([timed_out("a", phase="Running")]).moves("web") == 0
+    assert history([timed_out("a"), timed_out("b", phase="Aborted")]).times_moved("web") == 2
+    assert history([timed_out("a", evicted=None)]).times_moved("web") == 0
+    assert history([timed_out("a", phase="Running")]).times_moved("web") == 0
 
 
 def test_one_that_is_still_there_was_not_but_one_that_leaves_was() -> None:
-    assert history([timed_out("a", pod="web-1")], pod("web-1")).moves("web") == 0
+    assert history([timed_out("a", pod="web-1")], pod("web-1")).times_moved("web") == 0
     leaving = pod("web-1", deletionTimestamp=MOVED["restow.sh/moved-at"])
-    assert history([timed_out("a", pod="web-1")], leaving).moves("web") == 1
+    assert history([timed_out("a", pod="web-1")], leaving).times_moved("web") == 1
 
 
 def test_who_came_after_the_end_of_a_job_does_not_count_twice() -> None:
     late = seated("web-1", "restow-a")
-    assert history([timed_out("a")], late).moves("web") == 1
+    assert history([timed_out("a")], late).times_moved("web") == 1
     assert (
-        history([timed_out("a")], late, seated("web-2", "restow-b"), pod("web-3", annotations=MOVED)).moves("web") == 3
+        history([timed_out("a")], late, seated("web-2", "restow-b"), pod("web-3", annotations=MOVED)).times_moved("web")
+        == 3
     )
-    assert history([timed_out("a"), timed_out("b")], late).moves("web") == 2
+    assert history([timed_out("a"), timed_out("b")], late).times_moved("web") == 2

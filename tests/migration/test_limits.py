@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.migration.limits import Limits, Window, most_evicted, most_missing, smallness
+from restow.migration.limits import (
+    EvictionWindow,
+    MigrationLimits,
+    max_evicted_in_window,
+    max_unavailable,
+    too_few_replicas,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,41 +34,43 @@ from restow.migration.limits import Limits, Window, most_evicted, most_missing, 
     ],
 )
 def test_how_many_may_be_missing(replicas: int, configured: int | str | None, most: int) -> None:
-    assert most_missing(replicas, configured) == most
+    assert max_unavailable(replicas, configured) == most
 
 
 @given(st.integers(0, 1000), st.integers(0, 100))
 def test_more_replicas_never_mean_fewer_missing(replicas: int, percent: int) -> None:
-    assert most_missing(replicas, f"{percent}%") <= most_missing(replicas + 1, f"{percent}%")
-    assert most_missing(replicas, None) <= most_missing(replicas + 1, None)
+    assert max_unavailable(replicas, f"{percent}%") <= max_unavailable(replicas + 1, f"{percent}%")
+    assert max_unavailable(replicas, None) <= max_unavailable(replicas + 1, None)
 
 
 @pytest.mark.parametrize(
     ("window", "limits", "most"),
     [
-        (Window(300), Limits(), 2),
-        (Window(300), Limits(migrating="50%"), 5),
-        (Window(300, 1), Limits(migrating="50%"), 1),
-        (Window(300, 0), Limits(migrating=3), 3),
-        (Window(300, "0%"), Limits(migrating=3), 3),
+        (EvictionWindow(300), MigrationLimits(), 2),
+        (EvictionWindow(300), MigrationLimits(per_workload="50%"), 5),
+        (EvictionWindow(300, 1), MigrationLimits(per_workload="50%"), 1),
+        (EvictionWindow(300, 0), MigrationLimits(per_workload=3), 3),
+        (EvictionWindow(300, "0%"), MigrationLimits(per_workload=3), 3),
     ],
 )
-def test_how_many_of_ten_may_be_evicted_within_a_window(window: Window, limits: Limits, most: int) -> None:
-    assert most_evicted(10, window, limits) == most
+def test_how_many_of_ten_may_be_evicted_within_a_window(
+    window: EvictionWindow, limits: MigrationLimits, most: int
+) -> None:
+    assert max_evicted_in_window(10, window, limits) == most
 
 
 @pytest.mark.parametrize(
     ("replicas", "limits", "reason"),
     [
-        (1, Limits(), None),
-        (1, Limits(spare_small=True), "its workload has a single replica"),
+        (1, MigrationLimits(), None),
+        (1, MigrationLimits(refuse_small_workloads=True), "its workload has a single replica"),
         (
             2,
-            Limits(spare_small=True, migrating=2),
+            MigrationLimits(refuse_small_workloads=True, per_workload=2),
             "all 2 replicas of its workload could be missing at once: maxMigratingPerWorkload allows 2",
         ),
-        (3, Limits(spare_small=True), None),
+        (3, MigrationLimits(refuse_small_workloads=True), None),
     ],
 )
-def test_small_workloads_are_spared_on_request(replicas: int, limits: Limits, reason: str | None) -> None:
-    assert smallness(replicas, limits) == reason
+def test_small_workloads_are_spared_on_request(replicas: int, limits: MigrationLimits, reason: str | None) -> None:
+    assert too_few_replicas(replicas, limits) == reason

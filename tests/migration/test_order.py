@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from restow.migration.arbitration import arbitrate
-from restow.migration.arguments import Arguments
+from restow.migration.arguments import MigrationArguments
 from restow.model.objects import Pod, PodMigrationJob
 from restow.model.times import format_time
 from tests.eviction.objects import pod
@@ -22,7 +22,7 @@ WORKLOAD = "restow.sh/workload"
 
 
 def ordered(jobs: list[PodMigrationJob], pods: list[Pod]) -> list[str]:
-    return [one.job.metadata.name for one in arbitrate(jobs, scene(pods), Arguments())]
+    return [one.job.metadata.name for one in arbitrate(jobs, scene(pods), MigrationArguments())]
 
 
 def lone(name: str, **more: Any) -> Pod:

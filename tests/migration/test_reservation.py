@@ -7,11 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from restow.migration.reservation import is_made_for, job_uid, reservation_for, target_node, template_problems
+from restow.migration.reservation import (
+    build_reservation,
+    is_made_for_job,
+    job_uid_of_reservation,
+    target_node,
+    template_problems,
+)
 from restow.model.affinity import node_constraint
 from restow.model.objects import Pod, PodTemplate, Reservation
+from restow.model.reservations.validation import problems
 from restow.model.resources import template_requests
-from restow.scheduling.reservations.validity import problems
 from tests.migration.moves import OWNERS, job, pod, reservation
 
 ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
@@ -19,7 +25,7 @@ ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]
 
 def made(of: Pod | None = None, *, annotations: Any = None, **template: Any) -> Reservation:
     asked = job(ref=None, options={"template": template} if template else {}, annotations=annotations or {})
-    return reservation_for(asked, of or pod(), OWNERS, seconds=299.4)
+    return build_reservation(asked, of or pod(), OWNERS, seconds=299.4)
 
 
 def sized(requests: Any) -> Pod:
@@ -60,7 +66,7 @@ def test_it_is_made_from_the_pod() -> None:
 )
 def test_it_is_large_enough_for_a_pod_made_anew_that_asks_for(asked: Any, seat: Any) -> None:
     old, anew = sized({"cpu": "2", "memory": "2Gi"}), PodTemplate(spec=sized(asked).spec)
-    found = reservation_for(job(ref=None), old, OWNERS, seconds=299.4, anew=anew)
+    found = build_reservation(job(ref=None), old, OWNERS, seconds=299.4, anew=anew)
     assert template_requests((found.spec.tasks or [])[0].template.spec) == seat
     assert problems(found) == []
 
@@ -68,7 +74,7 @@ def test_it_is_large_enough_for_a_pod_made_anew_that_asks_for(asked: Any, seat: 
 def test_a_template_that_says_what_containers_there_are_says_how_large_it_is() -> None:
     small = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
     asked = job(ref=None, options={"template": {"spec": {"tasks": [{"name": "a", "template": {"spec": small}}]}}})
-    found = reservation_for(asked, pod(), OWNERS, seconds=299.4, anew=PodTemplate(spec=sized({"cpu": "3"}).spec))
+    found = build_reservation(asked, pod(), OWNERS, seconds=299.4, anew=PodTemplate(spec=sized({"cpu": "3"}).spec))
     assert template_requests((found.spec.tasks or [])[0].template.spec) == {"cpu": 1000}
 
 
@@ -163,14 +169,14 @@ def test_it_belongs_to_nobody_so_that_it_outlives_its_job() -> None:
     ],
 )
 def test_which_are_ours(found: Reservation, ours: bool) -> None:
-    assert is_made_for(found, job()) is ours
-    assert (job_uid(found) == "job-uid") is ours
+    assert is_made_for_job(found, job()) is ours
+    assert (job_uid_of_reservation(found) == "job-uid") is ours
 
 
 def test_a_long_name_is_no_label() -> None:
     asked = job(ref=None)
     long = msgspec.structs.replace(asked, metadata=msgspec.structs.replace(asked.metadata, name="x" * 200))
-    found = reservation_for(long, pod(), OWNERS, seconds=1)
+    found = build_reservation(long, pod(), OWNERS, seconds=1)
     assert found.metadata.labels == {"restow.sh/migration-job": "job-uid"}
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from restow.migration.successor_spec import likenesses, newcomer
+from restow.migration.successor_spec import possible_successors, successor_with_certain_labels
 from restow.model.objects import ObjectMeta, PodSpec, PodTemplate
 from restow.model.resources import pod_requests
 from tests.migration.moves import pod
@@ -101,7 +101,7 @@ NEAR = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nod
 )
 def test_whoever_is_made_anew(old: Any, new: Any, made: Any) -> None:
     mover = pod(spec=old)
-    first, *rest = likenesses(mover, PodTemplate(spec=msgspec.convert(new, PodSpec)))
+    first, *rest = possible_successors(mover, PodTemplate(spec=msgspec.convert(new, PodSpec)))
     assert first is mover
     assert [one.spec for one in rest] == ([pod(spec={**old, **made}).spec] if made else [])
     assert all(one.metadata == mover.metadata for one in rest)
@@ -110,25 +110,25 @@ def test_whoever_is_made_anew(old: Any, new: Any, made: Any) -> None:
 def test_what_containers_ask_for_may_count_where_the_pod_as_a_whole_asked_before() -> None:
     mover = pod(spec={"resources": {"requests": {"cpu": "200m"}}, "containers": [container(cpu="100m")]})
     larger = PodTemplate(spec=msgspec.convert({"containers": [container(cpu="1")]}, PodSpec))
-    assert [pod_requests(one)["cpu"] for one in likenesses(mover, larger)] == [200, 1000, 200]
+    assert [pod_requests(one)["cpu"] for one in possible_successors(mover, larger)] == [200, 1000, 200]
 
 
 def test_a_newcomer_has_the_labels_of_its_template_and_those_of_its_place() -> None:
     place = {"statefulset.kubernetes.io/pod-name": "db-0", "apps.kubernetes.io/pod-index": "0"}
     old = {"app": "db", "by-hand": "yes", "controller-revision-hash": "1", **place}
     mover = replace(pod(), metadata=replace(pod().metadata, labels=old))
-    comes = newcomer(mover, PodTemplate(metadata=ObjectMeta(labels={"app": "db", "tier": "new"})))
+    comes = successor_with_certain_labels(mover, PodTemplate(metadata=ObjectMeta(labels={"app": "db", "tier": "new"})))
     assert comes.metadata.labels == {"app": "db", "tier": "new", **place}
-    assert newcomer(mover, None) is mover
+    assert successor_with_certain_labels(mover, None) is mover
 
 
 def test_of_a_pod_whose_template_nobody_knows_there_is_only_the_pod() -> None:
     mover = pod()
-    assert likenesses(mover, None) == (mover,)
+    assert possible_successors(mover, None) == (mover,)
 
 
 def test_whoever_is_made_anew_is_told_what_the_template_says_and_what_others_added() -> None:
     told, new = {"app": "web", "track": "old", "added": "x"}, {"app": "web", "track": "new"}
     mover = replace(pod(), metadata=replace(pod().metadata, labels=told, annotations=told))
-    _, made = likenesses(mover, PodTemplate(metadata=ObjectMeta(labels=new, annotations=new), spec=mover.spec))
+    _, made = possible_successors(mover, PodTemplate(metadata=ObjectMeta(labels=new, annotations=new), spec=mover.spec))
     assert made.metadata.labels == made.metadata.annotations == {"app": "web", "track": "new", "added": "x"}

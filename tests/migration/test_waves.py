@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from restow.migration.waves import Waves
+from restow.migration.waves import PlanWaves
 from tests.migration.jobs import job
 
 ENDED = job("a", phase="Succeed", plan="p", wave=1)
@@ -13,39 +13,43 @@ LATER = job("e", plan="p", wave=2)
 
 
 def test_a_wave_waits_for_the_one_before_it() -> None:
-    assert Waves([ENDED, OPEN, LATER]).blocker(LATER) == "wave 1 of plan p comes first, and 1 of its jobs has not ended"
+    assert (
+        PlanWaves([ENDED, OPEN, LATER]).earlier_wave(LATER)
+        == "wave 1 of plan p comes first, and 1 of its jobs has not ended"
+    )
 
 
 def test_a_wave_begins_when_those_before_it_have_ended_however() -> None:
-    assert Waves([ENDED, FAILED, ABORTED, LATER]).blocker(LATER) is None
+    assert PlanWaves([ENDED, FAILED, ABORTED, LATER]).earlier_wave(LATER) is None
 
 
 def test_jobs_of_one_wave_go_together() -> None:
-    assert Waves([OPEN, job("d2", plan="p", wave=1)]).blocker(OPEN) is None
+    assert PlanWaves([OPEN, job("d2", plan="p", wave=1)]).earlier_wave(OPEN) is None
 
 
 def test_plans_do_not_wait_for_each_other_and_lone_jobs_for_nobody() -> None:
-    waves = Waves([OPEN, LATER, other := job("x", plan="q", wave=2), lone := job("y")])
-    assert waves.blocker(other) is None
-    assert waves.blocker(lone) is None
+    waves = PlanWaves([OPEN, LATER, other := job("x", plan="q", wave=2), lone := job("y")])
+    assert waves.earlier_wave(other) is None
+    assert waves.earlier_wave(lone) is None
 
 
 def test_failures_of_earlier_waves_put_later_ones_in_doubt() -> None:
-    waves = Waves([ENDED, FAILED, ABORTED, LATER, job("f", phase="Failed", plan="p", wave=2)])
-    assert waves.failed_before(LATER) == ["b", "c"]
-    assert waves.failed_before(OPEN) == []
+    waves = PlanWaves([ENDED, FAILED, ABORTED, LATER, job("f", phase="Failed", plan="p", wave=2)])
+    assert waves.failed_moves_before(LATER) == ["b", "c"]
+    assert waves.failed_moves_before(OPEN) == []
 
 
 def test_a_wave_that_is_no_number_is_the_first() -> None:
     odd = job("z", plan="p", annotations={"restow.sh/wave": "second"})
-    assert Waves([odd, LATER]).blocker(LATER) is not None
+    assert PlanWaves([odd, LATER]).earlier_wave(LATER) is not None
 
 
 @pytest.mark.parametrize("number", [999_999_999, 1_700_000_000, 2**63 - 1], ids=["nine digits", "ten", "64 bits"])
 def test_a_wave_may_be_any_number(number: int) -> None:
     last = job("z", plan="p", wave=number)
-    assert Waves([OPEN, last]).blocker(last) == "wave 1 of plan p comes first, and 1 of its jobs has not ended"
+    assert PlanWaves([OPEN, last]).earlier_wave(last) == "wave 1 of plan p comes first, and 1 of its jobs has not ended"
     first = job("0", plan="p", wave=-number)
     assert (
-        Waves([first, OPEN]).blocker(OPEN) == f"wave -{number} of plan p comes first, and 1 of its jobs has not ended"
+        PlanWaves([first, OPEN]).earlier_wave(OPEN)
+        == f"wave -{number} of plan p comes first, and 1 of its jobs has not ended"
     )

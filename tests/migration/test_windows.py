@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from restow.migration.arbitration import Admitted, arbitrate
-from restow.migration.arguments import Arguments
-from restow.migration.limits import Limits, Window
+from restow.migration.arbitration import JobAdmitted, arbitrate
+from restow.migration.arguments import MigrationArguments
+from restow.migration.limits import EvictionWindow, MigrationLimits
 from tests.eviction.objects import deployment, pod, replica_set
 from tests.migration.jobs import NOW, job, scene
 
@@ -21,9 +21,13 @@ NOTES = {"restow.sh/workload": "web"}
 @given(st.integers(1, 3), st.randoms(use_true_random=False))
 def test_no_window_has_more_evictions_than_it_may(most: int, rng: Any) -> None:
     pods = [pod(f"web-{number}", nodeName=f"n{number}") for number in range(8)]
-    arguments = Arguments(
-        limits=Limits(
-            per_node=None, migrating=12, unavailable=12, workload_window=Window(SECONDS, most), spare_small=False
+    arguments = MigrationArguments(
+        limits=MigrationLimits(
+            per_node=None,
+            per_workload=12,
+            unavailable_per_workload=12,
+            workload_window=EvictionWindow(SECONDS, most),
+            refuse_small_workloads=False,
         )
     )
     admitted: set[str] = set()
@@ -43,7 +47,9 @@ def test_no_window_has_more_evictions_than_it_may(most: int, rng: Any) -> None:
         ]
         here = [one for one in pods if one.metadata.name not in evicted]
         around = scene(here, [deployment(replicas=12), replica_set()], now=now)
-        admitted |= {one.job.metadata.name for one in arbitrate(jobs, around, arguments) if isinstance(one, Admitted)}
+        admitted |= {
+            one.job.metadata.name for one in arbitrate(jobs, around, arguments) if isinstance(one, JobAdmitted)
+        }
         for name in sorted(admitted - set(evicted)):
             if rng.random() < 0.3:
                 evicted[name] = now

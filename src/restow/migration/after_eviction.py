@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import Said, holds, recorded
+from restow.migration.conditions import ConditionUpdate, is_condition_true, with_conditions
 from restow.migration.facts import Facts
 from restow.migration.history import evicted_at
 from restow.migration.steps import (
     Step,
     Wait,
-    done,
-    fail,
-    for_a_moment,
-    is_there,
-    lament,
+    fail_job,
+    job_done,
     pod_name,
-    wait,
-    why_failed,
+    reservation_exists,
+    reservation_failure,
+    reservation_failure_reason,
+    wait_briefly,
+    wait_for,
 )
 from restow.model.objects import (
     JobConditionType,
@@ -42,30 +42,38 @@ def follow(facts: Facts) -> Step:
     facts = _observed(facts)
     if facts.successor_ref is None:
         told = f"the successor of pod {pod_name(facts)} has not taken the seat{_where(facts)} yet"
-        waiting = Said(JobConditionType.POD_BOUND_RESERVATION, False, JobReason.WAIT_FOR_POD_BIND_RESERVATION, told)
-        return wait(facts, waiting)
+        waiting = ConditionUpdate(
+            JobConditionType.POD_BOUND_RESERVATION, False, JobReason.WAIT_FOR_POD_BIND_RESERVATION, told
+        )
+        return wait_for(facts, waiting)
     return _see_ready(facts, facts.successor_ref)
 
 
 def _no_seat(facts: Facts) -> Step | None:
     """Whether the pod leaves without a seat to go to, and so ends the job."""
     reservation = facts.reservation
-    if not is_there(reservation):
+    if not reservation_exists(reservation):
         if facts.reference is None or not facts.reference.name:
-            return fail(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before a seat was reserved for it")
+            return fail_job(
+                facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before a seat was reserved for it"
+            )
         told = f"reservation {facts.reference.name} is gone, and pod {pod_name(facts)} has left"
-        return fail(facts, JobReason.MISSING_RESERVATION, told)
+        return fail_job(facts, JobReason.MISSING_RESERVATION, told)
     assert reservation is not None, "it is there"
     state = reservation.status.state
     if state.phase == ReservationPhase.FAILED:
-        return fail(facts, why_failed(reservation), f"{lament(reservation)}; pod {pod_name(facts)} has left")
+        return fail_job(
+            facts,
+            reservation_failure_reason(reservation),
+            f"{reservation_failure(reservation)}; pod {pod_name(facts)} has left",
+        )
     if not facts.is_evicting and not facts.is_placed and state.phase != ReservationPhase.SUCCEEDED:
-        return fail(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before its seat was ready")
+        return fail_job(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before its seat was ready")
     return None
 
 
 def _just_left(facts: Facts) -> Step | None:
-    return for_a_moment(facts, evicted_at(facts.job))
+    return wait_briefly(facts, evicted_at(facts.job))
 
 
 def _just_starting(facts: Facts) -> Step | None:
@@ -73,40 +81,40 @@ def _just_starting(facts: Facts) -> Step | None:
     successor = facts.successor
     if successor is None or _lost(successor) or _has_arrived(successor) or not (facts.is_evicting and facts.is_ours):
         return None
-    return for_a_moment(facts, time_of(successor.metadata.creation_timestamp))
+    return wait_briefly(facts, time_of(successor.metadata.creation_timestamp))
 
 
 def _observed(facts: Facts) -> Facts:
     """With what is to be seen of the pod's leaving, recorded."""
     name = pod_name(facts)
     if facts.is_gone:
-        said = Said(JobConditionType.EVICTION, True, JobReason.EVICT_COMPLETE, f"pod {name} is gone")
+        said = ConditionUpdate(JobConditionType.EVICTION, True, JobReason.EVICT_COMPLETE, f"pod {name} is gone")
     elif facts.is_evicting:
         return facts
     else:
         told = f"pod {name} is being deleted by someone else; its seat is kept for its successor"
-        said = Said(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
-    return facts.saying(recorded(facts.job.status, said, now=facts.now))
+        said = ConditionUpdate(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
+    return facts.saying(with_conditions(facts.job.status, said, now=facts.now))
 
 
 def _see_ready(facts: Facts, reference: ObjectReference) -> Step:
     """The seat is taken: once its taker was Ready, only the pod itself is waited for, whatever becomes of the taker."""
-    if not holds(facts.job.status, JobConditionType.BOUND_POD_READY):
+    if not is_condition_true(facts.job.status, JobConditionType.BOUND_POD_READY):
         successor = facts.successor
         lost = _lost(successor)
         if successor is None or lost:
-            return fail(facts, JobReason.MISSING_POD, f"successor {reference.name} {lost} before it was Ready")
+            return fail_job(facts, JobReason.MISSING_POD, f"successor {reference.name} {lost} before it was Ready")
         facts = facts.saying(_bound(facts, reference, successor))
         if not _has_arrived(successor):
             told = f"pod {reference.name} on node {facts.job.status.node_name} is not Ready yet"
-            waiting = Said(JobConditionType.BOUND_POD_READY, False, JobReason.WAIT_FOR_BOUND_POD_READY, told)
-            return wait(facts, waiting)
+            waiting = ConditionUpdate(JobConditionType.BOUND_POD_READY, False, JobReason.WAIT_FOR_BOUND_POD_READY, told)
+            return wait_for(facts, waiting)
         told = f"pod {reference.name} on node {facts.job.status.node_name} is Ready"
-        ready = Said(JobConditionType.BOUND_POD_READY, True, "", told)
-        facts = facts.saying(recorded(facts.job.status, ready, now=facts.now))
+        ready = ConditionUpdate(JobConditionType.BOUND_POD_READY, True, "", told)
+        facts = facts.saying(with_conditions(facts.job.status, ready, now=facts.now))
     if not facts.is_gone:
         return Wait(facts.job.status)
-    return done(facts, f"pod {pod_name(facts)} moved to node {facts.job.status.node_name} as {reference.name}")
+    return job_done(facts, f"pod {pod_name(facts)} moved to node {facts.job.status.node_name} as {reference.name}")
 
 
 def _has_arrived(successor: Pod) -> bool:
@@ -123,11 +131,11 @@ def _lost(successor: Pod | None) -> str:
 def _bound(facts: Facts, reference: ObjectReference, successor: Pod) -> PodMigrationJobStatus:
     node = successor.spec.node_name or facts.job.status.node_name
     bound = f"pod {reference.name} took the seat on node {node}"
-    return recorded(
+    return with_conditions(
         replace(facts.job.status, pod_ref=reference, node_name=node),
-        Said(JobConditionType.POD_SCHEDULED, True, "", bound),
-        Said(JobConditionType.RESERVATION_BOUND, True, "", bound),
-        Said(JobConditionType.POD_BOUND_RESERVATION, True, "", bound),
+        ConditionUpdate(JobConditionType.POD_SCHEDULED, True, "", bound),
+        ConditionUpdate(JobConditionType.RESERVATION_BOUND, True, "", bound),
+        ConditionUpdate(JobConditionType.POD_BOUND_RESERVATION, True, "", bound),
         now=facts.now,
     )
 
@@ -135,11 +143,11 @@ def _bound(facts: Facts, reference: ObjectReference, successor: Pod) -> PodMigra
 def leave(facts: Facts) -> Step:
     """Evicted directly: all that is left is to see it gone."""
     if not facts.is_evicting:
-        return fail(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before it was evicted")
+        return fail_job(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} left before it was evicted")
     facts = _observed(facts)
     if not facts.is_gone:
         return Wait(facts.job.status)
-    return done(facts, f"pod {pod_name(facts)} is gone")
+    return job_done(facts, f"pod {pod_name(facts)} is gone")
 
 
 def _where(facts: Facts) -> str:

@@ -16,20 +16,20 @@ import msgspec
 from restow.eviction.costs import deletion_cost, eviction_cost
 from restow.eviction.protections import Surroundings, lasting_refusal, unknown
 from restow.eviction.qos_and_priority import priority, qos
-from restow.migration.arguments import Arguments
-from restow.migration.cluster_context import Candidate, Scene, candidate
-from restow.migration.conditions import is_ended, is_running
-from restow.migration.history import History, find_pod
-from restow.migration.job_annotations import PRIORITY_ANNOTATION, number_on
-from restow.migration.limit_usage import Full, Occupation, scarcity
-from restow.migration.limits import smallness
-from restow.migration.waves import Waves
+from restow.migration.arguments import MigrationArguments
+from restow.migration.cluster_context import ClusterContext, MigrationCandidate, migration_candidate
+from restow.migration.conditions import is_job_ended, is_job_running
+from restow.migration.history import MigrationHistory, find_pod
+from restow.migration.job_annotations import PRIORITY_ANNOTATION, integer_annotation
+from restow.migration.limit_usage import LimitReached, LimitUsage, unavailability_limit_reached
+from restow.migration.limits import too_few_replicas
+from restow.migration.waves import PlanWaves
 from restow.model.objects import JobMode, JobReason, Pod, PodMigrationJob
 
 _ORDER: Final = "its order"
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class JobAdmitted(msgspec.Struct, frozen=True):
     """The job may begin."""
 
     job: PodMigrationJob
@@ -40,17 +40,17 @@ class Admitted(msgspec.Struct, frozen=True):
     """Moves of its plan that failed: what it was planned on may have changed."""
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class JobWaiting(msgspec.Struct, frozen=True):
     """The job may begin later."""
 
     job: PodMigrationJob
     limit: str
     message: str
-    again: float | None = None
+    retry_at: float | None = None
     """When, if nothing happens until then."""
 
 
-class Refused(msgspec.Struct, frozen=True):
+class JobRefused(msgspec.Struct, frozen=True):
     """The job may never begin."""
 
     job: PodMigrationJob
@@ -58,10 +58,10 @@ class Refused(msgspec.Struct, frozen=True):
     message: str
 
 
-Verdict = Admitted | Waiting | Refused
+ArbitrationVerdict = JobAdmitted | JobWaiting | JobRefused
 
 
-class Standing(msgspec.Struct, frozen=True):
+class Objections(msgspec.Struct, frozen=True):
     """How the pod of a job that was admitted stands now; each in a sentence, if there is anything to say."""
 
     forbidden: str | None = None
@@ -70,77 +70,83 @@ class Standing(msgspec.Struct, frozen=True):
     scarce: str | None = None
 
 
-def arbitrate(jobs: Iterable[PodMigrationJob], scene: Scene, arguments: Arguments) -> list[Verdict]:
+def arbitrate(
+    jobs: Iterable[PodMigrationJob], scene: ClusterContext, arguments: MigrationArguments
+) -> list[ArbitrationVerdict]:
     """Judge the jobs that wait for admission and have a pod; paused ones do not wait."""
     everyone = list(jobs)
-    history = History(everyone, scene.pods, scene.workloads)
-    occupation = Occupation(everyone, scene, history, arguments.limits)
-    waves = Waves(everyone)
-    verdicts: list[Verdict] = []
-    candidates: list[Candidate] = []
+    history = MigrationHistory(everyone, scene.pods, scene.workloads)
+    occupation = LimitUsage(everyone, scene, history, arguments.limits)
+    waves = PlanWaves(everyone)
+    verdicts: list[ArbitrationVerdict] = []
+    candidates: list[MigrationCandidate] = []
     for job in everyone:
-        if is_ended(job) or is_running(job) or job.spec.paused:
+        if is_job_ended(job) or is_job_running(job) or job.spec.paused:
             continue
         pod = find_pod(scene.pods, job.spec.pod_ref)
         if pod is None:
             continue
-        one = candidate(job, pod, scene)
-        reason = forbidden(one, scene, arguments)
+        one = migration_candidate(job, pod, scene)
+        reason = why_forbidden(one, scene, arguments)
         if reason is not None:
             told = f"pod {pod.metadata.namespace}/{pod.metadata.name} cannot be moved: {reason}"
-            verdicts.append(Refused(job, JobReason.FORBIDDEN_MIGRATE_POD, told))
-        elif missing := unheard(one, scene, arguments):
-            verdicts.append(Waiting(job, "news", f"waits for news: {missing}"))
-        elif others := out_of_order(one, scene):
-            verdicts.append(Waiting(job, _ORDER, others))
+            verdicts.append(JobRefused(job, JobReason.FORBIDDEN_MIGRATE_POD, told))
+        elif missing := missing_information(one, scene, arguments):
+            verdicts.append(JobWaiting(job, "news", f"waits for news: {missing}"))
+        elif others := waits_for_order(one, scene):
+            verdicts.append(JobWaiting(job, _ORDER, others))
         else:
             candidates.append(one)
-    verdicts += [_judge(one, waves, occupation) for one in in_order(candidates, history, occupation)]
+    verdicts += [
+        _verdict_within_limits(one, waves, occupation) for one in sort_candidates(candidates, history, occupation)
+    ]
     return verdicts
 
 
-def standing(one: Candidate, scene: Scene, arguments: Arguments, is_leaving: Callable[[Pod], bool]) -> Standing:
+def objections_to_eviction(
+    one: MigrationCandidate, scene: ClusterContext, arguments: MigrationArguments, is_leaving: Callable[[Pod], bool]
+) -> Objections:
     """What was asked before a job began, and may be otherwise by now. `is_leaving` says of pods that seem to stay
     whether they were sent away."""
-    scarce = scarcity(one, scene, arguments.limits, is_leaving)
-    return Standing(
-        forbidden=forbidden(one, scene, arguments),
-        unheard=unheard(one, scene, arguments),
-        out_of_order=out_of_order(one, scene),
-        scarce=_waits_for(scarce) if scarce is not None else None,
+    scarce = unavailability_limit_reached(one, scene, arguments.limits, is_leaving)
+    return Objections(
+        forbidden=why_forbidden(one, scene, arguments),
+        unheard=missing_information(one, scene, arguments),
+        out_of_order=waits_for_order(one, scene),
+        scarce=_waiting_message(scarce) if scarce is not None else None,
     )
 
 
-def forbidden(one: Candidate, scene: Scene, arguments: Arguments) -> str | None:
+def why_forbidden(one: MigrationCandidate, scene: ClusterContext, arguments: MigrationArguments) -> str | None:
     """Why a job may never begin, nor go on, by what its pod is."""
     workload = one.workload
-    reason = lasting_refusal(one.pod, arguments.protections, _surroundings(one, scene))
+    reason = lasting_refusal(one.pod, arguments.protections, _pod_context(one, scene))
     if reason is None and workload is not None:
-        reason = smallness(workload.replicas, arguments.limits)
-    if reason is None and arguments.only_with_seat and _mode(one.job, arguments) == JobMode.EVICT_DIRECTLY:
+        reason = too_few_replicas(workload.replicas, arguments.limits)
+    if reason is None and arguments.requires_reservation and _job_mode(one.job, arguments) == JobMode.EVICT_DIRECTLY:
         reason = "nodeFit is set, and without a reservation nothing shows that another node fits"
     return reason
 
 
-def unheard(one: Candidate, scene: Scene, arguments: Arguments) -> str | None:
+def missing_information(one: MigrationCandidate, scene: ClusterContext, arguments: MigrationArguments) -> str | None:
     """What has to be known of a job's pod before it may begin, or go on, and is not."""
-    return unknown(one.pod, arguments.protections, _surroundings(one, scene))
+    return unknown(one.pod, arguments.protections, _pod_context(one, scene))
 
 
-def out_of_order(one: Candidate, scene: Scene) -> str | None:
+def waits_for_order(one: MigrationCandidate, scene: ClusterContext) -> str | None:
     """Whom a job has to wait for, because nobody would be made in its pod's place."""
     others = scene.workloads.out_of_order(one.pod)
     return f"waits for {_ORDER}: {others}" if others else None
 
 
-def _surroundings(one: Candidate, scene: Scene) -> Surroundings:
+def _pod_context(one: MigrationCandidate, scene: ClusterContext) -> Surroundings:
     pod, workload = one.pod, one.workload
     return Surroundings(
         now=scene.now,
         replicas=workload.replicas if workload else None,
         end_by_loss=scene.workloads.end_by_loss(pod),
         appointed=scene.workloads.appointed(pod),
-        beside=scene.sharing.beside(pod),
+        beside=scene.shared_claims.beside(pod),
         claims=scene.claims.get(pod.metadata.namespace or "", {}),
         budgets=one.budgets,
         node_labels=scene.node_labels.get(pod.spec.node_name or "", {}),
@@ -148,7 +154,7 @@ def _surroundings(one: Candidate, scene: Scene) -> Surroundings:
     )
 
 
-def _mode(job: PodMigrationJob, arguments: Arguments) -> str:
+def _job_mode(job: PodMigrationJob, arguments: MigrationArguments) -> str:
     return job.spec.mode or arguments.default_mode
 
 
@@ -157,26 +163,28 @@ def _mode(job: PodMigrationJob, arguments: Arguments) -> str:
 
 def migration_priority(job: PodMigrationJob) -> int:
     """What its annotation says; 0 where it says nothing that is a number."""
-    return number_on(job, PRIORITY_ANNOTATION) or 0
+    return integer_annotation(job, PRIORITY_ANNOTATION) or 0
 
 
-def in_order(candidates: Iterable[Candidate], history: History, occupation: Occupation) -> list[Candidate]:
+def sort_candidates(
+    candidates: Iterable[MigrationCandidate], history: MigrationHistory, occupation: LimitUsage
+) -> list[MigrationCandidate]:
     """The candidates, the first to be considered first.
 
     How much of a workload is on its way counts as it will be when a job's turn has come, so that jobs of many
     workloads take turns.
     """
-    ranked = sorted((_rank(one, history), _age(one), one) for one in candidates)
+    ranked = sorted((_sort_key(one, history), _age(one), one) for one in candidates)
     ahead: dict[str, int] = {}
     placed = []
     for rank, age, one in ranked:
         uid = one.workload.uid if one.workload else one.pod.metadata.uid
-        ahead[uid] = ahead.get(uid, occupation.migrating(uid) - 1) + 1
+        ahead[uid] = ahead.get(uid, occupation.migrating_pods(uid) - 1) + 1
         placed.append((rank, ahead[uid], age, one))
     return [one for *_, one in sorted(placed, key=lambda entry: entry[:3])]
 
 
-def _rank(one: Candidate, history: History) -> tuple[int, ...]:
+def _sort_key(one: MigrationCandidate, history: MigrationHistory) -> tuple[int, ...]:
     pod, workload = one.pod, one.workload
     return (
         -qos(pod),
@@ -184,12 +192,12 @@ def _rank(one: Candidate, history: History) -> tuple[int, ...]:
         eviction_cost(pod),
         deletion_cost(pod),
         -migration_priority(one.job),
-        history.failures(pod),
-        history.moves(workload.uid) if workload else 0,
+        history.failed_jobs(pod),
+        history.times_moved(workload.uid) if workload else 0,
     )
 
 
-def _age(one: Candidate) -> tuple[str, str]:
+def _age(one: MigrationCandidate) -> tuple[str, str]:
     """Older first, then by name, which is unique."""
     metadata = one.job.metadata
     return metadata.creation_timestamp or "", metadata.name
@@ -198,21 +206,21 @@ def _age(one: Candidate) -> tuple[str, str]:
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
 
-def _judge(one: Candidate, waves: Waves, occupation: Occupation) -> Verdict:
+def _verdict_within_limits(one: MigrationCandidate, waves: PlanWaves, occupation: LimitUsage) -> ArbitrationVerdict:
     job = one.job
-    blocker = waves.blocker(job)
+    blocker = waves.earlier_wave(job)
     if blocker is not None:
-        return Waiting(job, "waves", f"waits for its wave: {blocker}")
-    full = occupation.full(one)
+        return JobWaiting(job, "waves", f"waits for its wave: {blocker}")
+    full = occupation.first_limit_reached(one)
     if full is not None:
-        return Waiting(job, full.limit, _waits_for(full), full.again)
+        return JobWaiting(job, full.limit, _waiting_message(full), full.retry_at)
     occupation.admit(one)
-    failed = waves.failed_before(job)
+    failed = waves.failed_moves_before(job)
     message = "every limit allows it"
     if failed:
         message += f"; {len(failed)} earlier moves of its plan failed, so it is validated anew"
-    return Admitted(job, message, one.workload.uid if one.workload else None, tuple(failed))
+    return JobAdmitted(job, message, one.workload.uid if one.workload else None, tuple(failed))
 
 
-def _waits_for(full: Full) -> str:
+def _waiting_message(full: LimitReached) -> str:
     return f"waits for {full.limit}: {full.numbers}"

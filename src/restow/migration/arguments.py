@@ -22,7 +22,7 @@ import msgspec
 from msgspec import field
 
 from restow.eviction.protections import Protections
-from restow.migration.limits import Limits, Window
+from restow.migration.limits import EvictionWindow, MigrationLimits
 from restow.model.fractions import fraction_problem
 from restow.model.objects import Duration, JobMode, SelectorRequirement, SelectorSpec
 from restow.model.problems import Problem
@@ -60,32 +60,32 @@ LIMITED: Final = ("workload", "namespace")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class _StrictStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """A map in which every key means something."""
 
 
-class NamespacesArgs(_Strict):
+class NamespacesArgs(_StrictStruct):
     include: list[str] = []
     exclude: list[str] = []
 
 
-class ThresholdArgs(_Strict):
+class ThresholdArgs(_StrictStruct):
     value: int | None = None
     name: str | None = None
 
 
-class RequirementArgs(_Strict):
+class RequirementArgs(_StrictStruct):
     key: str
     operator: str
     values: list[str] = []
 
 
-class SelectorArgs(_Strict):
+class SelectorArgs(_StrictStruct):
     match_labels: dict[str, str] = {}
     match_expressions: list[RequirementArgs] = []
 
 
-class LimiterArgs(_Strict):
+class LimiterArgs(_StrictStruct):
     duration: Duration = "5m"
     max_migrating: int | str | None = None
 
@@ -93,19 +93,19 @@ class LimiterArgs(_Strict):
 _DEFAULT_LIMITERS: Final = {"workload": LimiterArgs()}
 
 
-class DeleteOptionsArgs(_Strict):
+class DeleteOptionsArgs(_StrictStruct):
     api_version: str | None = None
     kind: str | None = None
     grace_period_seconds: int | None = None
     propagation_policy: str | None = None
 
 
-class ArbitrationArgs(_Strict):
+class ArbitrationArgs(_StrictStruct):
     enabled: bool = True
     interval: Duration = "500ms"
 
 
-class MigrationSection(_Strict):
+class MigrationSection(_StrictStruct):
     """The section as written."""
 
     api_version: str | None = None
@@ -144,7 +144,7 @@ class MigrationSection(_Strict):
     arbitration_args: ArbitrationArgs = ArbitrationArgs()
 
 
-class Arguments(msgspec.Struct, frozen=True, kw_only=True):
+class MigrationArguments(msgspec.Struct, frozen=True, kw_only=True):
     """What the migration controller goes by."""
 
     enabled: bool = True
@@ -152,8 +152,8 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True):
     """Do everything but create reservations and evict pods, and say what would have been done."""
     workers: int = 1
     protections: Protections = Protections()
-    limits: Limits = Limits()
-    only_with_seat: bool = False
+    limits: MigrationLimits = MigrationLimits()
+    requires_reservation: bool = False
     """Refuse jobs that evict without a reservation: nothing shows that another node fits."""
     default_mode: str = JobMode.RESERVATION_FIRST
     default_ttl: float = 300.0
@@ -164,37 +164,37 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that an ended job is kept, as history."""
     evictions_per_second: float = 10.0
     eviction_burst: int = 1
-    policy: str = "Eviction"
+    eviction_policy: str = "Eviction"
     grace_seconds: int | None = None
-    propagation: str | None = None
-    interval: float = 0.5
+    propagation_policy: str | None = None
+    arbitration_interval: float = 0.5
     """Seconds between two arbitrations at the least."""
 
 
-def read_arguments(section: Mapping[str, Any], scheduler_names: frozenset[str]) -> Arguments:
+def read_migration_arguments(section: Mapping[str, Any], scheduler_names: frozenset[str]) -> MigrationArguments:
     """Check what is written; pods of these schedulers are meant where it does not say. Raises WireError."""
     written, problems = convert_readable(MigrationSection, section, SECTION)
-    problems += _problems(written)
+    problems += _section_problems(written)
     if problems:
         raise WireError(SECTION, problems)
     options = written.default_delete_options or DeleteOptionsArgs()
-    return Arguments(
+    return MigrationArguments(
         enabled=written.enabled,
         dry_run=written.dry_run,
         workers=written.max_concurrent_reconciles,
         protections=_protections(written, scheduler_names),
         limits=_limits(written),
-        only_with_seat=written.node_fit and "NodeFit" not in written.skip_eviction_gates,
+        requires_reservation=written.node_fit and "NodeFit" not in written.skip_eviction_gates,
         default_mode=written.default_job_mode,
         default_ttl=parse_duration(written.default_job_ttl),
         waiting_ttl=parse_duration(written.waiting_ttl),
         finished_ttl=parse_duration(written.finished_job_ttl),
-        evictions_per_second=_rate(written.evict_qps),
+        evictions_per_second=_parse_rate(written.evict_qps),
         eviction_burst=written.evict_burst,
-        policy=written.eviction_policy,
+        eviction_policy=written.eviction_policy,
         grace_seconds=options.grace_period_seconds,
-        propagation=options.propagation_policy,
-        interval=parse_duration(written.arbitration_args.interval),
+        propagation_policy=options.propagation_policy,
+        arbitration_interval=parse_duration(written.arbitration_args.interval),
     )
 
 
@@ -219,63 +219,63 @@ def _protections(written: MigrationSection, scheduler_names: frozenset[str]) -> 
     )
 
 
-def _limits(written: MigrationSection) -> Limits:
+def _limits(written: MigrationSection) -> MigrationLimits:
     skipped = frozenset(written.skip_eviction_gates)
     windows = written.object_limiters or _DEFAULT_LIMITERS
-    return Limits(
+    return MigrationLimits(
         globally=written.max_migrating_globally if "MaxMigratingGlobally" not in skipped else None,
         per_node=written.max_migrating_per_node if "MaxMigratingPerNode" not in skipped else None,
         per_namespace=written.max_migrating_per_namespace if "MaxMigratingPerNamespace" not in skipped else None,
-        migrating=written.max_migrating_per_workload,
-        unavailable=written.max_unavailable_per_workload,
-        check_migrating="MaxMigratingPerWorkload" not in skipped,
+        per_workload=written.max_migrating_per_workload,
+        unavailable_per_workload=written.max_unavailable_per_workload,
+        check_per_workload="MaxMigratingPerWorkload" not in skipped,
         check_unavailable="MaxUnavailablePerWorkload" not in skipped,
-        spare_small=written.skip_check_expected_replicas is False and "ExpectedReplicas" not in skipped,
+        refuse_small_workloads=written.skip_check_expected_replicas is False and "ExpectedReplicas" not in skipped,
         workload_window=_window(windows.get("workload")),
         namespace_window=_window(windows.get("namespace")),
     )
 
 
-def _window(written: LimiterArgs | None) -> Window | None:
+def _window(written: LimiterArgs | None) -> EvictionWindow | None:
     """A window without length limits nothing."""
     seconds = parse_duration(written.duration) if written else 0.0
-    return Window(seconds, written.max_migrating) if written and seconds else None
+    return EvictionWindow(seconds, written.max_migrating) if written and seconds else None
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def _problems(written: MigrationSection) -> Iterator[Problem]:
-    yield from _words(written)
-    yield from _numbers(written)
-    yield from _durations(written)
-    yield from _selectors(written)
-    yield from _pairs(written)
-    yield from _limiters(written)
+def _section_problems(written: MigrationSection) -> Iterator[Problem]:
+    yield from _name_problems(written)
+    yield from _number_problems(written)
+    yield from _duration_problems(written)
+    yield from _selector_problems(written)
+    yield from _contradictions(written)
+    yield from _limiter_problems(written)
 
 
-def _words(written: MigrationSection) -> Iterator[Problem]:
+def _name_problems(written: MigrationSection) -> Iterator[Problem]:
     if written.kind not in (None, KIND):
         yield Problem("kind", f"expected {KIND}, got {written.kind!r}")
     modes = [str(mode) for mode in JobMode]
     if written.default_job_mode not in modes:
-        yield _unknown("defaultJobMode", written.default_job_mode, modes)
+        yield _unknown_value("defaultJobMode", written.default_job_mode, modes)
     if written.eviction_policy not in POLICIES:
-        yield _unknown("evictionPolicy", written.eviction_policy, POLICIES)
+        yield _unknown_value("evictionPolicy", written.eviction_policy, POLICIES)
     for number, gate in enumerate(written.skip_eviction_gates):
         if gate not in GATES:
-            yield _unknown(f"skipEvictionGates[{number}]", gate, GATES)
+            yield _unknown_value(f"skipEvictionGates[{number}]", gate, GATES)
     for number, name in enumerate(written.scheduler_names or ()):
         if not name:
             yield Problem(f"schedulerNames[{number}]", "must not be empty")
     options = written.default_delete_options or DeleteOptionsArgs()
     if options.propagation_policy not in (None, *PROPAGATION):
-        yield _unknown("defaultDeleteOptions.propagationPolicy", str(options.propagation_policy), PROPAGATION)
+        yield _unknown_value("defaultDeleteOptions.propagationPolicy", str(options.propagation_policy), PROPAGATION)
     if not written.arbitration_args.enabled:
         yield Problem("arbitrationArgs.enabled", "arbitration cannot be left out; raise the limits instead")
 
 
-def _numbers(written: MigrationSection) -> Iterator[Problem]:
+def _number_problems(written: MigrationSection) -> Iterator[Problem]:
     options = written.default_delete_options or DeleteOptionsArgs()
     for path, value, least in (
         ("maxConcurrentReconciles", written.max_concurrent_reconciles, 1),
@@ -294,12 +294,12 @@ def _numbers(written: MigrationSection) -> Iterator[Problem]:
     ):
         if share is not None and (problem := fraction_problem(share)):
             yield Problem(path, problem)
-    rate = _rate(written.evict_qps)
+    rate = _parse_rate(written.evict_qps)
     if not (math.isfinite(rate) and rate > 0):
         yield Problem("evictQPS", f"expected a number above 0, got {written.evict_qps!r}")
 
 
-def _durations(written: MigrationSection) -> Iterator[Problem]:
+def _duration_problems(written: MigrationSection) -> Iterator[Problem]:
     for path, text in (
         ("defaultJobTTL", written.default_job_ttl),
         ("waitingTTL", written.waiting_ttl),
@@ -315,7 +315,7 @@ def _durations(written: MigrationSection) -> Iterator[Problem]:
             yield Problem("finishedJobTTL", f"{written.finished_job_ttl} {told}")
 
 
-def _selectors(written: MigrationSection) -> Iterator[Problem]:
+def _selector_problems(written: MigrationSection) -> Iterator[Problem]:
     try:
         _selector(written.label_selector)
     except SelectorError as error:
@@ -326,7 +326,7 @@ def _selectors(written: MigrationSection) -> Iterator[Problem]:
         yield Problem("nodeSelector", str(error))
 
 
-def _pairs(written: MigrationSection) -> Iterator[Problem]:
+def _contradictions(written: MigrationSection) -> Iterator[Problem]:
     """Fields that contradict each other."""
     namespaces, threshold = written.namespaces or NamespacesArgs(), written.priority_threshold
     if namespaces.include and namespaces.exclude:
@@ -337,18 +337,18 @@ def _pairs(written: MigrationSection) -> Iterator[Problem]:
         yield Problem("nodeFit", "needs defaultJobMode ReservationFirst: only a seat shows that a node fits")
 
 
-def _limiters(written: MigrationSection) -> Iterator[Problem]:
+def _limiter_problems(written: MigrationSection) -> Iterator[Problem]:
     for name, one in (written.object_limiters or {}).items():
         path = f"objectLimiters.{name}"
         if name not in LIMITED:
-            yield _unknown(path, name, LIMITED)
+            yield _unknown_value(path, name, LIMITED)
         if one.max_migrating is not None and (problem := fraction_problem(one.max_migrating)):
             yield Problem(f"{path}.maxMigrating", problem)
         elif name == "namespace" and not isinstance(one.max_migrating, int):
             yield Problem(f"{path}.maxMigrating", "a number is needed: a namespace has no replicas to take a share of")
 
 
-def _unknown(path: str, value: str, known: Iterable[str]) -> Problem:
+def _unknown_value(path: str, value: str, known: Iterable[str]) -> Problem:
     return Problem(path, f"{value!r} is not one of {', '.join(known)}")
 
 
@@ -362,7 +362,7 @@ def _selector(written: SelectorArgs | None) -> LabelSelector:
     return label_selector(SelectorSpec(match_labels=written.match_labels, match_expressions=expressions))
 
 
-def _rate(written: float | str) -> float:
+def _parse_rate(written: float | str) -> float:
     try:
         return float(written)
     except ValueError:

@@ -7,30 +7,40 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.conditions import Said, asked_again, is_in_doubt, recorded, spent
+from restow.migration.conditions import (
+    ConditionUpdate,
+    eviction_repeated_status,
+    is_in_doubt,
+    job_seconds_used,
+    with_conditions,
+)
 from restow.migration.facts import Answer, Facts
 from restow.migration.history import evicted_at
-from restow.migration.reservation import reservation_for, target_node
+from restow.migration.reservation import build_reservation, target_node
 from restow.migration.steps import (
     Evict,
     Extend,
-    Look,
-    Refer,
+    ReadLive,
+    RecordReservation,
     Reserve,
     Step,
     Wait,
-    fail,
-    for_a_moment,
-    forbid,
-    is_there,
-    lament,
+    dry_run_result,
+    fail_job,
+    forbid_move,
     pod_name,
-    rehearsed,
-    wait,
-    why_failed,
+    reservation_exists,
+    reservation_failure,
+    reservation_failure_reason,
+    wait_briefly,
+    wait_for,
 )
-from restow.migration.successor_seats import free_seats, place_of, unlike, why_not_for_successor
-from restow.model.cluster.seat import expires_at
+from restow.migration.successor_seats import (
+    free_seats,
+    seat_key,
+    why_reservation_excludes_successor,
+    why_seat_does_not_suit,
+)
 from restow.model.kinds import RESERVATION
 from restow.model.objects import (
     JobConditionType,
@@ -42,9 +52,10 @@ from restow.model.objects import (
     ReservationPhase,
 )
 from restow.model.pods import is_finished, scheduler_of
+from restow.model.reservations.matching import why_not_moved_from_named
+from restow.model.reservations.spec import expires_at
 from restow.model.times import TimeError, time_of
 from restow.model.words import number_of
-from restow.scheduling.reservations.matching import keeps_to
 
 MARGIN = 120.0
 """Seconds that a seat must outlive the pod's grace period by."""
@@ -58,30 +69,30 @@ def unmovable(facts: Facts) -> Step | None:
     pod = facts.mover
     assert pod is not None, "it is not missing"
     if facts.rival is not None:
-        return forbid(facts, f"job {facts.rival} moves it already")
+        return forbid_move(facts, f"job {facts.rival} moves it already")
     if not pod.spec.node_name:
-        return forbid(facts, "it is not on a node yet")
+        return forbid_move(facts, "it is not on a node yet")
     if facts.terms.mode == JobMode.EVICT_DIRECTLY:
         return None
     if is_finished(pod):
-        return forbid(facts, f"it is over ({pod.status.phase}) and needs no seat")
+        return forbid_move(facts, f"it is over ({pod.status.phase}) and needs no seat")
     if not facts.owners:
         told = "mode EvictDirectly does without, where evictAllBarePods allows it"
-        return forbid(facts, f"no controller would make a successor for its seat; {told}")
+        return forbid_move(facts, f"no controller would make a successor for its seat; {told}")
     if target_node(facts.job) == pod.spec.node_name:
-        return forbid(facts, f"it is on node {pod.spec.node_name} already, where it is to go")
+        return forbid_move(facts, f"it is on node {pod.spec.node_name} already, where it is to go")
     return _of_others(facts) or _insisting(facts)
 
 
 def _of_others(facts: Facts) -> Step | None:
     """A pod whose successor would not be for us to schedule, or not yet: its controller makes others now."""
-    pod, comes, names = facts.likely[0], facts.likely[-1], facts.terms.schedulers
+    pod, comes, names = facts.likely[0], facts.likely[-1], facts.terms.scheduler_names
     told = "as its controller makes pods now"
     if names is not None and scheduler_of(comes) != scheduler_of(pod) and scheduler_of(comes) not in names:
-        return forbid(facts, f"its successor would be of scheduler {scheduler_of(comes)}, {told}")
+        return forbid_move(facts, f"its successor would be of scheduler {scheduler_of(comes)}, {told}")
     if comes.spec.scheduling_gates:
         gates = ", ".join(one.name for one in comes.spec.scheduling_gates)
-        return forbid(facts, f"its successor would wait behind scheduling gates ({gates}), {told}")
+        return forbid_move(facts, f"its successor would wait behind scheduling gates ({gates}), {told}")
     return None
 
 
@@ -89,7 +100,7 @@ def _insisting(facts: Facts) -> Step | None:
     """A pod whose successor takes a seat of one reservation only, which is not the one that this job is to use."""
     name = facts.insists_on
     given = facts.reference.name if facts.reference else None
-    return forbid(facts, keeps_to(name)) if name and name != given else None
+    return forbid_move(facts, why_not_moved_from_named(name)) if name and name != given else None
 
 
 def _stranded(facts: Facts) -> Step | None:
@@ -113,7 +124,7 @@ def prepare(facts: Facts) -> Step:
         step = rule(facts)
         if step is not None:
             return step
-    facts = facts.saying(recorded(facts.job.status, _created(facts), now=facts.now))
+    facts = facts.saying(with_conditions(facts.job.status, _created(facts), now=facts.now))
     for rule in (_lost_reservation, _misplaced, _short_lived, _outnumbered, _shut_out, _unplaced, _astray):
         step = rule(facts)
         if step is not None:
@@ -121,10 +132,10 @@ def prepare(facts: Facts) -> Step:
     seat = facts.seat
     assert seat is not None, "rules above see to it"
     if facts.trial is not None and seat.node_name not in facts.nodes:  # others came before it while all was read
-        return Look(trial=True)
-    status = recorded(
+        return ReadLive(dry_run_eviction=True)
+    status = with_conditions(
         replace(facts.job.status, node_name=seat.node_name),
-        Said(JobConditionType.RESERVATION_SCHEDULED, True, "", f"a seat is kept on node {seat.node_name}"),
+        ConditionUpdate(JobConditionType.RESERVATION_SCHEDULED, True, "", f"a seat is kept on node {seat.node_name}"),
         now=facts.now,
     )
     facts = facts.saying(status)
@@ -139,7 +150,7 @@ def evict_directly(facts: Facts) -> Step:
 
 def _protected(facts: Facts) -> Step | None:
     """What was not so when the job was admitted: a pod that must not be evicted now is not, whoever began to."""
-    return forbid(facts, facts.forbidden) if facts.forbidden else None
+    return forbid_move(facts, facts.forbidden) if facts.forbidden else None
 
 
 def _unheard(facts: Facts) -> Step | None:
@@ -151,11 +162,11 @@ def _unheard(facts: Facts) -> Step | None:
 
 
 def _no_reservation(facts: Facts) -> Step | None:
-    if is_there(facts.reservation):
+    if reservation_exists(facts.reservation):
         return _another(facts)
     if facts.reference is not None and facts.reference.name:
         where = f"{facts.reference.namespace or facts.job.spec.pod_ref.namespace}/{facts.reference.name}"
-        return fail(facts, JobReason.MISSING_RESERVATION, f"reservation {where} does not exist")
+        return fail_job(facts, JobReason.MISSING_RESERVATION, f"reservation {where} does not exist")
     if facts.outcome is not None:
         return _not_created(facts, facts.outcome)
     pod = facts.mover
@@ -166,7 +177,7 @@ def _no_reservation(facts: Facts) -> Step | None:
     held_up = _stopped(facts) or _scarce(facts) or _tried(facts)
     if held_up is not None:
         return held_up
-    reservation = reservation_for(
+    reservation = build_reservation(
         facts.job, pod, facts.owners, seconds=_lifetime(facts), queue=facts.queue, anew=facts.anew
     )
     if facts.terms.dry_run:
@@ -178,11 +189,11 @@ def _rehearsed(facts: Facts, what: str) -> Step:
     """What would be done, and what would come of it as things are."""
     outlook = facts.outlook
     if outlook is None:
-        return rehearsed(facts, what)
+        return dry_run_result(facts, what)
     if not outlook.node:
-        return rehearsed(facts, f"{what}, and no node would take it now: {outlook.why}")
+        return dry_run_result(facts, f"{what}, and no node would take it now: {outlook.why}")
     told = f"{what}, on node {outlook.node} as it is now; then pod {pod_name(facts)} would be evicted"
-    return rehearsed(facts, told)
+    return dry_run_result(facts, told)
 
 
 def _another(facts: Facts) -> Step | None:
@@ -192,14 +203,16 @@ def _another(facts: Facts) -> Step | None:
     if not meant or meant == meta.uid:
         return None
     gone = f"reservation {meta.namespace}/{meta.name} with UID {meant} is gone"
-    return fail(facts, JobReason.MISSING_RESERVATION, f"{gone}; another with UID {meta.uid} has its name")
+    return fail_job(facts, JobReason.MISSING_RESERVATION, f"{gone}; another with UID {meta.uid} has its name")
 
 
 def _not_created(facts: Facts, said: Answer) -> Step:
     if said.final:
-        return fail(facts, JobReason.FAILED_CREATE_RESERVATION, said.message)
-    failed = Said(JobConditionType.RESERVATION_CREATED, False, JobReason.FAILED_CREATE_RESERVATION, said.message)
-    return wait(facts, failed, again=facts.now + (said.seconds or ASK_AGAIN))
+        return fail_job(facts, JobReason.FAILED_CREATE_RESERVATION, said.message)
+    failed = ConditionUpdate(
+        JobConditionType.RESERVATION_CREATED, False, JobReason.FAILED_CREATE_RESERVATION, said.message
+    )
+    return wait_for(facts, failed, again=facts.now + (said.seconds or ASK_AGAIN))
 
 
 def _not_referred(facts: Facts) -> Step | None:
@@ -211,7 +224,7 @@ def _not_referred(facts: Facts) -> Step | None:
     name = f"{meta.namespace}/{meta.name}"
     if not facts.is_ours:
         told = f"reservation {name} exists and was not made for this job"
-        return fail(facts, JobReason.FAILED_CREATE_RESERVATION, told)
+        return fail_job(facts, JobReason.FAILED_CREATE_RESERVATION, told)
     reference = ObjectReference(
         api_version=RESERVATION.api_version,
         kind=RESERVATION.kind,
@@ -219,7 +232,7 @@ def _not_referred(facts: Facts) -> Step | None:
         name=meta.name,
         uid=meta.uid,
     )
-    return Refer(facts.job.status, reference)
+    return RecordReservation(facts.job.status, reference)
 
 
 def _just_made(facts: Facts) -> Step | None:
@@ -228,15 +241,15 @@ def _just_made(facts: Facts) -> Step | None:
     assert reservation is not None, "one exists"
     if reservation.status.state.phase:
         return None
-    return for_a_moment(facts, time_of(reservation.metadata.creation_timestamp))
+    return wait_briefly(facts, time_of(reservation.metadata.creation_timestamp))
 
 
-def _created(facts: Facts) -> Said:
+def _created(facts: Facts) -> ConditionUpdate:
     reservation = facts.reservation
     assert reservation is not None, "one exists"
     name = f"{reservation.metadata.namespace}/{reservation.metadata.name}"
     told = f"was made for pod {pod_name(facts)}" if facts.is_ours else "was given to the job"
-    return Said(JobConditionType.RESERVATION_CREATED, True, "", f"reservation {name} {told}")
+    return ConditionUpdate(JobConditionType.RESERVATION_CREATED, True, "", f"reservation {name} {told}")
 
 
 def _lost_reservation(facts: Facts) -> Step | None:
@@ -245,12 +258,12 @@ def _lost_reservation(facts: Facts) -> Step | None:
     assert reservation is not None, "one exists"
     state = reservation.status.state
     if state.phase == ReservationPhase.FAILED:
-        return fail(facts, why_failed(reservation), lament(reservation))
+        return fail_job(facts, reservation_failure_reason(reservation), reservation_failure(reservation))
     takers = [one.pod_ref.name or "" for one in facts.placements if one.pod_ref is not None]
     if takers and len(takers) == len(facts.placements):
-        return forbid(facts, f"its seat was taken by {', '.join(takers)}")
+        return forbid_move(facts, f"its seat was taken by {', '.join(takers)}")
     if state.phase == ReservationPhase.SUCCEEDED:
-        return forbid(facts, f"reservation {reservation.metadata.name} was used up")
+        return forbid_move(facts, f"reservation {reservation.metadata.name} was used up")
     return None
 
 
@@ -259,14 +272,16 @@ def _misplaced(facts: Facts) -> Step | None:
     reservation, pod = facts.reservation, facts.mover
     assert reservation is not None, "one exists"
     assert pod is not None, "it has not left"
-    others = why_not_for_successor(reservation, facts.newcomer, facts.owners, facts.terms.schedulers, facts.group)
+    others = why_reservation_excludes_successor(
+        reservation, facts.newcomer, facts.owners, facts.terms.scheduler_names, facts.group
+    )
     problem = others or _too_late(facts, reservation) or _useless(facts, reservation, pod) or _amiss(facts)
     if problem:
-        return forbid(facts, problem)
+        return forbid_move(facts, problem)
     if facts.suited or not facts.usable:
         return None
     name = facts.usable[0].node_name
-    return fail(facts, JobReason.UNSCHEDULABLE, f"its seat is on node {name}, but {facts.unfitness(name)}")
+    return fail_job(facts, JobReason.UNSCHEDULABLE, f"its seat is on node {name}, but {facts.unfitness(name)}")
 
 
 def _too_late(facts: Facts, reservation: Reservation) -> str:
@@ -283,7 +298,7 @@ def _useless(facts: Facts, reservation: Reservation, pod: Pod) -> str:
     if facts.usable or facts.ahead or not free:
         return ""
     elsewhere = (one for one in free if one.node_name != pod.spec.node_name)
-    why = next((unlike(reservation, one, facts.likely) for one in elsewhere), "")
+    why = next((why_seat_does_not_suit(reservation, one, facts.likely) for one in elsewhere), "")
     return why or f"the seat kept for it is on node {pod.spec.node_name}, where it is already"
 
 
@@ -312,7 +327,7 @@ def _short_lived(facts: Facts) -> Step | None:
         f"lives for another {max(end - facts.now, 0):.0f} s, {need:.0f} s are needed (the grace period and two minutes)"
     )
     told = f"reservation {reservation.metadata.name} {left}: let it live longer, or refer to another"
-    return fail(facts, JobReason.RESERVATION_EXPIRED, told)
+    return fail_job(facts, JobReason.RESERVATION_EXPIRED, told)
 
 
 def _unplaced(facts: Facts) -> Step | None:
@@ -323,14 +338,20 @@ def _unplaced(facts: Facts) -> Step | None:
         return _changed(facts, reservation)
     if state.phase == ReservationPhase.WAITING or (state.phase == ReservationPhase.AVAILABLE and facts.usable):
         told = f"its seat cannot be relied on yet: {state.message or ''}"
-        return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.WAITING, told))
+        return wait_for(
+            facts, ConditionUpdate(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.WAITING, told)
+        )
     if not state.message:
         told = f"no seat has been found yet{_away(facts)}"
-        return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.PENDING, told))
+        return wait_for(
+            facts, ConditionUpdate(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.PENDING, told)
+        )
     told = f"no seat{_away(facts)}: {state.message}"
     if is_in_doubt(facts.job.status):
-        return fail(facts, JobReason.UNSCHEDULABLE, f"earlier moves of its plan failed, and now: {told}")
-    return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, JobReason.UNSCHEDULABLE, told))
+        return fail_job(facts, JobReason.UNSCHEDULABLE, f"earlier moves of its plan failed, and now: {told}")
+    return wait_for(
+        facts, ConditionUpdate(JobConditionType.RESERVATION_SCHEDULED, False, JobReason.UNSCHEDULABLE, told)
+    )
 
 
 def _outnumbered(facts: Facts) -> Step | None:
@@ -356,23 +377,23 @@ def _astray(facts: Facts) -> Step | None:
         told = f"it is to go to node {target}, and its successor would take the seat on node {seat.node_name}"
     else:
         return None
-    return _not_relied_on(facts, told) if facts.ahead else forbid(facts, told)
+    return _not_relied_on(facts, told) if facts.ahead else forbid_move(facts, told)
 
 
 def _shut_out(facts: Facts) -> Step | None:
     """A seat that the successor could not take now, and nobody has said so yet: it may be that no scheduler runs who
     could, or that the seat was not made for such a pod."""
-    kept_from = [one for one in facts.suited if place_of(one) in facts.shut_out]
+    kept_from = [one for one in facts.suited if seat_key(one) in facts.shut_out]
     if not kept_from or facts.seat is not None:
         return None
-    why = f"node {kept_from[0].node_name} would not take its successor: {facts.shut_out[place_of(kept_from[0])]}"
+    why = f"node {kept_from[0].node_name} would not take its successor: {facts.shut_out[seat_key(kept_from[0])]}"
     return _not_relied_on(facts, why)
 
 
 def _not_relied_on(facts: Facts, why: str) -> Step:
     told = f"its seat cannot be relied on: {why}"
-    waiting = Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.WAITING, told)
-    return wait(facts, waiting, again=facts.now + ASK_AGAIN)
+    waiting = ConditionUpdate(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.WAITING, told)
+    return wait_for(facts, waiting, again=facts.now + ASK_AGAIN)
 
 
 def _changed(facts: Facts, reservation: Reservation) -> Step | None:
@@ -381,7 +402,9 @@ def _changed(facts: Facts, reservation: Reservation) -> Step | None:
     if looked_at in (None, reservation.metadata.generation):
         return None
     told = f"reservation {reservation.metadata.name} was changed, and the scheduler has not looked at it since"
-    return wait(facts, Said(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.PENDING, told))
+    return wait_for(
+        facts, ConditionUpdate(JobConditionType.RESERVATION_SCHEDULED, False, ReservationPhase.PENDING, told)
+    )
 
 
 def _away(facts: Facts) -> str:
@@ -400,7 +423,7 @@ def _away(facts: Facts) -> str:
 def _lifetime(facts: Facts) -> float:
     """The seconds that a reservation made now should live: as long as the job may take, and the pod to leave."""
     limit = facts.terms.ttl
-    left = limit - spent(facts.job, facts.now) if limit > 0 else UNLIMITED
+    left = limit - job_seconds_used(facts.job, facts.now) if limit > 0 else UNLIMITED
     return left + facts.grace + MARGIN
 
 
@@ -418,7 +441,7 @@ def _evict(facts: Facts, told: str) -> Step:
     assert pod is not None, "it has not left"
     if facts.outcome is not None:
         return _refused(facts, facts.outcome, withdraw=True)
-    just_sent = None if facts.fresh else for_a_moment(facts, evicted_at(facts.job))
+    just_sent = None if facts.fresh else wait_briefly(facts, evicted_at(facts.job))
     held_up = just_sent or _stopped(facts) or _scarce(facts)
     if held_up is None and facts.turn is not None and not facts.turn.allowed:
         held_up = _held_up(facts, JobReason.EVICT_QPS, facts.turn.message, again=facts.now + facts.turn.seconds)
@@ -426,9 +449,9 @@ def _evict(facts: Facts, told: str) -> Step:
     if held_up is not None:
         return held_up
     if facts.terms.dry_run:
-        return rehearsed(facts, f"{told}: it would be evicted")
-    said = Said(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
-    return Evict(asked_again(recorded(facts.job.status, said, now=facts.now), now=facts.now), pod)
+        return dry_run_result(facts, f"{told}: it would be evicted")
+    said = ConditionUpdate(JobConditionType.EVICTION, False, JobReason.EVICTING, told)
+    return Evict(eviction_repeated_status(with_conditions(facts.job.status, said, now=facts.now), now=facts.now), pod)
 
 
 def _stopped(facts: Facts) -> Step | None:
@@ -447,7 +470,7 @@ def _scarce(facts: Facts) -> Step | None:
 def _tried(facts: Facts) -> Step | None:
     """What the API server says to the eviction, before anything is done for it."""
     if facts.trial is None:
-        return Look(trial=True)
+        return ReadLive(dry_run_eviction=True)
     return None if facts.trial.allowed else _refused(facts, facts.trial)
 
 
@@ -460,4 +483,4 @@ def _held_up(facts: Facts, reason: JobReason, message: str, *, again: float | No
     """Not now. An eviction that may be on its way stays recorded, unless it is certain that it is not."""
     if facts.is_evicting and not withdraw:
         return Wait(facts.job.status, again)
-    return wait(facts, Said(JobConditionType.EVICTION, False, reason, message), again=again)
+    return wait_for(facts, ConditionUpdate(JobConditionType.EVICTION, False, reason, message), again=again)

@@ -9,23 +9,23 @@ import msgspec
 from restow.eviction.budgets import Budget, Budgets
 from restow.eviction.shared_claims import Sharing
 from restow.eviction.workloads import Workload, Workloads
-from restow.migration.history import Pods
+from restow.migration.history import PodLookup
 from restow.model.objects import PersistentVolumeClaim, Pod, PodMigrationJob
 
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     now: float
-    pods: Pods
+    pods: PodLookup
     workloads: Workloads
     budgets: Budgets
-    sharing: Sharing = msgspec.field(default_factory=Sharing)
+    shared_claims: Sharing = msgspec.field(default_factory=Sharing)
     claims: Mapping[str, Mapping[str, PersistentVolumeClaim]] = {}
     """By namespace and name."""
     node_labels: Mapping[str, Mapping[str, str]] = {}
     priority_classes: Mapping[str, int] = {}
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class MigrationCandidate(msgspec.Struct, frozen=True):
     """A job and its pod, whom the pod belongs to, and the budgets that cover it."""
 
     job: PodMigrationJob
@@ -34,6 +34,6 @@ class Candidate(msgspec.Struct, frozen=True):
     budgets: tuple[Budget, ...]
 
 
-def candidate(job: PodMigrationJob, pod: Pod, scene: Scene) -> Candidate:
+def migration_candidate(job: PodMigrationJob, pod: Pod, scene: ClusterContext) -> MigrationCandidate:
     budgets = scene.budgets.covering(pod, scene.workloads.chain(pod))
-    return Candidate(job, pod, scene.workloads.of(pod), tuple(budgets))
+    return MigrationCandidate(job, pod, scene.workloads.of(pod), tuple(budgets))

@@ -25,67 +25,67 @@ from restow.model.objects import (
 )
 from restow.model.times import format_time, time_of
 
-ASKING = 30.0
+REWRITE_AFTER = 30.0
 """Seconds after which an eviction that is asked for again is written down anew."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class ConditionUpdate(msgspec.Struct, frozen=True):
     """One thing that is true of a job, or is not."""
 
     type: JobConditionType
-    holds: bool
+    is_true: bool
     reason: str
     message: str
 
 
-def condition(status: PodMigrationJobStatus, type: str) -> PodMigrationJobCondition | None:
+def find_condition(status: PodMigrationJobStatus, type: str) -> PodMigrationJobCondition | None:
     return next((one for one in status.conditions or () if one.type == type), None)
 
 
-def holds(status: PodMigrationJobStatus, type: str) -> bool:
-    found = condition(status, type)
+def is_condition_true(status: PodMigrationJobStatus, type: str) -> bool:
+    found = find_condition(status, type)
     return found is not None and found.status == ConditionStatus.TRUE
 
 
-def is_ended(job: PodMigrationJob) -> bool:
+def is_job_ended(job: PodMigrationJob) -> bool:
     return job.status.phase in ENDED
 
 
-def is_running(job: PodMigrationJob) -> bool:
+def is_job_running(job: PodMigrationJob) -> bool:
     """Whether it was admitted and has not ended. A phase alone does not do: anybody may have written it."""
-    return job.status.phase == JobPhase.RUNNING and holds(job.status, JobConditionType.ADMITTED)
+    return job.status.phase == JobPhase.RUNNING and is_condition_true(job.status, JobConditionType.ADMITTED)
 
 
 def is_in_doubt(status: PodMigrationJobStatus) -> bool:
     """Whether earlier moves of its plan failed before it was admitted, so that room it counts on may be missing."""
-    found = condition(status, JobConditionType.ADMITTED)
+    found = find_condition(status, JobConditionType.ADMITTED)
     return found is not None and found.reason == JobReason.IN_DOUBT
 
 
 def is_evicting(status: PodMigrationJobStatus) -> bool:
     """Whether an eviction was, or may have been, sent and has not been refused for certain."""
-    found = condition(status, JobConditionType.EVICTION)
+    found = find_condition(status, JobConditionType.EVICTION)
     return found is not None and (found.status == ConditionStatus.TRUE or found.reason == JobReason.EVICTING)
 
 
-def recorded(status: PodMigrationJobStatus, *said: Said, now: float) -> PodMigrationJobStatus:
+def with_conditions(status: PodMigrationJobStatus, *said: ConditionUpdate, now: float) -> PodMigrationJobStatus:
     """The status that also says this; the last of what is new is what it says first."""
     for one in said:
         status = _record(status, one, now)
     return status
 
 
-def ended(
+def ended_status(
     status: PodMigrationJobStatus, phase: JobPhase, reason: str, message: str, *, now: float
 ) -> PodMigrationJobStatus:
     """The status of a job that is over, and why."""
-    said = Said(JobConditionType.COMPLETE, phase is JobPhase.SUCCEED, reason, message)
+    said = ConditionUpdate(JobConditionType.COMPLETE, phase is JobPhase.SUCCEED, reason, message)
     return replace(_record(status, said, now), phase=phase)
 
 
-def _record(status: PodMigrationJobStatus, said: Said, now: float) -> PodMigrationJobStatus:
-    old = condition(status, said.type)
-    written = ConditionStatus.TRUE if said.holds else ConditionStatus.FALSE
+def _record(status: PodMigrationJobStatus, said: ConditionUpdate, now: float) -> PodMigrationJobStatus:
+    old = find_condition(status, said.type)
+    written = ConditionStatus.TRUE if said.is_true else ConditionStatus.FALSE
     if old is not None and (old.status, old.reason or "", old.message or "") == (written, said.reason, said.message):
         return status
     since = old.last_transition_time if old is not None and old.status == written else format_time(now)
@@ -100,30 +100,30 @@ def _record(status: PodMigrationJobStatus, said: Said, now: float) -> PodMigrati
     return replace(_with(status, new), status=said.type, reason=said.reason or None, message=said.message or None)
 
 
-def _asked(old: PodMigrationJobCondition | None, said: Said) -> str | None:
+def _asked(old: PodMigrationJobCondition | None, said: ConditionUpdate) -> str | None:
     """When the eviction was asked for that a condition speaks of, if it was by us. It may have been held up before, and
     heard of later, so the time of its transition does not say it."""
-    if said.type != JobConditionType.EVICTION or not (said.holds or said.reason == JobReason.EVICTING):
+    if said.type != JobConditionType.EVICTION or not (said.is_true or said.reason == JobReason.EVICTING):
         return None
     return old.last_probe_time if old is not None else None
 
 
-def asked_again(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
+def eviction_repeated_status(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
     """The status of a job whose eviction is asked for now, though it may have been before, in vain: what counts is
     when it was asked for last. Not each time is written down, because that may take longer than facts are fresh."""
-    found = condition(status, JobConditionType.EVICTION)
+    found = find_condition(status, JobConditionType.EVICTION)
     before = time_of(found.last_probe_time) if found is not None else None
-    if found is None or (before is not None and 0 <= now - before <= ASKING):
+    if found is None or (before is not None and 0 <= now - before <= REWRITE_AFTER):
         return status
     return _with(status, replace(found, last_probe_time=format_time(now)))
 
 
-def withdrawn(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
+def eviction_withdrawn_status(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
     """The status of a job whose eviction was written down, and is not sent after all."""
-    if not is_evicting(status) or holds(status, JobConditionType.EVICTION):
+    if not is_evicting(status) or is_condition_true(status, JobConditionType.EVICTION):
         return status
     told = "the eviction was not sent: something has happened since it was written down"
-    new = _record(status, Said(JobConditionType.EVICTION, False, JobReason.WITHDRAWN, told), now)
+    new = _record(status, ConditionUpdate(JobConditionType.EVICTION, False, JobReason.WITHDRAWN, told), now)
     if status.phase in ENDED:  # what it says first is how it ended
         return replace(new, status=status.status, reason=status.reason, message=status.message)
     return new
@@ -143,34 +143,36 @@ def _with(status: PodMigrationJobStatus, new: PodMigrationJobCondition) -> PodMi
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def admitted(status: PodMigrationJobStatus, message: str, *, doubt: bool = False, now: float) -> PodMigrationJobStatus:
+def admitted_status(
+    status: PodMigrationJobStatus, message: str, *, doubt: bool = False, now: float
+) -> PodMigrationJobStatus:
     """The status of a job that may begin; pauses before that no longer count. In doubt it must not wait for a seat."""
-    said = Said(JobConditionType.ADMITTED, True, JobReason.IN_DOUBT if doubt else "", message)
+    said = ConditionUpdate(JobConditionType.ADMITTED, True, JobReason.IN_DOUBT if doubt else "", message)
     kept = [one for one in status.conditions or () if one.type != JobConditionType.PAUSED]
     return replace(_record(replace(status, conditions=kept), said, now), phase=JobPhase.RUNNING)
 
 
-def refused(status: PodMigrationJobStatus, reason: str, message: str, *, now: float) -> PodMigrationJobStatus:
+def waiting_status(status: PodMigrationJobStatus, reason: str, message: str, *, now: float) -> PodMigrationJobStatus:
     """The status of a job that waits, and for what."""
-    said = Said(JobConditionType.ADMITTED, False, reason, message)
+    said = ConditionUpdate(JobConditionType.ADMITTED, False, reason, message)
     return replace(_record(status, said, now), phase=JobPhase.PENDING)
 
 
-def paused(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
+def paused_status(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
     """The status of a job that is held up from now on, or already was."""
-    old = condition(status, JobConditionType.PAUSED)
+    old = find_condition(status, JobConditionType.PAUSED)
     if old is not None and old.status == ConditionStatus.TRUE:
         return status
     message = "the job is paused: nothing happens, and its time stands still, until spec.paused is false"
     held_up = replace(status, phase=status.phase or JobPhase.PENDING)  # one without a phase is one that nobody saw
-    return _pause(held_up, True, message, seconds=paused_for(status, now), now=now)
+    return _pause(held_up, True, message, seconds=paused_seconds(status, now), now=now)
 
 
-def resumed(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
+def resumed_status(status: PodMigrationJobStatus, *, now: float) -> PodMigrationJobStatus:
     """The status of a job that is no longer held up, or never was."""
-    if not holds(status, JobConditionType.PAUSED):
+    if not is_condition_true(status, JobConditionType.PAUSED):
         return status
-    seconds = paused_for(status, now)
+    seconds = paused_seconds(status, now)
     return _pause(status, False, f"the job goes on; it was paused for {seconds:g} s in all", seconds=seconds, now=now)
 
 
@@ -188,9 +190,9 @@ def _pause(
     return replace(_with(status, new), status=JobConditionType.PAUSED, reason=new.reason, message=message)
 
 
-def paused_for(status: PodMigrationJobStatus, now: float) -> float:
+def paused_seconds(status: PodMigrationJobStatus, now: float) -> float:
     """The seconds a job was paused, since it was admitted or, before that, since it was made."""
-    found = condition(status, JobConditionType.PAUSED)
+    found = find_condition(status, JobConditionType.PAUSED)
     since = time_of(found.last_transition_time) if found else None
     if found is None or since is None:
         return 0.0
@@ -201,21 +203,21 @@ def paused_for(status: PodMigrationJobStatus, now: float) -> float:
     return max(total, 0.0)
 
 
-def began(job: PodMigrationJob) -> float | None:
+def job_started_at(job: PodMigrationJob) -> float | None:
     """When a job's time began to count: when it was admitted; before that, when it was made."""
-    found = condition(job.status, JobConditionType.ADMITTED)
+    found = find_condition(job.status, JobConditionType.ADMITTED)
     if found is not None and found.status == ConditionStatus.TRUE:
         return time_of(found.last_transition_time)
     return time_of(job.metadata.creation_timestamp)
 
 
-def spent(job: PodMigrationJob, now: float) -> float:
+def job_seconds_used(job: PodMigrationJob, now: float) -> float:
     """The seconds of its time that a job has used up."""
-    since = began(job)
-    return 0.0 if since is None else max(now - since - paused_for(job.status, now), 0.0)
+    since = job_started_at(job)
+    return 0.0 if since is None else max(now - since - paused_seconds(job.status, now), 0.0)
 
 
-def ended_at(job: PodMigrationJob) -> float | None:
+def job_ended_at(job: PodMigrationJob) -> float | None:
     """When a job was over; None while it is not."""
-    found = condition(job.status, JobConditionType.COMPLETE)
-    return time_of(found.last_transition_time) if found is not None and is_ended(job) else None
+    found = find_condition(job.status, JobConditionType.COMPLETE)
+    return time_of(found.last_transition_time) if found is not None and is_job_ended(job) else None

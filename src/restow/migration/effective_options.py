@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import msgspec
 
-from restow.migration.arguments import POLICIES, PROPAGATION, Arguments
-from restow.migration.job_annotations import PRIORITY_ANNOTATION, WAVE_ANNOTATION, unreadable
+from restow.migration.arguments import POLICIES, PROPAGATION, MigrationArguments
+from restow.migration.job_annotations import PRIORITY_ANNOTATION, WAVE_ANNOTATION, unreadable_annotations
 from restow.model.objects import DeleteOptions, JobMode, PodMigrationJob, Preconditions
 from restow.model.times import TimeError, parse_duration
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class EffectiveOptions(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = JobMode.RESERVATION_FIRST
     ttl: float = 300.0
     """Seconds from admission to the end; 0 for no limit."""
-    waiting: float = 0.0
+    waiting_ttl: float = 0.0
     """Seconds it may wait for admission; 0 for no limit."""
-    policy: str = POLICIES[0]
-    grace: int | None = None
+    eviction_policy: str = POLICIES[0]
+    grace_seconds: int | None = None
     """Seconds that the pod gets to stop; None leaves that to the pod."""
-    propagation: str | None = None
+    propagation_policy: str | None = None
     dry_run: bool = False
-    schedulers: frozenset[str] | None = None
+    scheduler_names: frozenset[str] | None = None
     """Whose pods are moved; None for anybody's."""
     problem: str = ""
     """What of the job's words cannot be understood."""
 
 
-def terms_of(job: PodMigrationJob, arguments: Arguments) -> Terms:
+def effective_options(job: PodMigrationJob, arguments: MigrationArguments) -> EffectiveOptions:
     spec, problems = job.spec, []
     options = spec.delete_options or DeleteOptions()
     mode = spec.mode or arguments.default_mode
@@ -43,26 +43,26 @@ def terms_of(job: PodMigrationJob, arguments: Arguments) -> Terms:
     grace = options.grace_period_seconds
     if grace is not None and grace < 0:
         problems.append(f"spec.deleteOptions.gracePeriodSeconds: {grace} is negative")
-    problems += _unmet(options.preconditions, spec.pod_ref.uid) if options.preconditions else []
-    problems += _unheeded(options)
-    problems += unreadable(job, (WAVE_ANNOTATION, PRIORITY_ANNOTATION))
+    problems += _unmet_preconditions(options.preconditions, spec.pod_ref.uid) if options.preconditions else []
+    problems += _unsupported_options(options)
+    problems += unreadable_annotations(job, (WAVE_ANNOTATION, PRIORITY_ANNOTATION))
     propagation = options.propagation_policy
     if propagation not in (None, *PROPAGATION):
         problems.append(f"spec.deleteOptions.propagationPolicy: {propagation!r} is not one of {', '.join(PROPAGATION)}")
-    return Terms(
+    return EffectiveOptions(
         mode=mode,
         ttl=ttl,
-        waiting=arguments.waiting_ttl,
-        policy=arguments.policy,
-        grace=arguments.grace_seconds if grace is None else grace,
-        propagation=propagation or arguments.propagation,
+        waiting_ttl=arguments.waiting_ttl,
+        eviction_policy=arguments.eviction_policy,
+        grace_seconds=arguments.grace_seconds if grace is None else grace,
+        propagation_policy=propagation or arguments.propagation_policy,
         dry_run=arguments.dry_run or bool(options.dry_run),
-        schedulers=arguments.protections.scheduler_names,
+        scheduler_names=arguments.protections.scheduler_names,
         problem="; ".join(problems),
     )
 
 
-def _unheeded(options: DeleteOptions) -> list[str]:
+def _unsupported_options(options: DeleteOptions) -> list[str]:
     """What an API server would heed, and evictions by us would not."""
     found = []
     if options.orphan_dependents is not None:
@@ -74,7 +74,7 @@ def _unheeded(options: DeleteOptions) -> list[str]:
     return found
 
 
-def _unmet(asked: Preconditions, uid: str | None) -> list[str]:
+def _unmet_preconditions(asked: Preconditions, uid: str | None) -> list[str]:
     """What is asked of the pod that it cannot be, or that nobody can see to."""
     path, found = "spec.deleteOptions.preconditions", []
     if uid and asked.uid not in (None, "", uid):

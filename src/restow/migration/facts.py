@@ -12,13 +12,19 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from restow.migration.conditions import condition, is_evicting
-from restow.migration.effective_options import Terms
-from restow.migration.reservation import is_made_for, reservation_name
-from restow.migration.successor_seats import Place, may_come_first, place_of, seats_elsewhere, seats_here, unreliable
-from restow.migration.successor_spec import likenesses, newcomer
+from restow.migration.conditions import find_condition, is_evicting
+from restow.migration.effective_options import EffectiveOptions
+from restow.migration.reservation import is_made_for_job, reservation_name
+from restow.migration.successor_seats import (
+    SeatKey,
+    count_unreliable_seats,
+    may_be_taken_first,
+    seat_key,
+    seats_on_current_node,
+    usable_seats,
+)
+from restow.migration.successor_spec import possible_successors, successor_with_certain_labels
 from restow.model.affinity import node_constraint
-from restow.model.cluster.seat import is_being_deleted, named_seat
 from restow.model.objects import (
     JobConditionType,
     Node,
@@ -34,6 +40,8 @@ from restow.model.objects import (
     ReservationPhase,
 )
 from restow.model.pods import is_terminating
+from restow.model.reservations.observed import is_being_deleted
+from restow.model.reservations.reservation_annotations import named_seat
 from restow.model.taints import UNSCHEDULABLE, untolerated
 from restow.model.times import time_of
 
@@ -65,7 +73,7 @@ class Outlook(msgspec.Struct, frozen=True):
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     job: PodMigrationJob
-    terms: Terms
+    terms: EffectiveOptions
     now: float
     pod: Pod | None = None
     """The pod with the job's UID, if it is known; else whoever has its name."""
@@ -87,7 +95,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The one that the job refers to, or else the one that is named after it."""
     nodes: Mapping[str, Node | None] = {}
     """Where its seats are, as far as they were read; None is gone."""
-    shut_out: Mapping[Place, str] = {}
+    shut_out: Mapping[SeatKey, str] = {}
     """The seats that the successor would be kept from, were it to come now, each with why, as far as was asked."""
     takers: tuple[Pod, ...] = ()
     """The pods that the reservation, or the job, names as having taken a seat, as far as they exist."""
@@ -152,8 +160,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def grace(self) -> float:
         """The seconds that the pod may take to stop."""
-        if self.terms.grace is not None:
-            return float(self.terms.grace)
+        if self.terms.grace_seconds is not None:
+            return float(self.terms.grace_seconds)
         assert self.mover is not None, "it is asked for before it leaves"
         own = self.mover.spec.termination_grace_period_seconds
         return DEFAULT_GRACE if own is None else float(own)
@@ -169,7 +177,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_ours(self) -> bool:
         """Whether the reservation was made for this job, and not given to it."""
-        return self.reservation is not None and is_made_for(self.reservation, self.job)
+        return self.reservation is not None and is_made_for_job(self.reservation, self.job)
 
     @property
     def placements(self) -> list[Placement]:
@@ -180,7 +188,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     def usable(self) -> list[Placement]:
         """The free seats that the successor may take, not where the pod is now, whatever their nodes say."""
         assert self.reservation is not None, "asked only then"
-        return seats_elsewhere(self.reservation, self.likely)
+        return usable_seats(self.reservation, self.likely)
 
     @property
     def suited(self) -> list[Placement]:
@@ -192,7 +200,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fit(self) -> list[Placement]:
         """Those of them that would take the successor now, as far as that is known."""
-        return [one for one in self.suited if place_of(one) not in self.shut_out]
+        return [one for one in self.suited if seat_key(one) not in self.shut_out]
 
     @property
     def seat(self) -> Placement | None:
@@ -200,15 +208,17 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         seats that cannot be relied on yet it is only known how many they are."""
         assert self.reservation is not None, "asked only then"
         usable, fit, place = self.usable, self.fit, len(self.ahead)
-        waiting = max(unreliable(self.reservation, usable) - (len(usable) - len(fit)), 0)
+        waiting = max(count_unreliable_seats(self.reservation, usable) - (len(usable) - len(fit)), 0)
         return fit[place] if len(fit) - waiting > place else None
 
     @property
     def way_back(self) -> Placement | None:
         """A seat where the pod is already that its successor may come to before the one that is kept for it."""
         assert self.reservation is not None and self.seat is not None, "asked only then"
-        here = (one for one in seats_here(self.reservation, self.likely) if place_of(one) not in self.shut_out)
-        return next((one for one in here if may_come_first(self.reservation, one, self.seat)), None)
+        here = (
+            one for one in seats_on_current_node(self.reservation, self.likely) if seat_key(one) not in self.shut_out
+        )
+        return next((one for one in here if may_be_taken_first(self.reservation, one, self.seat)), None)
 
     def unfitness(self, name: str) -> str | None:
         """Why a seat is of no use where it is; None if it is, or if its node was not read."""
@@ -229,13 +239,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     def likely(self) -> tuple[Pod, ...]:
         """What the successor may be like, first of all the pod itself."""
         assert self.mover is not None, "it has not left"
-        return likenesses(self.mover, self.anew)
+        return possible_successors(self.mover, self.anew)
 
     @property
     def newcomer(self) -> Pod:
         """The successor, by what is certain of it."""
         assert self.mover is not None, "it has not left"
-        return newcomer(self.mover, self.anew)
+        return successor_with_certain_labels(self.mover, self.anew)
 
     @property
     def is_placed(self) -> bool:
@@ -290,7 +300,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     def _came_after(self, pod: Pod | None) -> bool:
         """Whether a pod was made after ours was evicted, or else after a seat was kept for it, as far as clocks tell:
         earlier ones took seats that were not meant for it. Whoever sat there by then is known besides (`of_others`)."""
-        told = [one for type in _KEPT if (one := condition(self.job.status, type)) is not None]
+        told = [one for type in _KEPT if (one := find_condition(self.job.status, type)) is not None]
         asked = next((time for one in told if (time := time_of(one.last_probe_time)) is not None), None)
         heard = min((time for one in told if (time := time_of(one.last_transition_time)) is not None), default=None)
         since = heard if asked is None else asked

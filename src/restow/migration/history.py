@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from restow.eviction.workloads import Workloads
-from restow.migration.conditions import condition, is_ended, is_evicting
+from restow.migration.conditions import find_condition, is_evicting, is_job_ended
 from restow.migration.reservation import reservation_key
-from restow.model.cluster import MOVED_AT_ANNOTATION
-from restow.model.cluster.names import Key
-from restow.model.cluster.seat import named_seat
+from restow.model.object_key import Key
 from restow.model.objects import JobConditionType, JobPhase, ObjectReference, Pod, PodMigrationJob
 from restow.model.pods import is_terminating
+from restow.model.reservations.reservation_annotations import MOVED_AT_ANNOTATION, named_seat
 from restow.model.times import time_of
 
 WORKLOAD_ANNOTATION = "restow.sh/workload"
@@ -27,19 +26,19 @@ WORKLOAD_ANNOTATION = "restow.sh/workload"
 
 def evicted_at(job: PodMigrationJob) -> float | None:
     """When a job's pod was evicted, or, if that was by another hand, when we heard of it; None while it was not."""
-    found = condition(job.status, JobConditionType.EVICTION)
+    found = find_condition(job.status, JobConditionType.EVICTION)
     if found is None or not is_evicting(job.status):
         return None
     return time_of(found.last_probe_time) or time_of(found.last_transition_time)
 
 
-class Pods(Protocol):
+class PodLookup(Protocol):
     """The live pods by namespace and name."""
 
     def get(self, key: tuple[str, str], /) -> Pod | None: ...
 
 
-def find_pod(pods: Pods, reference: ObjectReference | None) -> Pod | None:
+def find_pod(pods: PodLookup, reference: ObjectReference | None) -> Pod | None:
     """The very pod that is meant, while it exists."""
     if reference is None or not reference.uid:
         return None
@@ -47,8 +46,8 @@ def find_pod(pods: Pods, reference: ObjectReference | None) -> Pod | None:
     return pod if pod is not None and pod.metadata.uid == reference.uid else None
 
 
-class History:
-    def __init__(self, jobs: Iterable[PodMigrationJob], pods: Pods, workloads: Workloads) -> None:
+class MigrationHistory:
+    def __init__(self, jobs: Iterable[PodMigrationJob], pods: PodLookup, workloads: Workloads) -> None:
         self._pods = pods
         self._workloads = workloads
         self._failures: Counter[str] = Counter()
@@ -60,7 +59,7 @@ class History:
         for job in jobs:
             if job.status.phase == JobPhase.FAILED:
                 self._failures[job.spec.pod_ref.uid or ""] += 1
-            if job.status.phase == JobPhase.SUCCEED or (is_ended(job) and self._has_left(job)):
+            if job.status.phase == JobPhase.SUCCEED or (is_job_ended(job) and self._has_left(job)):
                 self._note_move(job)
 
     def _has_left(self, job: PodMigrationJob) -> bool:
@@ -71,7 +70,7 @@ class History:
         return pod is None or is_terminating(pod)
 
     def _note_move(self, job: PodMigrationJob) -> None:
-        workload = self.workload(job)
+        workload = self.workload_uid(job)
         if workload is None:
             return
         self._moves[workload] += 1
@@ -80,7 +79,7 @@ class History:
         else:
             self._expected[reservation_key(job)] += 1
 
-    def workload(self, job: PodMigrationJob) -> str | None:
+    def workload_uid(self, job: PodMigrationJob) -> str | None:
         """The UID of the workload whose pod a job moves, or moved."""
         written = (job.metadata.annotations or {}).get(WORKLOAD_ANNOTATION)
         if written:
@@ -92,11 +91,11 @@ class History:
                 return workload.uid
         return None
 
-    def failures(self, pod: Pod) -> int:
+    def failed_jobs(self, pod: Pod) -> int:
         """How many jobs for this very pod failed."""
         return self._failures[pod.metadata.uid]
 
-    def moves(self, workload: str) -> int:
+    def times_moved(self, workload: str) -> int:
         """How often pods of a workload were moved: by the jobs there are, and by what its pods say of themselves. One
         that was evicted and has not arrived was moved as well."""
         found = self._total.get(workload)

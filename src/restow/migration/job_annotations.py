@@ -14,16 +14,16 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _LARGEST = 2**63 - 1
 
 
-def number_on(job: PodMigrationJob, annotation: str) -> int | None:
+def integer_annotation(job: PodMigrationJob, annotation: str) -> int | None:
     """What an annotation says; None if it is not there, or no number of 64 bits."""
     text = (job.metadata.annotations or {}).get(annotation, "")
     number = int(text) if _INTEGER.fullmatch(text) else None
     return number if number is not None and -_LARGEST - 1 <= number <= _LARGEST else None
 
 
-def unreadable(job: PodMigrationJob, annotations: Iterable[str]) -> Iterator[str]:
+def unreadable_annotations(job: PodMigrationJob, annotations: Iterable[str]) -> Iterator[str]:
     """Which of these are there, and say no number."""
     for annotation in annotations:
         text = (job.metadata.annotations or {}).get(annotation)
-        if text and number_on(job, annotation) is None:
+        if text and integer_annotation(job, annotation) is None:
             yield f"metadata.annotations[{annotation}]: {text[:40]!r} is not an integer of 64 bits"

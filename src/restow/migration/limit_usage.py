@@ -20,27 +20,29 @@ import msgspec
 
 from restow.eviction.budgets import Budget
 from restow.eviction.workloads import Workload
-from restow.migration.cluster_context import Candidate, Scene, candidate
-from restow.migration.conditions import is_evicting, is_running
-from restow.migration.history import History, evicted_at, find_pod
-from restow.migration.limits import Limits, Window, most_evicted, most_missing
+from restow.migration.cluster_context import ClusterContext, MigrationCandidate, migration_candidate
+from restow.migration.conditions import is_evicting, is_job_running
+from restow.migration.history import MigrationHistory, evicted_at, find_pod
+from restow.migration.limits import EvictionWindow, MigrationLimits, max_evicted_in_window, max_unavailable
 from restow.model.objects import Pod, PodMigrationJob
 from restow.model.pods import is_available, is_finished, is_terminating
 from restow.model.times import format_duration
 from restow.model.words import number_of
 
 
-class Full(msgspec.Struct, frozen=True):
+class LimitReached(msgspec.Struct, frozen=True):
     """A limit without room for one more."""
 
     limit: str
     numbers: str
-    again: float | None = None
+    retry_at: float | None = None
     """When it will have room, if nothing else happens until then."""
 
 
-class Occupation:
-    def __init__(self, jobs: Iterable[PodMigrationJob], scene: Scene, history: History, limits: Limits) -> None:
+class LimitUsage:
+    def __init__(
+        self, jobs: Iterable[PodMigrationJob], scene: ClusterContext, history: MigrationHistory, limits: MigrationLimits
+    ) -> None:
         self._scene = scene
         self._limits = limits
         self._total = 0
@@ -52,18 +54,18 @@ class Occupation:
         self._available: dict[str, int] = {}
         windows = (limits.workload_window, limits.namespace_window)
         self._since = scene.now - max((one.seconds for one in windows if one is not None), default=0.0)
-        self._workload_past = _Past(limits.workload_window, scene.now)
-        self._namespace_past = _Past(limits.namespace_window, scene.now)
+        self._workload_past = _WindowUsage(limits.workload_window, scene.now)
+        self._namespace_past = _WindowUsage(limits.namespace_window, scene.now)
         for job in jobs:
             self._note(job, history)
 
-    def migrating(self, workload: str) -> int:
+    def migrating_pods(self, workload: str) -> int:
         """How many pods of a workload are on their way."""
         return self._workloads[workload]
 
-    def full(self, one: Candidate) -> Full | None:
+    def first_limit_reached(self, one: MigrationCandidate) -> LimitReached | None:
         """The first limit that does not allow this one now."""
-        checks: tuple[Callable[[Candidate], Full | None], ...] = (
+        checks: tuple[Callable[[MigrationCandidate], LimitReached | None], ...] = (
             self._rival,
             self._counts,
             self._migrating,
@@ -73,7 +75,7 @@ class Occupation:
         )
         return next((full for check in checks if (full := check(one)) is not None), None)
 
-    def admit(self, one: Candidate) -> None:
+    def admit(self, one: MigrationCandidate) -> None:
         """From now on this one is on its way."""
         workload = _replica_of(one)
         uid = workload.uid if workload else None
@@ -86,15 +88,15 @@ class Occupation:
 
     # --- keeping count ------------------------------------------------------------------------------------------------
 
-    def _note(self, job: PodMigrationJob, history: History) -> None:
+    def _note(self, job: PodMigrationJob, history: MigrationHistory) -> None:
         """Count what a job takes, or has taken lately; most jobs have long ended, and cost a look at the time."""
-        running, left = is_running(job), evicted_at(job)
+        running, left = is_job_running(job), evicted_at(job)
         pod = find_pod(self._scene.pods, job.spec.pod_ref) if running else None
         if pod is not None and not is_terminating(pod):
             left = None  # an eviction that was asked for may have been in vain, and is asked for again
         if not running and (left is None or left <= self._since):
             return
-        workload, namespace = history.workload(job), job.spec.pod_ref.namespace
+        workload, namespace = history.workload_uid(job), job.spec.pod_ref.namespace
         stays = pod is not None and not is_terminating(pod) and not is_evicting(job.status)
         if stays and pod is not None and is_finished(pod):  # else it is over because it leaves
             workload = None
@@ -108,7 +110,7 @@ class Occupation:
             self._workload_past.expect(workload)
             self._namespace_past.expect(namespace)
         if pod is not None:
-            self._charge(pod, candidate(job, pod, self._scene).budgets)
+            self._charge(pod, migration_candidate(job, pod, self._scene).budgets)
 
     def _take(self, job: PodMigrationJob, workload: str | None, pod: Pod | None) -> None:
         """One more is on its way; it is on its node only as long as it is there."""
@@ -135,11 +137,11 @@ class Occupation:
 
     # --- the limits ---------------------------------------------------------------------------------------------------
 
-    def _rival(self, one: Candidate) -> Full | None:
+    def _rival(self, one: MigrationCandidate) -> LimitReached | None:
         other = self._movers.get(one.pod.metadata.uid)
-        return Full("the other job of its pod", f"job {other} moves it already") if other else None
+        return LimitReached("the other job of its pod", f"job {other} moves it already") if other else None
 
-    def _counts(self, one: Candidate) -> Full | None:
+    def _counts(self, one: MigrationCandidate) -> LimitReached | None:
         namespace, node = one.pod.metadata.namespace or "", one.pod.spec.node_name or ""
         limits = self._limits
         for name, most, taken, where in (
@@ -154,11 +156,11 @@ class Occupation:
         ):
             if most and taken >= most:
                 are = "is" if taken == 1 else "are"
-                return Full(name, f"{number_of(taken, 'pod')}{where} {are} migrating, {most} may")
+                return LimitReached(name, f"{number_of(taken, 'pod')}{where} {are} migrating, {most} may")
         return None
 
-    def _migrating(self, one: Candidate) -> Full | None:
-        most = _most(one, self._limits.migrating) if self._limits.check_migrating else None
+    def _migrating(self, one: MigrationCandidate) -> LimitReached | None:
+        most = _most(one, self._limits.per_workload) if self._limits.check_per_workload else None
         workload = _replica_of(one)
         if workload is None or most is None:
             return None
@@ -166,35 +168,39 @@ class Occupation:
         if taken < most:
             return None
         told = f"{taken} of {workload.replicas} pods of {workload} are migrating, {most} may"
-        return Full("maxMigratingPerWorkload", told)
+        return LimitReached("maxMigratingPerWorkload", told)
 
-    def _unavailable(self, one: Candidate) -> Full | None:
+    def _unavailable(self, one: MigrationCandidate) -> LimitReached | None:
         return _too_few(one, self._available_of, self._limits)
 
-    def _budgets(self, one: Candidate) -> Full | None:
+    def _budgets(self, one: MigrationCandidate) -> LimitReached | None:
         for budget in one.budgets:
             charges = self._charges[budget.key]
             if budget.is_charged_for(one.pod) and budget.left - charges < 1:
-                return Full("its budget", budget.shortage(charges))
+                return LimitReached("its budget", budget.shortage(charges))
         return None
 
-    def _windows(self, one: Candidate) -> Full | None:
+    def _windows(self, one: MigrationCandidate) -> LimitReached | None:
         limits, namespace, workload = self._limits, one.pod.metadata.namespace or "", _replica_of(one)
         if workload is not None and limits.workload_window is not None:
-            most = most_evicted(workload.replicas, limits.workload_window, limits)
+            most = max_evicted_in_window(workload.replicas, limits.workload_window, limits)
             full = self._workload_past.full(workload.uid, most)
             if full is not None:
-                return Full("objectLimiters.workload", f"{full.numbers} of {workload}, {most} may", full.again)
+                return LimitReached(
+                    "objectLimiters.workload", f"{full.numbers} of {workload}, {most} may", full.retry_at
+                )
         window = limits.namespace_window
-        if window is not None and isinstance(window.most, int) and window.most:
-            full = self._namespace_past.full(namespace, window.most)
+        if window is not None and isinstance(window.max_evictions, int) and window.max_evictions:
+            full = self._namespace_past.full(namespace, window.max_evictions)
             if full is not None:
-                told = f"{full.numbers} of namespace {namespace}, {window.most} may"
-                return Full("objectLimiters.namespace", told, full.again)
+                told = f"{full.numbers} of namespace {namespace}, {window.max_evictions} may"
+                return LimitReached("objectLimiters.namespace", told, full.retry_at)
         return None
 
 
-def scarcity(one: Candidate, scene: Scene, limits: Limits, is_leaving: Callable[[Pod], bool]) -> Full | None:
+def unavailability_limit_reached(
+    one: MigrationCandidate, scene: ClusterContext, limits: MigrationLimits, is_leaving: Callable[[Pod], bool]
+) -> LimitReached | None:
     """Why the pod of a job that was admitted may not leave now: so many others of its workload are missing, or on their
     way out. Who was admitted and is still there may be one that stays."""
     uid = one.pod.metadata.uid
@@ -206,32 +212,34 @@ def scarcity(one: Candidate, scene: Scene, limits: Limits, is_leaving: Callable[
     return _too_few(one, available, limits)
 
 
-def _too_few(one: Candidate, available: Callable[[Workload], int], limits: Limits) -> Full | None:
-    most, workload = _most(one, limits.unavailable) if limits.check_unavailable else None, _replica_of(one)
+def _too_few(
+    one: MigrationCandidate, available: Callable[[Workload], int], limits: MigrationLimits
+) -> LimitReached | None:
+    most, workload = _most(one, limits.unavailable_per_workload) if limits.check_unavailable else None, _replica_of(one)
     if workload is None or most is None:
         return None
     missing = workload.replicas - available(workload)
     if missing + is_available(one.pod) <= most:
         return None
     told = f"{max(0, missing)} of {workload.replicas} pods of {workload} are unavailable, {most} may be"
-    return Full("maxUnavailablePerWorkload", told)
+    return LimitReached("maxUnavailablePerWorkload", told)
 
 
-def _most(one: Candidate, configured: int | str | None) -> int | None:
+def _most(one: MigrationCandidate, configured: int | str | None) -> int | None:
     """What is configured holds always; the default only where no budget says how many may be missing."""
     if one.workload is None or (configured is None and one.budgets):
         return None
-    return most_missing(one.workload.replicas, configured)
+    return max_unavailable(one.workload.replicas, configured)
 
 
-def _replica_of(one: Candidate) -> Workload | None:
+def _replica_of(one: MigrationCandidate) -> Workload | None:
     return None if is_finished(one.pod) else one.workload
 
 
-class _Past:
+class _WindowUsage:
     """Evictions within a window of time, by whom they are counted for; those to come count too, whenever they come."""
 
-    def __init__(self, window: Window | None, now: float) -> None:
+    def __init__(self, window: EvictionWindow | None, now: float) -> None:
         self._window = window
         self._now = now
         self._times: dict[str, list[float]] = {}
@@ -244,7 +252,7 @@ class _Past:
     def expect(self, key: str | None) -> None:
         self._coming[key or ""] += 1
 
-    def full(self, key: str, most: int) -> Full | None:
+    def full(self, key: str, most: int) -> LimitReached | None:
         times, coming = self._times.get(key, []), self._coming[key]
         surplus = len(times) + coming - most + 1
         if surplus <= 0 or self._window is None:
@@ -252,4 +260,4 @@ class _Past:
         again = times[surplus - 1] + self._window.seconds if surplus <= len(times) else None
         span = format_duration(self._window.seconds)
         evicted = f"{number_of(len(times), 'pod', 'were')} evicted within {span}"
-        return Full("", f"{evicted} and {coming} {'is' if coming == 1 else 'are'} about to be", again)
+        return LimitReached("", f"{evicted} and {coming} {'is' if coming == 1 else 'are'} about to be", again)

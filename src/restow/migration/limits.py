@@ -19,32 +19,32 @@ MANY: Final = 10
 SHARE: Final = "10%"
 
 
-class Window(msgspec.Struct, frozen=True):
+class EvictionWindow(msgspec.Struct, frozen=True):
     """At most so many evictions within any `seconds`; None for as many as may migrate at once."""
 
     seconds: float
-    most: int | str | None = None
+    max_evictions: int | str | None = None
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class MigrationLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What is configured. None where nothing is said; for the counts of pods 0 too, as it is upstream."""
 
     globally: int | None = None
     per_node: int | None = 2
     per_namespace: int | None = None
-    migrating: int | str | None = None
+    per_workload: int | str | None = None
     """Of one workload at once."""
-    unavailable: int | str | None = None
+    unavailable_per_workload: int | str | None = None
     """Of one workload, for whatever reason."""
-    check_migrating: bool = True
+    check_per_workload: bool = True
     check_unavailable: bool = True
-    spare_small: bool = False
+    refuse_small_workloads: bool = False
     """Refuse workloads that would be moved, or missing, as a whole."""
-    workload_window: Window | None = None
-    namespace_window: Window | None = None
+    workload_window: EvictionWindow | None = None
+    namespace_window: EvictionWindow | None = None
 
 
-def most_missing(replicas: int, configured: int | str | None) -> int:
+def max_unavailable(replicas: int, configured: int | str | None) -> int:
     """How many of so many replicas may be missing: what is configured, rounded up, else by how many there are."""
     if configured is not None:
         return fraction(configured, replicas, up=True)
@@ -53,35 +53,37 @@ def most_missing(replicas: int, configured: int | str | None) -> int:
     return 2 if replicas >= FEW else 1
 
 
-def at_once(limits: Limits) -> Callable[[int, bool], int | None]:
+def workload_limit(limits: MigrationLimits) -> Callable[[int, bool], int | None]:
     """How many pods of a workload with so many replicas may be on the move at once, with a budget or without; None for
     any number. The default ladder applies only where there is no budget."""
-    checked = [limits.migrating] if limits.check_migrating else []
-    checked += [limits.unavailable] if limits.check_unavailable else []
+    checked = [limits.per_workload] if limits.check_per_workload else []
+    checked += [limits.unavailable_per_workload] if limits.check_unavailable else []
 
     def most(replicas: int, has_budget: bool) -> int | None:
-        told = [most_missing(replicas, one) for one in checked if one is not None or not has_budget]
+        told = [max_unavailable(replicas, one) for one in checked if one is not None or not has_budget]
         return min(told, default=None)
 
     return most
 
 
-def most_evicted(replicas: int, window: Window, limits: Limits) -> int:
+def max_evicted_in_window(replicas: int, window: EvictionWindow, limits: MigrationLimits) -> int:
     """How many of so many replicas may be evicted within a window; a configured 0 says nothing."""
-    return most_missing(replicas, window.most if window.most not in (None, 0, "0%") else limits.migrating)
+    return max_unavailable(
+        replicas, window.max_evictions if window.max_evictions not in (None, 0, "0%") else limits.per_workload
+    )
 
 
-def smallness(replicas: int, limits: Limits) -> str | None:
+def too_few_replicas(replicas: int, limits: MigrationLimits) -> str | None:
     """Why a workload is too small to be touched, if that is asked for."""
-    if not limits.spare_small:
+    if not limits.refuse_small_workloads:
         return None
     if replicas == 1:
         return "its workload has a single replica"
     for name, configured in (
-        ("maxMigratingPerWorkload", limits.migrating),
-        ("maxUnavailablePerWorkload", limits.unavailable),
+        ("maxMigratingPerWorkload", limits.per_workload),
+        ("maxUnavailablePerWorkload", limits.unavailable_per_workload),
     ):
-        most = most_missing(replicas, configured)
+        most = max_unavailable(replicas, configured)
         if most >= replicas:
             return f"all {replicas} replicas of its workload could be missing at once: {name} allows {most}"
     return None

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from restow.migration.conditions import ended_at, is_ended
+from restow.migration.conditions import is_job_ended, job_ended_at
 from restow.migration.history import evicted_at
 from restow.migration.reservation import target_node
-from restow.migration.waves import plan_of
-from restow.model.cluster import MOVED_FROM_ANNOTATION
+from restow.migration.waves import plan_of_job
 from restow.model.objects import JobPhase, PodMigrationJob
+from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION
 from restow.model.words import number_of
 
 
-def under_way(jobs: Iterable[PodMigrationJob]) -> str:
+def plan_under_way(jobs: Iterable[PodMigrationJob]) -> str:
     """Which plan is being carried out, in a sentence; empty if none is."""
     counts: dict[str, list[int]] = {}
     for job in jobs:
-        plan = plan_of(job)
+        plan = plan_of_job(job)
         if plan is not None:
             count = counts.setdefault(plan, [0, 0])
-            count[0] += not is_ended(job)
+            count[0] += not is_job_ended(job)
             count[1] += 1
     live = {plan: count for plan, count in sorted(counts.items()) if count[0]}
     if not live:
@@ -34,11 +34,11 @@ def under_way(jobs: Iterable[PodMigrationJob]) -> str:
     return f"plan {plan} is under way{more}: {left} of its {number_of(total, 'job')} {have} not ended"
 
 
-def migrated(jobs: Iterable[PodMigrationJob]) -> dict[str, float]:
+def last_migrations(jobs: Iterable[PodMigrationJob]) -> dict[str, float]:
     """By node: when a migration last took a pod from it or brought one to it."""
     found: dict[str, float] = {}
     for job in jobs:
-        when = ended_at(job)
+        when = job_ended_at(job)
         if when is None or (job.status.phase != JobPhase.SUCCEED and evicted_at(job) is None):
             continue
         came_from = (job.metadata.annotations or {}).get(MOVED_FROM_ANNOTATION)
@@ -48,15 +48,15 @@ def migrated(jobs: Iterable[PodMigrationJob]) -> dict[str, float]:
     return found
 
 
-def busy(jobs: Iterable[PodMigrationJob], now: float, after_failure: float) -> dict[str, str]:
+def pods_not_to_plan(jobs: Iterable[PodMigrationJob], now: float, after_failure: float) -> dict[str, str]:
     """By UID of a pod that is not to be planned with now: why."""
     found: dict[str, str] = {}
     for job in sorted(jobs, key=lambda one: one.metadata.name):
         uid, name = job.spec.pod_ref.uid or "", job.metadata.name
-        if not is_ended(job):
+        if not is_job_ended(job):
             found[uid] = f"job {name} moves it already"
             continue
-        when = ended_at(job)
+        when = job_ended_at(job)
         if job.status.phase != JobPhase.SUCCEED and when is not None and abs(now - when) < after_failure:
             left = after_failure - (now - when)
             told = (

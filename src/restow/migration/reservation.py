@@ -15,10 +15,9 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from restow.migration.successor_spec import keeps_name, likenesses
+from restow.migration.successor_spec import possible_successors, successor_keeps_name
 from restow.model.affinity import bound_to
-from restow.model.cluster import MIGRATING_ANNOTATION, MOVED_FROM_ANNOTATION
-from restow.model.cluster.names import Key
+from restow.model.object_key import Key
 from restow.model.objects import (
     MatchPolicy,
     ObjectMeta,
@@ -34,9 +33,10 @@ from restow.model.objects import (
     TaskSpec,
 )
 from restow.model.problems import Problem
+from restow.model.reservations.reservation_annotations import MIGRATING_ANNOTATION, MOVED_FROM_ANNOTATION
+from restow.model.reservations.validation import problems
 from restow.model.resources import enlarged, template_requests
 from restow.model.times import format_duration
-from restow.scheduling.reservations.validity import problems
 
 JOB_LABEL = "restow.sh/migration-job"
 """On a reservation: the job it was made for, by name; by UID where the name is too long for a label."""
@@ -65,7 +65,7 @@ def reservation_key(job: PodMigrationJob) -> Key:
     return reference.namespace or inside, reference.name
 
 
-def job_uid(reservation: Reservation) -> str | None:
+def job_uid_of_reservation(reservation: Reservation) -> str | None:
     """The UID of the job that a reservation was made for; None if it was not made for one."""
     name = reservation.metadata.name
     if JOB_LABEL not in (reservation.metadata.labels or {}) or not name.startswith(_PREFIX):
@@ -73,9 +73,9 @@ def job_uid(reservation: Reservation) -> str | None:
     return name.removeprefix(_PREFIX)
 
 
-def is_made_for(reservation: Reservation, job: PodMigrationJob) -> bool:
+def is_made_for_job(reservation: Reservation, job: PodMigrationJob) -> bool:
     """Whether we made it, for this job: only those are ever extended or deleted."""
-    return job_uid(reservation) == job.metadata.uid
+    return job_uid_of_reservation(reservation) == job.metadata.uid
 
 
 def target_node(job: PodMigrationJob) -> str | None:
@@ -89,7 +89,7 @@ def template_problems(job: PodMigrationJob, pod: Pod | None, owners: Iterable[Ow
     found = list(_problems(job))
     if found or pod is None or job.spec.reservation_options is None or job.spec.reservation_options.template is None:
         return found
-    made = reservation_for(job, pod, owners, seconds=1.0)
+    made = build_reservation(job, pod, owners, seconds=1.0)
     return [Problem(f"{_TEMPLATE}.{one.path}", one.message) for one in problems(made)]
 
 
@@ -112,7 +112,7 @@ def _problems(job: PodMigrationJob) -> Iterator[Problem]:
         yield Problem(f"{path}.spec.minAvailable", f"{template.spec.min_available} is not 1, the seats there are")
 
 
-def reservation_for(
+def build_reservation(
     job: PodMigrationJob,
     pod: Pod,
     owners: Iterable[OwnerReference],
@@ -161,7 +161,7 @@ def _owners(pod: Pod, chain: Iterable[OwnerReference]) -> Iterator[ReservationOw
     """Who may take the seat: the pod of the same name where its controller gives names, so that no other member of the
     set does; else whatever its workload makes, of this revision or the next, and nothing that is only of a kin."""
     owners, meta = list(chain), pod.metadata
-    if keeps_name(owners):
+    if successor_keeps_name(owners):
         reference = ObjectReference(api_version="v1", kind="Pod", namespace=meta.namespace, name=meta.name)
         yield ReservationOwner(object=reference)
         return
@@ -183,7 +183,7 @@ def _owner(owner: OwnerReference, pod: Pod) -> ReservationOwner:
 
 
 def _task(job: PodMigrationJob, pod: Pod, given: TaskSpec, anew: PodTemplate | None) -> TaskSpec:
-    likely = likenesses(pod, anew)
+    likely = possible_successors(pod, anew)
     spec = replace(likely[-1].spec, node_name=None, scheduling_gates=None)
     if not given.template.spec.containers:
         for one in likely:  # the pod may have been resized

@@ -10,16 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from restow.migration.facts import Facts
-from restow.migration.successor_seats import by_task, free_seats, is_like_any, why_not_for_successor
-from restow.model.cluster.directory import turn_of
-from restow.model.cluster.seat import is_being_deleted
+from restow.migration.successor_seats import (
+    free_seats,
+    seat_suits_any,
+    seats_of_suitable_tasks,
+    why_reservation_excludes_successor,
+)
 from restow.model.objects import MatchPolicy, Placement, Pod, Reservation, ReservationPhase
+from restow.model.reservations.observed import is_being_deleted
+from restow.model.reservations.owner_index import turn_of
 
-Takes = Callable[[Reservation, Sequence[Placement]], bool]
+NodeTakesSuccessor = Callable[[Reservation, Sequence[Placement]], bool]
 """Whether the node of one of these seats would take the successor in it."""
 
 
-def sooner(facts: Facts, others: Iterable[Reservation], takes: Takes) -> str | None:
+def earlier_reservation(facts: Facts, others: Iterable[Reservation], takes: NodeTakesSuccessor) -> str | None:
     """The name of the reservation of which the successor takes a seat before it takes one of that which was given."""
     given, pod = facts.reservation, facts.mover
     assert given is not None and pod is not None, "asked only then"
@@ -31,21 +36,21 @@ def sooner(facts: Facts, others: Iterable[Reservation], takes: Takes) -> str | N
         and one.status.state.phase == ReservationPhase.AVAILABLE
         and not is_being_deleted(one)
         and any(
-            not why_not_for_successor(one, like, facts.owners, facts.terms.schedulers, facts.group)
+            not why_reservation_excludes_successor(one, like, facts.owners, facts.terms.scheduler_names, facts.group)
             for like in (pod, facts.newcomer)
         )
     )
     for one in sorted(before, key=turn_of):
-        seats = _tried(one, facts.likely)
+        seats = _seats_tried_by_scheduler(one, facts.likely)
         if seats and takes(one, seats):
             return one.metadata.name
     return None
 
 
-def _tried(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
+def _seats_tried_by_scheduler(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
     """The free seats that the scheduler would try for the successor, whichever it is like: under policy Fits also those
     that are too small for it, because there may be room beside them."""
     free = free_seats(reservation)
     if reservation.spec.match_policy == MatchPolicy.FITS:
         return free
-    return by_task(free, lambda one: is_like_any(reservation, one, likely))
+    return seats_of_suitable_tasks(free, lambda one: seat_suits_any(reservation, one, likely))

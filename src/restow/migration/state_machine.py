@@ -21,16 +21,16 @@ from msgspec.structs import replace
 from restow.migration.after_eviction import follow, leave
 from restow.migration.before_eviction import MARGIN, UNLIMITED, evict_directly, prepare, unmovable
 from restow.migration.conditions import (
-    condition,
-    ended,
-    ended_at,
-    holds,
-    is_ended,
-    is_running,
-    paused,
-    resumed,
-    spent,
-    withdrawn,
+    ended_status,
+    eviction_withdrawn_status,
+    find_condition,
+    is_condition_true,
+    is_job_ended,
+    is_job_running,
+    job_ended_at,
+    job_seconds_used,
+    paused_status,
+    resumed_status,
 )
 from restow.migration.facts import Facts
 from restow.migration.history import WORKLOAD_ANNOTATION
@@ -41,19 +41,17 @@ from restow.migration.steps import (
     Done,
     Evict,
     Fail,
-    Look,
-    Pin,
+    PinPod,
+    ReadLive,
     Release,
     Step,
     Wait,
-    end_of_seat,
-    fail,
-    forbid,
-    is_there,
+    fail_job,
+    forbid_move,
     pod_name,
+    reservation_exists,
+    seat_expiry,
 )
-from restow.model.cluster.seat import MOVED_FROM_ANNOTATION, migrating_pod
-from restow.model.cluster.seat import is_ended as reservation_is_ended
 from restow.model.objects import (
     ConditionStatus,
     JobConditionType,
@@ -63,6 +61,8 @@ from restow.model.objects import (
     PodMigrationJobStatus,
 )
 from restow.model.pods import is_terminating
+from restow.model.reservations.observed import is_ended as reservation_is_ended
+from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION, migrating_pod
 from restow.model.times import MAX_DURATION_SECONDS, format_duration
 
 _LAST = (JobConditionType.BOUND_POD_READY, JobConditionType.POD_BOUND_RESERVATION)
@@ -73,14 +73,14 @@ SETTLED = 120.0
 def next_step(facts: Facts) -> Step:
     """What to do about a job now."""
     step = _decide(facts)
-    return step if facts.fresh or isinstance(step, Look) or _is_lasting(facts, step) else Look()
+    return step if facts.fresh or isinstance(step, ReadLive) or _is_lasting(facts, step) else ReadLive()
 
 
 def _is_lasting(facts: Facts, step: Step) -> bool:
     """Whether what a step tells, if anything, is as true as it was when its facts were read. The job itself need not
     be the newest: what is written holds only for the version that was read."""
     match step:
-        case Pin():
+        case PinPod():
             return facts.mover is not None
         case Wait() | AwaitAdmission() if step.status == facts.job.status:
             return True
@@ -93,7 +93,7 @@ def _is_lasting(facts: Facts, step: Step) -> bool:
 def _decide(facts: Facts) -> Step:
     """An eviction that was written down and not sent is withdrawn, unless it is to be sent after all."""
     if facts.unsent and not facts.has_left:
-        step = _move(facts.saying(withdrawn(facts.job.status, now=facts.now)))
+        step = _move(facts.saying(eviction_withdrawn_status(facts.job.status, now=facts.now)))
         if not isinstance(step, Evict):
             return step
     return _move(facts)
@@ -101,43 +101,43 @@ def _decide(facts: Facts) -> Step:
 
 def _move(facts: Facts) -> Step:
     job = facts.job
-    if is_ended(job):
+    if is_job_ended(job):
         return _after_the_end(facts)
     if job.metadata.deletion_timestamp is not None:  # somebody's finalizer keeps it
         told = "the job is being deleted"
-        return Abort(ended(job.status, JobPhase.ABORTED, JobReason.ABORTED, told, now=facts.now))
+        return Abort(ended_status(job.status, JobPhase.ABORTED, JobReason.ABORTED, told, now=facts.now))
     if job.spec.paused:
-        return Wait(paused(job.status, now=facts.now))
-    facts = facts.saying(resumed(job.status, now=facts.now))
+        return Wait(paused_status(job.status, now=facts.now))
+    facts = facts.saying(resumed_status(job.status, now=facts.now))
     if _phase(facts) is JobPhase.PENDING:
-        return _in_time(facts, facts.terms.waiting, _before_admission(facts))
+        return _in_time(facts, facts.terms.waiting_ttl, _before_admission(facts))
     return _in_time(facts, facts.terms.ttl, _under_way(facts))
 
 
 def _phase(facts: Facts) -> JobPhase:
     """Running once admitted; whatever else is written there does not let a job skip arbitration."""
-    return JobPhase.RUNNING if is_running(facts.job) else JobPhase.PENDING
+    return JobPhase.RUNNING if is_job_running(facts.job) else JobPhase.PENDING
 
 
 def _in_time(facts: Facts, limit: float, step: Step) -> Step:
     """The step, unless the job's time is up; with when that will be."""
     if limit <= 0 or isinstance(step, Done | Fail | Abort):
         return step
-    left = limit - spent(facts.job, facts.now)
+    left = limit - job_seconds_used(facts.job, facts.now)
     if left > 0:
         return _until(step, facts.now + left)
     waits = _waits_for(facts, step.status if isinstance(step, Wait) else facts.job.status)
     why = f": {waits}" if waits else ""
     what = "done" if _phase(facts) is JobPhase.RUNNING else "admitted"
-    return fail(facts, JobReason.TIMEOUT, f"not {what} within {format_duration(limit)}{why}{_kept(facts)}")
+    return fail_job(facts, JobReason.TIMEOUT, f"not {what} within {format_duration(limit)}{why}{_kept(facts)}")
 
 
 def _waits_for(facts: Facts, status: PodMigrationJobStatus) -> str | None:
     """What is missing, which need not be what was heard of last."""
-    if facts.mover is not None and holds(status, JobConditionType.BOUND_POD_READY):
+    if facts.mover is not None and is_condition_true(status, JobConditionType.BOUND_POD_READY):
         return f"pod {pod_name(facts)} has not left yet"
     for type in _LAST:
-        found = condition(status, type)
+        found = find_condition(status, type)
         if found is not None and found.status != ConditionStatus.TRUE:
             return found.message
     return status.message
@@ -148,13 +148,13 @@ def _kept(facts: Facts) -> str:
     if not facts.is_evicting or facts.reservation is None or reservation_is_ended(facts.reservation):
         return ""
     if facts.has_left:
-        return f"; its seat is kept until {end_of_seat(facts)}"
+        return f"; its seat is kept until {seat_expiry(facts)}"
     return "; its seat is kept for now, because an eviction may still be on its way"
 
 
 def _until(step: Step, deadline: float) -> Step:
     if isinstance(step, Wait | AwaitAdmission):
-        return replace(step, again=deadline if step.again is None else min(step.again, deadline))
+        return replace(step, retry_at=deadline if step.retry_at is None else min(step.retry_at, deadline))
     return step
 
 
@@ -173,20 +173,20 @@ def _bad_words(facts: Facts) -> Step | None:
     """What the job itself says that cannot be done."""
     reference, wanted = facts.job.spec.pod_ref, facts.reference
     if not reference.namespace or not reference.name:
-        return fail(facts, JobReason.INVALID_POD_REF, "spec.podRef: namespace and name of the pod are needed")
+        return fail_job(facts, JobReason.INVALID_POD_REF, "spec.podRef: namespace and name of the pod are needed")
     if reference.kind not in (None, "", "Pod"):
-        return fail(facts, JobReason.INVALID_POD_REF, f"spec.podRef.kind: {reference.kind} is not Pod")
+        return fail_job(facts, JobReason.INVALID_POD_REF, f"spec.podRef.kind: {reference.kind} is not Pod")
     if facts.terms.problem:
-        return fail(facts, JobReason.INVALID_SPEC, facts.terms.problem)
+        return fail_job(facts, JobReason.INVALID_SPEC, facts.terms.problem)
     problems = template_problems(facts.job, facts.mover, facts.owners)
     if problems:
-        return fail(facts, JobReason.INVALID_SPEC, "; ".join(map(str, problems)))
+        return fail_job(facts, JobReason.INVALID_SPEC, "; ".join(map(str, problems)))
     if wanted is not None and wanted.uid and not wanted.name:
         told = "spec.reservationOptions.reservationRef.name: the name of the reservation is needed"
-        return fail(facts, JobReason.INVALID_SPEC, told)
+        return fail_job(facts, JobReason.INVALID_SPEC, told)
     if wanted is not None and wanted.namespace not in (None, "", reference.namespace):
         where = f"{wanted.namespace} is not {reference.namespace}, the namespace of the pod"
-        return fail(facts, JobReason.INVALID_SPEC, f"spec.reservationOptions.reservationRef.namespace: {where}")
+        return fail_job(facts, JobReason.INVALID_SPEC, f"spec.reservationOptions.reservationRef.namespace: {where}")
     return _too_long(facts)
 
 
@@ -198,11 +198,11 @@ def _too_long(facts: Facts) -> Step | None:
     limit = "its seat would have to live longer than 292 years, which nothing does"
     if facts.grace <= ttl:
         field = "spec.ttl" if spec.ttl else "defaultJobTTL"
-        return fail(facts, JobReason.INVALID_SPEC, f"{field}: {format_duration(ttl)} is too long: {limit}")
+        return fail_job(facts, JobReason.INVALID_SPEC, f"{field}: {format_duration(ttl)} is too long: {limit}")
     told = f"{facts.grace:.0f} s is too long: {limit}"
     if spec.delete_options is not None and spec.delete_options.grace_period_seconds is not None:
-        return fail(facts, JobReason.INVALID_SPEC, f"spec.deleteOptions.gracePeriodSeconds: {told}")
-    return forbid(facts, f"its grace period of {told}")
+        return fail_job(facts, JobReason.INVALID_SPEC, f"spec.deleteOptions.gracePeriodSeconds: {told}")
+    return forbid_move(facts, f"its grace period of {told}")
 
 
 def _misnamed(facts: Facts) -> Step | None:
@@ -213,18 +213,18 @@ def _misnamed(facts: Facts) -> Step | None:
     if (meta.namespace, meta.name) == (reference.namespace, reference.name):
         return None
     told = f"spec.podRef: the pod with UID {facts.uid} is {meta.namespace}/{meta.name}, not {pod_name(facts)}"
-    return fail(facts, JobReason.INVALID_POD_REF, told)
+    return fail_job(facts, JobReason.INVALID_POD_REF, told)
 
 
 def _missing_pod(facts: Facts) -> Step | None:
     if facts.pod is None:
-        return fail(facts, JobReason.MISSING_POD, f"there is no pod {pod_name(facts)}")
+        return fail_job(facts, JobReason.MISSING_POD, f"there is no pod {pod_name(facts)}")
     if facts.uid and facts.mover is None:
         now_there = facts.pod.metadata.uid
         told = f"pod {pod_name(facts)} with UID {facts.uid} is gone; another with UID {now_there} has its name"
-        return fail(facts, JobReason.MISSING_POD, told)
+        return fail_job(facts, JobReason.MISSING_POD, told)
     if is_terminating(facts.pod):
-        return fail(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} is leaving already")
+        return fail_job(facts, JobReason.MISSING_POD, f"pod {pod_name(facts)} is leaving already")
     return None
 
 
@@ -234,7 +234,7 @@ def _unpinned(facts: Facts) -> Step | None:
     known = (facts.workload, WORKLOAD_ANNOTATION), (source, MOVED_FROM_ANNOTATION)
     if facts.uid and facts.job.spec.mode and all(value in (None, notes.get(note)) for value, note in known):
         return None
-    return Pin(facts.job.status, facts.pod.metadata.uid, facts.terms.mode, facts.workload, source)
+    return PinPod(facts.job.status, facts.pod.metadata.uid, facts.terms.mode, facts.workload, source)
 
 
 # --- under way --------------------------------------------------------------------------------------------------------
@@ -254,7 +254,9 @@ def _other_pod(facts: Facts) -> Step | None:
     meant = migrating_pod(facts.reservation) if facts.reservation is not None and facts.is_ours else facts.uid
     if facts.uid and facts.uid == meant:
         return None
-    return fail(facts, JobReason.INVALID_POD_REF, f"spec.podRef.uid: {facts.uid!r} is not the pod that was admitted")
+    return fail_job(
+        facts, JobReason.INVALID_POD_REF, f"spec.podRef.uid: {facts.uid!r} is not the pod that was admitted"
+    )
 
 
 # --- after the end ----------------------------------------------------------------------------------------------------
@@ -263,15 +265,20 @@ def _other_pod(facts: Facts) -> Step | None:
 def _after_the_end(facts: Facts) -> Step:
     """Say that it is over, if somebody else ended it, and let go of what is still held for nobody."""
     status = facts.job.status
-    if condition(status, JobConditionType.COMPLETE) is None:
+    if find_condition(status, JobConditionType.COMPLETE) is None:
         phase = JobPhase(status.phase or "")
         said = f"the job was {'aborted' if phase is JobPhase.ABORTED else 'ended'} by a user"
         reason = JobReason.ABORTED if phase is JobPhase.ABORTED else status.reason or ""
         if status.reason == JobReason.LOCK_RELEASED:  # by the queue controller, which says why
             said, reason = status.message or said, status.reason
-        return Abort(ended(status, phase, reason, said + _kept(facts), now=facts.now))
+        return Abort(ended_status(status, phase, reason, said + _kept(facts), now=facts.now))
     reservation = facts.reservation
-    if reservation is None or not facts.is_ours or reservation_is_ended(reservation) or not is_there(reservation):
+    if (
+        reservation is None
+        or not facts.is_ours
+        or reservation_is_ended(reservation)
+        or not reservation_exists(reservation)
+    ):
         return Wait(status)
     pod = facts.pod  # the job may have forgotten which one it was; its reservation has not
     stays = pod is not None and pod.metadata.uid == migrating_pod(reservation) and not is_terminating(pod)
@@ -284,7 +291,7 @@ def _after_the_end(facts: Facts) -> Step:
 
 def _on_its_way(facts: Facts) -> Step | None:
     """An eviction that may still be on its way, though the pod stays; None once whatever was sent has ended."""
-    since = ended_at(facts.job)
+    since = job_ended_at(facts.job)
     if since is None or facts.now - since < SETTLED:
         return Wait(facts.job.status, facts.now + SETTLED if since is None else since + SETTLED)
     return None

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import msgspec
 
-from restow.migration.conditions import Said, ended, recorded
+from restow.migration.conditions import ConditionUpdate, ended_status, with_conditions
 from restow.migration.facts import Facts
-from restow.model.cluster.seat import expires_at, is_being_deleted
 from restow.model.objects import (
     JobPhase,
     JobReason,
@@ -17,19 +16,21 @@ from restow.model.objects import (
     PodMigrationJobStatus,
     Reservation,
 )
+from restow.model.reservations.observed import is_being_deleted
+from restow.model.reservations.spec import expires_at
 from restow.model.times import TimeError, format_time
 
-MOMENT = 5.0
+BRIEF_WAIT = 5.0
 """Seconds within which most things come of themselves that a job waits for."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class ReadLive(msgspec.Struct, frozen=True):
     """The facts do not suffice: read all of them from the API server and, if asked for, try the eviction."""
 
-    trial: bool = False
+    dry_run_eviction: bool = False
 
 
-class Pin(msgspec.Struct, frozen=True):
+class PinPod(msgspec.Struct, frozen=True):
     """Write down what nobody can tell later: which life of the pod is meant, whose replica it is, where it was, and
     how it is to move, whatever becomes of the configuration."""
 
@@ -44,7 +45,7 @@ class AwaitAdmission(msgspec.Struct, frozen=True):
     """Nothing is in the way but arbitration."""
 
     status: PodMigrationJobStatus
-    again: float | None = None
+    retry_at: float | None = None
 
 
 class Reserve(msgspec.Struct, frozen=True):
@@ -54,7 +55,7 @@ class Reserve(msgspec.Struct, frozen=True):
     reservation: Reservation
 
 
-class Refer(msgspec.Struct, frozen=True):
+class RecordReservation(msgspec.Struct, frozen=True):
     """Write down which reservation was made; that it was is told with whatever comes of it."""
 
     status: PodMigrationJobStatus
@@ -87,7 +88,7 @@ class Wait(msgspec.Struct, frozen=True):
     """Until something happens, or until then."""
 
     status: PodMigrationJobStatus
-    again: float | None = None
+    retry_at: float | None = None
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -104,43 +105,43 @@ class Abort(msgspec.Struct, frozen=True):
     status: PodMigrationJobStatus
 
 
-Act = Pin | AwaitAdmission | Reserve | Refer | Extend | Evict | Release | Wait | Done | Fail | Abort
-Step = Look | Act
+Act = PinPod | AwaitAdmission | Reserve | RecordReservation | Extend | Evict | Release | Wait | Done | Fail | Abort
+Step = ReadLive | Act
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def wait(facts: Facts, said: Said, *, again: float | None = None) -> Step:
-    return Wait(recorded(facts.job.status, said, now=facts.now), again)
+def wait_for(facts: Facts, said: ConditionUpdate, *, again: float | None = None) -> Step:
+    return Wait(with_conditions(facts.job.status, said, now=facts.now), again)
 
 
-def for_a_moment(facts: Facts, since: float | None) -> Step | None:
+def wait_briefly(facts: Facts, since: float | None) -> Step | None:
     """Waiting without a word for what mostly comes at once; None if that is not known to have begun just now."""
-    if since is None or not 0 <= facts.now - since < MOMENT:
+    if since is None or not 0 <= facts.now - since < BRIEF_WAIT:
         return None
-    return Wait(facts.job.status, since + MOMENT)
+    return Wait(facts.job.status, since + BRIEF_WAIT)
 
 
-def done(facts: Facts, message: str) -> Step:
-    return Done(ended(facts.job.status, JobPhase.SUCCEED, "", message, now=facts.now))
+def job_done(facts: Facts, message: str) -> Step:
+    return Done(ended_status(facts.job.status, JobPhase.SUCCEED, "", message, now=facts.now))
 
 
-def fail(facts: Facts, reason: JobReason, message: str) -> Step:
-    return Fail(ended(facts.job.status, JobPhase.FAILED, reason, message, now=facts.now))
+def fail_job(facts: Facts, reason: JobReason, message: str) -> Step:
+    return Fail(ended_status(facts.job.status, JobPhase.FAILED, reason, message, now=facts.now))
 
 
-def forbid(facts: Facts, why: str) -> Step:
-    return fail(facts, JobReason.FORBIDDEN_MIGRATE_POD, f"pod {pod_name(facts)} cannot be moved: {why}")
+def forbid_move(facts: Facts, why: str) -> Step:
+    return fail_job(facts, JobReason.FORBIDDEN_MIGRATE_POD, f"pod {pod_name(facts)} cannot be moved: {why}")
 
 
-def rehearsed(facts: Facts, what: str) -> Step:
+def dry_run_result(facts: Facts, what: str) -> Step:
     """What a dry run comes to; it may be asked for when something was done already."""
-    told = f"dry run, {_done_before(facts) or 'nothing was changed'}: {what}"
-    return Abort(ended(facts.job.status, JobPhase.ABORTED, JobReason.DRY_RUN, told, now=facts.now))
+    told = f"dry run, {_already_done(facts) or 'nothing was changed'}: {what}"
+    return Abort(ended_status(facts.job.status, JobPhase.ABORTED, JobReason.DRY_RUN, told, now=facts.now))
 
 
-def _done_before(facts: Facts) -> str:
+def _already_done(facts: Facts) -> str:
     if facts.is_evicting:
         return "but an eviction was recorded before, and may still be on its way"
     if facts.is_ours:
@@ -154,12 +155,12 @@ def pod_name(facts: Facts) -> str:
     return f"{reference.namespace}/{reference.name}"
 
 
-def is_there(reservation: Reservation | None) -> bool:
+def reservation_exists(reservation: Reservation | None) -> bool:
     """Whether there is one, and nobody is deleting it."""
     return reservation is not None and not is_being_deleted(reservation)
 
 
-def why_failed(reservation: Reservation) -> JobReason:
+def reservation_failure_reason(reservation: Reservation) -> JobReason:
     match reservation.status.state.reason:
         case "Expired":
             return JobReason.RESERVATION_EXPIRED
@@ -169,13 +170,13 @@ def why_failed(reservation: Reservation) -> JobReason:
             return JobReason.UNSCHEDULABLE
 
 
-def lament(reservation: Reservation) -> str:
+def reservation_failure(reservation: Reservation) -> str:
     state = reservation.status.state
     why = ": ".join(text for text in (state.reason, state.message) if text)
     return f"reservation {reservation.metadata.name} failed" + (f" ({why})" if why else "")
 
 
-def end_of_seat(facts: Facts) -> str:
+def seat_expiry(facts: Facts) -> str:
     assert facts.reservation is not None, "asked only then"
     try:
         end = expires_at(facts.reservation)

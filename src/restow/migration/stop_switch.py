@@ -13,13 +13,13 @@ from restow.model.objects import ConfigMap
 STOP_NAME = "restow-stop"
 STOP_KEY = "paused"
 REASON_KEY = "reason"
-GO_ON = "restow resume lets them go on"
+RESUME_HINT = "restow resume lets them go on"
 
 
-def stopped(switch: ConfigMap | None) -> str | None:
+def stop_reason(switch: ConfigMap | None) -> str | None:
     """Why nothing is evicted; None if nothing is in the way."""
     data = (switch.data if switch else None) or {}
     if data.get(STOP_KEY, "false").strip().lower() in ("false", ""):
         return None
     why = data.get(REASON_KEY, "").strip()
-    return f"evictions are stopped{': ' if why else ''}{why}; {GO_ON}"
+    return f"evictions are stopped{': ' if why else ''}{why}; {RESUME_HINT}"

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from restow.migration.successor_spec import keeps_name
-from restow.model.cluster.owners import OwnerChains, Owners
-from restow.model.cluster.seat import SeatName, migrating_pod, reserved_pod_of
+from restow.migration.successor_spec import successor_keeps_name
+from restow.model.cluster.owner_chains import OwnerChains
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import (
     MatchPolicy,
@@ -23,15 +22,19 @@ from restow.model.objects import (
     ReservationPhase,
 )
 from restow.model.quantity import QuantityError
+from restow.model.reservations.owners import Owners
+from restow.model.reservations.reservation_annotations import migrating_pod
+from restow.model.reservations.reserved_pod import reserved_pod_of
+from restow.model.reservations.seat_name import SeatName
+from restow.model.reservations.spec import is_for
+from restow.model.reservations.template_comparison import differences, in_detail
 from restow.model.resources import pod_requests, shortages, template_requests
-from restow.scheduling.reservations.comparison import differences, in_detail
-from restow.scheduling.reservations.validity import is_for
 
-Place = tuple[str, int]
+SeatKey = tuple[str, int]
 """Which seat of a reservation: the task and the index."""
 
 
-def place_of(seat: Placement) -> Place:
+def seat_key(seat: Placement) -> SeatKey:
     return seat.task, seat.index
 
 
@@ -40,20 +43,20 @@ def free_seats(reservation: Reservation) -> list[Placement]:
     return [one for one in reservation.status.placements or () if one.pod_ref is None]
 
 
-def seats_elsewhere(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
+def usable_seats(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
     """The free seats that are not where the pod is now, and that whoever takes its place may take."""
     here = likely[0].spec.node_name
     elsewhere = (one for one in free_seats(reservation) if one.node_name != here)
-    return by_task(elsewhere, lambda one: not unlike(reservation, one, likely))
+    return seats_of_suitable_tasks(elsewhere, lambda one: not why_seat_does_not_suit(reservation, one, likely))
 
 
-def seats_here(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
+def seats_on_current_node(reservation: Reservation, likely: Sequence[Pod]) -> list[Placement]:
     """The free seats that are where the pod is now, and that whoever takes its place may take, whichever it is like."""
     here = (one for one in free_seats(reservation) if one.node_name == likely[0].spec.node_name)
-    return by_task(here, lambda one: is_like_any(reservation, one, likely))
+    return seats_of_suitable_tasks(here, lambda one: seat_suits_any(reservation, one, likely))
 
 
-def by_task(seats: Iterable[Placement], suits: Callable[[Placement], bool]) -> list[Placement]:
+def seats_of_suitable_tasks(seats: Iterable[Placement], suits: Callable[[Placement], bool]) -> list[Placement]:
     """The seats that suit, which is the same for all of a task: there may be thousands."""
     asked: dict[str, bool] = {}
     found: list[Placement] = []
@@ -65,30 +68,30 @@ def by_task(seats: Iterable[Placement], suits: Callable[[Placement], bool]) -> l
     return found
 
 
-def is_like_any(reservation: Reservation, seat: Placement, likely: Iterable[Pod]) -> bool:
+def seat_suits_any(reservation: Reservation, seat: Placement, likely: Iterable[Pod]) -> bool:
     """Whether one of these pods may take a seat, by what the seat was made for."""
-    return any(not _unlike(reservation, seat, pod) for pod in likely)
+    return any(not _why_seat_does_not_suit_pod(reservation, seat, pod) for pod in likely)
 
 
-def may_come_first(reservation: Reservation, one: Placement, other: Placement) -> bool:
+def may_be_taken_first(reservation: Reservation, one: Placement, other: Placement) -> bool:
     """Whether the scheduler may hand out a seat before another: in the order of task and index, or of sizes."""
     by_size = reservation.spec.match_policy == MatchPolicy.FITS and one.task != other.task
-    return by_size or place_of(one) < place_of(other)
+    return by_size or seat_key(one) < seat_key(other)
 
 
-def unreliable(reservation: Reservation, seats: Iterable[Placement]) -> int:
+def count_unreliable_seats(reservation: Reservation, seats: Iterable[Placement]) -> int:
     """How many seats of the tasks of these cannot be relied on yet: their room is being left, or a node is unfit."""
     counts = reservation.status.task_status_count or {}
     tasks = {one.task for one in seats} & counts.keys()
     return sum((counts[task].phase or {}).get(ReservationPhase.WAITING, 0) for task in tasks)
 
 
-def unlike(reservation: Reservation, seat: Placement, likely: Iterable[Pod]) -> str:
+def why_seat_does_not_suit(reservation: Reservation, seat: Placement, likely: Iterable[Pod]) -> str:
     """What keeps any of these pods from a seat, by what the seat was made for; empty if nothing does."""
-    return next((why for pod in likely if (why := _unlike(reservation, seat, pod))), "")
+    return next((why for pod in likely if (why := _why_seat_does_not_suit_pod(reservation, seat, pod))), "")
 
 
-def _unlike(reservation: Reservation, seat: Placement, pod: Pod) -> str:
+def _why_seat_does_not_suit_pod(reservation: Reservation, seat: Placement, pod: Pod) -> str:
     task = next((one for one in reservation.spec.tasks or () if one.name == seat.task), None)
     if task is None:
         return ""
@@ -107,7 +110,7 @@ def _unlike(reservation: Reservation, seat: Placement, pod: Pod) -> str:
     return f"the seat is too small: {', '.join(map(str, short))}" if short else ""
 
 
-def why_not_for_successor(
+def why_reservation_excludes_successor(
     reservation: Reservation,
     pod: Pod,
     owners: tuple[OwnerReference, ...],
@@ -130,7 +133,7 @@ def _belongs_to(reservation: Reservation, pod: Pod, owners: tuple[OwnerReference
     """Whether its owners speak of the successor, which has the same name only if the owner is one that gives names."""
     meta = pod.metadata
     made = ObjectMeta(
-        name=meta.name if keeps_name(owners) else "",
+        name=meta.name if successor_keeps_name(owners) else "",
         namespace=meta.namespace,
         labels=meta.labels,
         annotations=meta.annotations,

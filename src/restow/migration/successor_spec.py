@@ -26,7 +26,7 @@ _TOLD_APART_BY = frozenset(
 )
 
 
-def likenesses(pod: Pod, anew: PodTemplate | None) -> tuple[Pod, ...]:
+def possible_successors(pod: Pod, anew: PodTemplate | None) -> tuple[Pod, ...]:
     """The pod, and last what is made `anew`, if that is known to differ. Nobody knows before it comes which of them it
     is like in size (whoever changed the pod when it was made may do so again), so a seat must be for both; where it may
     go, the last one says."""
@@ -43,12 +43,12 @@ def likenesses(pod: Pod, anew: PodTemplate | None) -> tuple[Pod, ...]:
     return pod, made
 
 
-def keeps_name(owners: Iterable[OwnerReference]) -> bool:
+def successor_keeps_name(owners: Iterable[OwnerReference]) -> bool:
     """Whether whoever takes a pod's place has its name: the controller, which comes first, gives names."""
     return any(owner.kind == "StatefulSet" for owner in islice(owners, 1))
 
 
-def newcomer(pod: Pod, anew: PodTemplate | None) -> Pod:
+def successor_with_certain_labels(pod: Pod, anew: PodTemplate | None) -> Pod:
     """Whoever takes a pod's place, by the labels that it certainly has: those of the template, and those by which its
     controller tells its pods apart. Others may have been put on this very pod, or be of its revision."""
     if anew is None:

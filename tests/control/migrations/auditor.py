@@ -20,15 +20,16 @@ import msgspec
 
 from restow.client.verbs import Client
 from restow.eviction.costs import NEVER, eviction_cost
-from restow.migration.conditions import holds, is_evicting
-from restow.migration.reservation import is_made_for
-from restow.migration.stop_switch import stopped
+from restow.migration.conditions import is_condition_true, is_evicting
+from restow.migration.reservation import is_made_for_job
+from restow.migration.stop_switch import stop_reason
 from restow.model import kinds
-from restow.model.cluster.owners import OwnerChains, Owners
-from restow.model.cluster.seat import migrating_pod
+from restow.model.cluster.owner_chains import OwnerChains
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import ConfigMap, Node, Pod, PodMigrationJob, Reservation
 from restow.model.pods import is_ready, is_terminating
+from restow.model.reservations.owners import Owners
+from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.resources import fits, pod_requests, template_requests
 from restow.model.times import parse_time
 from restow.ports import Api, ApiError, Clock, NotFound, Request, Response
@@ -136,7 +137,7 @@ class Auditor:
             self._blame(request, "it was not recorded before")
         _, when, switch = self._read("configmaps", "restow-stop", "restow-system")
         age = asyncio.get_running_loop().time() - when
-        if stopped(switch) is not None or age > 60:
+        if stop_reason(switch) is not None or age > 60:
             self._blame(request, f"the switch was read {age:.2f} s ago: {switch}")
         _, _, pod = self._read("pods", request.name, request.namespace)
         if pod is not None and (eviction_cost(pod) == NEVER or not pod.metadata.owner_references):
@@ -170,7 +171,7 @@ class Auditor:
         if node is None or node.spec.unschedulable or later < number:
             return f"node {name} was read as {node}, {later - number} calls later"
         made, kept = node.metadata.creation_timestamp or "", found.status.state.last_transition_time or ""
-        if parse_time(made) > parse_time(kept) and is_made_for(found, job):
+        if parse_time(made) > parse_time(kept) and is_made_for_job(found, job):
             return f"node {name} was made at {made}, and the seat kept on it at {kept}"
         return None
 
@@ -195,7 +196,7 @@ class Auditor:
         if asked not in (None, found.metadata.resource_version):
             return  # it was decided about another version, and the server refuses it
         jobs = (await self._truth.list(kinds.POD_MIGRATION_JOB)).items
-        uids = {migrating_pod(found), *(job.spec.pod_ref.uid for job in jobs if is_made_for(found, job))}
+        uids = {migrating_pod(found), *(job.spec.pod_ref.uid for job in jobs if is_made_for_job(found, job))}
         seen = [item for _, _, item in self._seen.values() if isinstance(item, Pod) and item.metadata.uid in uids]
         held = found.status.state.phase in ("Available", "Waiting")
         if held and not any(not is_terminating(pod) for pod in seen):
@@ -212,5 +213,5 @@ class Auditor:
             if status.get("phase") == "Succeed" and successor and job.spec.mode != "EvictDirectly":
                 self._blame(request, "nobody was said to be Ready")
             return
-        if not holds(job.status, "BoundPodReady") and successor.get("uid") not in self._arrived:
+        if not is_condition_true(job.status, "BoundPodReady") and successor.get("uid") not in self._arrived:
             self._blame(request, f"its successor was never seen Ready: {successor}")

@@ -15,8 +15,8 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from restow.control.migrations import Migrations
-from restow.migration.conditions import is_ended, is_evicting
-from restow.migration.reservation import is_made_for
+from restow.migration.conditions import is_evicting, is_job_ended
+from restow.migration.reservation import is_made_for_job
 from restow.model import kinds
 from restow.model.objects import Document, JobConditionType, JobPhase, Pod, PodMigrationJob, PodMigrationJobStatus
 from restow.model.pods import is_available
@@ -167,7 +167,9 @@ class MoveAccidents(Accidents):
 
     async def _job(self) -> PodMigrationJob:
         found = (await self._it.client.list(kinds.POD_MIGRATION_JOB)).items
-        return self._rng.choice(sorted((job for job in found if not is_ended(job)), key=lambda job: job.metadata.name))
+        return self._rng.choice(
+            sorted((job for job in found if not is_job_ended(job)), key=lambda job: job.metadata.name)
+        )
 
     async def _change(self, **spec: object) -> None:
         await self._it.patch(kinds.POD_MIGRATION_JOB, (await self._job()).metadata.name, {"spec": spec})
@@ -324,14 +326,14 @@ async def _begin(it: MigrationCluster) -> None:
 async def _is_at_rest(it: MigrationCluster) -> None:
     """Every job has ended and says why, nothing is held for nobody, workloads are whole, and no node has too much."""
     jobs = (await it.client.list(kinds.POD_MIGRATION_JOB)).items
-    assert [job.metadata.name for job in jobs if not is_ended(job)] == []
+    assert [job.metadata.name for job in jobs if not is_job_ended(job)] == []
     assert [job for job in jobs if not _is_explained(job.status)] == []
     held = [one for one in await it.reservations() if one.status.state.phase not in ("Succeeded", "Failed")]
     assert held == [], held
     pods: list[Pod] = await it.pods()
     staying = {one.metadata.uid for one in pods}
     for one in await it.reservations():
-        of = next((job for job in jobs if is_made_for(one, job)), None)
+        of = next((job for job in jobs if is_made_for_job(one, job)), None)
         expired = one.status.state.reason == "Expired"
         kept = expired and of is not None and not is_evicting(of.status) and of.spec.pod_ref.uid in staying
         assert not kept, f"{one.metadata.name} was never released: {of}"

@@ -39,10 +39,10 @@ import msgspec
 
 from restow.adapters.memory import MemoryApi
 from restow.adapters.memory.store import Change, Collection
-from restow.migration.arguments import Arguments
-from restow.migration.conditions import is_evicting, is_running
+from restow.migration.arguments import MigrationArguments
+from restow.migration.conditions import is_evicting, is_job_running
 from restow.migration.history import evicted_at
-from restow.migration.limits import most_evicted, most_missing
+from restow.migration.limits import max_evicted_in_window, max_unavailable
 from restow.model import kinds
 from restow.model.objects import (
     Deployment,
@@ -109,7 +109,7 @@ class _Past(msgspec.Struct):
 class Limits:
     """`life` says which controller leads; `alone`, whether one does at a time."""
 
-    def __init__(self, api: MemoryApi, arguments: Arguments, *, alone: bool = True) -> None:
+    def __init__(self, api: MemoryApi, arguments: MigrationArguments, *, alone: bool = True) -> None:
         self.faults: list[str] = []
         self.life = 0
         self.admissions = self.evictions = 0
@@ -204,7 +204,7 @@ class Limits:
             del self._jobs[uid]
             for one in self._evicted:
                 one.remembered &= one.pod != job.spec.pod_ref.uid
-        elif is_running(job) and not (before and is_running(before)):
+        elif is_job_running(job) and not (before and is_job_running(before)):
             self.admissions += 1
             if self._alone:
                 self._admission(job)
@@ -216,7 +216,7 @@ class Limits:
 
     def _admission(self, job: PodMigrationJob) -> None:
         limits, uid = self._arguments.limits, job.spec.pod_ref.uid or ""
-        under_way = [one for one in self._jobs.values() if is_running(one)]
+        under_way = [one for one in self._jobs.values() if is_job_running(one)]
         movers = [one.spec.pod_ref.uid or "" for one in under_way]
         pod, workload = self._pods.get(uid), self._workload_of.get(uid, "")
         there = [one for one in map(self._pods.get, movers) if one is not None]
@@ -230,7 +230,7 @@ class Limits:
             counts.append(("from its node", limits.per_node or None, from_here))
         if pod is not None and workload in self._replicas:
             alike = sum(self._workload_of.get(one) == workload for one in movers)
-            counts.append(("of its workload", self._most(limits.migrating, pod), alike))
+            counts.append(("of its workload", self._most(limits.per_workload, pod), alike))
         for what, most, taken in counts:
             if most is not None and taken > most:
                 self._blame(f"admit {job.metadata.name}: {taken} {what} are under way, {most} may be")
@@ -243,11 +243,14 @@ class Limits:
         workload = self._workload_of[pod.metadata.uid]
         if workload not in self._replicas or (configured is None and self._covering(pod)):
             return None
-        return most_missing(max(self._replicas[workload].lately(_time())), configured)
+        return max_unavailable(max(self._replicas[workload].lately(_time())), configured)
 
     def _unavailability(self, what: str, pod: Pod, movers: set[str]) -> None:
         """Replicas for which there is no pod that is available and stays; at the least, by what may be known."""
-        workload, most = self._workload_of[pod.metadata.uid], self._most(self._arguments.limits.unavailable, pod)
+        workload, most = (
+            self._workload_of[pod.metadata.uid],
+            self._most(self._arguments.limits.unavailable_per_workload, pod),
+        )
         if most is None:
             return
         known = {uid for uid, end in self._available[workload].items() if end is None or end > _time() - MINUTE}
@@ -314,7 +317,7 @@ class Limits:
         window = limits.workload_window
         if window is None or workload not in self._replicas:
             return
-        most = most_evicted(max(self._replicas[workload].lately(_time())), window, limits)
+        most = max_evicted_in_window(max(self._replicas[workload].lately(_time())), window, limits)
         since = _time() - window.seconds + ROUNDING
         alike = [one for one in self._evicted if one.remembered and one.workload == workload]
         times = [one.at for one in alike if one.written > since]

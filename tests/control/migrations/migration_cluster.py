@@ -14,13 +14,16 @@ import msgspec
 
 from restow.client.verbs import Client
 from restow.control.migrations import Migrations, Settings
-from restow.migration.arguments import Arguments, read_arguments
+from restow.migration.arguments import MigrationArguments, read_migration_arguments
 from restow.model import kinds
 from restow.model.affinity import node_constraint
-from restow.model.cluster.owners import OwnerChains, Owners
-from restow.model.cluster.seat import expires_at, is_ended, migrating_pod
+from restow.model.cluster.owner_chains import OwnerChains
 from restow.model.cluster.undo import UndoLog
 from restow.model.objects import Document, Pod, PodMigrationJob, Reservation
+from restow.model.reservations.observed import is_ended
+from restow.model.reservations.owners import Owners
+from restow.model.reservations.reservation_annotations import migrating_pod
+from restow.model.reservations.spec import expires_at
 from restow.model.times import format_time
 from restow.ports import Api, ApiError, Clock
 from tests.control.stage import world
@@ -30,11 +33,11 @@ SCHEDULERS = frozenset({"default-scheduler", "restow"})
 SYSTEM = "restow-system"
 
 
-def migration_arguments(**section: Any) -> Arguments:
+def migration_arguments(**section: Any) -> MigrationArguments:
     """What is configured; without limits where a test does not set them."""
     free = {"maxMigratingPerNode": 0, "maxUnavailablePerWorkload": "100%", "maxMigratingPerWorkload": "100%"}
     limiters = {"objectLimiters": {"workload": {"duration": "0s"}}}
-    return read_arguments({**free, **limiters, "evictQPS": 1000, "evictBurst": 100, **section}, SCHEDULERS)
+    return read_migration_arguments({**free, **limiters, "evictQPS": 1000, "evictBurst": 100, **section}, SCHEDULERS)
 
 
 class StubScheduler:

@@ -14,9 +14,9 @@ from functools import cache
 
 import pytest
 
-from restow.migration.reservation import job_uid
+from restow.migration.reservation import job_uid_of_reservation
 from restow.model import kinds
-from restow.model.cluster.seat import migrating_pod
+from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.ports import Api, ApiError, Request, Response
 from restow.sim.loop import run_virtual
 from restow.sim.writes import is_write
@@ -106,7 +106,7 @@ async def at_rest(it: MigrationCluster) -> None:
     ended = [
         one for one in await it.reservations() if one.status.state.reason == "Expired" and migrating_pod(one) in here
     ]
-    assert [one for one in ended if one.spec.ttl not in SHORT and job_uid(one)] == [], "never released"
+    assert [one for one in ended if one.spec.ttl not in SHORT and job_uid_of_reservation(one)] == [], "never released"
     assert all(map(ready, pods)), [(one.metadata.name, one.spec.node_name) for one in pods if not ready(one)]
     await check_room(it)
 

@@ -9,8 +9,8 @@ import pytest
 from restow.client.leader_election import Fenced
 from restow.control.migrations import controller
 from restow.migration.facts import Facts
-from restow.migration.steps import Look
-from restow.migration.stop_switch import GO_ON
+from restow.migration.steps import ReadLive
+from restow.migration.stop_switch import RESUME_HINT
 from restow.model import kinds
 from restow.model.objects import Document, Pod
 from restow.ports import Request, Response
@@ -149,8 +149,8 @@ async def test_nothing_is_evicted_while_the_switch_is_off() -> None:
         it.seats.refusing = None
         await it.move(other, "late")
         await pass_time(60)
-        assert await it.told() == ("Running", "Stopped", f"evictions are stopped: maintenance; {GO_ON}")
-        assert await it.told("late") == ("Pending", "Stopped", f"evictions are stopped: maintenance; {GO_ON}")
+        assert await it.told() == ("Running", "Stopped", f"evictions are stopped: maintenance; {RESUME_HINT}")
+        assert await it.told("late") == ("Pending", "Stopped", f"evictions are stopped: maintenance; {RESUME_HINT}")
         assert await pod_stays(it, old) and await pod_stays(it, other)
         await it.go()
         await pass_time(60)
@@ -320,9 +320,9 @@ async def test_a_job_about_which_nothing_can_be_decided_is_looked_at_less_and_le
     """The cluster changes faster than it is read: every look asks for another."""
     looks: list[float] = []
 
-    def never_sure(facts: Facts) -> Look:
+    def never_sure(facts: Facts) -> ReadLive:
         looks.append(facts.now)
-        return Look(trial=True)
+        return ReadLive(dry_run_eviction=True)
 
     monkeypatch.setattr(controller, "next_step", never_sure)
     async with cluster_with_stub_scheduler() as it:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from restow.model import kinds
-from restow.model.cluster.seat import expires_at
 from restow.model.objects import Document
+from restow.model.reservations.spec import expires_at
 from restow.model.times import format_time
 from tests.control.migrations.migration_cluster import cluster_with_scheduler, running_controller
 from tests.control.stage import check_room

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from restow.migration.effective_options import Terms
+from restow.migration.effective_options import EffectiveOptions
 from restow.migration.facts import Facts
 from restow.migration.state_machine import next_step
-from restow.migration.steps import Act, Done, Fail, Look, Wait
+from restow.migration.steps import Act, Done, Fail, ReadLive, Wait
 from tests.migration.moves import NO, facts, job, reservation, said
 
 Row = tuple[str, Facts, type, str | None, str]
 """Its name, the facts, the step, and, unless it is of no interest, the reason and something of what is told."""
 
-DIRECT = Terms(mode="EvictDirectly", ttl=300.0)
-DRY = Terms(ttl=300.0, dry_run=True)
+DIRECT = EffectiveOptions(mode="EvictDirectly", ttl=300.0)
+DRY = EffectiveOptions(ttl=300.0, dry_run=True)
 EVICTING = said("Eviction", "False", "Evicting")
 REFUSED = said("Eviction", "False", "FailedEvict", NO.message)
 GONE = said("Eviction", "True", "EvictComplete")
@@ -44,7 +44,7 @@ def check(row: Row) -> None:
     _, of, step, reason, told = row
     found = next_step(of)
     assert type(found) is step, found
-    if isinstance(found, Look):
+    if isinstance(found, ReadLive):
         return
     _check_told(of, found)
     if reason is None:

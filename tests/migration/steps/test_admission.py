@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from restow.migration.effective_options import Terms
+from restow.migration.effective_options import EffectiveOptions
 from restow.migration.state_machine import next_step
-from restow.migration.steps import Abort, AwaitAdmission, Fail, Look, Pin, Wait
+from restow.migration.steps import Abort, AwaitAdmission, Fail, PinPod, ReadLive, Wait
 from restow.model.objects import PodTemplate
 from restow.model.times import MAX_DURATION_SECONDS
 from tests.migration.moves import before, job, pending, pod
@@ -19,7 +19,7 @@ PLANNED = {"restow.sh/target-node": "n1"}
 ONE_CONTAINER = {"containers": [{"name": "main"}]}
 FOREIGN = msgspec.convert({"spec": {"schedulerName": "other"}}, PodTemplate)
 GATED = msgspec.convert({"spec": {"schedulingGates": [{"name": "wait"}]}}, PodTemplate)
-OURS_ALONE = Terms(schedulers=frozenset({"restow"}))
+OURS_ALONE = EffectiveOptions(scheduler_names=frozenset({"restow"}))
 FORGED = replace(pending(), status=replace(pending().status, phase="Running"))
 
 
@@ -29,7 +29,7 @@ ROWS: list[Row] = [
     ("no namespace", before(pending(pod_ref={"namespace": ""})), Fail, "InvalidPodRef", "namespace and name"),
     ("no name", before(pending(pod_ref={"name": ""})), Fail, "InvalidPodRef", "namespace and name"),
     ("not a pod", before(pending(pod_ref={"kind": "Node"})), Fail, "InvalidPodRef", "Node is not Pod"),
-    ("unreadable words", before(terms=Terms(problem="spec.ttl: no")), Fail, "InvalidSpec", "spec.ttl"),
+    ("unreadable words", before(terms=EffectiveOptions(problem="spec.ttl: no")), Fail, "InvalidSpec", "spec.ttl"),
     (
         "a template with a name",
         before(pending(options={"template": {"metadata": {"name": "x"}}})),
@@ -82,21 +82,24 @@ ROWS: list[Row] = [
     ("a reference to nothing", before(pending(options={"reservationRef": {}})), AwaitAdmission, None, ""),
     (
         "a time that is too long for its seat",
-        before(pending(spec={"ttl": "2562047h47m"}), terms=Terms(ttl=MAX_DURATION_SECONDS - 16.0)),
+        before(pending(spec={"ttl": "2562047h47m"}), terms=EffectiveOptions(ttl=MAX_DURATION_SECONDS - 16.0)),
         Fail,
         "InvalidSpec",
         "spec.ttl: 2562047h47m0s is too long: its seat would have to live longer than 292 years",
     ),
     (
         "a configured time that is too long for its seat",
-        before(terms=Terms(ttl=MAX_DURATION_SECONDS - 16.0)),
+        before(terms=EffectiveOptions(ttl=MAX_DURATION_SECONDS - 16.0)),
         Fail,
         "InvalidSpec",
         "defaultJobTTL: 2562047h47m0s is too long: its seat would",
     ),
     (
         "a grace period that is too long for its seat",
-        before(pending(spec={"deleteOptions": {"gracePeriodSeconds": 10**11}}), terms=Terms(ttl=300.0, grace=10**11)),
+        before(
+            pending(spec={"deleteOptions": {"gracePeriodSeconds": 10**11}}),
+            terms=EffectiveOptions(ttl=300.0, grace_seconds=10**11),
+        ),
         Fail,
         "InvalidSpec",
         "spec.deleteOptions.gracePeriodSeconds: 100000000000 s is too long: its seat would",
@@ -118,11 +121,11 @@ ROWS: list[Row] = [
     ("no pod", before(pod=None), Fail, "MissingPod", "there is no pod shop/web-1"),
     ("the pod was replaced", before(pod=pod(uid="new")), Fail, "MissingPod", "another with UID new"),
     ("the pod is leaving", before(pod=pod(leaving=True)), Fail, "MissingPod", "is leaving already"),
-    ("no UID yet", before(pending(pod_ref={"uid": ""})), Pin, None, ""),
-    ("no workload yet", before(workload="deploy"), Pin, None, ""),
-    ("no mode yet", before(pending(spec={"mode": None})), Pin, None, ""),
-    ("nothing is noted on it", before(pending(metadata={"annotations": None})), Pin, None, ""),
-    ("not known where from", before(pending(annotations={"restow.sh/moved-from": "n9"})), Pin, None, ""),
+    ("no UID yet", before(pending(pod_ref={"uid": ""})), PinPod, None, ""),
+    ("no workload yet", before(workload="deploy"), PinPod, None, ""),
+    ("no mode yet", before(pending(spec={"mode": None})), PinPod, None, ""),
+    ("nothing is noted on it", before(pending(metadata={"annotations": None})), PinPod, None, ""),
+    ("not known where from", before(pending(annotations={"restow.sh/moved-from": "n9"})), PinPod, None, ""),
     (
         "workload known",
         before(pending(annotations={"restow.sh/workload": "deploy"}), workload="deploy"),
@@ -153,7 +156,7 @@ ROWS: list[Row] = [
     ),
     (
         "its successor is another one's of ours",
-        before(anew=FOREIGN, terms=Terms(schedulers=frozenset({"other"}))),
+        before(anew=FOREIGN, terms=EffectiveOptions(scheduler_names=frozenset({"other"}))),
         AwaitAdmission,
         None,
         "",
@@ -167,28 +170,34 @@ ROWS: list[Row] = [
     ),
     ("already on its target", before(pending(annotations=PLANNED)), Fail, "ForbiddenMigratePod", "on node n1 already"),
     ("paused", before(pending(spec={"paused": True})), Wait, "Paused", "time stands still"),
-    ("waited too long", before(terms=Terms(waiting=100.0)), Fail, "Timeout", "not admitted within 1m40s"),
+    (
+        "waited too long",
+        before(terms=EffectiveOptions(waiting_ttl=100.0)),
+        Fail,
+        "Timeout",
+        "not admitted within 1m40s",
+    ),
     (
         "waited too long for a limit",
-        before(pending(message="waits for its wave"), terms=Terms(waiting=100.0)),
+        before(pending(message="waits for its wave"), terms=EffectiveOptions(waiting_ttl=100.0)),
         Fail,
         "Timeout",
         "within 1m40s: waits for its wave",
     ),
-    ("waits without limit", before(terms=Terms(waiting=0.0)), AwaitAdmission, None, ""),
+    ("waits without limit", before(terms=EffectiveOptions(waiting_ttl=0.0)), AwaitAdmission, None, ""),
     ("Running was only written", before(FORGED), AwaitAdmission, None, ""),
     ("aborted", before(pending(), job=job(phase="Aborted", ref=None)), Abort, "Aborted", "aborted by a user"),
     (
         "no UID yet, from caches",
         before(pending(pod_ref={"uid": ""}), fresh=False),
-        Look,
+        ReadLive,
         None,
         "",
     ),
-    ("no mode yet, from caches", before(pending(spec={"mode": None}), fresh=False), Pin, None, ""),
+    ("no mode yet, from caches", before(pending(spec={"mode": None}), fresh=False), PinPod, None, ""),
     ("nothing in the way, from caches", before(fresh=False), AwaitAdmission, None, ""),
-    ("no pod, from caches", before(pod=None, fresh=False), Look, None, ""),
-    ("paused, from caches", before(pending(spec={"paused": True}), fresh=False), Look, None, ""),
+    ("no pod, from caches", before(pod=None, fresh=False), ReadLive, None, ""),
+    ("paused, from caches", before(pending(spec={"paused": True}), fresh=False), ReadLive, None, ""),
     ("no options at all", before(pending(spec={"reservationOptions": None})), AwaitAdmission, None, ""),
     (
         "the pod has another name",

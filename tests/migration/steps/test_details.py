@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from restow.migration.conditions import ended_at, is_ended
-from restow.migration.effective_options import Terms
+from restow.migration.conditions import is_job_ended, job_ended_at
+from restow.migration.effective_options import EffectiveOptions
 from restow.migration.facts import Answer, Facts
 from restow.migration.state_machine import SETTLED, next_step
 from restow.migration.steps import (
@@ -20,17 +20,17 @@ from restow.migration.steps import (
     Evict,
     Extend,
     Fail,
-    Look,
-    Pin,
-    Refer,
+    PinPod,
+    ReadLive,
+    RecordReservation,
     Release,
     Reserve,
     Step,
     Wait,
 )
-from restow.model.cluster.seat import expires_at
 from restow.model.objects import ObjectReference, PodTemplate
 from restow.model.pods import is_terminating
+from restow.model.reservations.spec import expires_at
 from restow.model.resources import template_requests
 from restow.model.times import format_time
 from tests.migration.moves import (
@@ -62,9 +62,9 @@ def over(complete: Any) -> Facts:
 
 
 def test_pinning_names_the_life_the_workload_the_mode_and_the_node() -> None:
-    direct = Terms(mode="EvictDirectly")
+    direct = EffectiveOptions(mode="EvictDirectly")
     step = next_step(before(pending(pod_ref={"uid": ""}, spec={"mode": None}), workload="deploy", terms=direct))
-    assert isinstance(step, Pin)
+    assert isinstance(step, PinPod)
     assert (step.uid, step.workload, step.mode, step.source) == ("old", "deploy", "EvictDirectly", "n1")
 
 
@@ -84,14 +84,14 @@ def test_the_reservation_lives_as_long_as_the_job_and_the_farewell() -> None:
 
 
 def test_the_reservation_of_a_job_without_limit_ends_all_the_same() -> None:
-    step = next_step(before(job(ref=None), trial=YES, terms=Terms(ttl=0.0)))
+    step = next_step(before(job(ref=None), trial=YES, terms=EffectiveOptions(ttl=0.0)))
     assert isinstance(step, Reserve)
     assert step.reservation.spec.ttl == "1h2m30s"
 
 
 def test_the_reference_is_whole() -> None:
     step = next_step(facts(job(ref=None)))
-    assert isinstance(step, Refer)
+    assert isinstance(step, RecordReservation)
     assert step.reference == ObjectReference(
         api_version="batch.volcano.sh/v1alpha1", kind="Reservation", namespace="shop", name=OURS, uid=OURS
     )
@@ -149,7 +149,7 @@ def test_what_is_seen_of_its_leaving_is_told_with_what_is_waited_for(of: Facts, 
 
 @pytest.mark.parametrize("of", [before(job(ref=None), fresh=False), facts(fresh=False, trial=None, node=None)])
 def test_whoever_looks_before_something_depends_on_it_tries_the_eviction_at_once(of: Facts) -> None:
-    assert next_step(of) == Look(trial=True)
+    assert next_step(of) == ReadLive(dry_run_eviction=True)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_seat_that_is_not_kept_is_not_said_to_be(of: Facts) -> None:
 
 
 def test_the_jobs_own_grace_period_counts() -> None:
-    assert isinstance(next_step(facts(terms=Terms(grace=600))), Extend)
+    assert isinstance(next_step(facts(terms=EffectiveOptions(grace_seconds=600))), Extend)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_the_jobs_own_grace_period_counts() -> None:
         pytest.param(facts(trial=Answer(False, "no", 30.0)), 30.0, id="or later"),
         pytest.param(before(job(ref=None), outcome=Answer(False, "quota", 60.0)), 60.0, id="a quota when it says"),
         pytest.param(before(job(ref=None), outcome=Answer(False, "quota")), 10.0, id="or after a while, too"),
-        pytest.param(facts(trial=NO, terms=Terms(ttl=65.0)), 5.0, id="but the end comes first"),
+        pytest.param(facts(trial=NO, terms=EffectiveOptions(ttl=65.0)), 5.0, id="but the end comes first"),
         pytest.param(facts(stopped="x"), 240.0, id="until the end"),
         pytest.param(facts(reservation=reservation(phase="", age=1.0)), 4.0, id="a new reservation is given a moment"),
         pytest.param(facts(reservation=reservation(phase="", age=0.0)), 5.0, id="from its first second"),
@@ -190,7 +190,7 @@ def test_the_jobs_own_grace_period_counts() -> None:
 def test_when_to_come_back(of: Facts, again: float | None) -> None:
     step = next_step(of)
     assert isinstance(step, Wait | AwaitAdmission)
-    assert step.again == (None if again is None else NOW + again)
+    assert step.retry_at == (None if again is None else NOW + again)
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -281,11 +281,11 @@ reservations = st.builds(
     reason=st.sampled_from(("", "Expired", "RoomTaken", "NodeGone")),
 )
 terms = st.builds(
-    Terms,
+    EffectiveOptions,
     mode=st.sampled_from(("ReservationFirst", "EvictDirectly", "Nonsense")),
     ttl=st.sampled_from((0.0, 30.0, 300.0)),
-    waiting=st.sampled_from((0.0, 30.0)),
-    grace=st.sampled_from((None, 0, 600)),
+    waiting_ttl=st.sampled_from((0.0, 30.0)),
+    grace_seconds=st.sampled_from((None, 0, 600)),
     dry_run=st.booleans(),
     problem=st.sampled_from(("", "", "spec.ttl: no")),
 )
@@ -325,7 +325,7 @@ anything = everything | nearly_ready()
 def _settled(of: Facts) -> tuple[Facts, Step]:
     """What a step is, once every look that it asks for was taken."""
     step = next_step(of)
-    if isinstance(step, Look):
+    if isinstance(step, ReadLive):
         of = replace(of, fresh=True, trial=of.trial or YES, nodes={"n1": node("n1"), "n2": node(), **of.nodes})
         step = next_step(of)
     return of, step
@@ -335,8 +335,8 @@ def _settled(of: Facts) -> tuple[Facts, Step]:
 @settings(max_examples=60, deadline=None)
 def test_there_is_always_a_step_and_waiting_has_a_reason(of: Facts) -> None:
     _, step = _settled(of)
-    assert not isinstance(step, Look)
-    if isinstance(step, Wait) and not is_ended(of.job):
+    assert not isinstance(step, ReadLive)
+    if isinstance(step, Wait) and not is_job_ended(of.job):
         told = [one for one in step.status.conditions or () if one.status != "True" or one.type == "Paused"]
         assert told or step.status.message
 
@@ -379,17 +379,17 @@ def test_only_what_was_made_for_the_job_is_let_go_and_only_while_its_pod_stays(o
         stays = of.pod is not None and of.pod.metadata.uid == "old" and not is_terminating(of.pod)
         assert stays or not (of.has_left and of.is_placed)
         if of.is_evicting:
-            assert stays and of.now - (ended_at(of.job) or of.now) >= SETTLED, "whatever was sent has ended"
-        assert is_ended(of.job)
+            assert stays and of.now - (job_ended_at(of.job) or of.now) >= SETTLED, "whatever was sent has ended"
+        assert is_job_ended(of.job)
 
 
 @given(anything)
 @settings(max_examples=60, deadline=None)
 def test_nothing_is_done_on_facts_that_may_be_old(of: Facts) -> None:
     step = next_step(replace(of, fresh=False))
-    if isinstance(step, Pin):
+    if isinstance(step, PinPod):
         assert of.mover is not None
     elif isinstance(step, Wait | Done) and step.status != of.job.status:
         assert of.is_evicting and of.has_left
     else:
-        assert isinstance(step, Look) or (isinstance(step, Wait | AwaitAdmission) and step.status == of.job.status)
+        assert isinstance(step, ReadLive) or (isinstance(step, Wait | AwaitAdmission) and step.status == of.job.status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from restow.migration.facts import Facts
-from restow.migration.steps import Abort, Look, Release, Wait
+from restow.migration.steps import Abort, ReadLive, Release, Wait
 from tests.migration.moves import facts, job, pod, reservation, said, seat
 from tests.migration.steps.rows import EVICTING, GONE, REFUSED, USERS, Row, check, left, table
 
@@ -93,7 +93,7 @@ ROWS: list[Row] = [
         None,
         "",
     ),
-    ("failed, by the caches", over(fresh=False), Look, None, ""),
+    ("failed, by the caches", over(fresh=False), ReadLive, None, ""),
     ("over, by the caches", over(reservation=None, fresh=False), Wait, None, ""),
 ]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from restow.migration.effective_options import Terms
+from restow.migration.effective_options import EffectiveOptions
 from restow.migration.facts import Answer
-from restow.migration.steps import Abort, Evict, Fail, Look, Wait
+from restow.migration.steps import Abort, Evict, Fail, ReadLive, Wait
 from tests.migration.moves import NO, YES, facts, job, reservation, said
 from tests.migration.steps.rows import DIRECT, DRY, EVICTING, REFUSED, Row, check, given, table
 
@@ -16,8 +16,8 @@ CACHED: dict[str, Any] = {"fresh": False, "trial": None, "node": None}
 
 ROWS: list[Row] = [
     ("everything is ready", facts(), Evict, "Evicting", "pod shop/web-1 leaves node n1; its seat is on node n2"),
-    ("from caches", facts(fresh=False), Look, None, ""),
-    ("not tried", facts(trial=None), Look, None, ""),
+    ("from caches", facts(fresh=False), ReadLive, None, ""),
+    ("not tried", facts(trial=None), ReadLive, None, ""),
     ("a budget refuses", facts(trial=NO), Wait, "FailedEvict", "needs 2 healthy pods"),
     ("stopped", facts(stopped="evictions are stopped"), Wait, "Stopped", "evictions are stopped"),
     ("its workload is short", facts(scarce="2 of 3 pods"), Wait, "MaxUnavailablePerWorkload", "2 of 3 pods"),
@@ -63,14 +63,14 @@ ROWS: list[Row] = [
     ("refused before, allowed now", facts(job(REFUSED)), Evict, "Evicting", "leaves node n1"),
     ("sent, and nothing happened", facts(job(EVICTING)), Evict, "Evicting", "leaves node n1"),
     ("just sent, and the cache does not show it", facts(JUST_SENT, **CACHED), Wait, "Evicting", ""),
-    ("sent a while ago, and the cache does not show it", facts(job(EVICTING), **CACHED), Look, None, ""),
+    ("sent a while ago, and the cache does not show it", facts(job(EVICTING), **CACHED), ReadLive, None, ""),
     ("sent, and now a budget refuses", facts(job(EVICTING), trial=NO), Wait, "Evicting", ""),
     ("sent, and now stopped", facts(job(EVICTING), stopped="x"), Wait, "Evicting", ""),
     ("sent, and time is up", facts(job(EVICTING, age=301)), Fail, "Timeout", "an eviction may still be on its way"),
     ("not sent, and now stopped", facts(job(EVICTING), unsent=True, stopped="x"), Wait, "Stopped", "x"),
     ("not sent, and now a budget refuses", facts(job(EVICTING), unsent=True, trial=NO), Wait, "FailedEvict", "healthy"),
     ("not sent, and now it may be", facts(job(EVICTING), unsent=True), Evict, "Evicting", "leaves node n1"),
-    ("not sent, by the caches", facts(JUST_SENT, unsent=True, **CACHED), Look, None, ""),
+    ("not sent, by the caches", facts(JUST_SENT, unsent=True, **CACHED), ReadLive, None, ""),
     (
         "not sent, and time is up while it is stopped",
         facts(job(EVICTING, age=301), unsent=True, stopped="evictions are stopped"),
@@ -94,8 +94,14 @@ ROWS: list[Row] = [
         "Timeout",
         "within 5m0s: The disruption budget web",
     ),
-    ("time is up, a short one", facts(job(age=2), terms=Terms(ttl=1.0)), Fail, "Timeout", "not done within 1s"),
-    ("time is up, no limit", facts(job(age=9999), terms=Terms(ttl=0.0)), Evict, "Evicting", "leaves"),
+    (
+        "time is up, a short one",
+        facts(job(age=2), terms=EffectiveOptions(ttl=1.0)),
+        Fail,
+        "Timeout",
+        "not done within 1s",
+    ),
+    ("time is up, no limit", facts(job(age=9999), terms=EffectiveOptions(ttl=0.0)), Evict, "Evicting", "leaves"),
     ("the UID was removed", facts(job(pod_ref={"uid": ""})), Fail, "InvalidPodRef", "not the pod that was admitted"),
     ("another pod was named", facts(job(pod_ref={"uid": "x"})), Fail, "InvalidPodRef", "'x' is not the pod"),
     ("directly", facts(job(ref=None), terms=DIRECT, reservation=None), Evict, "Evicting", "nothing is reserved"),
@@ -131,7 +137,7 @@ ROWS: list[Row] = [
     (
         "sent, and its seat is none any more, by the caches",
         facts(job(EVICTING), reservation=reservation(phase="Pending", message="no room"), fresh=False),
-        Look,
+        ReadLive,
         None,
         "",
     ),

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from restow.migration.effective_options import Terms
-from restow.migration.steps import Evict, Fail, Look, Wait
+from restow.migration.effective_options import EffectiveOptions
+from restow.migration.steps import Evict, Fail, ReadLive, Wait
 from restow.model.objects import ObjectMeta, OwnerReference, PodGroup, PodTemplate
 from restow.model.times import format_time
 from tests.migration.moves import NOW, facts, job, node, pod, reservation, seat
@@ -32,7 +32,7 @@ NODES = {"n2": node(), "n3": node("n3")}
 TO_N3 = {"restow.sh/target-node": "n3"}
 NAMING = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="web", uid="deploy", controller=True)
 A_MINUTE_AGO = format_time(NOW - 60)
-OURS_ONLY = Terms(ttl=300.0, schedulers=frozenset({"restow"}))
+OURS_ONLY = EffectiveOptions(ttl=300.0, scheduler_names=frozenset({"restow"}))
 OF_RESTOW = {"schedulerName": "restow"}
 OF_ANOTHER = {"schedulerName": "volcano"}
 BY_LABEL = {"owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}]}
@@ -134,7 +134,7 @@ ROWS: list[Row] = [
     (
         "a given one has a seat for both, and only one node was read",
         facts(**given(seat(), seat("n3", index=1)), ahead=("first",)),
-        Look,
+        ReadLive,
         "",
         "",
     ),
@@ -218,7 +218,7 @@ ROWS: list[Row] = [
     (
         "the same, and nothing was tried yet",
         facts(**given(seat("n1"), seat(index=1)), trial=None),
-        Look,
+        ReadLive,
         "",
         "",
     ),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.effective_options import Terms
-from restow.migration.steps import Done, Fail, Look, Wait
+from restow.migration.effective_options import EffectiveOptions
+from restow.migration.steps import Done, Fail, ReadLive, Wait
 from tests.migration.moves import OURS, facts, job, node, pod, reservation, said, seat, successor
 from tests.migration.steps.rows import DIRECT, EVICTING, GONE, Row, check, left, table
 
@@ -189,11 +189,14 @@ ROWS: list[Row] = [
         "its seat is kept until it is deleted",
     ),
     ("it is gone, by the caches", left(fresh=False), Wait, "WaitForPodBindReservation", "has not taken"),
-    ("another hand deleted it, by the caches", facts(pod=None, fresh=False), Look, None, ""),
-    ("its seat is gone, by the caches", left(reservation=None, fresh=False), Look, None, ""),
+    ("another hand deleted it, by the caches", facts(pod=None, fresh=False), ReadLive, None, ""),
+    ("its seat is gone, by the caches", left(reservation=None, fresh=False), ReadLive, None, ""),
     (
         "its words are changed for the worse, too late",
-        left(of=job(GONE, options={"template": {"metadata": {"name": "x"}}}), terms=Terms(problem="spec.ttl: no")),
+        left(
+            of=job(GONE, options={"template": {"metadata": {"name": "x"}}}),
+            terms=EffectiveOptions(problem="spec.ttl: no"),
+        ),
         Wait,
         "WaitForPodBindReservation",
         "has not taken",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from restow.migration.effective_options import Terms
+from restow.migration.effective_options import EffectiveOptions
 from restow.migration.facts import Answer, Outlook
-from restow.migration.steps import Abort, Evict, Extend, Fail, Look, Refer, Reserve, Wait
+from restow.migration.steps import Abort, Evict, Extend, Fail, ReadLive, RecordReservation, Reserve, Wait
 from restow.model.objects import Reservation
 from restow.model.times import format_time
 from tests.migration.moves import NO, NOW, OURS, YES, before, facts, job, node, pod, reservation, seat
@@ -26,7 +26,7 @@ def looked_at(generation: int | None) -> Reservation:
 
 
 ROWS: list[Row] = [
-    ("try the eviction first", before(job(ref=None)), Look, None, ""),
+    ("try the eviction first", before(job(ref=None)), ReadLive, None, ""),
     ("the trial succeeded", before(job(ref=None), trial=YES), Reserve, None, ""),
     ("the trial was refused", before(job(ref=None), trial=NO), Wait, "FailedEvict", "disruption budget web"),
     ("stopped", before(job(ref=None), stopped="evictions are stopped"), Wait, "Stopped", "evictions are stopped"),
@@ -69,7 +69,7 @@ ROWS: list[Row] = [
         "quota",
     ),
     ("a rival was admitted", before(job(ref=None), rival="other", trial=YES), Fail, "ForbiddenMigratePod", "job other"),
-    ("created, not written down", facts(job(ref=None)), Refer, None, ""),
+    ("created, not written down", facts(job(ref=None)), RecordReservation, None, ""),
     (
         "somebody else's under its name",
         facts(job(ref=None), reservation=reservation(metadata={"labels": {}})),
@@ -103,7 +103,7 @@ ROWS: list[Row] = [
     ),
     (
         "nobody knows whether it may be evicted",
-        facts(terms=Terms(mode="EvictDirectly", ttl=300.0), unheard="nothing is known of its claims data"),
+        facts(terms=EffectiveOptions(mode="EvictDirectly", ttl=300.0), unheard="nothing is known of its claims data"),
         Wait,
         "News",
         "waits for news: nothing is known of its claims data",
@@ -118,7 +118,7 @@ ROWS: list[Row] = [
     ("nobody would be made in its place", facts(out_of_order="db-0 is not Ready"), Wait, "Order", "db-0 is not Ready"),
     (
         "nobody would be made in its place, without a seat",
-        facts(job(ref=None), terms=Terms(mode="EvictDirectly", ttl=300.0), out_of_order="db-0 is not Ready"),
+        facts(job(ref=None), terms=EffectiveOptions(mode="EvictDirectly", ttl=300.0), out_of_order="db-0 is not Ready"),
         Wait,
         "Order",
         "db-0 is not Ready",
@@ -287,9 +287,9 @@ ROWS: list[Row] = [
         "quota",
     ),
     ("refused, and not told until when", before(job(ref=None), trial=Answer(False, "no")), Wait, "FailedEvict", "no"),
-    ("for a job without limit", before(job(ref=None), trial=YES, terms=Terms(ttl=0.0)), Reserve, None, ""),
+    ("for a job without limit", before(job(ref=None), trial=YES, terms=EffectiveOptions(ttl=0.0)), Reserve, None, ""),
     ("a reference without a name", before(job(ref=""), trial=YES), Reserve, None, ""),
-    ("a reference without a name, and it was created", facts(job(ref="")), Refer, None, ""),
+    ("a reference without a name, and it was created", facts(job(ref="")), RecordReservation, None, ""),
     (
         "made in this moment",
         facts(job(), reservation=reservation(phase="", age=1.0)),
@@ -331,7 +331,13 @@ ROWS: list[Row] = [
         "Evicting",
         "node n2",
     ),
-    ("the job's own grace period is long", facts(terms=Terms(ttl=300.0, grace=600)), Extend, None, ""),
+    (
+        "the job's own grace period is long",
+        facts(terms=EffectiveOptions(ttl=300.0, grace_seconds=600)),
+        Extend,
+        None,
+        "",
+    ),
     (
         "the template was changed for the worse",
         facts(job(options=TWO_SEATS)),

@@ -18,9 +18,9 @@ from restow.control.migrations.event_handlers import Feed
 from restow.control.migrations.job_writer import Effects
 from restow.control.migrations.lease_gate import Fence
 from restow.control.migrations.settings import Settings
-from restow.migration.arbitration import Admitted, Refused, Verdict, Waiting, arbitrate
-from restow.migration.arguments import Arguments
-from restow.migration.conditions import admitted, condition, ended, is_ended, refused
+from restow.migration.arbitration import ArbitrationVerdict, JobAdmitted, JobRefused, JobWaiting, arbitrate
+from restow.migration.arguments import MigrationArguments
+from restow.migration.conditions import admitted_status, ended_status, find_condition, is_job_ended, waiting_status
 from restow.model.objects import JobConditionType, JobPhase, JobReason, PodMigrationJob, PodMigrationJobStatus
 from restow.model.wire import WireError
 from restow.ports import ApiError, Clock
@@ -43,7 +43,7 @@ class Admission:
         effects: Effects,
         clock: Clock,
         settings: Settings,
-        arguments: Callable[[], Arguments],
+        arguments: Callable[[], MigrationArguments],
         fence: Fence,
     ) -> None:
         self.told: Told = lambda before, after: None
@@ -84,7 +84,7 @@ class Admission:
             await self._fence.opened()
             self._news.clear()
             again = await self._judge_safely() if self._line else None
-            await asyncio.sleep(self._arguments().interval)
+            await asyncio.sleep(self._arguments().arbitration_interval)
 
     async def _judge_safely(self) -> float | None:
         try:
@@ -103,24 +103,27 @@ class Admission:
         stopped = self._feed.stopped()
         jobs = list(self._feed.jobs())
         if stopped is not None:
-            standing = [job for job in jobs if job.metadata.name in self._line and not is_ended(job)]
+            standing = [job for job in jobs if job.metadata.name in self._line and not is_job_ended(job)]
             await self._write(
-                [(job, refused(job.status, JobReason.STOPPED, stopped, now=self._clock.now())) for job in standing]
+                [
+                    (job, waiting_status(job.status, JobReason.STOPPED, stopped, now=self._clock.now()))
+                    for job in standing
+                ]
             )
             return None
         verdicts = [
             one for one in arbitrate(jobs, self._feed.scene(), arguments) if one.job.metadata.name in self._line
         ]
         await self._write([(one.job, self._status(one)) for one in verdicts])
-        waiting = [one for one in verdicts if isinstance(one, Waiting)]
-        due = [one.again for one in waiting if one.again is not None]
+        waiting = [one for one in verdicts if isinstance(one, JobWaiting)]
+        due = [one.retry_at for one in waiting if one.retry_at is not None]
         return min((*due, *self._untold(waiting)), default=None)
 
-    def _untold(self, verdicts: Iterable[Waiting]) -> Iterator[float]:
+    def _untold(self, verdicts: Iterable[JobWaiting]) -> Iterator[float]:
         """When numbers are due that were held back: news of them may be the last for long."""
         for one in verdicts:
             name = one.job.metadata.name
-            said = condition(one.job.status, JobConditionType.ADMITTED)
+            said = find_condition(one.job.status, JobConditionType.ADMITTED)
             told = self._told_at.get(name, 0.0) + self._settings.retelling
             if said is not None and said.message != one.message and told > self._clock.now():
                 yield told
@@ -137,23 +140,23 @@ class Admission:
             self._unsure.discard(name)
         return True
 
-    def _status(self, verdict: Verdict) -> PodMigrationJobStatus:
+    def _status(self, verdict: ArbitrationVerdict) -> PodMigrationJobStatus:
         status, now = verdict.job.status, self._clock.now()
         match verdict:
-            case Admitted():
-                return admitted(status, verdict.message, doubt=bool(verdict.failed_before), now=now)
-            case Waiting():
+            case JobAdmitted():
+                return admitted_status(status, verdict.message, doubt=bool(verdict.failed_before), now=now)
+            case JobWaiting():
                 return self._told_in_time(verdict.job, _reason(verdict.limit), verdict.message)
-            case Refused():
-                return ended(status, JobPhase.FAILED, verdict.reason, verdict.message, now=now)
+            case JobRefused():
+                return ended_status(status, JobPhase.FAILED, verdict.reason, verdict.message, now=now)
 
     def _told_in_time(self, job: PodMigrationJob, reason: str, message: str) -> PodMigrationJobStatus:
         """What a job waits for. Numbers that change all the time are told from time to time."""
         name, now = job.metadata.name, self._clock.now()
-        said = condition(job.status, JobConditionType.ADMITTED)
+        said = find_condition(job.status, JobConditionType.ADMITTED)
         if said is not None and said.reason == reason and now < self._told_at.get(name, 0.0) + self._settings.retelling:
             return job.status
-        status = refused(job.status, reason, message, now=now)
+        status = waiting_status(job.status, reason, message, now=now)
         if status != job.status:
             self._told_at[name] = now
         return status

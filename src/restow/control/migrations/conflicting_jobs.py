@@ -13,7 +13,7 @@ from restow.client.informer import Informer
 from restow.client.mutation_cache import MutationCache
 from restow.control.migrations.indexes import pod_name
 from restow.eviction.workloads import Workloads
-from restow.migration.conditions import ended_at, is_ended, is_evicting, is_running
+from restow.migration.conditions import is_evicting, is_job_ended, is_job_running, job_ended_at
 from restow.migration.facts import Facts
 from restow.migration.history import WORKLOAD_ANNOTATION
 from restow.migration.reservation import reservation_key
@@ -83,11 +83,11 @@ class Rivals:
 
     def _wants_a_seat(self, job: PodMigrationJob) -> bool:
         leaving = is_evicting(job.status) and self._is_leaving(job)
-        return (is_running(job) or leaving) and job.status.pod_ref is None
+        return (is_job_running(job) or leaving) and job.status.pod_ref is None
 
     def _is_leaving(self, job: PodMigrationJob) -> bool:
         """Whether the pod is there that a job has evicted, as far as it is on its way, or may be."""
-        pod, ended = next(iter(self._pods.find("uid", job.spec.pod_ref.uid or "")), None), ended_at(job)
+        pod, ended = next(iter(self._pods.find("uid", job.spec.pod_ref.uid or "")), None), job_ended_at(job)
         may_be_on_its_way = ended is not None and self._clock.now() - ended < SETTLED
         return pod is not None and (is_terminating(pod) or may_be_on_its_way)
 
@@ -127,8 +127,8 @@ class Rivals:
 
 def _is_active(job: PodMigrationJob) -> bool:
     """Whether it moves its pod, or is about to."""
-    return not is_ended(job) and (is_running(job) or not job.spec.paused)
+    return not is_job_ended(job) and (is_job_running(job) or not job.spec.paused)
 
 
 def _precedence(job: PodMigrationJob) -> tuple[bool, str, str]:
-    return not is_running(job), job.metadata.creation_timestamp or "", job.metadata.name
+    return not is_job_running(job), job.metadata.creation_timestamp or "", job.metadata.name

@@ -31,12 +31,12 @@ from restow.control.migrations.lease_gate import Fence
 from restow.control.migrations.live_facts import Reading
 from restow.control.migrations.metrics import REHEARSED, Metrics
 from restow.control.migrations.settings import Settings
-from restow.migration.arguments import Arguments
-from restow.migration.conditions import is_ended, spent
+from restow.migration.arguments import MigrationArguments
+from restow.migration.conditions import is_job_ended, job_seconds_used
 from restow.migration.facts import Answer, Facts
 from restow.migration.history import evicted_at
 from restow.migration.state_machine import next_step
-from restow.migration.steps import Act, AwaitAdmission, Evict, Fail, Look, Reserve, Wait
+from restow.migration.steps import Act, AwaitAdmission, Evict, Fail, ReadLive, Reserve, Wait
 from restow.model.kinds import POD, POD_MIGRATION_JOB
 from restow.model.objects import JobPhase, JobReason, PodMigrationJob
 from restow.model.times import format_time
@@ -78,14 +78,14 @@ class Migrations:
         clock: Clock,
         rng: Random,
         *,
-        arguments: Arguments | None = None,
+        arguments: MigrationArguments | None = None,
         scheduler: Profile | None = None,
         settings: Settings | None = None,
         metrics: Metrics | None = None,
         informers: SharedInformers | None = None,
     ) -> None:
         self._settings = settings or Settings()
-        self._arguments = arguments or Arguments()
+        self._arguments = arguments or MigrationArguments()
         self._clock = clock
         self._metrics = metrics = metrics or Metrics()
         client = Client(api, manager="restow-migrations")
@@ -139,7 +139,7 @@ class Migrations:
         """Wait until the controller knows the cluster and has begun."""
         await self._ready.wait()
 
-    def configure(self, arguments: Arguments, scheduler: Profile | None = None) -> None:
+    def configure(self, arguments: MigrationArguments, scheduler: Profile | None = None) -> None:
         """Go by other arguments from now on, and another profile, if it is given. Jobs under way go by them, too, from
         their next step."""
         self._arguments = arguments
@@ -204,9 +204,9 @@ class Migrations:
         for _ in range(_LOOKS):
             assert facts is not None, "it was there"
             step = next_step(facts)
-            if not isinstance(step, Look):
+            if not isinstance(step, ReadLive):
                 return facts, step
-            facts = await self._reading.facts(facts.job, self._arguments, trial=step.trial)
+            facts = await self._reading.facts(facts.job, self._arguments, trial=step.dry_run_eviction)
             if facts is None:
                 return None, None
         raise _Unsettled
@@ -227,7 +227,7 @@ class Migrations:
         told = f"waits for evictQPS: {self._pacing.rate:g} evictions per second, its turn comes at {turn}"
         held_up = replace(facts, turn=Answer(False, told, until))
         then = next_step(held_up)
-        assert not isinstance(then, Look), "the facts are fresh, and were tried"
+        assert not isinstance(then, ReadLive), "the facts are fresh, and were tried"
         return held_up, then
 
     async def _carry_out(self, facts: Facts, step: Act) -> None:
@@ -257,8 +257,8 @@ class Migrations:
             await self._concede(after, answer)
         elif answer is not None:
             self._queue.add_after(name, answer.seconds or 1.0)
-        elif isinstance(step, Wait | AwaitAdmission) and step.again is not None:
-            self._queue.add_after(name, max(step.again - self._clock.now(), _SHORTEST_WAIT))
+        elif isinstance(step, Wait | AwaitAdmission) and step.retry_at is not None:
+            self._queue.add_after(name, max(step.retry_at - self._clock.now(), _SHORTEST_WAIT))
         elif isinstance(step, Reserve) and after.reservation is not None:
             await self._go_on(after)
         elif isinstance(step, Reserve | Fail):
@@ -288,7 +288,7 @@ class Migrations:
     async def _go_on(self, facts: Facts) -> None:
         """What was just made is as fresh as anything: the next step need not wait for a look at it."""
         then = next_step(facts)
-        if isinstance(then, Look):
+        if isinstance(then, ReadLive):
             self._queue.add(facts.job.metadata.name)
         else:
             await self._carry_out(facts, then)
@@ -316,9 +316,9 @@ class Migrations:
         )
         facts = {"job": after.metadata.name, "phase": new.phase, "reason": new.reason, "told": new.message}
         log.info("job", extra=facts)
-        if is_ended(after) and not is_ended(before):
+        if is_job_ended(after) and not is_job_ended(before):
             self._pacing.forget(after.metadata.uid)
-            self._metrics.ended(new.phase or "", new.reason or "", spent(after, self._clock.now()))
+            self._metrics.ended(new.phase or "", new.reason or "", job_seconds_used(after, self._clock.now()))
             if new.reason == JobReason.DRY_RUN:
                 self._metrics.eviction(REHEARSED)
 

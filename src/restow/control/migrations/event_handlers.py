@@ -16,34 +16,33 @@ from msgspec.structs import replace
 from restow.client.cache import Change, is_older
 from restow.client.informer import Informer
 from restow.client.mutation_cache import MutationCache
-from restow.client.subscriptions import Subscriptions
 from restow.client.shared_informers import SharedInformers
+from restow.client.subscriptions import Subscriptions
 from restow.control.migrations.conflicting_jobs import Rivals
 from restow.control.migrations.indexes import JOB_INDEXES, POD_INDEXES, by_gang, by_seat, pod_name
 from restow.control.migrations.successor_fit import Arrivals
 from restow.control.view import EvictionView, StopSwitch
-from restow.migration.arbitration import Standing, standing
-from restow.migration.arguments import Arguments
-from restow.migration.cluster_context import Scene, candidate
-from restow.migration.conditions import condition, is_ended, is_running
-from restow.migration.effective_options import terms_of
+from restow.migration.arbitration import Objections, objections_to_eviction
+from restow.migration.arguments import MigrationArguments
+from restow.migration.cluster_context import ClusterContext, migration_candidate
+from restow.migration.conditions import find_condition, is_job_ended, is_job_running
+from restow.migration.effective_options import effective_options
 from restow.migration.facts import Facts, Outlook
 from restow.migration.history import evicted_at
 from restow.migration.reservation import (
-    is_made_for,
-    job_uid,
-    reservation_for,
+    build_reservation,
+    is_made_for_job,
+    job_uid_of_reservation,
     reservation_key,
     reservation_name,
     template_problems,
 )
-from restow.migration.reservation_order import sooner
+from restow.migration.reservation_order import earlier_reservation
 from restow.migration.state_machine import SETTLED
-from restow.migration.successor_spec import likenesses
+from restow.migration.successor_spec import possible_successors
 from restow.model import kinds
-from restow.model.cluster.names import Key
-from restow.model.cluster.owners import group_name
-from restow.model.cluster.seat import is_being_deleted
+from restow.model.cluster.owner_chains import group_name
+from restow.model.object_key import Key
 from restow.model.objects import (
     ConfigMap,
     JobConditionType,
@@ -59,12 +58,13 @@ from restow.model.objects import (
     Reservation,
 )
 from restow.model.queues import queue_name
+from restow.model.reservations.matching import requested_reservation
+from restow.model.reservations.observed import is_being_deleted
 from restow.ports import Clock
 from restow.scheduling.engine import Engine
 from restow.scheduling.gang_readiness import GangReadiness
-from restow.scheduling.jobs import stranded
-from restow.scheduling.reservations.arriving import Arrival
-from restow.scheduling.reservations.matching import named_by
+from restow.scheduling.jobs import why_successor_unschedulable
+from restow.scheduling.seat_checks.admission_check import Arrival
 
 T = TypeVar("T", bound=Object)
 
@@ -145,14 +145,14 @@ class Feed:
         """Why nothing is evicted, as last seen."""
         return self._switch.stopped()
 
-    def scene(self) -> Scene:
+    def scene(self) -> ClusterContext:
         """The cluster around the jobs."""
-        return Scene(
+        return ClusterContext(
             now=self._clock.now(),
             pods=_Pods(self._pods),
             workloads=self._workloads,
             budgets=self._evictions.budgets,
-            sharing=self._evictions.sharing,
+            shared_claims=self._evictions.sharing,
             claims=self._evictions.claims,
             node_labels=_Labels(self._nodes),
             priority_classes=self._evictions.priority_classes(),
@@ -165,7 +165,7 @@ class Feed:
         meta = known.metadata if known is not None else reference
         return meta.namespace or "", meta.name or ""
 
-    def facts(self, job: PodMigrationJob, arguments: Arguments) -> Facts:
+    def facts(self, job: PodMigrationJob, arguments: MigrationArguments) -> Facts:
         """What the caches know about a job."""
         inside, name = self.pod_key(job)
         pod = self._pods.get(name, inside)
@@ -176,7 +176,7 @@ class Feed:
         return self.around(
             Facts(
                 job=job,
-                terms=terms_of(job, arguments),
+                terms=effective_options(job, arguments),
                 now=self._clock.now(),
                 pod=pod,
                 reservation=reservation,
@@ -186,7 +186,7 @@ class Feed:
             arguments,
         )
 
-    def since(self, facts: Facts, arguments: Arguments) -> Facts | None:
+    def since(self, facts: Facts, arguments: MigrationArguments) -> Facts | None:
         """Facts that were read, with what was heard of since; None if the job is gone."""
         job = self.job(facts.job.metadata.name)
         if job is None or job.metadata.uid != facts.job.metadata.uid:
@@ -194,7 +194,7 @@ class Feed:
         heard = replace(
             facts,
             job=job,
-            terms=terms_of(job, arguments),
+            terms=effective_options(job, arguments),
             now=self._clock.now(),
             pod=_as_heard(self._pods, facts.pod),
             reservation=_as_heard(self._reservations, facts.reservation),
@@ -218,14 +218,14 @@ class Feed:
         }
         return list(found.values())
 
-    def around(self, facts: Facts, arguments: Arguments) -> Facts:
+    def around(self, facts: Facts, arguments: MigrationArguments) -> Facts:
         """The facts with what is only known from caches: who owns the pod, what protects it, and which other jobs
         speak of it."""
         pod, job = facts.pod, facts.job
         workload = self._workloads.of(pod) if pod is not None else None
         given = _is_given(facts)
         anew = self.template(pod) if pod is not None else None
-        comes = likenesses(pod, anew)[-1] if pod is not None else None
+        comes = possible_successors(pod, anew)[-1] if pod is not None else None
         stands = self._standing(job, facts.mover, arguments)
         facts = replace(
             facts,
@@ -235,7 +235,7 @@ class Feed:
             queue=self._queue_of(comes) if comes is not None else None,
             group=self._group_of(comes) if comes is not None else None,
             gang=self._stranded(comes) if comes is not None else None,
-            insists_on=named_by(comes, self._group_of) if comes is not None else None,
+            insists_on=requested_reservation(comes, self._group_of) if comes is not None else None,
             forbidden=stands.forbidden,
             unheard=stands.unheard,
             out_of_order=stands.out_of_order,
@@ -247,7 +247,9 @@ class Feed:
         )
         if facts.mover is None or facts.reservation is None:
             return replace(facts, outlook=self._outlook(facts))
-        before = sooner(facts, self._reservations, partial(self._takes, facts.likely[-1])) if given else None
+        before = (
+            earlier_reservation(facts, self._reservations, partial(self._takes, facts.likely[-1])) if given else None
+        )
         return replace(facts, sooner=before)
 
     def _takes(self, pod: Pod, reservation: Reservation, seats: Sequence[Placement]) -> bool:
@@ -260,7 +262,7 @@ class Feed:
         job, pod, is_asked = facts.job, facts.mover, facts.terms.dry_run and facts.trial is not None
         if not is_asked or pod is None or template_problems(job, pod, facts.owners):
             return None
-        made = reservation_for(job, pod, facts.owners, seconds=1.0, queue=facts.queue, anew=facts.anew)
+        made = build_reservation(job, pod, facts.owners, seconds=1.0, queue=facts.queue, anew=facts.anew)
         return self.arrivals.outlook(made, pod.metadata.uid, now=facts.now)
 
     def arrival(self, pod: Pod) -> Arrival:
@@ -271,18 +273,18 @@ class Feed:
         """Whoever comes in the place of a job's pod; None if nothing is known of that."""
         job = self.job(name)
         pod = self.pod_by_uid(job.spec.pod_ref.uid or "") if job is not None else None
-        return self.arrival(likenesses(pod, self.template(pod))[-1]) if pod is not None else None
+        return self.arrival(possible_successors(pod, self.template(pod))[-1]) if pod is not None else None
 
     def template(self, pod: Pod) -> PodTemplate | None:
         """What the controller of a pod makes pods from now."""
         return self._workloads.template(pod)
 
-    def _standing(self, job: PodMigrationJob, pod: Pod | None, arguments: Arguments) -> Standing:
+    def _standing(self, job: PodMigrationJob, pod: Pod | None, arguments: MigrationArguments) -> Objections:
         """How a pod stands once its job runs: arbitration asks before."""
-        if pod is None or not is_running(job):
-            return Standing()
+        if pod is None or not is_job_running(job):
+            return Objections()
         scene = self.scene()
-        return standing(candidate(job, pod, scene), scene, arguments, self._is_sent_away)
+        return objections_to_eviction(migration_candidate(job, pod, scene), scene, arguments, self._is_sent_away)
 
     def _is_sent_away(self, pod: Pod) -> bool:
         """Whether an eviction of a pod is, or may be, on its way."""
@@ -306,7 +308,7 @@ class Feed:
 
     def _stranded(self, pod: Pod) -> str | None:
         members = (one for gang in by_gang(pod) for one in self._pods.find("gang", gang))
-        return stranded(pod, self._group_of(pod), GangReadiness.of(members))
+        return why_successor_unschedulable(pod, self._group_of(pod), GangReadiness.of(members))
 
     def _group_of(self, pod: Pod) -> PodGroup | None:
         gang = group_name(pod)
@@ -322,9 +324,9 @@ class Feed:
         self.on_job(change.object.metadata.name)
         if change.type == "DELETED":
             self._sent.pop(change.object.metadata.uid, None)
-        if change.type == "DELETED" or is_ended(change.object):
+        if change.type == "DELETED" or is_job_ended(change.object):
             self.rivals.forget(change.object)
-        if change.type == "DELETED" or (is_ended(change.object) and change.old and not is_ended(change.old)):
+        if change.type == "DELETED" or (is_job_ended(change.object) and change.old and not is_job_ended(change.old)):
             for other in self._seen.find("pod", pod_name(change.object.spec.pod_ref)):
                 self.on_job(other.metadata.name)
 
@@ -332,22 +334,24 @@ class Feed:
         pod = change.object
         taken = (job for seat in by_seat(pod) for job in self._seen.find("reservation", seat))
         for job in (*self._seen.find("pod", f"{pod.metadata.namespace}/{pod.metadata.name}"), *taken):
-            if not is_ended(job):
+            if not is_job_ended(job):
                 self.on_job(job.metadata.name)
 
     def _reservation(self, change: Change[Reservation]) -> None:
         reservation = change.object
-        uid = job_uid(reservation)
+        uid = job_uid_of_reservation(reservation)
         found = self._seen.find("uid", uid) if uid is not None else []
         meta = reservation.metadata
         self._made.observe(change)
-        given = (job for job in self._seen.find("reservation", f"{meta.namespace}/{meta.name}") if not is_ended(job))
+        given = (
+            job for job in self._seen.find("reservation", f"{meta.namespace}/{meta.name}") if not is_job_ended(job)
+        )
         for job in (*found, *given):
             self.on_job(job.metadata.name)
 
     def _switched(self, change: Change[ConfigMap]) -> None:
         for job in self._seen:
-            if not is_ended(job):
+            if not is_job_ended(job):
                 self.on_job(job.metadata.name)
 
     def _budget(self, change: Change[Any]) -> None:
@@ -398,10 +402,10 @@ def _as_heard(informer: Informer[T], read: T | None) -> T | None:
 def _is_given(facts: Facts) -> bool:
     """Whether the reservation of a job was not made for it; it may be gone by now."""
     if facts.reservation is not None:
-        return not is_made_for(facts.reservation, facts.job)
+        return not is_made_for_job(facts.reservation, facts.job)
     return reservation_key(facts.job)[1] != reservation_name(facts.job)
 
 
 def _was_refused(job: PodMigrationJob) -> bool:
-    found = condition(job.status, JobConditionType.EVICTION)
-    return not is_ended(job) and found is not None and found.reason == JobReason.FAILED_EVICT
+    found = find_condition(job.status, JobConditionType.EVICTION)
+    return not is_job_ended(job) and found is not None and found.reason == JobReason.FAILED_EVICT

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from restow.client.verbs import Client
 from restow.eviction.budgets import disruption_budget
-from restow.migration.effective_options import Terms
+from restow.migration.effective_options import EffectiveOptions
 from restow.migration.facts import Answer
 from restow.model.kinds import POD, POD_DISRUPTION_BUDGET
 from restow.model.objects import Document, Pod
@@ -22,10 +22,10 @@ _DENIED = "denied the request"
 """Whatever code a webhook answers with, the API server says this."""
 
 
-async def is_deleted(client: Client, pod: Pod, terms: Terms) -> bool:
+async def is_deleted(client: Client, pod: Pod, terms: EffectiveOptions) -> bool:
     """Whether a pod is to be deleted, and not evicted. One that a budget covers, or may cover, never is: a deletion
     takes nothing from budgets, and others would be told that they may go as well."""
-    if terms.policy != "Delete":
+    if terms.eviction_policy != "Delete":
         return False
     try:
         budgets = await client.list(POD_DISRUPTION_BUDGET, pod.metadata.namespace)
@@ -36,19 +36,19 @@ async def is_deleted(client: Client, pod: Pod, terms: Terms) -> bool:
     return not any(disruption_budget(one).covers(pod, ()) for one in budgets.items)
 
 
-async def take_away(client: Client, pod: Pod, terms: Terms, *, delete: bool) -> None:
+async def take_away(client: Client, pod: Pod, terms: EffectiveOptions, *, delete: bool) -> None:
     """Evict or delete this very pod."""
     meta = pod.metadata
-    how: Document = {"uid": meta.uid, "grace_seconds": terms.grace, "propagation": terms.propagation}
+    how: Document = {"uid": meta.uid, "grace_seconds": terms.grace_seconds, "propagation": terms.propagation_policy}
     if delete:
         await client.delete(POD, meta.name, meta.namespace, **how)
     else:
         await client.evict(meta.namespace or "", meta.name, **how)
 
 
-async def try_to_evict(client: Client, namespace: str, name: str, uid: str, terms: Terms) -> None:
+async def try_to_evict(client: Client, namespace: str, name: str, uid: str, terms: EffectiveOptions) -> None:
     """Whether this very pod may be evicted now. Whoever deletes pods asks it, too: a deletion heeds no budget."""
-    how: Document = {"uid": uid, "grace_seconds": terms.grace, "propagation": terms.propagation}
+    how: Document = {"uid": uid, "grace_seconds": terms.grace_seconds, "propagation": terms.propagation_policy}
     await client.evict(namespace, name, **how, dry_run=True)
 
 

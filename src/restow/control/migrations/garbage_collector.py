@@ -16,13 +16,14 @@ import msgspec
 from restow.client.verbs import Client
 from restow.control.migrations.event_handlers import Feed
 from restow.control.migrations.metrics import Metrics
-from restow.migration.arguments import Arguments
-from restow.migration.conditions import ended_at
-from restow.migration.reservation import job_uid, reservation_key
-from restow.model.cluster.seat import is_being_deleted, is_ended, migrating_pod
+from restow.migration.arguments import MigrationArguments
+from restow.migration.conditions import job_ended_at
+from restow.migration.reservation import job_uid_of_reservation, reservation_key
 from restow.model.kinds import POD, POD_MIGRATION_JOB, RESERVATION
 from restow.model.objects import Document, PodMigrationJob, Reservation
 from restow.model.pods import is_terminating
+from restow.model.reservations.observed import is_being_deleted, is_ended
+from restow.model.reservations.reservation_annotations import migrating_pod
 from restow.model.wire import WireError
 from restow.ports import ApiError, Clock, Conflict, NotFound
 
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 class Sweeping:
     def __init__(
-        self, client: Client, clock: Clock, feed: Feed, arguments: Callable[[], Arguments], metrics: Metrics
+        self, client: Client, clock: Clock, feed: Feed, arguments: Callable[[], MigrationArguments], metrics: Metrics
     ) -> None:
         self._client = client
         self._clock = clock
@@ -59,12 +60,12 @@ class Sweeping:
         listed = await self._client.list(POD_MIGRATION_JOB.whole)
         jobs = {one["metadata"]["uid"]: one for one in listed.items}
         for reservation in old:
-            job = jobs.get(job_uid(reservation) or "")
+            job = jobs.get(job_uid_of_reservation(reservation) or "")
             if not (job and _may_use(reservation, job)) and await self._stays(migrating_pod(reservation)):
                 await self._delete(reservation)
 
     def _is_orphan(self, reservation: Reservation) -> bool:
-        uid = job_uid(reservation)
+        uid = job_uid_of_reservation(reservation)
         if uid is None or is_ended(reservation) or is_being_deleted(reservation):
             return False
         return not _is_used(reservation, self._feed.job_by_uid(uid))
@@ -95,7 +96,7 @@ class Sweeping:
         """Ended jobs are kept as long as somebody may ask what happened."""
         before = self._clock.now() - self._arguments().finished_ttl
         for job in list(self._feed.jobs()):
-            end = ended_at(job)
+            end = job_ended_at(job)
             if end is not None and end < before:
                 meta = job.metadata
                 try:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from restow.migration.reservation import reservation_key
-from restow.model.cluster.owners import group_name
-from restow.model.cluster.seat import named_seat
+from restow.model.cluster.owner_chains import group_name
 from restow.model.objects import ObjectReference, Pod, PodMigrationJob
+from restow.model.reservations.reservation_annotations import named_seat
 
 
 def pod_name(reference: ObjectReference) -> str:

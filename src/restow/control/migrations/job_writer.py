@@ -21,11 +21,11 @@ from restow.control.migrations.eviction_requests import is_deleted, refusal, tak
 from restow.control.migrations.metrics import EVICTED, REFUSED, UNKNOWN, Metrics
 from restow.migration.facts import Answer, Facts
 from restow.migration.history import WORKLOAD_ANNOTATION
-from restow.migration.steps import Act, Evict, Extend, Pin, Refer, Release, Reserve
-from restow.model.cluster import MOVED_FROM_ANNOTATION
-from restow.model.cluster.seat import ttl_until
+from restow.migration.steps import Act, Evict, Extend, PinPod, RecordReservation, Release, Reserve
 from restow.model.kinds import POD_MIGRATION_JOB, RESERVATION
 from restow.model.objects import Document, PodMigrationJob, PodMigrationJobStatus, Reservation
+from restow.model.reservations.reservation_annotations import MOVED_FROM_ANNOTATION
+from restow.model.reservations.spec import ttl_until
 from restow.model.times import format_time
 from restow.ports import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
 
@@ -46,9 +46,9 @@ class Effects:
         """Do what a step says, but for an eviction, and record its status; the facts are those of the job then."""
         job = facts.job
         match step:
-            case Pin():
+            case PinPod():
                 job = await self._pin(job, step)
-            case Refer():
+            case RecordReservation():
                 job = await self._refer(job, step)
             case Reserve():
                 made = await self._reserve(step)
@@ -81,13 +81,13 @@ class Effects:
         self._feed.note(written)
         return written
 
-    async def _pin(self, job: PodMigrationJob, step: Pin) -> PodMigrationJob:
+    async def _pin(self, job: PodMigrationJob, step: PinPod) -> PodMigrationJob:
         told = {WORKLOAD_ANNOTATION: step.workload, MOVED_FROM_ANNOTATION: step.source}
         notes = {note: value for note, value in told.items() if value is not None}
         spec = {"podRef": {"uid": step.uid}, "mode": step.mode}
         return await self._patch(job, {"metadata": {"annotations": notes}, "spec": spec})
 
-    async def _refer(self, job: PodMigrationJob, step: Refer) -> PodMigrationJob:
+    async def _refer(self, job: PodMigrationJob, step: RecordReservation) -> PodMigrationJob:
         reference = msgspec.to_builtins(step.reference)
         return await self._patch(job, {"spec": {"reservationOptions": {"reservationRef": reference}}})
 

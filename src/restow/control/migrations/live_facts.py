@@ -16,13 +16,19 @@ from typing import Any, Protocol, TypeVar
 from restow.client.verbs import Client
 from restow.control.migrations.event_handlers import Feed
 from restow.control.migrations.eviction_requests import is_trouble, refusal, try_to_evict
-from restow.migration.arguments import Arguments
-from restow.migration.effective_options import terms_of
+from restow.migration.arguments import MigrationArguments
+from restow.migration.effective_options import effective_options
 from restow.migration.facts import Answer, Facts, unfit
 from restow.migration.reservation import reservation_key
-from restow.migration.stop_switch import STOP_NAME, stopped
-from restow.migration.successor_seats import Place, place_of, seats_elsewhere, seats_here, unreliable
-from restow.migration.successor_spec import likenesses
+from restow.migration.stop_switch import STOP_NAME, stop_reason
+from restow.migration.successor_seats import (
+    SeatKey,
+    count_unreliable_seats,
+    seat_key,
+    seats_on_current_node,
+    usable_seats,
+)
+from restow.migration.successor_spec import possible_successors
 from restow.model.kinds import (
     CONFIG_MAP,
     NODE,
@@ -69,9 +75,9 @@ class Reading:
             return True
         suited = facts.suited
         until = suited[: suited.index(facts.seat) + 1]
-        return place_of(facts.seat) in self._shut_out(facts.reservation, until, pod, facts.ahead)
+        return seat_key(facts.seat) in self._shut_out(facts.reservation, until, pod, facts.ahead)
 
-    async def facts(self, job: PodMigrationJob, arguments: Arguments, *, trial: bool) -> Facts | None:
+    async def facts(self, job: PodMigrationJob, arguments: MigrationArguments, *, trial: bool) -> Facts | None:
         """Everything about this very job; None if it is gone."""
         tried = await self._try(job, arguments) if trial else None
         reference, where, pod_at = job.spec.pod_ref, reservation_key(job), self._feed.pod_key(job)
@@ -92,7 +98,7 @@ class Reading:
         return self._feed.around(
             Facts(
                 job=found,
-                terms=terms_of(found, arguments),
+                terms=effective_options(found, arguments),
                 now=self._clock.now(),
                 pod=pod,
                 reservation=reservation,
@@ -106,7 +112,7 @@ class Reading:
             arguments,
         )
 
-    async def _try(self, job: PodMigrationJob, arguments: Arguments) -> Answer | None:
+    async def _try(self, job: PodMigrationJob, arguments: MigrationArguments) -> Answer | None:
         """What the API server says to evicting the pod; None if it is not there to be evicted."""
         reference = job.spec.pod_ref
         try:
@@ -115,7 +121,7 @@ class Reading:
                 reference.namespace or "",
                 reference.name or "",
                 reference.uid or "",
-                terms_of(job, arguments),
+                effective_options(job, arguments),
             )
         except NotFound:
             return None
@@ -131,21 +137,21 @@ class Reading:
         if not trial:
             return self._feed.stopped()
         switch = await self._get(CONFIG_MAP, STOP_NAME, self._namespace)
-        self._stopped_by = stopped(switch)
+        self._stopped_by = stop_reason(switch)
         return self._stopped_by
 
     async def _seats_of(
         self, job: PodMigrationJob, reservation: Reservation | None, pod: Pod | None, trial: bool
-    ) -> tuple[dict[str, Node | None], dict[Place, str]]:
+    ) -> tuple[dict[str, Node | None], dict[SeatKey, str]]:
         """The nodes of the seats that may be taken, up to the one that would be: so many are for others. Of seats that
         the successor would be kept from, why; asked if an eviction may follow."""
         nodes: dict[str, Node | None] = {}
-        shut_out: dict[Place, str] = {}
+        shut_out: dict[SeatKey, str] = {}
         if reservation is None or pod is None:
             return nodes, shut_out
-        likely = likenesses(pod, self._feed.template(pod))
-        seats, ahead = seats_elsewhere(reservation, likely), self._feed.rivals.ahead(job)
-        enough = len(ahead) + unreliable(reservation, seats)
+        likely = possible_successors(pod, self._feed.template(pod))
+        seats, ahead = usable_seats(reservation, likely), self._feed.rivals.ahead(job)
+        enough = len(ahead) + count_unreliable_seats(reservation, seats)
         suited: list[Placement] = []
         for seat in seats:
             name = seat.node_name
@@ -162,16 +168,16 @@ class Reading:
                 break
         else:
             shut_out = self._shut_out(reservation, suited, likely[-1], ahead) if trial else {}
-        here = seats_here(reservation, likely) if trial else []
+        here = seats_on_current_node(reservation, likely) if trial else []
         return nodes, shut_out | self._shut_out(reservation, here, likely[-1], ())
 
     def _shut_out(
         self, reservation: Reservation, seats: Sequence[Placement], pod: Pod, ahead: Sequence[str]
-    ) -> dict[Place, str]:
+    ) -> dict[SeatKey, str]:
         """What would keep whoever is made like a pod from seats, were it to come now, after those of jobs before."""
         last = self._feed.arrival(pod)
         before = [self._feed.arrival_of(name) or last for name in ahead]
-        spare, now = unreliable(reservation, seats), self._clock.now()
+        spare, now = count_unreliable_seats(reservation, seats), self._clock.now()
         return self._feed.arrivals.shut_out(reservation, seats, last, before, spare=spare, now=now)
 
     async def _node(self, name: str) -> Node | None:

@@ -13,17 +13,18 @@ from typing import Any, Final
 from restow.client.subscriptions import Subscriptions
 from restow.control.view import ClusterView
 from restow.migration.facts import Outlook
-from restow.migration.successor_seats import Place, place_of
+from restow.migration.successor_seats import SeatKey, seat_key
 from restow.model import kinds
-from restow.model.cluster import SeatName
-from restow.model.cluster.seat import reserved_pod_of, seats_of
 from restow.model.kinds import Kind
 from restow.model.objects import Placement, Reservation
+from restow.model.reservations.reserved_pod import reserved_pod_of
+from restow.model.reservations.seat import seats_of
+from restow.model.reservations.seat_name import SeatName
 from restow.scheduling.engine import Engine
-from restow.scheduling.explain import blamed
+from restow.scheduling.explain import describe_plugin_failure
 from restow.scheduling.framework import Cycle
-from restow.scheduling.reservations.arriving import Arrival, why_shut_out
 from restow.scheduling.schedule_result import Placed
+from restow.scheduling.seat_checks.admission_check import Arrival, why_shut_out
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +60,10 @@ class Arrivals:
                 placed = self._engine.place(cycle, explain=False)
                 if isinstance(placed, Placed):
                     return Outlook(placed.node)
-                return Outlook(why=self._engine.survey(cycle).message)
+                return Outlook(why=self._engine.diagnose(cycle).message)
         except Exception as error:  # of a plugin
             log.exception("filters failed", extra={"reservation": f"{meta.namespace}/{meta.name}"})
-            return Outlook(why=blamed(error))
+            return Outlook(why=describe_plugin_failure(error))
 
     def shut_out(
         self,
@@ -73,10 +74,10 @@ class Arrivals:
         *,
         spare: int,
         now: float,
-    ) -> dict[Place, str]:
+    ) -> dict[SeatKey, str]:
         """The seats that the last one would be kept from, each with why. They are asked in order, while those before it
         sit down, until there is one for each and so many to spare."""
-        seats = {place_of(one): next(seats_of(reservation, [one]), None) for one in placements}
+        seats = {seat_key(one): next(seats_of(reservation, [one]), None) for one in placements}
         name = reservation.metadata.name
         found = {place: f"reservation {name} has no task {place[0]}" for place, seat in seats.items() if seat is None}
         there = [seat for seat in seats.values() if seat is not None]
@@ -86,5 +87,5 @@ class Arrivals:
                 answers = why_shut_out(snapshot, self._engine, there, last, before, spare=spare, now=now)
         except Exception as error:  # of a plugin: nobody leaves without its answer
             log.exception("filters failed", extra={"reservation": f"{reservation.metadata.namespace}/{name}"})
-            return dict.fromkeys(seats, blamed(error))
+            return dict.fromkeys(seats, describe_plugin_failure(error))
         return found | {(seat.task, seat.index): why for seat, why in answers.items() if why}

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from restow.eviction.budgets import Budgets, disruption_budget, shortage, too_many, unavailable_budget
+from restow.eviction.budgets import (
+    Budgets,
+    covered_by_several_budgets,
+    disruption_budget,
+    exhausted_budget,
+    unavailable_budget,
+)
 from restow.model.objects import OwnerReference, Pod, PodDisruptionBudget, PodUnavailableBudget
 from restow.model.selectors import label_selector
 from restow.model.wire import convert
@@ -99,14 +105,14 @@ def test_unready_pods_may_always_go_where_the_budget_says_so() -> None:
 
 def test_a_shortage_has_the_numbers() -> None:
     budget = disruption_budget(pdb(allowed=0, currentHealthy=2))
-    assert shortage([budget], pod()) == (
+    assert exhausted_budget([budget], pod()) == (
         "PodDisruptionBudget shop/web: 2 of 2 desired pods are healthy, 0 may be disrupted"
     )
 
 
 def test_a_budget_whose_controller_lags_behind_allows_nothing() -> None:
     budget = disruption_budget(pdb(allowed=5, observedGeneration=0))
-    assert (budget.left, shortage([budget], pod())) == (
+    assert (budget.left, exhausted_budget([budget], pod())) == (
         0,
         "PodDisruptionBudget shop/web: its status is not up to date with its spec",
     )
@@ -114,8 +120,8 @@ def test_a_budget_whose_controller_lags_behind_allows_nothing() -> None:
 
 def test_one_budget_of_each_kind_is_fine_and_two_disruption_budgets_are_not() -> None:
     one, other, kruise = disruption_budget(pdb("a")), disruption_budget(pdb("b")), unavailable_budget(pub())
-    assert too_many([one, kruise]) is None
-    assert too_many([one, other, kruise]) is not None
+    assert covered_by_several_budgets([one, kruise]) is None
+    assert covered_by_several_budgets([one, other, kruise]) is not None
 
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"), max_size=3)

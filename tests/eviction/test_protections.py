@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from restow.eviction.budgets import disruption_budget
-from restow.eviction.protections import Protections, Surroundings, refusal
+from restow.eviction.protections import PodContext, Protections, eviction_refusal
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.selectors import parse_label_selector
 from restow.model.wire import convert
@@ -26,16 +26,16 @@ def claim(mode: str = "ReadWriteOnce", storage_class: str = "fast", **metadata: 
     return convert(PersistentVolumeClaim, {"metadata": metadata, "spec": spec})
 
 
-def own(annotations: dict[str, str]) -> Surroundings:
+def own(annotations: dict[str, str]) -> PodContext:
     """What is known around a pod that has a claim of its own."""
-    return Surroundings(now=NOW, claims={"web-1-data": claim(name="web-1-data", annotations=annotations)})
+    return PodContext(now=NOW, claims={"web-1-data": claim(name="web-1-data", annotations=annotations)})
 
 
-def around(**more: Any) -> Surroundings:
-    return Surroundings(now=NOW, claims={"data-0": more.pop("claim", claim())}, **more)
+def around(**more: Any) -> PodContext:
+    return PodContext(now=NOW, claims={"data-0": more.pop("claim", claim())}, **more)
 
 
-FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
+FORBIDDEN: dict[str, tuple[Pod, Protections, PodContext, str]] = {
     "a DaemonSet's pod": (
         pod(owner="DaemonSet agent"),
         Protections(),
@@ -45,7 +45,7 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
     "a pod whose controller names its node": (
         pod(owner="ReplicaSet web-1"),
         Protections(),
-        around(appointed="n7"),
+        around(node_named_by_template="n7"),
         "ReplicaSet web-1 would put it on node n7, past every scheduler",
     ),
     "a mirror pod": (
@@ -99,13 +99,13 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
     ),
     "a namespace that is not included": (
         pod(),
-        Protections(include=frozenset({"batch"})),
+        Protections(include_namespaces=frozenset({"batch"})),
         around(),
         "namespace shop is not among those included: batch",
     ),
     "a namespace that is excluded": (
         pod(),
-        Protections(exclude=frozenset({"shop"})),
+        Protections(exclude_namespaces=frozenset({"shop"})),
         around(),
         "namespace shop is excluded",
     ),
@@ -178,7 +178,7 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
     "a volume for one node, which another pod there uses as well": (
         pod(volumes=DATA),
         Protections(),
-        around(beside={"data-0": "web-2"}),
+        around(claims_shared_with={"data-0": "web-2"}),
         "pod web-2 on its node uses data-0 as well, and only one node at a time may (ReadWriteOnce), so its successor "
         "elsewhere would wait for it",
     ),
@@ -226,7 +226,7 @@ FORBIDDEN: dict[str, tuple[Pod, Protections, Surroundings, str]] = {
     ),
 }
 
-ALLOWED: dict[str, tuple[Pod, Protections, Surroundings]] = {
+ALLOWED: dict[str, tuple[Pod, Protections, PodContext]] = {
     "an ordinary pod": (pod(), Protections(), around()),
     "the only replica": (pod(), Protections(), around(replicas=1)),
     "an ephemeral volume that was made for it": (pod(volumes=OWN), Protections(), own(MADE)),
@@ -239,17 +239,17 @@ ALLOWED: dict[str, tuple[Pod, Protections, Surroundings]] = {
     "a volume for any number of nodes, which another pod uses as well": (
         pod(volumes=DATA),
         Protections(),
-        around(beside={"data-0": "web-2"}, claim=claim("ReadWriteMany")),
+        around(claims_shared_with={"data-0": "web-2"}, claim=claim("ReadWriteMany")),
     ),
     "a volume for one node or for any number": (
         pod(volumes=DATA),
         Protections(),
-        around(beside={"data-0": "web-2"}, claim=claim("ReadWriteOnce", modes=["ReadWriteMany"])),
+        around(claims_shared_with={"data-0": "web-2"}, claim=claim("ReadWriteOnce", modes=["ReadWriteMany"])),
     ),
     "one that is over, and has let go of its volume": (
         pod(volumes=DATA, phase="Succeeded"),
         Protections(),
-        around(beside={"data-0": "web-2"}),
+        around(claims_shared_with={"data-0": "web-2"}),
     ),
     "a claim of a class that is not protected": (
         pod(volumes=DATA),
@@ -278,11 +278,11 @@ ALLOWED: dict[str, tuple[Pod, Protections, Surroundings]] = {
 
 
 @pytest.mark.parametrize("case", FORBIDDEN.values(), ids=FORBIDDEN)
-def test_a_pod_stays_and_the_reason_says_why(case: tuple[Pod, Protections, Surroundings, str]) -> None:
+def test_a_pod_stays_and_the_reason_says_why(case: tuple[Pod, Protections, PodContext, str]) -> None:
     *question, reason = case
-    assert refusal(*question) == reason
+    assert eviction_refusal(*question) == reason
 
 
 @pytest.mark.parametrize("case", ALLOWED.values(), ids=ALLOWED)
-def test_a_pod_may_go(case: tuple[Pod, Protections, Surroundings]) -> None:
-    assert refusal(*case) is None
+def test_a_pod_may_go(case: tuple[Pod, Protections, PodContext]) -> None:
+    assert eviction_refusal(*case) is None

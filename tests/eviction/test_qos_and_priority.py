@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from restow.eviction.costs import eviction_cost
-from restow.eviction.qos_and_priority import PriorityClass, Qos, priority_class, qos
+from restow.eviction.qos_and_priority import (
+    KoordinatorPriorityClass,
+    KoordinatorQos,
+    koordinator_priority_class,
+    koordinator_qos,
+)
 from restow.model.objects import Pod
 from tests.eviction.objects import pod
 
@@ -18,31 +23,34 @@ def test_eviction_costs_have_one_spelling(text: str, cost: int) -> None:
 
 REQUESTS = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
 QOS = {
-    "its label": (pod(labels={"koordinator.sh/qosClass": "LSR"}), Qos.LSR),
-    "best effort without one": (pod(containers=[{"name": "c"}]), Qos.BE),
-    "requests without one": (pod(containers=REQUESTS), Qos.LS),
-    "what the status says": (pod(containers=REQUESTS, qosClass="BestEffort"), Qos.BE),
-    "an unknown label is none": (pod(labels={"koordinator.sh/qosClass": "?"}, containers=REQUESTS), Qos.LS),
+    "its label": (pod(labels={"koordinator.sh/qosClass": "LSR"}), KoordinatorQos.LSR),
+    "best effort without one": (pod(containers=[{"name": "c"}]), KoordinatorQos.BE),
+    "requests without one": (pod(containers=REQUESTS), KoordinatorQos.LS),
+    "what the status says": (pod(containers=REQUESTS, qosClass="BestEffort"), KoordinatorQos.BE),
+    "an unknown label is none": (pod(labels={"koordinator.sh/qosClass": "?"}, containers=REQUESTS), KoordinatorQos.LS),
 }
 
 
 @pytest.mark.parametrize("case", QOS.values(), ids=QOS)
-def test_quality_of_service(case: tuple[Pod, Qos]) -> None:
-    assert qos(case[0]) is case[1]
+def test_quality_of_service(case: tuple[Pod, KoordinatorQos]) -> None:
+    assert koordinator_qos(case[0]) is case[1]
 
 
 def test_qualities_ascend() -> None:
-    assert Qos.BE < Qos.LS < Qos.LSR < Qos.LSE
+    assert KoordinatorQos.BE < KoordinatorQos.LS < KoordinatorQos.LSR < KoordinatorQos.LSE
 
 
 CLASSES = {
-    "its label": (pod(labels={"koordinator.sh/priority-class": "koord-mid"}, priority=9500), PriorityClass.MID),
-    "its band": (pod(priority=5500), PriorityClass.BATCH),
-    "its QoS": (pod(labels={"koordinator.sh/qosClass": "LS"}), PriorityClass.PROD),
-    "nothing": (pod(priority=100), PriorityClass.NONE),
+    "its label": (
+        pod(labels={"koordinator.sh/priority-class": "koord-mid"}, priority=9500),
+        KoordinatorPriorityClass.MID,
+    ),
+    "its band": (pod(priority=5500), KoordinatorPriorityClass.BATCH),
+    "its QoS": (pod(labels={"koordinator.sh/qosClass": "LS"}), KoordinatorPriorityClass.PROD),
+    "nothing": (pod(priority=100), KoordinatorPriorityClass.NONE),
 }
 
 
 @pytest.mark.parametrize("case", CLASSES.values(), ids=CLASSES)
-def test_priority_class(case: tuple[Pod, PriorityClass]) -> None:
-    assert priority_class(case[0]) is case[1]
+def test_priority_class(case: tuple[Pod, KoordinatorPriorityClass]) -> None:
+    assert koordinator_priority_class(case[0]) is case[1]

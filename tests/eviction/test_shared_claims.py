@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from restow.eviction.shared_claims import Sharing
+from restow.eviction.shared_claims import SharedClaims
 from restow.model.objects import Pod
 from tests.eviction.objects import pod
 
@@ -42,20 +42,20 @@ def user(name: str, *claims: str, **more: Any) -> Pod:
     ],
 )
 def test_who_else_uses_the_claims_of_a_pod(others: list[Pod], expected: dict[str, str]) -> None:
-    sharing, moving = Sharing(), user("a", "data", "logs")
+    sharing, moving = SharedClaims(), user("a", "data", "logs")
     for one in (moving, *others):
         sharing.put_pod(one)
-    assert sharing.beside(moving) == expected
+    assert sharing.shared_with(moving) == expected
 
 
 def test_it_is_known_as_it_changes() -> None:
-    sharing, moving = Sharing(), user("a", "data")
+    sharing, moving = SharedClaims(), user("a", "data")
     sharing.put_pod(user("b", "data", nodeName=None))
     sharing.put_pod(user("b", "data"))
-    assert sharing.beside(moving) == {"data": "b"}
+    assert sharing.shared_with(moving) == {"data": "b"}
     sharing.put_pod(user("b", "data", phase="Failed"))
-    assert sharing.beside(moving) == {}
+    assert sharing.shared_with(moving) == {}
     sharing.put_pod(user("c", "data"))
     sharing.drop_pod("c")
     sharing.drop_pod("nobody")
-    assert sharing.beside(moving) == {} and not sharing._users and not sharing._uses
+    assert sharing.shared_with(moving) == {} and not sharing._users and not sharing._uses

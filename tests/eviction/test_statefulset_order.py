@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from restow.eviction.protections import Protections, Surroundings, lasting_refusal, refusal
-from restow.eviction.statefulset_order import out_of_order
+from restow.eviction.protections import PodContext, Protections, eviction_refusal, lasting_eviction_refusal
+from restow.eviction.statefulset_order import waits_for_lower_ordinals
 from restow.eviction.workloads import Workloads
 from restow.model.objects import Pod, StatefulSet
 from restow.model.wire import convert
@@ -65,7 +65,7 @@ BEHIND_THE_FIRST = "StatefulSet shop/db makes nobody in its place while db-0 is 
 def test_who_keeps_a_set_from_making_a_pod_again(
     owner: StatefulSet, moving: Pod, others: list[Pod], expected: str
 ) -> None:
-    assert out_of_order(owner, moving, others) == expected
+    assert waits_for_lower_ordinals(owner, moving, others) == expected
 
 
 def test_it_is_known_of_the_pods_of_a_set_alone() -> None:
@@ -80,6 +80,6 @@ def test_it_is_known_of_the_pods_of_a_set_alone() -> None:
 
 
 def test_a_plan_leaves_it_out_and_a_job_may_wait() -> None:
-    around = Surroundings(now=0.0, out_of_order=BEHIND_THE_FIRST)
-    assert refusal(member(3), Protections(), around) == BEHIND_THE_FIRST
-    assert lasting_refusal(member(3), Protections(), around) is None
+    around = PodContext(now=0.0, out_of_order=BEHIND_THE_FIRST)
+    assert eviction_refusal(member(3), Protections(), around) == BEHIND_THE_FIRST
+    assert lasting_eviction_refusal(member(3), Protections(), around) is None

@@ -28,26 +28,26 @@ def rolled_out() -> Workloads:
 
 def test_the_pods_of_all_replica_sets_are_replicas_of_the_deployment() -> None:
     workloads = rolled_out()
-    workload = workloads.of(pod("web-1", owner="ReplicaSet old"))
+    workload = workloads.workload_of(pod("web-1", owner="ReplicaSet old"))
     assert workload is not None
     assert (str(workload), workload.replicas) == ("Deployment shop/web", 3)
-    assert sorted(one.metadata.name for one in workloads.pods("web")) == ["web-1", "web-2", "web-3", "web-4"]
+    assert sorted(one.metadata.name for one in workloads.pods_of("web")) == ["web-1", "web-2", "web-3", "web-4"]
 
 
 def test_the_chain_goes_all_the_way_up() -> None:
-    assert [one.kind for one in rolled_out().chain(pod(owner="ReplicaSet old"))] == ["ReplicaSet", "Deployment"]
+    assert [one.kind for one in rolled_out().owner_chain(pod(owner="ReplicaSet old"))] == ["ReplicaSet", "Deployment"]
 
 
 def test_an_unknown_owner_wants_the_pods_it_has() -> None:
     workloads = Workloads()
     for number in (1, 2):
         workloads.put_pod(pod(f"x-{number}", owner="CloneSet x"))
-    workload = workloads.of(pod("x-1", owner="CloneSet x"))
+    workload = workloads.workload_of(pod("x-1", owner="CloneSet x"))
     assert workload is not None and workload.replicas == 2
 
 
 def test_a_bare_pod_is_of_no_workload() -> None:
-    assert Workloads().of(pod(owner="")) is None
+    assert Workloads().workload_of(pod(owner="")) is None
 
 
 def test_pods_that_are_over_gone_or_adopted_elsewhere_are_no_replicas() -> None:
@@ -56,15 +56,15 @@ def test_pods_that_are_over_gone_or_adopted_elsewhere_are_no_replicas() -> None:
     workloads.drop_pod("web-2")
     workloads.put_pod(pod("web-3", owner="StatefulSet db"))
     workloads.drop_pod("never-seen")
-    assert [one.metadata.name for one in workloads.pods("web")] == ["web-4"]
+    assert [one.metadata.name for one in workloads.pods_of("web")] == ["web-4"]
 
 
 def test_a_replica_set_that_leaves_its_deployment_is_a_workload_of_its_own() -> None:
     workloads = rolled_out()
     workloads.put_owner(replica_set("old", of=None))
-    workload = workloads.of(pod(owner="ReplicaSet old"))
+    workload = workloads.workload_of(pod(owner="ReplicaSet old"))
     assert workload is not None and str(workload) == "ReplicaSet shop/old"
-    assert len(list(workloads.pods("web"))) == 2
+    assert len(list(workloads.pods_of("web"))) == 2
 
 
 def stateful_set(strategy: dict[str, Any], *, start: int = 0, **status: Any) -> StatefulSet:
@@ -94,7 +94,7 @@ def test_what_a_stateful_set_makes_a_pod_from_now(owner: StatefulSet, template: 
     """And, where that is what the pod was made from, not whose it is: that was changed when it was made."""
     workloads = Workloads()
     workloads.put_owner(owner)
-    found = workloads.template(pod("db-1", owner="StatefulSet db", labels=OF))
+    found = workloads.pod_template(pod("db-1", owner="StatefulSet db", labels=OF))
     assert (found.spec.scheduler_name if found is not None else "held back") == template
     assert found is None or bool(found.spec.scheduling_gates) is (template == "other")
 

@@ -108,7 +108,9 @@ def reservation(
     }
     spec = {"ttl": ttl, "owners": [{"controller": {"uid": "deploy"}}], **more.pop("spec", {})}
     placements = list(seats) or ([seat()] if phase in ("Available", "Waiting") else [])
-    waiting = {"taskStatusCount": {"pod": {"phase": {"Waiting": more.pop("waiting")}}}} if "waiting" in more else {}
+    waiting: dict[str, Any] = (
+        {"taskStatusCount": {"pod": {"phase": {"Waiting": more.pop("waiting")}}}} if "waiting" in more else {}
+    )
     status = {"state": {"phase": phase, **more}, "placements": placements, **waiting}
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Reservation)
 

@@ -88,7 +88,7 @@ PROTECTED = Protections(
     priority_threshold=7,
     selector=parse_label_selector("app"),
     node_selector=parse_label_selector("pool=a"),
-    include=frozenset({"shop"}),
+    include_namespaces=frozenset({"shop"}),
     scheduler_names=frozenset({"mine"}),
     min_replicas=2,
 )

@@ -28,15 +28,15 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
     selector: LabelSelector
-    target: tuple[str, str] | None
+    target_workload: tuple[str, str] | None
     """(kind, name) of the workload it is for, instead of a selector."""
     allowed: int
     """How many more pods may go missing now."""
     healthy: int
     desired: int
-    current: bool
+    is_status_current: bool
     """Whether its status speaks of its spec as it is now."""
-    unready_may_go: bool
+    unready_pods_are_free: bool
     disrupted: frozenset[str]
     """Names of pods whose going is taken from `allowed` already."""
 
@@ -47,7 +47,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def left(self) -> int:
         """How many may go; none while the status is out of date, because then nobody knows."""
-        return max(0, self.allowed) if self.current else 0
+        return max(0, self.allowed) if self.is_status_current else 0
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
@@ -56,8 +56,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it is about this pod of its own namespace, which these own."""
         if self.kind == UNAVAILABLE and (pod.metadata.annotations or {}).get(NO_PROTECTION) == "true":
             return False
-        if self.target is not None:
-            return any((owner.kind, owner.name) == self.target for owner in owners)
+        if self.target_workload is not None:
+            return any((owner.kind, owner.name) == self.target_workload for owner in owners)
         return self.selector.matches(pod.metadata.labels)
 
     def is_charged_for(self, pod: Pod) -> bool:
@@ -66,11 +66,11 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if pod.metadata.name in self.disrupted:
             return False
-        return is_serving(pod) or not self.unready_may_go
+        return is_serving(pod) or not self.unready_pods_are_free
 
     def shortage(self, admitted: int) -> str:
         """Why one more may not go, with the numbers; `admitted` are on their way and not yet gone."""
-        if not self.current:
+        if not self.is_status_current:
             return f"{self}: its status is not up to date with its spec"
         numbers = f"{self.healthy} of {self.desired} desired pods are healthy, {self.allowed} may be disrupted"
         return f"{self}: {numbers}" + (f", {admitted} are about to be" if admitted else "")
@@ -83,13 +83,13 @@ def disruption_budget(budget: PodDisruptionBudget) -> Budget:
         kind=DISRUPTION,
         namespace=meta.namespace or "",
         name=meta.name,
-        selector=_selector(budget.spec.selector),
-        target=None,
+        selector=_parse_selector(budget.spec.selector),
+        target_workload=None,
         allowed=status.disruptions_allowed,
         healthy=status.current_healthy,
         desired=status.desired_healthy,
-        current=(status.observed_generation or 0) >= (meta.generation or 0),
-        unready_may_go=enough or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
+        is_status_current=(status.observed_generation or 0) >= (meta.generation or 0),
+        unready_pods_are_free=enough or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
         disrupted=frozenset(status.disrupted_pods or ()),
     )
 
@@ -100,18 +100,18 @@ def unavailable_budget(budget: PodUnavailableBudget) -> Budget:
         kind=UNAVAILABLE,
         namespace=meta.namespace or "",
         name=meta.name,
-        selector=_selector(budget.spec.selector) if target is None else NOTHING,
-        target=(target.kind or "", target.name or "") if target else None,
+        selector=_parse_selector(budget.spec.selector) if target is None else NOTHING,
+        target_workload=(target.kind or "", target.name or "") if target else None,
         allowed=status.unavailable_allowed,
         healthy=status.current_available,
         desired=status.desired_available,
-        current=(status.observed_generation or 0) >= (meta.generation or 0),
-        unready_may_go=True,
+        is_status_current=(status.observed_generation or 0) >= (meta.generation or 0),
+        unready_pods_are_free=True,
         disrupted=frozenset({*(status.disrupted_pods or ()), *(status.unavailable_pods or ())}),
     )
 
 
-def _selector(written: SelectorSpec | None) -> LabelSelector:
+def _parse_selector(written: SelectorSpec | None) -> LabelSelector:
     """No selector, and one that is malformed, select nothing; an empty one selects everything."""
     try:
         return label_selector(written)
@@ -131,12 +131,12 @@ class Budgets:
         read = disruption_budget(written) if isinstance(written, PodDisruptionBudget) else unavailable_budget(written)
         self.drop(*read.key)
         self._budgets[read.key] = read
-        self._shelf(read)[read.key] = read
+        self._budgets_under_same_label(read)[read.key] = read
 
     def drop(self, kind: str, namespace: str, name: str) -> None:
         old = self._budgets.pop((kind, namespace, name), None)
         if old is not None:
-            del self._shelf(old)[old.key]
+            del self._budgets_under_same_label(old)[old.key]
 
     def covering(self, pod: Pod, owners: Iterable[OwnerReference]) -> list[Budget]:
         """Those about a pod that these own, by kind and name."""
@@ -150,7 +150,7 @@ class Budgets:
         for key, value in (pod.metadata.labels or {}).items():
             yield from self._by_label.get((namespace, key, value), {}).values()
 
-    def _shelf(self, budget: Budget) -> dict[tuple[str, str, str], Budget]:
+    def _budgets_under_same_label(self, budget: Budget) -> dict[tuple[str, str, str], Budget]:
         """Where a budget is kept: under one label it asks for, if there is such a label."""
         for need in budget.selector.requirements:
             if need.operator == "In" and len(need.values) == 1:
@@ -158,7 +158,7 @@ class Budgets:
         return self._others.setdefault(budget.namespace, {})
 
 
-def too_many(covering: Iterable[Budget]) -> str | None:
+def covered_by_several_budgets(covering: Iterable[Budget]) -> str | None:
     """Why a pod can never be evicted: the eviction API takes no pod that more than one disruption budget covers."""
     names = [one.name for one in covering if one.kind == DISRUPTION]
     if len(names) < 2:
@@ -166,7 +166,7 @@ def too_many(covering: Iterable[Budget]) -> str | None:
     return f"{len(names)} PodDisruptionBudgets cover it ({', '.join(names)}), and the eviction API accepts at most one"
 
 
-def shortage(covering: Iterable[Budget], pod: Pod) -> str | None:
+def exhausted_budget(covering: Iterable[Budget], pod: Pod) -> str | None:
     """Why a pod may not be evicted now, if nothing else is under way."""
     short = (one for one in covering if one.is_charged_for(pod) and not one.left)
     return next((one.shortage(0) for one in short), None)

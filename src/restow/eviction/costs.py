@@ -9,7 +9,7 @@ from restow.model.objects import Pod
 from restow.model.pods import DELETION_COST
 
 EVICTION_COST: Final = "scheduling.koordinator.sh/eviction-cost"
-NEVER: Final = 2**31 - 1
+NEVER_EVICT: Final = 2**31 - 1
 """The eviction cost of a pod that must not be evicted."""
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,9}", re.ASCII)
@@ -18,15 +18,15 @@ _INT32 = range(-(2**31), 2**31)
 
 def eviction_cost(pod: Pod) -> int:
     """The lower, the sooner it goes."""
-    return _cost(pod, EVICTION_COST)
+    return _cost_annotation(pod, EVICTION_COST)
 
 
 def deletion_cost(pod: Pod) -> int:
     """What the pod's own controller goes by when it shrinks."""
-    return _cost(pod, DELETION_COST)
+    return _cost_annotation(pod, DELETION_COST)
 
 
-def _cost(pod: Pod, annotation: str) -> int:
+def _cost_annotation(pod: Pod, annotation: str) -> int:
     """An int32 in its one canonical spelling; anything else counts as absent, which is 0, as it does upstream."""
     text = (pod.metadata.annotations or {}).get(annotation, "")
     if not _INTEGER.fullmatch(text):

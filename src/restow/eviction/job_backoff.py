@@ -28,17 +28,17 @@ _DISRUPTED = "DisruptionTarget"
 """The condition of a pod that the API server was asked to evict."""
 
 
-def is_fresh_loss(pod: Pod) -> bool:
+def is_uncounted_failure(pod: Pod) -> bool:
     """Whether a pod is lost to its Job, which has not counted it yet."""
     if TRACKING not in (pod.metadata.finalizers or ()):
         return False
     return pod.status.phase == "Failed" or (is_terminating(pod) and pod.status.phase != "Succeeded")
 
 
-def end_by_loss(job: Job, pod: Pod, fresh: Set[str]) -> str:
+def job_end_by_pod_loss(job: Job, pod: Pod, fresh: Set[str]) -> str:
     """What would be over if a pod were lost, in a sentence; empty if another would take its place. `fresh` are the UIDs
     of fresh losses."""
-    name, action = f"Job {job.metadata.namespace}/{job.metadata.name}", _action(job, pod)
+    name, action = f"Job {job.metadata.namespace}/{job.metadata.name}", _worst_policy_action(job, pod)
     if action in _ENDING:
         return f"its podFailurePolicy answers its loss by {action}: {name} would not make it again"
     if action == "Ignore":
@@ -46,19 +46,19 @@ def end_by_loss(job: Job, pod: Pod, fresh: Set[str]) -> str:
     per_index = job.spec.backoff_limit_per_index
     if per_index is not None:
         text = (pod.metadata.annotations or {}).get(FAILURES, "")
-        return _used_up(name, "backoffLimitPerIndex", per_index, int(text) if text.isdecimal() else 0)
+        return _limit_used_up(name, "backoffLimitPerIndex", per_index, int(text) if text.isdecimal() else 0)
     limit = _DEFAULT_LIMIT if job.spec.backoff_limit is None else job.spec.backoff_limit
-    return _used_up(name, "backoffLimit", limit, _lost_besides(pod, job, fresh))
+    return _limit_used_up(name, "backoffLimit", limit, _other_failures(pod, job, fresh))
 
 
-def _lost_besides(pod: Pod, job: Job, fresh: Set[str]) -> int:
+def _other_failures(pod: Pod, job: Job, fresh: Set[str]) -> int:
     """How many other pods a Job has lost: counted, noted to be, or just seen."""
     uncounted, own = job.status.uncounted_terminated_pods, pod.metadata.uid
     noted = [uid for uid in (uncounted.failed if uncounted else None) or () if uid not in fresh]
     return (job.status.failed or 0) + len(fresh) + len(noted) - (own in fresh or own in noted)
 
 
-def _used_up(name: str, limit: str, most: int, failed: int) -> str:
+def _limit_used_up(name: str, limit: str, most: int, failed: int) -> str:
     if failed < most:
         return ""
     return (
@@ -66,13 +66,13 @@ def _used_up(name: str, limit: str, most: int, failed: int) -> str:
     )
 
 
-def _action(job: Job, pod: Pod) -> str:
+def _worst_policy_action(job: Job, pod: Pod) -> str:
     """The worst that its policy may say to an eviction; empty if nothing. Rules by exit code fit or do not, as the
     containers choose: what comes after one may be what counts."""
     policy, counts = job.spec.pod_failure_policy, False
     for rule in (policy.rules if policy else None) or ():
         is_told = any((one.type, one.status) == (_DISRUPTED, "True") for one in rule.on_pod_conditions or ())
-        if not is_told and not _may_fit(rule.on_exit_codes, pod):
+        if not is_told and not _may_match_exit_code(rule.on_exit_codes, pod):
             continue
         if rule.action in _ENDING:
             return rule.action
@@ -82,7 +82,7 @@ def _action(job: Job, pod: Pod) -> str:
     return ""
 
 
-def _may_fit(codes: ExitCodes | None, pod: Pod) -> bool:
+def _may_match_exit_code(codes: ExitCodes | None, pod: Pod) -> bool:
     """Whether a container that is told to stop may exit so."""
     if codes is None:
         return False

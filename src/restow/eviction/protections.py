@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from restow.eviction.budgets import DISRUPTION, Budget, too_many
-from restow.eviction.costs import EVICTION_COST, NEVER, eviction_cost
+from restow.eviction.budgets import DISRUPTION, Budget, covered_by_several_budgets
+from restow.eviction.costs import EVICTION_COST, NEVER_EVICT, eviction_cost
 from restow.model.objects import PersistentVolumeClaim, Pod
 from restow.model.pods import MIRROR, controller_of, is_finished, is_of_daemon_set, is_terminating, scheduler_of
 from restow.model.selectors import EVERYTHING, LabelSelector
@@ -46,7 +46,7 @@ class Protections(msgspec.Struct, frozen=True, kw_only=True):
     pvc_storage_classes: frozenset[str] = frozenset()
     """With ignore_pvc_pods: only those of these classes; of any class if empty."""
     ignore_pods_without_budget: bool = False
-    keep_reluctant: bool = False
+    respect_prefer_no_eviction: bool = False
     """Leave pods alone that say they prefer not to be evicted."""
     priority_threshold: int | None = None
     """Pods of this priority and above stay."""
@@ -55,9 +55,9 @@ class Protections(msgspec.Struct, frozen=True, kw_only=True):
     selector: LabelSelector = EVERYTHING
     node_selector: LabelSelector = EVERYTHING
     namespace_selector: LabelSelector = EVERYTHING
-    include: frozenset[str] = frozenset()
+    include_namespaces: frozenset[str] = frozenset()
     """Only pods of these namespaces may move; of any if empty."""
-    exclude: frozenset[str] = frozenset()
+    exclude_namespaces: frozenset[str] = frozenset()
     scheduler_names: frozenset[str] | None = None
     """Only pods of these schedulers may move: of others' pods nobody knows that they take their seats."""
     min_replicas: int = 0
@@ -65,7 +65,7 @@ class Protections(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since its start."""
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     """What is known around a pod."""
 
     now: float
@@ -75,9 +75,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What would be over if it were lost, in a sentence; empty if another would be made."""
     out_of_order: str = ""
     """Why nobody would be made in its place now, in a sentence; empty if somebody would."""
-    appointed: str = ""
+    node_named_by_template: str = ""
     """The node that its controller names for its pods, past every scheduler."""
-    beside: Mapping[str, str] = {}
+    claims_shared_with: Mapping[str, str] = {}
     """Those of its claims that other pods on its node use, by name, each with such a pod."""
     claims: Mapping[str, PersistentVolumeClaim] = {}
     """The claims of its namespace by name, at least those it uses."""
@@ -88,32 +88,32 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     priority_classes: Mapping[str, int] = {}
 
 
-def refusal(pod: Pod, protections: Protections, around: Surroundings) -> str | None:
+def eviction_refusal(pod: Pod, protections: Protections, around: PodContext) -> str | None:
     """The first reason against evicting a pod; None if there is none."""
-    return next(refusals(pod, protections, around), None)
+    return next(eviction_refusals(pod, protections, around), None)
 
 
-def refusals(pod: Pod, protections: Protections, around: Surroundings) -> Iterator[str]:
+def eviction_refusals(pod: Pod, protections: Protections, around: PodContext) -> Iterator[str]:
     """Every reason against evicting a pod, the gravest first, then what is against it now, and last what is not known
     of it."""
     for rule in _RULES:
         yield from rule(pod, protections, around)
     if around.out_of_order:
         yield around.out_of_order
-    yield from _unknown(pod, protections, around)
+    yield from _find_missing_objects(pod, protections, around)
 
 
-def lasting_refusal(pod: Pod, protections: Protections, around: Surroundings) -> str | None:
+def lasting_eviction_refusal(pod: Pod, protections: Protections, around: PodContext) -> str | None:
     """The first reason that is one whatever else may still be heard of."""
     return next((reason for rule in _RULES for reason in rule(pod, protections, around)), None)
 
 
-def unknown(pod: Pod, protections: Protections, around: Surroundings) -> str | None:
+def missing_objects(pod: Pod, protections: Protections, around: PodContext) -> str | None:
     """What is not known that would have to be, and may only not have been heard of yet."""
-    return next(_unknown(pod, protections, around), None)
+    return next(_find_missing_objects(pod, protections, around), None)
 
 
-def _unknown(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _find_missing_objects(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     name = options.priority_threshold_name
     if name is not None and name not in around.priority_classes:
         yield f"priorityThreshold names PriorityClass {name}, which does not exist"
@@ -122,7 +122,7 @@ def _unknown(pod: Pod, options: Protections, around: Surroundings) -> Iterator[s
         yield f"nothing is known of its claims {', '.join(missing)}"
 
 
-def _kind(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _kind_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     """Pods that nobody would make again, or that would come back to the same node."""
     annotations = pod.metadata.annotations or {}
     owner = controller_of(pod)
@@ -132,8 +132,8 @@ def _kind(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]
         yield f"it is a static pod, from {annotations[SOURCE]}"
     elif owner is not None and is_of_daemon_set(pod):
         yield f"DaemonSet {owner.name} would put it back on the same node"
-    elif owner is not None and around.appointed:
-        yield f"{owner.kind} {owner.name} would put it on node {around.appointed}, past every scheduler"
+    elif owner is not None and around.node_named_by_template:
+        yield f"{owner.kind} {owner.name} would put it on node {around.node_named_by_template}, past every scheduler"
     elif owner is None and not options.evict_all_bare_pods:
         if pod.status.phase != "Failed":
             yield "no controller would make it again"
@@ -143,40 +143,40 @@ def _kind(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]
         yield "it is terminating already"
 
 
-def _retries(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _job_backoff_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     if around.end_by_loss:
         yield around.end_by_loss
 
 
-def _scheduler(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _scheduler_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     name = scheduler_of(pod)
     if options.scheduler_names is not None and name not in options.scheduler_names:
         ours = ", ".join(sorted(options.scheduler_names))
         yield f"its scheduler is {name}, schedulerNames has {ours}"
 
 
-def _wishes(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _annotation_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     """What the pod itself asks for."""
     annotations = pod.metadata.annotations or {}
-    if eviction_cost(pod) == NEVER:
-        yield f"its {EVICTION_COST} is {NEVER}, which means never"
+    if eviction_cost(pod) == NEVER_EVICT:
+        yield f"its {EVICTION_COST} is {NEVER_EVICT}, which means never"
     if annotations.get(EVICT) == "false":
         yield f"its annotation {EVICT} is false"
-    if options.keep_reluctant and PREFER_NO_EVICTION in annotations:
+    if options.respect_prefer_no_eviction and PREFER_NO_EVICTION in annotations:
         yield f"it has the annotation {PREFER_NO_EVICTION}"
 
 
-def _namespace(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _namespace_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     namespace = pod.metadata.namespace or ""
-    if options.include and namespace not in options.include:
-        yield f"namespace {namespace} is not among those included: {', '.join(sorted(options.include))}"
-    if namespace in options.exclude:
+    if options.include_namespaces and namespace not in options.include_namespaces:
+        yield f"namespace {namespace} is not among those included: {', '.join(sorted(options.include_namespaces))}"
+    if namespace in options.exclude_namespaces:
         yield f"namespace {namespace} is excluded"
     if not options.namespace_selector.matches(around.namespace_labels):
         yield f"the labels of its namespace do not match {options.namespace_selector}"
 
 
-def _priority(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _priority_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     priority = pod.spec.priority or 0
     if not options.evict_system_critical_pods and priority >= SYSTEM_CRITICAL:
         yield f"it is critical to the system: its priority is {priority} (evictSystemCriticalPods is false)"
@@ -188,7 +188,7 @@ def _priority(pod: Pod, options: Protections, around: Surroundings) -> Iterator[
         yield f"its priority {priority} is not below the threshold {threshold}"
 
 
-def _volumes(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _volume_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     if not options.evict_local_storage_pods:
         local = [one.name for one in pod.spec.volumes or () if one.host_path is not None or one.empty_dir is not None]
         if local:
@@ -199,8 +199,8 @@ def _volumes(pod: Pod, options: Protections, around: Surroundings) -> Iterator[s
     exclusive = [name for name, claim in found.items() if READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())]
     if exclusive:
         yield f"only one pod at a time may use {', '.join(exclusive)} (ReadWriteOncePod), so no seat can be kept for it"
-    for name, other in around.beside.items():
-        if name in found and _is_for_one_node(found[name]) and not is_finished(pod):
+    for name, other in around.claims_shared_with.items():
+        if name in found and _is_single_node_claim(found[name]) and not is_finished(pod):
             told = "only one node at a time may (ReadWriteOnce), so its successor elsewhere would wait for it"
             yield f"pod {other} on its node uses {name} as well, and {told}"
     if lucky:
@@ -212,30 +212,30 @@ def _volumes(pod: Pod, options: Protections, around: Surroundings) -> Iterator[s
             yield f"it uses the claims {', '.join(kept)}, and ignorePvcPods is set"
 
 
-def _is_for_one_node(claim: PersistentVolumeClaim) -> bool:
+def _is_single_node_claim(claim: PersistentVolumeClaim) -> bool:
     modes = claim.spec.access_modes or ()
     return READ_WRITE_ONCE in modes and READ_WRITE_MANY not in modes
 
 
-def _devices(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _device_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     claims = [claim.name for claim in pod.spec.resource_claims or ()]
     if claims:
         yield f"it uses dynamic resource allocation: {', '.join(claims)}"
 
 
-def _selected(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _selector_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     if not options.selector.matches(pod.metadata.labels):
         yield f"its labels do not match {options.selector}"
     if not options.node_selector.matches(around.node_labels):
         yield f"the labels of its node do not match {options.node_selector}"
 
 
-def _replicas(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _replica_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     if around.replicas is not None and around.replicas < options.min_replicas:
         yield f"its workload has {number_of(around.replicas, 'replica')}, and minReplicas is {options.min_replicas}"
 
 
-def _age(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
+def _age_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
     if not options.min_age:
         return
     started = time_of(pod.status.start_time)
@@ -245,26 +245,26 @@ def _age(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
         yield f"it started {around.now - started:.0f}s ago, and must be {options.min_age:.0f}s old"
 
 
-def _budgets(pod: Pod, options: Protections, around: Surroundings) -> Iterator[str]:
-    problem = too_many(around.budgets)
+def _budget_rule(pod: Pod, options: Protections, around: PodContext) -> Iterator[str]:
+    problem = covered_by_several_budgets(around.budgets)
     if problem:
         yield problem
     if options.ignore_pods_without_budget and not any(one.kind == DISRUPTION for one in around.budgets):
         yield "no PodDisruptionBudget covers it"
 
 
-_Rule = Callable[[Pod, Protections, Surroundings], Iterator[str]]
+_Rule = Callable[[Pod, Protections, PodContext], Iterator[str]]
 _RULES: tuple[_Rule, ...] = (
-    _kind,
-    _retries,
-    _wishes,
-    _scheduler,
-    _namespace,
-    _priority,
-    _volumes,
-    _devices,
-    _selected,
-    _replicas,
-    _age,
-    _budgets,
+    _kind_rule,
+    _job_backoff_rule,
+    _annotation_rule,
+    _scheduler_rule,
+    _namespace_rule,
+    _priority_rule,
+    _volume_rule,
+    _device_rule,
+    _selector_rule,
+    _replica_rule,
+    _age_rule,
+    _budget_rule,
 )

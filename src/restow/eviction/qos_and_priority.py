@@ -16,7 +16,7 @@ QOS_LABEL: Final = "koordinator.sh/qosClass"
 PRIORITY_CLASS_LABEL: Final = "koordinator.sh/priority-class"
 
 
-class Qos(IntEnum):
+class KoordinatorQos(IntEnum):
     """Best effort, latency sensitive, with reserved cores, with exclusive ones; SYSTEM is the node's own."""
 
     BE = 0
@@ -26,7 +26,7 @@ class Qos(IntEnum):
     SYSTEM = 4
 
 
-class PriorityClass(IntEnum):
+class KoordinatorPriorityClass(IntEnum):
     FREE = 0
     BATCH = 1
     MID = 2
@@ -35,27 +35,27 @@ class PriorityClass(IntEnum):
 
 
 _BANDS: Final = {
-    PriorityClass.PROD: range(9000, 10_000),
-    PriorityClass.MID: range(7000, 8000),
-    PriorityClass.BATCH: range(5000, 6000),
-    PriorityClass.FREE: range(3000, 4000),
+    KoordinatorPriorityClass.PROD: range(9000, 10_000),
+    KoordinatorPriorityClass.MID: range(7000, 8000),
+    KoordinatorPriorityClass.BATCH: range(5000, 6000),
+    KoordinatorPriorityClass.FREE: range(3000, 4000),
 }
 _CLASS_NAMES: Final = {f"koord-{band.name.lower()}": band for band in _BANDS}
 
 
-def qos(pod: Pod) -> Qos:
+def koordinator_qos(pod: Pod) -> KoordinatorQos:
     """What its label says; unlabelled, BestEffort pods are BE and all others LS."""
     label = (pod.metadata.labels or {}).get(QOS_LABEL, "")
-    if label in Qos.__members__:
-        return Qos[label]
-    return Qos.BE if kubernetes_qos(pod) == "BestEffort" else Qos.LS
+    if label in KoordinatorQos.__members__:
+        return KoordinatorQos[label]
+    return KoordinatorQos.BE if kubernetes_qos(pod) == "BestEffort" else KoordinatorQos.LS
 
 
-def priority(pod: Pod) -> int:
+def pod_priority(pod: Pod) -> int:
     return pod.spec.priority or 0
 
 
-def priority_class(pod: Pod) -> PriorityClass:
+def koordinator_priority_class(pod: Pod) -> KoordinatorPriorityClass:
     """What its label says, else the band its priority lies in, else what its QoS label is used for."""
     labels = pod.metadata.labels or {}
     named = _CLASS_NAMES.get(labels.get(PRIORITY_CLASS_LABEL, ""))
@@ -67,9 +67,9 @@ def priority_class(pod: Pod) -> PriorityClass:
         if found is not None:
             return found
     label = labels.get(QOS_LABEL, "")
-    if label == Qos.BE.name:
-        return PriorityClass.BATCH
-    return PriorityClass.PROD if label in Qos.__members__ else PriorityClass.NONE
+    if label == KoordinatorQos.BE.name:
+        return KoordinatorPriorityClass.BATCH
+    return KoordinatorPriorityClass.PROD if label in KoordinatorQos.__members__ else KoordinatorPriorityClass.NONE
 
 
 def kubernetes_qos(pod: Pod) -> str:

@@ -10,21 +10,21 @@ from restow.model.objects import Pod
 from restow.model.pods import is_finished, is_terminating
 from restow.model.volumes import claims_used
 
-_Use = tuple[str, str, str]
+_ClaimUse = tuple[str, str, str]
 """The namespace and name of a claim, and the node that it is used on."""
 
 
-class Sharing:
+class SharedClaims:
     """Kept up to date event by event."""
 
     def __init__(self) -> None:
-        self._users: dict[_Use, dict[str, Pod]] = {}
-        self._uses: dict[str, list[_Use]] = {}
+        self._users: dict[_ClaimUse, dict[str, Pod]] = {}
+        self._uses: dict[str, list[_ClaimUse]] = {}
 
     def put_pod(self, pod: Pod) -> None:
         """A pod as it is now; one that is over, or leaves, lets go of its claims."""
         self.drop_pod(pod.metadata.uid)
-        uses = [] if is_finished(pod) or is_terminating(pod) else _uses(pod)
+        uses = [] if is_finished(pod) or is_terminating(pod) else _claim_uses(pod)
         if uses:
             self._uses[pod.metadata.uid] = uses
         for use in uses:
@@ -37,10 +37,10 @@ class Sharing:
             if not users:
                 del self._users[use]
 
-    def beside(self, pod: Pod) -> dict[str, str]:
+    def shared_with(self, pod: Pod) -> dict[str, str]:
         """Claims that another pod on its node uses, by name, each with the first of those, by name."""
         found: dict[str, str] = {}
-        for use in _uses(pod):
+        for use in _claim_uses(pod):
             users = self._users.get(use, {}).items()
             others = sorted(one.metadata.name for uid, one in users if uid != pod.metadata.uid)
             if others:
@@ -48,6 +48,6 @@ class Sharing:
         return found
 
 
-def _uses(pod: Pod) -> list[_Use]:
+def _claim_uses(pod: Pod) -> list[_ClaimUse]:
     node, namespace = pod.spec.node_name, pod.metadata.namespace or ""
     return [(namespace, one.name, node) for one in claims_used(pod)] if node else []

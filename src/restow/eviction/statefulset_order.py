@@ -16,33 +16,33 @@ from restow.model.pods import is_available
 _PARALLEL: Final = "Parallel"
 
 
-def place_of(pod: Pod, owner: StatefulSet) -> int | None:
+def ordinal_of(pod: Pod, owner: StatefulSet) -> int | None:
     """The ordinal of a pod among those of its set; None for one that does not have the set's name."""
     name, _, ordinal = pod.metadata.name.rpartition("-")
     return int(ordinal) if name == owner.metadata.name and ordinal.isdecimal() else None
 
 
-def _first(owner: StatefulSet) -> int:
+def _first_ordinal(owner: StatefulSet) -> int:
     return owner.spec.ordinals.start if owner.spec.ordinals else 0
 
 
-def is_held_back(pod: Pod, owner: StatefulSet) -> bool:
+def is_made_from_current_revision(pod: Pod, owner: StatefulSet) -> bool:
     """Whether a set would make this pod anew from what it was made from, and not from what the set says now."""
-    strategy, place = owner.spec.update_strategy, place_of(pod, owner)
+    strategy, place = owner.spec.update_strategy, ordinal_of(pod, owner)
     if strategy.type == "OnDelete" or place is None:
         return False
     update = strategy.rolling_update
     kept = (owner.status.current_replicas if update is None else update.partition) or 0
-    return place < _first(owner) + kept
+    return place < _first_ordinal(owner) + kept
 
 
-def out_of_order(owner: StatefulSet, pod: Pod, pods: Iterable[Pod]) -> str:
+def waits_for_lower_ordinals(owner: StatefulSet, pod: Pod, pods: Iterable[Pod]) -> str:
     """Why nobody would be made in a pod's place now; empty if somebody would."""
-    name, place = owner.metadata.name, place_of(pod, owner)
+    name, place = owner.metadata.name, ordinal_of(pod, owner)
     if owner.spec.pod_management_policy == _PARALLEL or place is None:
         return ""
     there = {one.metadata.name for one in pods if is_available(one)}
-    lacking = [one for number in range(_first(owner), place) if (one := f"{name}-{number}") not in there]
+    lacking = [one for number in range(_first_ordinal(owner), place) if (one := f"{name}-{number}") not in there]
     if not lacking:
         return ""
     others = len(lacking) - 1

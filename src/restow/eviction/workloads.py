@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from restow.eviction.job_backoff import end_by_loss, is_fresh_loss
-from restow.eviction.statefulset_order import is_held_back, out_of_order
+from restow.eviction.job_backoff import is_uncounted_failure, job_end_by_pod_loss
+from restow.eviction.statefulset_order import is_made_from_current_revision, waits_for_lower_ordinals
 from restow.model.objects import (
     Deployment,
     Job,
@@ -77,7 +77,7 @@ class Workloads:
         self._places[uid] = owner.uid
         if not is_finished(pod):
             self._pods.setdefault(owner.uid, {})[uid] = pod
-        if is_fresh_loss(pod):
+        if is_uncounted_failure(pod):
             self._fresh_losses.setdefault(owner.uid, {})[uid] = pod
 
     def drop_pod(self, uid: str) -> None:
@@ -89,7 +89,7 @@ class Workloads:
                 if not inside:
                     known.pop(owner, None)
 
-    def of(self, pod: Pod) -> Workload | None:
+    def workload_of(self, pod: Pod) -> Workload | None:
         """The workload a pod is a replica of; None for a bare pod."""
         owner = controller_of(pod)
         if owner is None:
@@ -103,7 +103,7 @@ class Workloads:
         meta = known.metadata
         return Workload(meta.uid, type(known).__name__, namespace, meta.name, expected_replicas(known))
 
-    def chain(self, pod: Pod) -> Iterator[OwnerReference]:
+    def owner_chain(self, pod: Pod) -> Iterator[OwnerReference]:
         """The controller of a pod, its controller, and so on."""
         owner = controller_of(pod)
         while owner is not None:
@@ -111,18 +111,22 @@ class Workloads:
             known = self._owners.get(owner.uid)
             owner = controller_of(known) if known else None
 
-    def template(self, pod: Pod) -> PodTemplate | None:
+    def pod_template(self, pod: Pod) -> PodTemplate | None:
         """What the controller of a pod makes pods from now; None where that is not known. Whose pods they are and what
         they wait for is left out where this pod was made from it: whoever changed that then will do so again."""
         owner = self._owner(pod)
-        if owner is None or (isinstance(owner, StatefulSet) and is_held_back(pod, owner)):
+        if owner is None or (isinstance(owner, StatefulSet) and is_made_from_current_revision(pod, owner)):
             return None
         template = owner.spec.template
-        return _unassigned(template) if template is not None and _is_made_from(owner, pod) else template
+        return (
+            _without_scheduler_and_gates(template)
+            if template is not None and _is_made_from_current_template(owner, pod)
+            else template
+        )
 
-    def appointed(self, pod: Pod) -> str:
+    def node_named_by_template(self, pod: Pod) -> str:
         """The node that the controller of a pod names for its pods; empty if it leaves that to schedulers."""
-        template = self.template(pod)
+        template = self.pod_template(pod)
         return (template.spec.node_name if template is not None else None) or ""
 
     def end_by_loss(self, pod: Pod) -> str:
@@ -130,27 +134,27 @@ class Workloads:
         owner = self._owner(pod)
         if not isinstance(owner, Job) or is_finished(pod):
             return ""
-        return end_by_loss(owner, pod, self._fresh_losses.get(owner.metadata.uid, {}).keys())
+        return job_end_by_pod_loss(owner, pod, self._fresh_losses.get(owner.metadata.uid, {}).keys())
 
     def out_of_order(self, pod: Pod) -> str:
         """Why nobody would be made in a pod's place now; empty if somebody would."""
         owner = self._owner(pod)
         if not isinstance(owner, StatefulSet):
             return ""
-        return out_of_order(owner, pod, self._pods.get(owner.metadata.uid, {}).values())
+        return waits_for_lower_ordinals(owner, pod, self._pods.get(owner.metadata.uid, {}).values())
 
     def _owner(self, pod: Pod) -> Owner | None:
         reference = controller_of(pod)
         return self._owners.get(reference.uid) if reference is not None else None
 
-    def pods(self, uid: str) -> Iterator[Pod]:
+    def pods_of(self, uid: str) -> Iterator[Pod]:
         """The pods of a workload, whichever of its ReplicaSets they are of."""
         yield from self._pods.get(uid, {}).values()
         for below in sorted(self._below.get(uid, ())):
-            yield from self.pods(below)
+            yield from self.pods_of(below)
 
 
-def _is_made_from(owner: Owner, pod: Pod) -> bool:
+def _is_made_from_current_template(owner: Owner, pod: Pod) -> bool:
     """Whether a pod was certainly made from what its controller makes pods from now."""
     if isinstance(owner, StatefulSet):
         revision = (pod.metadata.labels or {}).get(REVISION_LABEL)
@@ -158,7 +162,7 @@ def _is_made_from(owner: Owner, pod: Pod) -> bool:
     return isinstance(owner, Job) or controller_of(owner) is not None
 
 
-def _unassigned(template: PodTemplate) -> PodTemplate:
+def _without_scheduler_and_gates(template: PodTemplate) -> PodTemplate:
     if template.spec.scheduler_name is None and not template.spec.scheduling_gates:
         return template
     return replace(template, spec=replace(template.spec, scheduler_name=None, scheduling_gates=None))

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from restow.eviction.costs import deletion_cost, eviction_cost
-from restow.eviction.protections import Surroundings, lasting_refusal, unknown
-from restow.eviction.qos_and_priority import priority, qos
+from restow.eviction.protections import PodContext, lasting_eviction_refusal, missing_objects
+from restow.eviction.qos_and_priority import koordinator_qos, pod_priority
 from restow.migration.arguments import MigrationArguments
 from restow.migration.cluster_context import ClusterContext, MigrationCandidate, migration_candidate
 from restow.migration.conditions import is_job_ended, is_job_running
@@ -120,7 +120,7 @@ def objections_to_eviction(
 def why_forbidden(one: MigrationCandidate, scene: ClusterContext, arguments: MigrationArguments) -> str | None:
     """Why a job may never begin, nor go on, by what its pod is."""
     workload = one.workload
-    reason = lasting_refusal(one.pod, arguments.protections, _pod_context(one, scene))
+    reason = lasting_eviction_refusal(one.pod, arguments.protections, _pod_context(one, scene))
     if reason is None and workload is not None:
         reason = too_few_replicas(workload.replicas, arguments.limits)
     if reason is None and arguments.requires_reservation and _job_mode(one.job, arguments) == JobMode.EVICT_DIRECTLY:
@@ -130,7 +130,7 @@ def why_forbidden(one: MigrationCandidate, scene: ClusterContext, arguments: Mig
 
 def missing_information(one: MigrationCandidate, scene: ClusterContext, arguments: MigrationArguments) -> str | None:
     """What has to be known of a job's pod before it may begin, or go on, and is not."""
-    return unknown(one.pod, arguments.protections, _pod_context(one, scene))
+    return missing_objects(one.pod, arguments.protections, _pod_context(one, scene))
 
 
 def waits_for_order(one: MigrationCandidate, scene: ClusterContext) -> str | None:
@@ -139,14 +139,14 @@ def waits_for_order(one: MigrationCandidate, scene: ClusterContext) -> str | Non
     return f"waits for {_ORDER}: {others}" if others else None
 
 
-def _pod_context(one: MigrationCandidate, scene: ClusterContext) -> Surroundings:
+def _pod_context(one: MigrationCandidate, scene: ClusterContext) -> PodContext:
     pod, workload = one.pod, one.workload
-    return Surroundings(
+    return PodContext(
         now=scene.now,
         replicas=workload.replicas if workload else None,
         end_by_loss=scene.workloads.end_by_loss(pod),
-        appointed=scene.workloads.appointed(pod),
-        beside=scene.shared_claims.beside(pod),
+        node_named_by_template=scene.workloads.node_named_by_template(pod),
+        claims_shared_with=scene.shared_claims.shared_with(pod),
         claims=scene.claims.get(pod.metadata.namespace or "", {}),
         budgets=one.budgets,
         node_labels=scene.node_labels.get(pod.spec.node_name or "", {}),
@@ -187,8 +187,8 @@ def sort_candidates(
 def _sort_key(one: MigrationCandidate, history: MigrationHistory) -> tuple[int, ...]:
     pod, workload = one.pod, one.workload
     return (
-        -qos(pod),
-        -priority(pod),
+        -koordinator_qos(pod),
+        -pod_priority(pod),
         eviction_cost(pod),
         deletion_cost(pod),
         -migration_priority(one.job),

@@ -212,8 +212,8 @@ def _protections(written: MigrationSection, scheduler_names: frozenset[str]) -> 
         priority_threshold_name=threshold.name if threshold else None,
         selector=_selector(written.label_selector if "LabelSelector" not in skipped else None),
         node_selector=parse_label_selector(written.node_selector or ""),
-        include=frozenset(namespaces.include),
-        exclude=frozenset(namespaces.exclude),
+        include_namespaces=frozenset(namespaces.include),
+        exclude_namespaces=frozenset(namespaces.exclude),
         scheduler_names=frozenset(written.scheduler_names or scheduler_names),
         min_replicas=written.min_replicas,
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from restow.eviction.budgets import Budget, Budgets
-from restow.eviction.shared_claims import Sharing
+from restow.eviction.shared_claims import SharedClaims
 from restow.eviction.workloads import Workload, Workloads
 from restow.migration.history import PodLookup
 from restow.model.objects import PersistentVolumeClaim, Pod, PodMigrationJob
@@ -18,7 +18,7 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     pods: PodLookup
     workloads: Workloads
     budgets: Budgets
-    shared_claims: Sharing = msgspec.field(default_factory=Sharing)
+    shared_claims: SharedClaims = msgspec.field(default_factory=SharedClaims)
     claims: Mapping[str, Mapping[str, PersistentVolumeClaim]] = {}
     """By namespace and name."""
     node_labels: Mapping[str, Mapping[str, str]] = {}
@@ -35,5 +35,5 @@ class MigrationCandidate(msgspec.Struct, frozen=True):
 
 
 def migration_candidate(job: PodMigrationJob, pod: Pod, scene: ClusterContext) -> MigrationCandidate:
-    budgets = scene.budgets.covering(pod, scene.workloads.chain(pod))
-    return MigrationCandidate(job, pod, scene.workloads.of(pod), tuple(budgets))
+    budgets = scene.budgets.covering(pod, scene.workloads.owner_chain(pod))
+    return MigrationCandidate(job, pod, scene.workloads.workload_of(pod), tuple(budgets))

@@ -86,7 +86,7 @@ class MigrationHistory:
             return written
         for reference in (job.spec.pod_ref, job.status.pod_ref):
             pod = find_pod(self._pods, reference)
-            workload = self._workloads.of(pod) if pod else None
+            workload = self._workloads.workload_of(pod) if pod else None
             if workload is not None:
                 return workload.uid
         return None
@@ -102,7 +102,7 @@ class MigrationHistory:
         if found is None:
             told = Counter(
                 (seat.namespace, seat.reservation) if (seat := named_seat(pod)) is not None else ("", "")
-                for pod in self._workloads.pods(workload)
+                for pod in self._workloads.pods_of(workload)
                 if MOVED_AT_ANNOTATION in (pod.metadata.annotations or {}) and pod.metadata.uid not in self._successors
             )
             found = self._total[workload] = self._moves[workload] + (told - self._expected).total()

@@ -130,7 +130,7 @@ class LimitUsage:
     def _available_of(self, workload: Workload) -> int:
         found = self._available.get(workload.uid)
         if found is None:
-            pods = self._scene.workloads.pods(workload.uid)
+            pods = self._scene.workloads.pods_of(workload.uid)
             found = sum(is_available(pod) and pod.metadata.uid not in self._movers for pod in pods)
             self._available[workload.uid] = found
         return found
@@ -206,7 +206,7 @@ def unavailability_limit_reached(
     uid = one.pod.metadata.uid
 
     def available(workload: Workload) -> int:
-        others = (pod for pod in scene.workloads.pods(workload.uid) if pod.metadata.uid != uid)
+        others = (pod for pod in scene.workloads.pods_of(workload.uid) if pod.metadata.uid != uid)
         return sum(is_available(pod) and not is_leaving(pod) for pod in others) + is_available(one.pod)
 
     return _too_few(one, available, limits)

@@ -28,7 +28,7 @@ from tests.control.stage import group, world
 from tests.sim.stage import job, pass_time, pod, profile, running, scheduler, template, virtual, workload
 
 HOST = "kubernetes.io/hostname"
-FOREIGN = {"schedulerName": "other"}
+FOREIGN: dict[str, Any] = {"schedulerName": "other"}
 
 
 def apart_from(app: str) -> Document:
@@ -232,7 +232,9 @@ async def test_a_pod_stays_if_whoever_is_made_anew_insists_on(anew: Document) ->
         await it.create(kinds.STATEFUL_SET, made)
         await pass_time(5)
         [old] = await it.pods()
-        far = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
+        far: dict[str, Any] = {
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
+        }
         for name in ("n1", "n2", "n3"):
             there = pod(f"noisy-{name}", app="noisy", nodeName=name, **FOREIGN, **far)
             there["spec"]["containers"] = serving(80)

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from restow.client.verbs import Client
-from restow.eviction.costs import NEVER, eviction_cost
+from restow.eviction.costs import NEVER_EVICT, eviction_cost
 from restow.migration.conditions import is_condition_true, is_evicting
 from restow.migration.reservation import is_made_for_job
 from restow.migration.stop_switch import stop_reason
@@ -140,7 +140,7 @@ class Auditor:
         if stop_reason(switch) is not None or age > 60:
             self._blame(request, f"the switch was read {age:.2f} s ago: {switch}")
         _, _, pod = self._read("pods", request.name, request.namespace)
-        if pod is not None and (eviction_cost(pod) == NEVER or not pod.metadata.owner_references):
+        if pod is not None and (eviction_cost(pod) == NEVER_EVICT or not pod.metadata.owner_references):
             self._blame(request, f"it must not be evicted, or nobody makes it again: {pod.metadata}")
         if all(job.spec.mode != "EvictDirectly" for job in meant):
             problems = [await self._seat(job, request) for job in meant]

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections import Counter
 from contextlib import suppress
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -162,7 +163,7 @@ class MoveAccidents(Accidents):
 
     async def move(self) -> None:
         for one in self._rng.sample(await self._it.pods(), 2):
-            mode = {"mode": "EvictDirectly"} if self._rng.random() < 0.1 else {}
+            mode: dict[str, Any] = {"mode": "EvictDirectly"} if self._rng.random() < 0.1 else {}
             await self._it.move(one, f"move-{self._made}-{one.metadata.name}", **mode)
 
     async def _job(self) -> PodMigrationJob:

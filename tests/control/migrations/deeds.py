@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from restow.eviction.costs import EVICTION_COST, NEVER
+from restow.eviction.costs import EVICTION_COST, NEVER_EVICT
 from restow.model import kinds
 from restow.model.objects import Pod
 from restow.sim.loop import VirtualLoop
@@ -314,7 +314,7 @@ DEEDS: dict[str, Deed] = {
     "the workload is deleted": delete_workload,
     "there is a budget": budget,
     "there are two budgets": two_budgets,
-    "the pod is never to be evicted": change_pod(annotations={EVICTION_COST: str(NEVER)}),
+    "the pod is never to be evicted": change_pod(annotations={EVICTION_COST: str(NEVER_EVICT)}),
     "the pod is nobody's any more": change_pod(ownerReferences=None),
     "the pod has other labels": change_pod(labels={"app": "debugged"}),
     "the pod is deleted, and stays for a while": for_a_while(kinds.POD, name_of_pod),

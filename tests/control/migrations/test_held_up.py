@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from restow.model import kinds
@@ -15,15 +17,15 @@ from tests.control.migrations.migration_cluster import (
 from tests.sim.stage import pass_time, template, virtual, workload
 
 NODES = ("n1", "n2", "n3", "n4")
-ONE_IN_FIVE_MINUTES = {
+ONE_IN_FIVE_MINUTES: dict[str, Any] = {
     "objectLimiters": {"workload": {"duration": "5m", "maxMigrating": 1}},
     "defaultJobTTL": "30m",
 }
-ONE_IN_A_HUNDRED_SECONDS = {"evictQPS": 0.01, "evictBurst": 1, "defaultJobTTL": "30m"}
+ONE_IN_A_HUNDRED_SECONDS: dict[str, Any] = {"evictQPS": 0.01, "evictBurst": 1, "defaultJobTTL": "30m"}
 
 
 async def begin(it: MigrationCluster) -> list[Pod]:
-    slow = {"annotations": {"sim.restow.sh/stop-seconds": "100"}, "terminationGracePeriodSeconds": 120}
+    slow: dict[str, Any] = {"annotations": {"sim.restow.sh/stop-seconds": "100"}, "terminationGracePeriodSeconds": 120}
     await it.create(kinds.DEPLOYMENT, workload("web", 6, pods=template("500m", app="web", **slow)))
     await pass_time(10)
     return await it.pods()

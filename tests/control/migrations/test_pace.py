@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from tests.control.migrations.test_answers import evicts
 from tests.control.stage import Answering
 from tests.sim.stage import pass_time, virtual
 
-SLOWLY = {"evictQPS": 0.05, "evictBurst": 1}
+SLOWLY: dict[str, Any] = {"evictQPS": 0.05, "evictBurst": 1}
 
 
 def evictions(api: FaultyApi) -> int:
@@ -66,7 +67,7 @@ async def test_those_who_were_stopped_do_not_all_go_at_once_when_they_may() -> N
     """Each had its turn, and could not use it."""
     async with cluster_with_stub_scheduler(nodes=4) as it:
         pods = await it.start(4)
-        section = {"evictQPS": 0.1, "evictBurst": 1, "maxConcurrentReconciles": 4}
+        section: dict[str, Any] = {"evictQPS": 0.1, "evictBurst": 1, "maxConcurrentReconciles": 4}
         limits = Limits(it.api, migration_arguments(**section))
         async with running_controller(it.api, it.clock, **section):
             for pod in pods:
@@ -84,7 +85,10 @@ async def test_those_who_were_stopped_do_not_all_go_at_once_when_they_may() -> N
 async def test_an_eviction_that_was_long_in_vain_counts_from_when_it_was_accepted() -> None:
     """The API server is broken for three minutes in which one pod should be evicted. It leaves; another of its workload
     has to wait for as long as is configured."""
-    section = {"objectLimiters": {"workload": {"duration": "2m", "maxMigrating": 1}}, "defaultJobTTL": "10m"}
+    section: dict[str, Any] = {
+        "objectLimiters": {"workload": {"duration": "2m", "maxMigrating": 1}},
+        "defaultJobTTL": "10m",
+    }
     async with cluster_with_stub_scheduler(nodes=4) as it:
         first, second, *_ = await it.start(4)
         limits = Limits(it.api, migration_arguments(**section))
@@ -153,7 +157,7 @@ class Unhurried:
 @pytest.mark.parametrize(("workers", "seconds"), [(8, 0.05), (1, 0.005)])
 @virtual
 async def test_no_turn_is_lost_to_the_time_that_it_takes_to_get_ready(workers: int, seconds: float) -> None:
-    section = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
+    section: dict[str, Any] = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
     section |= {"evictQPS": 10, "evictBurst": 1, "maxConcurrentReconciles": workers}
     async with cluster_with_scheduler(nodes=4) as it:
         pods = await it.start(12)

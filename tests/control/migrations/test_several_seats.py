@@ -21,7 +21,7 @@ from tests.control.migrations.test_given_seats import GIVEN, PORT, WEB, give
 from tests.control.stage import group
 from tests.sim.stage import pass_time, pod, template, virtual, workload
 
-SLOW = {"annotations": {"sim.restow.sh/stop-seconds": "100"}, "terminationGracePeriodSeconds": 120}
+SLOW: dict[str, Any] = {"annotations": {"sim.restow.sh/stop-seconds": "100"}, "terminationGracePeriodSeconds": 120}
 
 
 async def cordon(it: MigrationCluster, *names: str | None, back: bool = False) -> None:
@@ -66,7 +66,7 @@ async def test_of_two_nobody_is_evicted_for_the_seat_on_an_unfit_node() -> None:
 @virtual
 async def test_several_pods_move_together_or_not_at_all() -> None:
     """One reservation has the seats of all: it is Available once there is room for each, or fails as a whole."""
-    limits = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
+    limits: dict[str, Any] = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
     async with (
         cluster_with_scheduler(nodes=6) as it,
         running_controller(it.api, it.clock, maxConcurrentReconciles=4, **limits),
@@ -177,7 +177,7 @@ async def test_a_seat_behind_one_that_is_being_left_is_found() -> None:
 
 @virtual
 async def test_nobody_is_evicted_for_a_seat_that_others_have_spoiled_while_another_takes_the_good_one() -> None:
-    limits = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
+    limits: dict[str, Any] = {"maxMigratingPerWorkload": "100%", "maxUnavailablePerWorkload": "100%"}
     async with (
         cluster_with_scheduler(nodes=4) as it,
         running_controller(it.api, it.clock, maxConcurrentReconciles=4, **limits),

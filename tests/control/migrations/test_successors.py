@@ -138,7 +138,7 @@ async def leaving(it: MigrationCluster, one: Pod) -> AsyncIterator[None]:
         yield
 
 
-SLOWLY = {"terminationGracePeriodSeconds": 60, "annotations": {"sim.restow.sh/stop-seconds": "20"}}
+SLOWLY: dict[str, Any] = {"terminationGracePeriodSeconds": 60, "annotations": {"sim.restow.sh/stop-seconds": "20"}}
 
 
 @virtual

@@ -23,7 +23,7 @@ from tests.control.migrations.migration_cluster import (
 )
 from tests.sim.stage import pass_time, pod, virtual
 
-PACE = {"evictQPS": 0.25, "evictBurst": 1, "maxConcurrentReconciles": 4}
+PACE: dict[str, Any] = {"evictQPS": 0.25, "evictBurst": 1, "maxConcurrentReconciles": 4}
 Deed = Callable[[MigrationCluster, Migrations], Awaitable[Any]]
 
 

@@ -222,14 +222,14 @@ class Feed:
         """The facts with what is only known from caches: who owns the pod, what protects it, and which other jobs
         speak of it."""
         pod, job = facts.pod, facts.job
-        workload = self._workloads.of(pod) if pod is not None else None
+        workload = self._workloads.workload_of(pod) if pod is not None else None
         given = _is_given(facts)
         anew = self.template(pod) if pod is not None else None
         comes = possible_successors(pod, anew)[-1] if pod is not None else None
         stands = self._standing(job, facts.mover, arguments)
         facts = replace(
             facts,
-            owners=tuple(self._workloads.chain(pod)) if pod is not None else (),
+            owners=tuple(self._workloads.owner_chain(pod)) if pod is not None else (),
             workload=workload.uid if workload else None,
             anew=anew,
             queue=self._queue_of(comes) if comes is not None else None,
@@ -277,7 +277,7 @@ class Feed:
 
     def template(self, pod: Pod) -> PodTemplate | None:
         """What the controller of a pod makes pods from now."""
-        return self._workloads.template(pod)
+        return self._workloads.pod_template(pod)
 
     def _standing(self, job: PodMigrationJob, pod: Pod | None, arguments: MigrationArguments) -> Objections:
         """How a pod stands once its job runs: arbitration asks before."""
